@@ -1,0 +1,40 @@
+"""Scikit-learn estimators whose ``fit`` draws a Bayesian posterior by stochastic-gradient MCMC."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+#: public name -> module; modules are imported at first use, so that importing the package is quick
+_WHERE = {
+    "BayesianLogisticRegression": "estimators.logistic",
+    "PosteriorSamples": "samples",
+    "MixingDistance": "chains",
+    "sample": "sampling",
+    "SamplingError": "exceptions",
+    "SamplingWarning": "exceptions",
+    "CheckpointError": "exceptions",
+}
+
+__all__ = [*_WHERE, "__version__"]
+
+if TYPE_CHECKING:
+    from .chains import MixingDistance as MixingDistance
+    from .estimators.logistic import BayesianLogisticRegression as BayesianLogisticRegression
+    from .exceptions import CheckpointError as CheckpointError
+    from .exceptions import SamplingError as SamplingError
+    from .exceptions import SamplingWarning as SamplingWarning
+    from .samples import PosteriorSamples as PosteriorSamples
+    from .sampling import sample as sample
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

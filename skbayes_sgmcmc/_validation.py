@@ -1,0 +1,57 @@
+"""The one way parameters are checked: every error names parameter, value and what is allowed."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+def check_real(
+    name: str,
+    value: Any,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    closed: str = "neither",
+) -> float:
+    """Return ``value`` as a float inside the interval (low, high), whose closed ends are named.
+
+    ``closed`` is one of "neither", "left", "right", "both".
+    """
+    allowed = f"a number in {_interval(low, high, closed)}"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{name}={value!r} is not allowed: give {allowed}.")
+    number = float(value)
+    above = number >= low if closed in ("left", "both") else number > low
+    below = number <= high if closed in ("right", "both") else number < high
+    if not (above and below):
+        raise ValueError(f"{name}={value!r} is not allowed: give {allowed}.")
+    return number
+
+
+def check_int(name: str, value: Any, *, low: int = 1, high: float = np.inf) -> int:
+    """Return ``value`` as an int in [low, high]."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+    if not whole or not low <= value <= high:
+        limit = f"at least {low}" + (f" and at most {high}" if np.isfinite(high) else "")
+        raise ValueError(f"{name}={value!r} is not allowed: give a whole number, {limit}.")
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
+    """Return ``value`` if it is one of ``choices``."""
+    options = list(choices)
+    # `is` and type first: numpy arrays and estimators must not be compared element by element
+    if not any(type(value) is type(option) and value == option for option in options):
+        listed = ", ".join(repr(option) for option in options)
+        raise ValueError(f"{name}={value!r} is not allowed: give one of {listed}.")
+    return value
+
+
+def _interval(low: float, high: float, closed: str) -> str:
+    left = "[" if closed in ("left", "both") else "("
+    right = "]" if closed in ("right", "both") else ")"
+    return f"{left}{low:g}, {high:g}{right}"

@@ -1,0 +1,327 @@
+"""The one loop over steps: burn-in, thinning, schedules, divergence, storage, blocks of progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from ._validation import check_int, check_real
+from .exceptions import SamplingError
+from .integrators import Integrator
+from .metrics import State
+from .minibatch import ChainRandom, Minibatches
+from .posterior import Evaluator, Posterior
+from .samplers._protocol import Sampler, Step
+from .schedules import Schedule
+
+Array = NDArray[Any]
+
+#: numbers (noise and gathered rows) prepared at once for one chain, and the most steps in a chunk
+CHUNK_NUMBERS = 2**19
+CHUNK_STEPS = 64
+
+
+class MixingDistance(BaseEstimator):
+    """Collect a draw each time the step sizes since the last one add up to a distance D0 (WT11).
+
+    Give it as ``thinning``. Collection starts when the sampling threshold alpha_t first falls below
+    ``threshold``; D0 is the step size there.
+
+    Parameters
+    ----------
+    n_steps : int, default=10000
+        Steps of the run; ``n_draws`` is then the most draws kept of a chain.
+    threshold : float, default=0.1
+        Bound on alpha_t.
+    distance : float or None, default=None
+        D0, to start at the end of burn-in instead.
+
+    References
+    ----------
+    Welling & Teh (2011), sections 4.1 and 5.3.
+    """
+
+    def __init__(
+        self, n_steps: int = 10000, threshold: float = 0.1, distance: float | None = None
+    ):
+        self.n_steps = n_steps
+        self.threshold = threshold
+        self.distance = distance
+
+    def check(self, name: str) -> None:
+        check_int(f"{name}.n_steps", self.n_steps)
+        check_real(f"{name}.threshold", self.threshold, low=0.0)
+        if self.distance is not None:
+            check_real(f"{name}.distance", self.distance, low=0.0)
+
+
+@dataclass
+class Plan:
+    """What a run does: how many steps, with which step sizes, and which of them are kept."""
+
+    step_size: Schedule
+    temperature: Schedule
+    n_draws: int
+    burn_in: int
+    thinning: int | MixingDistance
+
+    @property
+    def n_steps(self) -> int:
+        if isinstance(self.thinning, MixingDistance):
+            return self.thinning.n_steps
+        return self.burn_in + self.n_draws * self.thinning
+
+
+@dataclass
+class Progress:
+    """Where a run stands; with the tensors of :class:`Chains` all that a checkpoint needs."""
+
+    step: int = 0
+    kept: int = 0
+    distance: float | None = None
+    travelled: float = 0.0
+    last_eta: float = 0.0
+    diverged: dict[int, int] = field(default_factory=dict)
+
+
+class Chains:
+    """Chains that advance together.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The target.
+    sampler, integrator : Sampler, callable
+        One cell of the table.
+    minibatches : Minibatches
+        Where gradients come from.
+    plan : Plan
+        The run.
+    phi : Tensor of shape (n_chains, n_parameters)
+        Starting positions, in the posterior's coordinates.
+    rng : ChainRandom
+        One stream per chain.
+    kernel : callable or None
+        A compiled replacement of the loop over a chunk's steps (see ``_fast.py``).
+    alpha : callable or None
+        ``alpha(theta)`` returns alpha_t / eta, for :class:`MixingDistance`.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        sampler: Sampler,
+        integrator: Integrator,
+        minibatches: Minibatches,
+        plan: Plan,
+        phi: Tensor,
+        rng: ChainRandom,
+        *,
+        kernel: Any = None,
+        alpha: Callable[[Tensor], float] | None = None,
+    ):
+        self.posterior = posterior
+        self.sampler = sampler
+        self.integrator = integrator
+        self.minibatches = minibatches
+        self.plan = plan
+        self.phi = phi.contiguous()
+        self.rng = rng
+        self.kernel = kernel
+        self.alpha = alpha
+        self.alive = list(range(len(phi)))
+        self.state: State | None = None
+        self.model_state: State = posterior.model.init_state(posterior.to_theta(phi))
+        self.progress = Progress()
+        self.draws = np.empty(
+            (len(phi), plan.n_draws, phi.shape[1]), dtype=np.dtype(str(phi.dtype).split(".")[1])
+        )
+        self.weights = np.ones(plan.n_draws)
+
+    # the loop -----------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def run(self, on_chunk: Callable[[Chains], None] | None = None) -> None:
+        """Take all remaining steps; ``on_chunk`` is called after every chunk, at a resumable state."""
+        length = self._chunk_length()
+        n_steps, progress = self.plan.n_steps, self.progress
+        self._start()
+        while progress.step < n_steps and progress.kept < self.plan.n_draws:
+            # chunks end at multiples of their length and at the end of burn-in, so that a resumed run
+            # draws its random numbers in the same portions
+            stop = min(progress.step - progress.step % length + length, n_steps)
+            if progress.step < self.plan.burn_in:
+                stop = min(stop, self.plan.burn_in)
+            self._chunk(np.arange(progress.step, stop))
+            progress.step = stop
+            if stop == self.plan.burn_in:
+                self.sampler.end_burn_in(self._state)
+            self._drop_diverged()
+            if on_chunk is not None:
+                on_chunk(self)
+
+    def _start(self) -> None:
+        if self.state is not None:
+            return
+        self._evaluator = self._new_evaluator()
+        self._step = self._new_step()
+        first = np.zeros(1, dtype=int)
+        self._set_scale(float(self.plan.step_size.values(first, self.plan.n_steps)[0]),
+                        float(self.plan.temperature.values(first, self.plan.n_steps)[0]))
+        self._step.xi = self.rng.normal(self.phi.shape[1], dtype=self.phi.dtype)
+        self._evaluator.batch = next(iter(self.minibatches.chunk(1, self.rng)))
+        self.state = self.sampler.start(self.phi, self._step)
+        if self.plan.burn_in == 0:
+            self.sampler.end_burn_in(self.state)
+
+    @property
+    def _state(self) -> State:
+        assert self.state is not None
+        return self.state
+
+    def _chunk_length(self) -> int:
+        per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.numbers)
+        return max(1, min(CHUNK_STEPS, CHUNK_NUMBERS // per_step))
+
+    def _chunk(self, steps: Array) -> None:
+        plan, phi, step = self.plan, self.phi, self._step
+        n_steps, count = plan.n_steps, len(steps)
+        etas = plan.step_size.values(steps, n_steps)
+        exploring = plan.step_size.exploring(steps, n_steps)
+        temperatures = np.where(exploring, 0.0, plan.temperature.values(steps, n_steps))
+        keep = self._collect(steps, etas, exploring)
+        xi = self.rng.normal(count, phi.shape[1], dtype=phi.dtype)
+        uniform = None
+        if self.sampler.full_data:
+            uniform = self.rng.uniform(count, dtype=phi.dtype)
+        if self.kernel is not None:
+            indices = None if self.minibatches.full else self.minibatches.indices(count, self.rng)
+            self.kernel(phi, etas, temperatures, indices, xi, keep, self._keep)
+            self.progress.last_eta = float(etas[-1])
+            return
+        after_step = self.posterior.model.after_step
+        batches = self.minibatches.chunk(count, self.rng)
+        for j, batch in enumerate(batches):
+            self._set_scale(float(etas[j]), float(temperatures[j]))
+            step.xi = xi[:, j]
+            if uniform is not None:
+                step.uniform = uniform[:, j]
+            self._evaluator.batch = batch
+            self.integrator(self.sampler, phi, self._state, step)
+            if after_step is not None:
+                after_step(phi, self.model_state, self._evaluator.aux, int(steps[j]))
+            if keep[j]:
+                self._keep(phi, float(etas[j]))
+
+    def _set_scale(self, eta: float, temperature: float) -> None:
+        step, last = self._step, self.progress.last_eta
+        if eta != last:
+            if last > 0.0 and self.state is not None:
+                self.sampler.rescale(self.state, eta / last)
+            self.progress.last_eta = step.eta = eta
+        step.temperature = temperature
+        step.noise = eta * temperature / step.n
+
+    # collecting -------------------------------------------------------------------------------------------
+
+    def _collect(self, steps: Array, etas: Array, exploring: Array) -> Array:
+        """Mask of the steps after which a draw is kept."""
+        thinning, burn_in = self.plan.thinning, self.plan.burn_in
+        if not isinstance(thinning, MixingDistance):
+            done = steps + 1 - burn_in
+            return np.asarray((done > 0) & (done % thinning == 0) & ~exploring)
+        progress = self.progress
+        if progress.distance is None and steps[-1] >= burn_in:
+            if thinning.distance is not None:
+                progress.distance = thinning.distance
+            elif self.alpha is not None:
+                theta = self.posterior.to_theta(self.phi)[:1]
+                if self.alpha(theta) * etas[0] < thinning.threshold:
+                    progress.distance = float(etas[0])
+        keep = np.zeros(len(steps), dtype=bool)
+        if progress.distance is None:
+            return keep
+        for j, eta in enumerate(etas):
+            progress.travelled += float(eta)
+            if steps[j] >= burn_in and progress.travelled > progress.distance:
+                keep[j], progress.travelled = True, 0.0
+        return keep
+
+    def _keep(self, phi: Tensor, eta: float) -> None:
+        kept = self.progress.kept
+        if kept < self.plan.n_draws:
+            self.draws[self.alive, kept] = self.posterior.to_theta(phi).cpu().numpy()
+            if self.plan.step_size.weights_draws and not isinstance(
+                self.plan.thinning, MixingDistance
+            ):
+                self.weights[kept] = eta
+            self.progress.kept = kept + 1
+
+    # divergence ---------------------------------------------------------------------------------------------
+
+    def _drop_diverged(self) -> None:
+        finite = torch.isfinite(self.phi).all(1)
+        if bool(finite.all()):
+            return
+        good = finite.nonzero()[:, 0].tolist()
+        for position in range(len(self.alive)):
+            if position not in good:
+                self.progress.diverged[self.alive[position]] = self.progress.step
+        if not good:
+            raise SamplingError(self.divergence_report())
+        self.alive = [self.alive[position] for position in good]
+        self.phi = self.phi[good].contiguous()
+        self.state = {name: tensor[good].contiguous() for name, tensor in self._state.items()}
+        self.model_state = {name: tensor[good] for name, tensor in self.model_state.items()}
+        self.rng = self.rng.select(good)
+        self._evaluator = self._new_evaluator()
+        self._step = self._new_step(self._step)
+
+    def divergence_report(self) -> str:
+        """Which chains left the finite numbers, when, and what to change."""
+        where = ", ".join(f"chain {c} by step {k}" for c, k in self.progress.diverged.items())
+        return (
+            f"{len(self.progress.diverged)} of {len(self.draws)} chains left the finite numbers "
+            f"({where} of {self.plan.n_steps}; last step size {self.progress.last_eta:g}). Reduce "
+            "step_size (try a tenth), or give step_size='auto'; scaling the features to unit "
+            "variance helps too."
+        )
+
+    # parts ------------------------------------------------------------------------------------------------------
+
+    def _new_evaluator(self) -> Evaluator:
+        return Evaluator(
+            self.posterior,
+            self.minibatches,
+            self.rng,
+            self.model_state,
+            split=self.sampler.needs_likelihood_gradient,
+        )
+
+    def _new_step(self, old: Step | None = None) -> Step:
+        model = self.posterior.model
+        step = Step(
+            n=self.posterior.n,
+            gradient=self._evaluator.gradient,
+            likelihood=self._evaluator.likelihood,
+            potential=self.posterior.potential,
+            metric=model.metric,
+            project=model.project,
+            prior_curvature=model.prior_curvature() / self.posterior.n,
+        )
+        if old is not None:
+            step.eta, step.temperature, step.noise = old.eta, old.temperature, old.noise
+        return step
+
+    def resume(self) -> None:
+        """Make the working parts for a state that was set from outside (checkpoint, warm start)."""
+        self._evaluator = self._new_evaluator()
+        self._step = self._new_step()
+        self._step.eta = self.progress.last_eta

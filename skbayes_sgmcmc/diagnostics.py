@@ -1,0 +1,279 @@
+"""Convergence and noise diagnostics of draws (ESS, R-hat, MCSE by arviz-stats) and of samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._validation import check_real
+from .samples import PosteriorSamples
+
+if TYPE_CHECKING:
+    import torch
+
+    from .minibatch import Data
+    from .models._protocol import Model
+
+Array = NDArray[Any]
+
+__all__ = [
+    "autocorrelation_time",
+    "effective_sample_size",
+    "mcse",
+    "noise_variances",
+    "r_hat",
+    "sampling_threshold",
+    "summary",
+]
+
+#: rows of which the covariance of scores is estimated
+SCORE_ROWS = 2000
+
+
+def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = "bulk") -> Array:
+    """Effective sample size of every coordinate of ``name``, shape of one draw.
+
+    Parameters
+    ----------
+    posterior : PosteriorSamples
+        Draws; at least four of each chain.
+    name : str
+        Which draws.
+    method : str, default="bulk"
+        As in arviz-stats: "bulk", "tail", "mean", "sd", ...
+    """
+    return _by_coordinate(posterior, name, "ess", method=method)
+
+
+def r_hat(posterior: PosteriorSamples, name: str) -> Array:
+    """Rank-normalised split R-hat of every coordinate of ``name`` (near 1 when chains agree)."""
+    return _by_coordinate(posterior, name, "rhat")
+
+
+def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
+    """Monte Carlo standard error of the mean (or ``method="sd"``) of every coordinate."""
+    return _by_coordinate(posterior, name, "mcse", method=method)
+
+
+def _by_coordinate(posterior: PosteriorSamples, name: str, figure: str, **options: Any) -> Array:
+    from arviz_stats.base import array_stats
+
+    values = np.asarray(posterior.draws[name], dtype=np.float64)
+    flat = values.reshape(*values.shape[:2], -1)
+    function = getattr(array_stats, figure)
+    out = np.full(flat.shape[2], np.nan)
+    if flat.shape[1] >= 4:
+        for j in range(flat.shape[2]):
+            column = flat[:, :, j]
+            if np.ptp(column) > 0.0:
+                out[j] = function(column, chain_axis=0, draw_axis=1, **options)
+    return out.reshape(values.shape[2:])
+
+
+def autocorrelation_time(draws: Array) -> float:
+    r"""Integrated autocorrelation time :math:`\tau = 1/2 + \sum_t \rho_t` of one coordinate.
+
+    The sum ends by Geyer's initial positive sequence; the ESS is draws / (2 tau).
+
+    Parameters
+    ----------
+    draws : array of shape (n_draws,) or (n_chains, n_draws)
+        Draws of one coordinate, in order.
+
+    Returns
+    -------
+    float
+        tau in draws; 1/2 for independent draws.
+
+    References
+    ----------
+    Li, Chen, Carlson & Carin (2016), eq. 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.diagnostics import autocorrelation_time
+    >>> noise = np.random.default_rng(0).standard_normal(20000)
+    >>> bool(abs(autocorrelation_time(noise) - 0.5) < 0.05)
+    True
+    """
+    chains = np.atleast_2d(np.asarray(draws, dtype=float))
+    away = chains - chains.mean()
+    n = chains.shape[1]
+    spectrum = np.abs(np.fft.rfft(away, 2 * n)) ** 2
+    covariance = np.fft.irfft(spectrum)[:, :n].mean(axis=0) / n
+    rho = covariance / covariance[0]
+    pairs = rho[: n - n % 2].reshape(-1, 2).sum(axis=1)
+    negative = np.flatnonzero(pairs <= 0.0)
+    last = negative[0] if len(negative) else len(pairs)
+    return float(max(pairs[:last].sum() - 0.5, 0.5 / n))
+
+
+def score_covariance(model: Model, data: Data, theta: torch.Tensor) -> Array:
+    """Covariance V_s of the per-row scores at one position, each with its share of the prior."""
+    import torch
+
+    from .minibatch import ChainRandom, Minibatches
+
+    rows = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SCORE_ROWS)).astype(int))
+    view = Minibatches(data, min(len(rows), data.n_rows - 1) or 1, shared=True)
+    (batch,) = view.gather(rows[None, None], ChainRandom([]))
+    with torch.no_grad():
+        scores = np.asarray(model.scores(theta, batch).cpu(), dtype=float)
+    if data.weight is not None:
+        scores *= np.asarray(batch.weight.cpu(), dtype=float)[:, None]
+    return np.atleast_2d(np.cov(scores, rowvar=False))
+
+
+def sampling_threshold(
+    covariance: Array,
+    *,
+    step_size: float,
+    n: float,
+    batch_size: int,
+    temperature: float = 1.0,
+    root: Array | None = None,
+    friction: float | None = None,
+) -> float:
+    r"""Ratio alpha_t of the gradient noise to the injected noise in their worst direction.
+
+    .. math:: \alpha_t = \frac{\eta N}{2 n T}\,\lambda_{\max}(M^{1/2} V_s M^{1/2})\,\frac{N-n}{N-1}
+
+    A chain samples its posterior only where this is far below 1.
+
+    Parameters
+    ----------
+    covariance : array of shape (n_parameters, n_parameters)
+        V_s, covariance of the per-row scores.
+    step_size : float
+        eta.
+    n : float
+        N, the number of data.
+    batch_size : int
+        n, rows in a minibatch.
+    temperature : float, default=1.0
+        T.
+    root : array or None
+        Root of the preconditioner, (P, P) or (P,).
+    friction : float or None
+        alpha of SGHMC, by which the ratio is divided.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    Welling & Teh (2011), eq. 10.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.diagnostics import sampling_threshold
+    >>> sampling_threshold(np.eye(2), step_size=0.1, n=101, batch_size=1)
+    5.05
+    """
+    check_real("temperature", temperature, low=0.0)
+    V = covariance
+    if root is not None:
+        V = root[:, None] * V * root if root.ndim == 1 else root.T @ V @ root
+    largest = float(np.linalg.eigvalsh(V)[-1])
+    correction = max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
+    ratio = step_size * n / (2.0 * batch_size * temperature) * largest * correction
+    return ratio / friction if friction else ratio
+
+
+def noise_variances(
+    covariance: Array, *, step_size: float, n: float, batch_size: int, temperature: float = 1.0
+) -> tuple[Array, float]:
+    """Variances per step of the gradient noise (per coordinate) and of the injected noise.
+
+    The two curves of Welling & Teh (2011), figure 2 left: eta^2 diag(V_s)/n with its correction for
+    drawing without replacement, and 2 eta T / N.
+    """
+    correction = max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
+    gradient = step_size**2 * np.diag(covariance) / batch_size * correction
+    return gradient, 2.0 * step_size * temperature / n
+
+
+class Summary(dict[str, Any]):
+    """Columns of a posterior summary by name; prints as a table, ``to_frame()`` for pandas."""
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame (needs pandas)."""
+        import pandas as pd
+
+        return pd.DataFrame({k: v for k, v in self.items() if k != "name"}, index=self["name"])
+
+    def __repr__(self) -> str:
+        columns = [key for key in self if key != "name"]
+        width = max([len(str(name)) for name in self["name"]] + [4])
+        lines = [" " * width + "".join(f"{key:>10}" for key in columns)]
+        for i, name in enumerate(self["name"]):
+            cells = "".join(f"{_short(key, self[key][i]):>10}" for key in columns)
+            lines.append(f"{name:<{width}}{cells}")
+        return "\n".join(lines)
+
+
+def _short(column: str, value: float) -> str:
+    if column == "ess":
+        return f"{value:.0f}"
+    return f"{value:.3f}" if column == "r_hat" else f"{value:.4g}"
+
+
+def summary(
+    posterior: PosteriorSamples,
+    *,
+    labels: dict[str, Sequence[str]] | None = None,
+    coverage: float = 0.9,
+) -> Summary:
+    """Mean, sd, central interval, ESS and R-hat of every coordinate.
+
+    Parameters
+    ----------
+    posterior : PosteriorSamples
+        Draws.
+    labels : dict of str to sequence of str, or None
+        Names of the coordinates, flattened, by name of the draws; None: ``name[index]``.
+    coverage : float, default=0.9
+        Probability of the central interval.
+
+    Returns
+    -------
+    Summary
+        Columns name, mean, sd, lower, upper, ess, r_hat, mcse: a dict that prints as a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import PosteriorSamples
+    >>> from skbayes_sgmcmc.diagnostics import summary
+    >>> draws = np.random.default_rng(0).standard_normal((4, 500, 2))
+    >>> table = summary(PosteriorSamples({"theta": draws}))
+    >>> table["name"]
+    ['theta[0]', 'theta[1]']
+    """
+    check_real("coverage", coverage, low=0.0, high=1.0)
+    tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
+    names: list[str] = []
+    columns: dict[str, list[Array]] = {}
+    for key in posterior.draws:
+        shape = posterior.draws[key].shape[2:]
+        default = [f"{key}[{', '.join(map(str, index))}]" for index in np.ndindex(shape)]
+        names += list((labels or {}).get(key, default))
+        lower, upper = posterior.quantile(key, tails)
+        figures = {
+            "mean": posterior.mean(key),
+            "sd": posterior.std(key),
+            "lower": lower,
+            "upper": upper,
+            "ess": effective_sample_size(posterior, key),
+            "r_hat": r_hat(posterior, key),
+            "mcse": mcse(posterior, key),
+        }
+        for column, values in figures.items():
+            columns.setdefault(column, []).append(np.ravel(values))
+    return Summary(name=names, **{k: np.concatenate(v) for k, v in columns.items()})

@@ -1,0 +1,1 @@
+"""Models: log prior, log likelihood and gradients, one model a file."""

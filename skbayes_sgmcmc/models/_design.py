@@ -1,0 +1,253 @@
+"""Design matrices: products with coefficients, dense or sparse, for one batch or for all rows.
+
+Coefficients are (chains, columns, classes) tensors ``w``; a batch has ``logits(w)`` of shape
+(chains, rows, classes) and ``accumulate(out, r, scale)``: out += scale * X' r.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+
+
+class DenseBatch:
+    """Rows that every chain has of its own: x is (chains, rows, columns)."""
+
+    def __init__(self, x: Tensor):
+        self.x = x
+
+    def logits(self, w: Tensor) -> Tensor:
+        if w.shape[2] == 1:
+            if len(w) == 1:
+                return torch.mv(self.x[0], w[0, :, 0]).view(1, -1, 1)
+            # faster than a batched matrix-vector product at the sizes of a minibatch
+            return torch.mul(self.x, w.transpose(1, 2)).sum(2, keepdim=True)
+        return torch.bmm(self.x, w)
+
+    def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
+        if len(out) == 1 and out.shape[2] == 1:
+            out[0, :, 0].addmv_(self.x[0].t(), r[0, :, 0], alpha=scale)
+        else:
+            out.transpose(1, 2).baddbmm_(r.transpose(1, 2), self.x, alpha=scale)
+
+
+class SharedDenseBatch:
+    """Rows that all chains share: x is (rows, columns)."""
+
+    def __init__(self, x: Tensor):
+        self.x = x
+
+    def dense(self) -> Tensor:
+        return self.x
+
+    def logits(self, w: Tensor) -> Tensor:
+        chains, columns, classes = w.shape
+        if classes == 1:  # a view, no copy
+            return torch.matmul(w.view(chains, columns), self.x.t()).unsqueeze(2)
+        product = torch.matmul(self.x, w.permute(1, 0, 2).reshape(columns, chains * classes))
+        return product.view(-1, chains, classes).permute(1, 0, 2)
+
+    def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
+        chains, columns, classes = out.shape
+        if classes == 1:
+            out.view(chains, columns).addmm_(r.reshape(chains, -1), self.x, alpha=scale)
+            return
+        stacked = r.permute(1, 0, 2).reshape(len(self.x), chains * classes)
+        product = torch.matmul(self.x.t(), stacked)
+        out.add_(product.view(columns, chains, classes).permute(1, 0, 2), alpha=scale)
+
+
+class SparseBatch:
+    """Rows as triplets (row, column, value), their columns offset by chain unless shared."""
+
+    def __init__(
+        self,
+        row: Tensor,
+        column: Tensor,
+        value: Tensor,
+        n_rows: int,
+        n_columns: int,
+        shared: bool,
+    ):
+        self.row = row
+        self.column = column
+        self.value = value[:, None]
+        self.n_rows = n_rows
+        self.n_columns = n_columns
+        self.shared = shared
+
+    def dense(self) -> Tensor:
+        x = self.value.new_zeros(self.n_rows, self.n_columns)
+        x[self.row, self.column] = self.value[:, 0]
+        return x
+
+    def logits(self, w: Tensor) -> Tensor:
+        chains, columns, classes = w.shape
+        if self.shared:
+            flat = w.permute(1, 0, 2).reshape(columns, chains * classes)
+        else:
+            flat = w.reshape(chains * columns, classes)
+        terms = flat.index_select(0, self.column).mul_(self.value)
+        z = flat.new_zeros(self.n_rows, flat.shape[1]).index_add_(0, self.row, terms)
+        if self.shared:
+            return z.view(self.n_rows, chains, classes).permute(1, 0, 2)
+        return z.view(chains, -1, classes)
+
+    def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
+        chains, columns, classes = out.shape
+        if not self.shared:
+            terms = r.reshape(-1, classes).index_select(0, self.row).mul_(self.value)
+            out.view(chains * columns, classes).index_add_(0, self.column, terms, alpha=scale)
+            return
+        stacked = r.permute(1, 0, 2).reshape(self.n_rows, chains * classes)
+        terms = stacked.index_select(0, self.row).mul_(self.value)
+        product = stacked.new_zeros(columns, chains * classes).index_add_(0, self.column, terms)
+        out.add_(product.view(columns, chains, classes).permute(1, 0, 2), alpha=scale)
+
+
+class DenseDesign:
+    """All rows of a dense matrix on one device."""
+
+    def __init__(self, x: Tensor):
+        self.x = x
+        self.shape = tuple(x.shape)
+        self.row_numbers = x.shape[1]
+
+    def scale_rows(self, factor: Array) -> DenseDesign:
+        """The design with every row multiplied by its factor, in place."""
+        self.x.mul_(torch.from_numpy(factor[:, None]).to(self.x))
+        return self
+
+    def tensor_like(self) -> Tensor:
+        """An empty tensor of this design's dtype and device."""
+        return self.x.new_empty(0)
+
+    def whole(self) -> SharedDenseBatch:
+        return SharedDenseBatch(self.x)
+
+    def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
+        """Batches for row numbers (steps, chains, rows), or (steps, rows) if shared."""
+        flat = torch.from_numpy(indices.reshape(-1)).to(self.x.device)
+        rows = self.x.index_select(0, flat).view(*indices.shape, -1)
+        kind = DenseBatch if indices.ndim == 3 else SharedDenseBatch
+        return [kind(x) for x in rows.unbind(0)]
+
+    def blocks(self, n_rows: int) -> Iterator[tuple[slice, Array]]:
+        """Consecutive row blocks as arrays or CSR matrices."""
+        for start in range(0, self.shape[0], n_rows):
+            rows = slice(start, start + n_rows)
+            yield rows, self.x[rows].cpu().numpy().astype(np.float64, copy=False)
+
+    def gram(self, weight: Array) -> Array:
+        """X' diag(weight) X, in blocks of rows so that no second copy of X is made."""
+        total = np.zeros((self.shape[1], self.shape[1]))
+        for rows, x in self.blocks(8192):
+            total += (x * weight[rows, None]).T @ x
+        return total
+
+    def times(self, w: Array) -> Array:
+        """X w for an array (columns, k)."""
+        return self.x.cpu().numpy() @ w
+
+    def transposed_times(self, r: Array, *, square: bool = False) -> Array:
+        """X' r, or (X*X)' r, for an array (rows, k)."""
+        x = self.x.cpu().numpy()
+        return (x * x if square else x).T @ r
+
+    def row_squares(self, squares: Array) -> Array:
+        """(X*X) summed with weights ``squares`` (columns, k) over columns and k: (rows,)."""
+        return np.asarray(np.square(self.x.cpu().numpy()) @ squares.sum(1))
+
+
+class SparseDesign:
+    """All rows of a CSR matrix; it is never made dense as a whole."""
+
+    def __init__(self, x: Any, dtype: torch.dtype, device: str):
+        self.x = x.tocsr()
+        self.dtype = dtype
+        self.device = device
+        self.shape = x.shape
+        self.row_numbers = 3 * max(1, x.nnz // max(x.shape[0], 1))
+
+    def scale_rows(self, factor: Array) -> SparseDesign:
+        self.x = sp.diags(factor) @ self.x
+        return self
+
+    def tensor_like(self) -> Tensor:
+        return torch.empty(0, dtype=self.dtype, device=self.device)
+
+    def whole(self) -> SparseBatch:
+        return self._batch(self.x, 1, self.x.shape[0], shared=True)
+
+    def gather(self, indices: Array) -> Sequence[SparseBatch]:
+        shared = indices.ndim == 2
+        chains = 1 if shared else indices.shape[1]
+        per_step = int(np.prod(indices.shape[1:]))
+        rows = self.x[indices.reshape(-1)]
+        ends = rows.indptr[:: per_step]
+        batches = []
+        for k in range(len(indices)):
+            part = slice(ends[k], ends[k + 1])
+            pointer = rows.indptr[k * per_step : (k + 1) * per_step + 1] - ends[k]
+            step = sp.csr_matrix(
+                (rows.data[part], rows.indices[part], pointer),
+                shape=(per_step, self.shape[1]),
+                copy=False,
+            )
+            batches.append(self._batch(step, chains, per_step // chains, shared=shared))
+        return batches
+
+    def _batch(self, x: Any, chains: int, per_chain: int, *, shared: bool) -> SparseBatch:
+        n_rows = chains * per_chain
+        row = np.repeat(np.arange(n_rows), np.diff(x.indptr))
+        column = x.indices.astype(np.int64)
+        if not shared:
+            column = column + (row // per_chain) * self.shape[1]
+        return SparseBatch(
+            torch.from_numpy(row).to(self.device),
+            torch.from_numpy(column).to(self.device),
+            torch.from_numpy(x.data).to(self.device, self.dtype),
+            n_rows,
+            self.shape[1],
+            shared,
+        )
+
+    def blocks(self, n_rows: int) -> Iterator[tuple[slice, Any]]:
+        for start in range(0, self.shape[0], n_rows):
+            rows = slice(start, start + n_rows)
+            yield rows, self.x[rows]
+
+    def gram(self, weight: Array) -> Array:
+        return (self.x.T @ sp.diags(weight) @ self.x).toarray()
+
+    def times(self, w: Array) -> Array:
+        return np.asarray(self.x @ w)
+
+    def transposed_times(self, r: Array, *, square: bool = False) -> Array:
+        x = self.x.multiply(self.x) if square else self.x
+        return np.asarray(x.T @ r)
+
+    def row_squares(self, squares: Array) -> Array:
+        return np.asarray(self.x.multiply(self.x) @ squares.sum(1)).reshape(-1)
+
+
+Design = DenseDesign | SparseDesign
+
+
+def make_design(x: Any, *, dtype: torch.dtype, device: str, intercept: bool) -> Design:
+    """A design from a dense array or a CSR matrix, with a last column of ones if ``intercept``."""
+    if sp.issparse(x):
+        if intercept:
+            x = sp.hstack([x, np.ones((x.shape[0], 1))], format="csr")
+        return SparseDesign(sp.csr_matrix(x, dtype=np.float64), dtype, device)
+    ones = np.ones((x.shape[0], 1), dtype=x.dtype)
+    dense = np.hstack([x, ones]) if intercept else np.asarray(x)
+    return DenseDesign(torch.from_numpy(np.ascontiguousarray(dense)).to(device, dtype, copy=True))

@@ -1,0 +1,30 @@
+"""Positive definite factorisations that bear badly scaled features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def inverse_root(curvature: Array) -> Array:
+    """R with R R' = curvature^-1, for a positive definite matrix.
+
+    The diagonal is scaled to one first, so that the scales of the features cannot spoil the factor,
+    and lifted by a hair where rounding has made the matrix indefinite.
+    """
+    stretch = 1.0 / np.sqrt(np.maximum(curvature.diagonal(), np.finfo(float).tiny))
+    scaled = curvature * stretch[:, None] * stretch
+    identity = np.eye(len(scaled))
+    for lift in (0.0, 1e-13, 1e-10, 1e-7, 1e-4):
+        try:
+            lower = scipy.linalg.cholesky(scaled + lift * identity, lower=True)
+        except np.linalg.LinAlgError:
+            continue
+        inverse = scipy.linalg.solve_triangular(lower, identity, lower=True)
+        return np.ascontiguousarray(stretch[:, None] * inverse.T)
+    raise np.linalg.LinAlgError("the curvature is not positive definite")

@@ -1,0 +1,237 @@
+"""What a model gives the engine.
+
+Gradients are those of potentials (negative log densities), summed over rows and *unscaled*: the
+factor N/n, temperatures and coordinates are the posterior's business (``posterior.py``).
+All positions are ``theta`` of shape (chains, n_parameters).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..metrics import Metric, State
+from ..minibatch import Batch, ChainRandom, Data
+
+Array = NDArray[Any]
+
+
+@dataclass
+class Anchor:
+    """Control variates of a likelihood gradient and their exact sum over all rows.
+
+    Attributes
+    ----------
+    fields : dict of str to Tensor
+        Per-row fields that batches will carry.
+    gradient : array of shape (n_parameters,)
+        Sum of the control variates over all rows at the centre, weighted.
+    hessian : array of shape (n_parameters, n_parameters) or None
+        Its slope in theta - center.
+    """
+
+    fields: dict[str, Tensor]
+    gradient: Array
+    hessian: Array | None
+
+
+class Model:
+    """Base class of models: override what the model has; the rest has defaults or is refused.
+
+    Attributes
+    ----------
+    shapes : dict of str to tuple
+        Name and shape of every block of parameters, in their order in ``theta``.
+
+    Notes
+    -----
+    A model gives either ``log_prior`` and ``log_lik`` (differentiated by autograd) or its own
+    ``prior_gradient`` and ``likelihood_gradient``; the latter may be an expectation (LDA) or draw
+    random numbers from ``rng``, and may keep per-chain ``state``, which checkpoints include.
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    # where a chain starts ---------------------------------------------------------------------------
+
+    def init(self, rng: np.random.Generator) -> Array:
+        """A starting position of shape (n_parameters,)."""
+        raise NotImplementedError
+
+    def init_state(self, theta: Tensor) -> State:
+        """Per-chain tensors that move along with theta (latent variables, masks)."""
+        return {}
+
+    # densities ----------------------------------------------------------------------------------------
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        """log p(theta), shape (chains,)."""
+        raise NotImplementedError
+
+    def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
+        """log p(row | theta) of every row, shape (chains, rows)."""
+        raise NotImplementedError
+
+    # gradients ------------------------------------------------------------------------------------------
+
+    def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
+        """out = scale * grad(-log prior)."""
+        with torch.enable_grad():
+            at = theta.detach().requires_grad_(True)
+            (gradient,) = torch.autograd.grad(self.log_prior(at).sum(), at, allow_unused=True)
+        out.zero_()
+        if gradient is not None:
+            out.add_(gradient, alpha=-scale)
+
+    def likelihood_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        """out += scale * sum over rows of weight * grad(-log p(row | theta)); returns ``aux``.
+
+        ``aux`` is handed to :meth:`after_step`. A key "likelihood" in it replaces the likelihood
+        gradient that self-preconditioning samplers see.
+        """
+        with torch.enable_grad():
+            at = theta.detach().requires_grad_(True)
+            weighted = self.log_lik(at, batch) * batch.weight
+            (gradient,) = torch.autograd.grad(weighted.sum(), at)
+        out.add_(gradient, alpha=-scale)
+        return {}
+
+    def scores(self, theta: Tensor, batch: Batch) -> Tensor:
+        """grad log p(row | theta) of every row at one position (1, n_parameters): (rows, n_parameters)."""
+
+        def total(one: Tensor) -> Tensor:
+            return self.log_lik(one, batch)[0]
+
+        jacobian = torch.autograd.functional.jacobian(total, theta, vectorize=True)
+        return jacobian[:, 0]
+
+    # optional parts ---------------------------------------------------------------------------------------
+
+    #: overridden as ``metric(theta) -> Metric`` by models with a position-dependent metric
+    metric: Any = None
+    #: overridden as ``project(theta)``, in place, by models on a restricted domain
+    project: Any = None
+    #: overridden as ``after_step(theta, state, aux, k)`` by models with latent variables
+    after_step: Any = None
+
+    # centre and curvature, for step_size="auto", preconditioners and control variates; None: refused
+
+    def find_map(self, data: Data) -> Array | None:
+        """The maximum of the posterior, shape (n_parameters,)."""
+        return None
+
+    def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array] | None:
+        """Mean and precision H of a Gaussian approximation N(mean, T H^-1) of the posterior."""
+        return None
+
+    def hessian_diagonal(self, theta: Array, data: Data) -> Array | None:
+        """Diagonal of the Hessian of -log likelihood over all rows at ``theta``."""
+        return None
+
+    def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
+        """That Hessian times a vector."""
+        raise NotImplementedError
+
+    def prior_hessian(self, theta: Array) -> Array:
+        """Diagonal of the Hessian of -log prior at ``theta``."""
+        raise NotImplementedError
+
+    def leverage(self, root: Array, data: Data) -> Array | None:
+        """How far every row's prediction moves for theta ~ N(., root root'), squared."""
+        return None
+
+    def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:
+        """Control variates about ``center``: constant, or linear if ``root`` is given.
+
+        ``root`` is the root of the covariance of the draws to come. With the anchor's fields in a
+        batch, ``likelihood_gradient`` returns the gradient *less* its control variate.
+        """
+        return None
+
+    # draws ----------------------------------------------------------------------------------------------------
+
+    def unpack(self, theta: Array) -> dict[str, Array]:
+        """Named arrays (..., *shape) from positions (..., n_parameters)."""
+        parts, start = {}, 0
+        for name, shape in self.shapes.items():
+            size = int(np.prod(shape))
+            parts[name] = theta[..., start : start + size].reshape(*theta.shape[:-1], *shape)
+            start += size
+        return parts
+
+    def prior_curvature(self) -> float:
+        """Largest curvature of -log prior, e.g. 1/sigma^2; 0 where unknown."""
+        return 0.0
+
+
+class DensityModel(Model):
+    """A user's log density as a model without data: N = 1, u = U = -log density.
+
+    Parameters
+    ----------
+    log_density : callable
+        ``log_density(theta)`` for a tensor (chains, n_parameters), returning (chains,).
+    n_parameters : int
+        Length of theta.
+    gradient : callable or None
+        ``gradient(theta, rng)`` returning the gradient of -log density (chains, n_parameters), for
+        densities with their own gradient or with noisy ones; ``rng`` is a ``ChainRandom``.
+        None: autograd of ``log_density``.
+    """
+
+    def __init__(self, log_density: Any, n_parameters: int, gradient: Any = None):
+        self.log_density = log_density
+        self.gradient = gradient
+        self.shapes = {"theta": (n_parameters,)}
+
+    def init(self, rng: np.random.Generator) -> Array:
+        return rng.standard_normal(self.n_parameters)
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        return theta.new_zeros(len(theta))
+
+    def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
+        # the density counts as the likelihood of one datum, so that samplers that precondition by the
+        # likelihood's gradient see it
+        return torch.as_tensor(self.log_density(theta))[:, None]
+
+    def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
+        out.zero_()
+
+    def likelihood_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        if self.gradient is None:
+            return super().likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
+        gradient = self.gradient(theta, rng)
+        gradient, aux = gradient if isinstance(gradient, tuple) else (gradient, {})
+        out.add_(gradient, alpha=scale)
+        return dict(aux)
+
+
+__all__ = ["Anchor", "DensityModel", "Metric", "Model"]

@@ -1,0 +1,419 @@
+r"""Binary and multinomial logistic regression with analytic gradients.
+
+.. math::
+    p(y=1|x) = \sigma(w^\top x + b) \quad\text{or}\quad p(y=k|x) = \mathrm{softmax}_k(W^\top x + b),
+    \;\textstyle\sum_k b_k = 0
+
+with a prior on the coefficients and a flat prior on the intercepts. A flat prior on all K
+multinomial intercepts would be improper, so they are b = Q c with an orthonormal basis Q of the
+plane on which they sum to zero, and c (K-1 numbers) is what is sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit, log_softmax, softmax
+from torch import Tensor
+
+from ..metrics import State
+from ..minibatch import Batch, ChainRandom, Data
+from ._design import make_design
+from ._linalg import inverse_root
+from ._protocol import Anchor, Model
+from .priors import Prior
+
+Array = NDArray[Any]
+
+MAX_NEWTON_STEPS, MAX_FIXED_POINT_STEPS = 50, 15
+
+
+class LogisticModel(Model):
+    """Logistic regression on ``n_features`` columns and ``n_classes`` classes.
+
+    theta is the coefficients (n_features, k) followed by the intercept's k' numbers, with
+    k = k' = 1 for two classes, else k = n_classes and k' = n_classes - 1.
+
+    Parameters
+    ----------
+    n_features, n_classes : int
+        Shape of the problem.
+    prior : Prior
+        Prior on the coefficients.
+    prior_scale : float or array of shape (n_features,)
+        Its scale, per feature if an array.
+    fit_intercept : bool
+        Add an intercept with a flat prior.
+    """
+
+    def __init__(
+        self, n_features: int, n_classes: int, prior: Prior, prior_scale: Any, fit_intercept: bool
+    ):
+        self.n_features = n_features
+        self.n_classes = n_classes
+        self.prior = prior
+        self.fit_intercept = fit_intercept
+        self.k = 1 if n_classes == 2 else n_classes
+        self.shapes = {"coef": (n_features, self.k)}
+        if fit_intercept:
+            self.shapes["intercept"] = (max(self.k - 1, 1),)
+        scale = np.broadcast_to(np.asarray(prior_scale, dtype=float), (n_features,))
+        per_coefficient = np.repeat(scale, self.k)
+        flat = np.full(self.n_parameters - len(per_coefficient), np.inf)
+        self.prior_scale = np.concatenate([per_coefficient, flat])
+        self.rates = prior.rates(self.prior_scale)
+        self.basis = _sum_zero_basis(self.k)
+        self._rates: Tensor | None = None
+
+    def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
+        """Rows for this model; ``y`` are class numbers.
+
+        With two classes each row is stored as (1 - 2y) x, so that p(y|x) = sigma(-theta'x~): the
+        residual then is sigma(theta'x~) and needs no labels.
+        """
+        fields: dict[str, Any] = {}
+        if self.k == 1:
+            sign = 1.0 - 2.0 * y
+            design = make_design(x, dtype=dtype, device=device, intercept=self.fit_intercept)
+            fields["x"] = design.scale_rows(sign)
+        else:
+            fields["x"] = make_design(x, dtype=dtype, device=device, intercept=self.fit_intercept)
+            fields["y"] = torch.from_numpy(np.eye(self.k)[y]).to(device, dtype)
+        weights = None if weight is None else torch.from_numpy(weight).to(device, dtype)
+        return Data(fields, len(y), weights)
+
+    def init(self, rng: np.random.Generator) -> Array:
+        """A small normal perturbation of zero: half the prior's scale, at most 0.1."""
+        finite = np.where(np.isinf(self.prior_scale), 1.0, self.prior_scale)
+        return np.minimum(0.5 * finite, 0.1) * rng.standard_normal(self.n_parameters)
+
+    # gradients --------------------------------------------------------------------------------------
+
+    def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
+        self.prior.gradient(theta, self._rates_like(theta), out, scale)
+
+    def likelihood_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        w = self._coefficients(theta)
+        r = self._residual(batch.x.logits(w), batch)
+        if isinstance(batch.weight, Tensor):
+            r = r * batch.weight.unsqueeze(-1)
+        if self.k == 1:
+            batch.x.accumulate(out.view(w.shape), r, scale)
+        else:
+            gradient = torch.zeros_like(w)
+            batch.x.accumulate(gradient, r, scale)
+            out.add_(self._pull_back(gradient))
+        return {}
+
+    def _residual(self, z: Tensor, batch: Batch) -> Tensor:
+        """d(-log p)/dz per row and class, less its linear control variate if the batch has one."""
+        fields = batch.fields
+        p = torch.sigmoid_(z) if self.k == 1 and "anchor_z" not in fields else self._link(z)
+        if "anchor_p" not in fields:
+            return p if self.k == 1 else p - fields["y"]
+        p = p - fields["anchor_p"]
+        if "anchor_z" in fields:
+            moved = z - fields["anchor_z"]
+            if self.k > 1:
+                mean = (moved * fields["anchor_p"]).sum(2, keepdim=True)
+                moved = (moved - mean).mul_(fields["anchor_p"])
+            p.addcmul_(moved, fields["anchor_slope"], value=-1.0)
+        return p
+
+    def _link(self, z: Tensor) -> Tensor:
+        if self.k == 1:
+            return torch.sigmoid(z)
+        # elementwise operations: torch.softmax starts its threads even for a small batch
+        e = torch.exp(z - z.amax(2, keepdim=True))
+        return e.div_(e.sum(2, keepdim=True))
+
+    def scores(self, theta: Tensor, batch: Batch) -> Tensor:
+        x = batch.x.dense()
+        r = self._residual(batch.x.logits(self._coefficients(theta)), batch)[0]
+        per_row = -torch.einsum("nd,nk->ndk", x, r)
+        return self._pull_back(per_row)
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        return self.prior.log_density(theta, self._rates_like(theta))
+
+    def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
+        z = batch.x.logits(self._coefficients(theta))
+        if self.k == 1:
+            return -torch.nn.functional.softplus(z[:, :, 0])
+        return (torch.log_softmax(z, 2) * batch.y).sum(2)
+
+    def _rates_like(self, theta: Tensor) -> Tensor:
+        if self._rates is None or self._rates.dtype != theta.dtype:
+            self._rates = torch.from_numpy(self.rates).to(theta)
+        return self._rates
+
+    # theta <-> coefficients (chains, columns, classes) --------------------------------------------------
+
+    def _coefficients(self, theta: Tensor) -> Tensor:
+        chains = len(theta)
+        if self.k == 1 or not self.fit_intercept:
+            return theta.view(chains, -1, self.k)
+        split = self.n_features * self.k
+        w = theta[:, :split].reshape(chains, self.n_features, self.k)
+        b = theta[:, split:] @ torch.from_numpy(self.basis).to(theta).t()
+        return torch.cat([w, b[:, None]], 1)
+
+    def _pull_back(self, gradient: Tensor) -> Tensor:
+        """Gradient in theta from the gradient (leading, columns, classes) in the coefficients."""
+        if self.k == 1 or not self.fit_intercept:
+            return gradient.reshape(len(gradient), -1)
+        b = gradient[:, -1] @ torch.from_numpy(self.basis).to(gradient)
+        return torch.cat([gradient[:, :-1].reshape(len(gradient), -1), b], 1)
+
+    def unpack(self, theta: Array) -> dict[str, Array]:
+        """"coef" (..., k, n_features) and "intercept" (..., k)."""
+        parts = super().unpack(theta)
+        parts["coef"] = np.swapaxes(parts["coef"], -1, -2)
+        if not self.fit_intercept:
+            parts["intercept"] = np.zeros((*theta.shape[:-1], self.k), dtype=theta.dtype)
+        elif self.k > 1:
+            parts["intercept"] = parts["intercept"] @ self.basis.T.astype(theta.dtype)
+        return parts
+
+    # centre and curvature, in float64 NumPy -----------------------------------------------------------
+
+    def find_map(self, data: Data) -> Array:
+        """The posterior's maximum (a Laplace prior's corner is smoothed over its own scale)."""
+        theta = np.zeros(self.n_parameters)
+        # coordinates in which the curvature at zero has a unit diagonal
+        sd = self._wide()
+        curvature = self.hessian_diagonal(theta, data) + self.prior_hessian(theta)
+        stretch = 1.0 / np.sqrt(curvature)
+
+        def objective(z: Array) -> tuple[float, Array]:
+            value, gradient = self._potential(stretch * z, data, sd)
+            return value, stretch * gradient
+
+        options = {"maxiter": 300, "maxcor": 30}
+        found = scipy.optimize.minimize(objective, theta, jac=True, method="L-BFGS-B", options=options)
+        return np.asarray(stretch * found.x)
+
+    def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array]:
+        """Mean m and precision H of the Gaussian approximation N(m, T H^-1) of the posterior.
+
+        Newton's method to the MAP, then fixed-point steps on the Gaussian variational equations
+        E[grad U] = 0, E[hessian U] = H: gradient and curvature averaged over the approximation itself
+        stay right where those at the MAP do not (separable classes, rare features).
+        """
+        theta, hessian = self._newton(data)
+        for _ in range(MAX_FIXED_POINT_STEPS):
+            root = inverse_root(hessian) * math.sqrt(temperature)
+            sd = np.sqrt(np.square(root).sum(1))
+            p, slope, gradient = self._expected(theta, root, data)
+            gradient = gradient + self.prior.expected_gradient(theta, sd, self.rates)
+            averaged = self._gram(p, slope, data)
+            averaged[np.diag_indices_from(averaged)] += self.prior.expected_curvature(
+                theta, sd, self.rates
+            )
+            # half a step: a wide approximation asks for a narrow one and back, which would oscillate
+            hessian = 0.5 * (hessian + averaged)
+            new_root = inverse_root(hessian)
+            move = -new_root @ (new_root.T @ gradient)
+            theta = theta + move
+            # both changes in units of the posterior's sd
+            moved = -float(gradient @ move) / max(temperature, 1e-300)
+            widened = np.abs(np.log(np.square(new_root).sum(1) * temperature / sd**2)).max()
+            if temperature == 0.0 or (moved < 1e-3 * len(theta) and widened < 0.05):
+                break
+        return theta, hessian
+
+    def _newton(self, data: Data) -> tuple[Array, Array]:
+        """Damped Newton steps until the Newton decrement is well below a posterior sd."""
+        theta, sd = np.zeros(self.n_parameters), self._wide()
+        value, gradient = self._potential(theta, data, sd)
+        for _ in range(MAX_NEWTON_STEPS):
+            hessian = self.hessian(theta, data)
+            hessian[np.diag_indices_from(hessian)] += self.prior_hessian(theta)
+            root = inverse_root(hessian)
+            move = -root @ (root.T @ gradient)
+            decrement = -float(gradient @ move)
+            if decrement < 1e-2:
+                break
+            for halving in range(30):
+                trial = theta + 0.5**halving * move
+                new_value, new_gradient = self._potential(trial, data, sd)
+                if new_value <= value - 1e-4 * 0.5**halving * decrement:
+                    break
+            else:
+                break  # no descent left within rounding
+            theta, value, gradient = trial, new_value, new_gradient
+        return theta, hessian
+
+    def _wide(self) -> Array:
+        return np.where(np.isinf(self.prior_scale), 1.0, self.prior_scale)
+
+    def _logits(self, theta: Array, data: Data) -> Array:
+        return data.fields["x"].times(self._coefficients(torch.from_numpy(theta[None]))[0].numpy())
+
+    def _probabilities(self, theta: Array, data: Data) -> Array:
+        z = self._logits(theta, data)
+        return expit(z) if self.k == 1 else softmax(z, axis=1)
+
+    def _weights(self, data: Data) -> Array | float:
+        held = 1.0 if data.weight is None else data.weight.double().cpu().numpy()[:, None]
+        return held * data.scale
+
+    def _labels(self, data: Data) -> Array | float:
+        return 0.0 if self.k == 1 else data.fields["y"].double().cpu().numpy()
+
+    def _sum_of_scores(self, r: Array, data: Data) -> Array:
+        """Sum over rows of weight * x r', as a vector in theta."""
+        full = data.fields["x"].transposed_times(self._weights(data) * r)
+        return np.asarray(self._pull_back(torch.from_numpy(full[None]))[0])
+
+    def _potential(self, theta: Array, data: Data, sd: Array) -> tuple[float, Array]:
+        """U and its gradient, the prior averaged over N(theta, sd^2)."""
+        z, y = self._logits(theta, data), self._labels(data)
+        if self.k == 1:
+            losses, p = np.logaddexp(0.0, z), expit(z)
+        else:
+            losses, p = -log_softmax(z, axis=1) * y, softmax(z, axis=1)
+        value = float(np.sum(self._weights(data) * losses))
+        value += self.prior.expected_potential(theta, sd, self.rates)
+        gradient = self._sum_of_scores(p - y, data)
+        return value, gradient + self.prior.expected_gradient(theta, sd, self.rates)
+
+    def prior_hessian(self, theta: Array) -> Array:
+        """Diagonal of the prior's (smoothed) curvature."""
+        return np.asarray(self.prior.expected_curvature(theta, self._wide(), self.rates))
+
+    def prior_curvature(self) -> float:
+        return float(self.prior_hessian(np.zeros(self.n_parameters)).max())
+
+    def _expected(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
+        """Expectations over theta + root N(0, I): probabilities, slopes, gradient of -log lik.
+
+        The slopes say how the probabilities follow the logits on average: dp = slope dz for two
+        classes (by Gauss-Hermite quadrature of each row's logit), else
+        dp = slope * p (dz - p'dz) with one number a row (from 16 antithetic pairs of draws).
+        """
+        z = self._logits(theta, data)
+        if self.k == 1:
+            sd = np.sqrt(self.leverage(root, data))[:, None]
+            p, slope = np.zeros_like(z), np.zeros_like(z)
+            nodes, node_weights = np.polynomial.hermite_e.hermegauss(16)
+            for node, weight in zip(nodes, node_weights / node_weights.sum(), strict=True):
+                at_node = expit(z + sd * node)
+                p += weight * at_node
+                slope += weight * at_node * (1.0 - at_node)
+        else:
+            p, spread = np.zeros_like(z), np.zeros((len(z), 1))
+            pairs = np.random.default_rng(0).standard_normal((16, self.n_parameters))
+            for direction in pairs:
+                away = self._logits(root @ direction, data)
+                for sign in (1.0, -1.0):
+                    at_draw = softmax(z + sign * away, axis=1)
+                    p += at_draw / 32
+                    spread += (1.0 - np.square(at_draw).sum(1, keepdims=True)) / 32
+            # at most 1, as 1 - p'p is concave in p; rounding could say otherwise for certain rows
+            spread_of_mean = np.maximum(1.0 - np.square(p).sum(1, keepdims=True), 1e-12)
+            slope = np.clip(spread / spread_of_mean, 0.0, 1.0)
+        return p, slope, self._sum_of_scores(p - self._labels(data), data)
+
+    def hessian(self, theta: Array, data: Data) -> Array:
+        """Hessian of -log likelihood over all rows, (n_parameters, n_parameters)."""
+        p = self._probabilities(theta, data)
+        slope = p * (1.0 - p) if self.k == 1 else np.ones((len(p), 1))
+        return self._gram(p, slope, data)
+
+    def _gram(self, p: Array, slope: Array, data: Data) -> Array:
+        """Sum over rows of weight * slope * J (x) xx', with J = diag(p) - pp' (1 for two classes)."""
+        design, weight = data.fields["x"], self._weights(data) * slope
+        if self.k == 1:
+            return np.asarray(design.gram(weight[:, 0]))
+        columns = design.shape[1]
+        full = np.empty((columns, self.k, columns, self.k))
+        for a in range(self.k):
+            for b in range(a + 1):
+                curvature = (weight * p[:, [a]] * ((a == b) - p[:, [b]]))[:, 0]
+                full[:, a, :, b] = design.gram(curvature)
+                full[:, b, :, a] = full[:, a, :, b].T
+        square = full.reshape(columns * self.k, columns * self.k)
+        embed = self._embedding()
+        return np.asarray(embed.T @ square @ embed)
+
+    def _embedding(self) -> Array:
+        """Matrix of the map from theta to the flattened (columns, classes) coefficients."""
+        split = self.n_features * self.k
+        if not self.fit_intercept:
+            return np.eye(split)
+        return np.asarray(scipy.linalg.block_diag(np.eye(split), self.basis))
+
+    def hessian_diagonal(self, theta: Array, data: Data) -> Array:
+        p = self._probabilities(theta, data)
+        curvature = self._weights(data) * p * (1.0 - p)
+        full = data.fields["x"].transposed_times(curvature, square=True)
+        if self.k == 1 or not self.fit_intercept:
+            return np.asarray(full.reshape(-1))
+        # diag(Q' A Q) for the intercepts, by the diagonal of A
+        return np.concatenate([full[:-1].reshape(-1), self.basis.T**2 @ full[-1]])
+
+    def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
+        """Hessian of -log likelihood times a vector, in one pass over the rows."""
+        p, z = self._probabilities(theta, data), self._logits(vector, data)
+        r = p * (1.0 - p) * z if self.k == 1 else p * (z - (p * z).sum(1, keepdims=True))
+        return self._sum_of_scores(r, data)
+
+    def leverage(self, root: Array, data: Data) -> Array:
+        """Variance of every row's logit (summed over classes) for theta ~ N(., root root')."""
+        design = data.fields["x"]
+        full = (self._embedding() @ root if self.k > 1 else root).reshape(
+            design.shape[1], self.k, root.shape[1]
+        )
+        total = np.zeros(design.shape[0])
+        for k in range(self.k):
+            for rows, x in design.blocks(8192):
+                total[rows] += np.square(x @ full[:, k]).sum(1)
+        return total
+
+    def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor:
+        if root is None:
+            p = self._probabilities(center, data)
+            gradient, hessian = self._sum_of_scores(p - self._labels(data), data), None
+        else:
+            p, slope, gradient = self._expected(center, root, data)
+            hessian = self._gram(p, slope, data)
+        arrays = {"anchor_p": p}
+        if root is not None:
+            arrays |= {"anchor_z": self._logits(center, data), "anchor_slope": slope}
+        like = data.fields["x"].tensor_like()
+        fields = {name: torch.from_numpy(values).to(like) for name, values in arrays.items()}
+        return Anchor(fields, gradient, hessian)
+
+
+def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:
+    """Class probabilities (draws, rows, classes) for coefficients (draws, k, features)."""
+    draws, k, features = coef.shape
+    z = np.asarray(x @ coef.reshape(draws * k, features).T) + intercept.reshape(-1)
+    z = z.reshape(-1, draws, k).transpose(1, 0, 2)
+    if k > 1:
+        return np.asarray(softmax(z, axis=2))
+    p = expit(z)
+    return np.concatenate([1.0 - p, p], axis=2)
+
+
+def _sum_zero_basis(k: int) -> Array:
+    """Orthonormal columns that span the vectors of length k whose entries sum to zero."""
+    if k == 1:
+        return np.ones((1, 1))
+    return np.asarray(scipy.linalg.helmert(k).T)

@@ -1,0 +1,140 @@
+"""The sub-flows shared by the second-order samplers, named by molecular dynamics' letters.
+
+A drift (position and thermostat), B kick, F friction, N noise, O exact Ornstein-Uhlenbeck.
+``s`` is the fraction of the step that a flow takes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .._validation import check_real
+from ._protocol import Sampler, State, Step, friction_of
+
+
+class MomentumSampler(Sampler):
+    """SGHMC and its thermostats: they differ in the friction ``a`` alone."""
+
+    friction: float
+    diffusion: float | None
+
+    def check(self, name: str) -> None:
+        check_real(f"{name}.friction", self.friction, low=0.0, closed="left")
+        if self.diffusion is not None:
+            check_real(f"{name}.diffusion", self.diffusion, low=0.0, closed="left")
+
+    def start(self, theta: Tensor, step: Step) -> State:
+        assert step.xi is not None
+        return {"v": step.xi * math.sqrt(step.noise)}  # v ~ N(0, eta T / N)
+
+    def rescale(self, state: State, ratio: float) -> None:
+        state["v"].mul_(math.sqrt(ratio))
+
+    def alpha(self, step: Step) -> float:
+        return friction_of(self.friction, self.diffusion, step)
+
+    def rate(self, state: State, step: Step) -> Tensor | float:
+        """Per-step friction a: a number, or a tensor that broadcasts against v."""
+        raise NotImplementedError
+
+    def noise_rate(self, state: State, step: Step) -> Tensor | float:
+        """Rate at which noise is injected: alpha, less what the gradient noise already adds."""
+        return self.alpha(step)
+
+    def thermostat(self, state: State, step: Step, s: float) -> None:
+        """Move the friction towards the value that makes the kinetic energy right."""
+
+    # the flows ------------------------------------------------------------------------------------
+
+    def drift(self, theta: Tensor, state: State, step: Step, s: float) -> None:
+        theta.add_(state["v"], alpha=s)
+        self.thermostat(state, step, s)
+
+    def kick(self, state: State, step: Step, g: Tensor, s: float) -> None:
+        state["v"].add_(g, alpha=-step.eta * s)
+
+    def friction_flow(self, state: State, step: Step, s: float) -> None:
+        a = self.rate(state, step)
+        state["v"].mul_(torch.exp(-s * a) if isinstance(a, Tensor) else math.exp(-s * a))
+
+    def noise(self, state: State, step: Step) -> None:
+        if step.noise > 0.0:
+            self._add_noise(state["v"], step, 2.0 * self.noise_rate(state, step) * step.noise)
+
+    def ornstein_uhlenbeck(self, state: State, step: Step) -> None:
+        """Friction and noise together, solved exactly: v is N(e^-a v, b (1 - e^-2a) / a)."""
+        a, rate = self.rate(state, step), self.noise_rate(state, step)
+        if isinstance(a, Tensor):
+            spread = torch.where(a == 0, 2.0, -torch.expm1(-2.0 * a) / a)
+            state["v"].mul_(torch.exp(-a))
+        else:
+            spread = 2.0 if a == 0 else -math.expm1(-2.0 * a) / a
+            state["v"].mul_(math.exp(-a))
+        if step.noise > 0.0:
+            self._add_noise(state["v"], step, spread * rate * step.noise)
+
+    def euler(self, theta: Tensor, state: State, step: Step) -> None:
+        v = state["v"]
+        theta.add_(v)
+        g = step.gradient(theta)
+        a = self.rate(state, step)
+        v.mul_(1.0 - a).add_(g, alpha=-step.eta)
+        self.noise(state, step)
+        self.thermostat(state, step, 1.0)
+
+    @staticmethod
+    def _add_noise(v: Tensor, step: Step, variance: Tensor | float) -> None:
+        assert step.xi is not None
+        if isinstance(variance, Tensor):
+            v.addcmul_(step.xi, variance.clamp(min=0.0).sqrt())
+        else:
+            v.add_(step.xi, alpha=math.sqrt(max(variance, 0.0)))
+
+
+class ThermostatSampler(MomentumSampler):
+    """Adds the friction as a variable with a thermostat of mass mu; ``kinetic`` says which mean."""
+
+    mass: float | str
+
+    def check(self, name: str) -> None:
+        super().check(name)
+        if self.mass != "auto":
+            check_real(f"{name}.mass", self.mass, low=0.0)
+        elif self.friction == 0 and self.diffusion is None or self.diffusion == 0:
+            raise ValueError(
+                f"{name}.mass='auto' is not allowed with zero friction: its value is "
+                "(eta/N)/(0.3 alpha)^2; give a positive number such as 1.0."
+            )
+
+    def kinetic(self, v: Tensor) -> Tensor:
+        """v^2, averaged as the thermostat sees it."""
+        raise NotImplementedError
+
+    def start(self, theta: Tensor, step: Step) -> State:
+        state = super().start(theta, step)
+        a = torch.full_like(self.kinetic(state["v"]), self.alpha(step))
+        return state | {"a": a}
+
+    def rescale(self, state: State, ratio: float) -> None:
+        super().rescale(state, ratio)
+        state["a"].mul_(math.sqrt(ratio))
+
+    def rate(self, state: State, step: Step) -> Tensor:
+        return state["a"]
+
+    def thermostat(self, state: State, step: Step, s: float) -> None:
+        if step.temperature == 0.0:
+            return
+        inverse = s / (step.temperature * self._mass(step))
+        state["a"].add_(self.kinetic(state["v"]), alpha=inverse).sub_(step.noise * inverse)
+
+    def _mass(self, step: Step) -> float:
+        if self.mass == "auto":
+            return (step.eta / step.n) / (0.3 * self.alpha(step)) ** 2
+        return float(self.mass)
+
+    def statistics(self, state: State) -> dict[str, Tensor]:
+        return {"thermostat": state["a"].mean(dim=1)}

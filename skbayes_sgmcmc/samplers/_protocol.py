@@ -1,0 +1,111 @@
+"""What a sampler declares, and the step it is handed.
+
+Symbols follow the papers: ``theta`` position, ``v`` momentum in step units (v = h p with
+h^2 = eta/N), ``a`` friction per step (a = h xi), ``g`` gradient of the mean potential u = U/N,
+``xi`` standard normal noise. All tensors are (chains, parameters), all updates are in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from ..metrics import Metric, State
+
+
+@dataclass(slots=True)
+class Step:
+    """Everything one step needs; one object is reused over the run.
+
+    Attributes
+    ----------
+    eta : float
+        Step size: multiplies the gradient of the mean potential.
+    noise : float
+        Noise temperature of this step, eta T / N: the variance of sqrt(eta T / N) xi.
+    temperature : float
+        T; 0 turns noise and thermostats off.
+    n : float
+        N, the number of data (the sum of the sample weights).
+    xi : Tensor of shape (chains, parameters)
+        Standard normals, fresh at each step.
+    uniform : Tensor of shape (chains,)
+        Uniform numbers of this step, for Metropolis-Hastings.
+    gradient : callable
+        ``gradient(theta)`` returns the stochastic gradient g; the result is a buffer that the
+        next call overwrites.
+    likelihood : callable
+        ``likelihood()`` returns the part of the latest g that comes from the data.
+    potential : callable
+        ``potential(theta)`` returns the mean potential u over all data, shape (chains,).
+    metric : callable or None
+        ``metric(theta)`` returns the model's :class:`Metric`.
+    prior_curvature : float
+        Largest curvature of the prior's part of u, e.g. 1 / (N sigma^2); 0 if unknown.
+    project : callable or None
+        ``project(theta)`` maps a position back into the model's domain, in place.
+    """
+
+    n: float
+    gradient: Callable[[Tensor], Tensor]
+    likelihood: Callable[[], Tensor]
+    potential: Callable[[Tensor], Tensor]
+    metric: Callable[[Tensor], Metric] | None = None
+    project: Callable[[Tensor], Any] | None = None
+    eta: float = 0.0
+    noise: float = 0.0
+    temperature: float = 1.0
+    xi: Tensor | None = None
+    uniform: Tensor | None = None
+    prior_curvature: float = 0.0
+
+
+class Sampler(BaseEstimator):
+    """Base of all samplers: parameters only; what moves lives in the state tensors."""
+
+    #: runs on all rows at every step, with a Metropolis-Hastings correction
+    full_data = False
+    #: needs the model's metric(theta)
+    needs_metric = False
+    #: keep the data part of the gradient apart from the prior's
+    needs_likelihood_gradient = False
+    #: preconditions by itself, so that a constant preconditioner is refused
+    self_preconditioned = False
+
+    def check(self, name: str) -> None:
+        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the parameter's path."""
+
+    def start(self, theta: Tensor, step: Step) -> State:
+        """State tensors (each with the chains as first axis) before the first step."""
+        return {}
+
+    def rescale(self, state: State, ratio: float) -> None:
+        """The schedule has changed eta by the factor ``ratio``."""
+
+    def end_burn_in(self, state: State) -> None:
+        """Burn-in is over: stop adapting, if the sampler adapts."""
+
+    def euler(self, theta: Tensor, state: State, step: Step) -> None:
+        """One joint Euler step."""
+        raise NotImplementedError
+
+    def statistics(self, state: State) -> dict[str, Tensor]:
+        """Per-chain figures of the run to report, each of shape (chains,)."""
+        return {}
+
+
+def friction_of(friction: float, diffusion: float | None, step: Step) -> float:
+    """Per-step friction alpha: given, or D h = D sqrt(eta / N) from the diffusion D of L16b."""
+    if diffusion is None:
+        return float(friction)
+    return float(diffusion) * (step.eta / step.n) ** 0.5
+
+
+def chain_mean(x: Tensor) -> Tensor:
+    """Mean over the parameters of each chain, shape (chains, 1)."""
+    return torch.mean(x, dim=1, keepdim=True)

@@ -1,0 +1,136 @@
+r"""Preconditioned SGLD (Li, Chen, Carlson & Carin 2016).
+
+SDE: :math:`d\theta = (-G\nabla u + (T/N)\Gamma)\,dt + \sqrt{2T/N}\,G^{1/2}dW` with the diagonal
+:math:`G(\theta)` below; invariant density :math:`\propto e^{-U/T}` when G is a function of theta (or
+frozen) and Gamma its divergence.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .._validation import check_choice, check_real
+from ._protocol import Sampler, State, Step
+
+
+class PSGLD(Sampler):
+    r"""SGLD with RMSprop's diagonal preconditioner.
+
+    Step, with :math:`\bar g` the mean likelihood gradient of the minibatch (without the prior):
+
+    .. math::
+        V &\leftarrow \rho V + (1-\rho)\,\bar g \odot \bar g, \qquad G = 1/(\lambda + \sqrt V)\\
+        \theta &\leftarrow \theta - \eta G g + \eta (T/N)\Gamma + \sqrt{2\eta T/N}\,G^{1/2}\xi
+
+    Parameters
+    ----------
+    decay : float, default=0.99
+        rho (the paper's alpha) in (0, 1).
+    regularization : float, default=1e-5
+        lambda, positive.
+    adapt : {"burn_in", "always"}, default="burn_in"
+        "burn_in" freezes V afterwards: exact as eta goes to 0. "always" is as published: for small
+        eta V follows theta and the chain targets exp(-U)/G instead.
+    lag : bool, default=True
+        Use G from V *before* this step, so that it is independent of this step's gradient.
+    gamma : bool, default=False
+        Add the drift :math:`\Gamma_i = -(1-\rho)\bar g_i (\partial \bar g_i/\partial\theta_i) /
+        (\sqrt{V_i}(\lambda+\sqrt{V_i})^2)`, with the derivative by a secant over the last move of
+        each coordinate. Only used while V adapts.
+    cap : float or None, default=None
+        Upper bound on G. None: the model's prior sets it, so that eta G / (N sigma^2) <= 1/2.
+
+    Notes
+    -----
+    Measured on Gaussians with full gradients and rho = 0.99, ``adapt="always"`` has variance 1.11
+    times the target's at eta = 0.05 and 1.6 to 1.75 times at 0.001; with V frozen 1.01.
+
+    References
+    ----------
+    Li, Chen, Carlson & Carin (2016), Preconditioned stochastic gradient Langevin dynamics for deep
+    neural networks, AAAI.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc.samplers import PSGLD
+    >>> PSGLD(adapt="always", lag=False)
+    PSGLD(adapt='always', lag=False)
+    """
+
+    needs_likelihood_gradient = True
+    self_preconditioned = True
+
+    def __init__(
+        self,
+        decay: float = 0.99,
+        regularization: float = 1e-5,
+        adapt: str = "burn_in",
+        lag: bool = True,
+        gamma: bool = False,
+        cap: float | None = None,
+    ):
+        self.decay = decay
+        self.regularization = regularization
+        self.adapt = adapt
+        self.lag = lag
+        self.gamma = gamma
+        self.cap = cap
+
+    def check(self, name: str) -> None:
+        check_real(f"{name}.decay", self.decay, low=0.0, high=1.0)
+        check_real(f"{name}.regularization", self.regularization, low=0.0)
+        check_choice(f"{name}.adapt", self.adapt, ("burn_in", "always"))
+        if self.cap is not None:
+            check_real(f"{name}.cap", self.cap, low=0.0)
+
+    def start(self, theta: Tensor, step: Step) -> State:
+        # V starts at the square of the first minibatch's gradient: the published code's choice, which
+        # avoids G = 1/lambda in the first steps
+        step.gradient(theta)
+        g_bar = step.likelihood()
+        # the key "adapting" is the flag: a tensor's value would cost a transfer from the device a step
+        state = {"V": g_bar * g_bar, "adapting": torch.ones(len(theta), dtype=torch.bool)}
+        if self.gamma:
+            state |= {"theta_before": theta.clone(), "g_before": g_bar.clone()}
+        return state
+
+    def end_burn_in(self, state: State) -> None:
+        if self.adapt == "burn_in":
+            state.pop("adapting", None)
+
+    def euler(self, theta: Tensor, state: State, step: Step) -> None:
+        assert step.xi is not None
+        g = step.gradient(theta)
+        g_bar = step.likelihood()
+        adapting = "adapting" in state
+        G = self._preconditioner(state["V"], step) if self.lag else None
+        if adapting:
+            state["V"].mul_(self.decay).addcmul_(g_bar, g_bar, value=1.0 - self.decay)
+        if G is None:
+            G = self._preconditioner(state["V"], step)
+        drift = self._divergence(theta, g_bar, state) if self.gamma and adapting else None
+        theta.addcmul_(G, g, value=-step.eta)
+        if step.noise > 0.0:
+            if drift is not None:
+                theta.add_(drift, alpha=step.noise)
+            theta.addcmul_(G.sqrt_(), step.xi, value=math.sqrt(2.0 * step.noise))
+
+    def _preconditioner(self, V: Tensor, step: Step) -> Tensor:
+        G = V.sqrt().add_(self.regularization).reciprocal_()
+        cap = self.cap
+        if cap is None and step.prior_curvature > 0.0:
+            cap = 0.5 / (step.eta * step.prior_curvature)
+        return G if cap is None else G.clamp_(max=cap)
+
+    def _divergence(self, theta: Tensor, g_bar: Tensor, state: State) -> Tensor:
+        """Gamma, with dg_i/dtheta_i by the secant through the last two positions."""
+        moved = theta - state["theta_before"]
+        slope = (g_bar - state["g_before"]) / torch.where(moved == 0, torch.inf, moved)
+        root = state["V"].sqrt()
+        state["theta_before"].copy_(theta)
+        state["g_before"].copy_(g_bar)
+        gamma = -(1.0 - self.decay) * g_bar * slope / (root * (self.regularization + root) ** 2)
+        return torch.nan_to_num(gamma, nan=0.0, posinf=0.0, neginf=0.0)

@@ -1,0 +1,73 @@
+r"""Stochastic gradient Hamiltonian Monte Carlo (Chen, Fox & Guestrin 2014).
+
+SDE (unscaled time): :math:`d\theta = p\,dt;\; dp = -D p\,dt - \nabla U\,dt + \sqrt{2DT}\,dW`;
+invariant density :math:`\propto \exp(-(U + p^2/2)/T)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._validation import check_real
+from ._momentum import MomentumSampler
+from ._protocol import State, Step
+
+
+class SGHMC(MomentumSampler):
+    r"""Stochastic gradient HMC with friction.
+
+    Euler: :math:`\theta \leftarrow \theta + v;\quad v \leftarrow (1-\alpha) v - \eta g
+    + \sqrt{2(\alpha-\hat\beta)\eta T/N}\,\xi`, with v = h p and :math:`h^2 = \eta/N`.
+    Splitting, BAOAB and ABOBA compose the sub-flows (see :mod:`skbayes_sgmcmc.integrators`).
+
+    Parameters
+    ----------
+    friction : float, default=0.1
+        alpha, the friction of one step.
+    diffusion : float or None, default=None
+        D of Li et al. 2016; alpha = D h = D sqrt(eta/N) then overrides ``friction``.
+    gradient_variance : float, array of shape (n_parameters,) or None, default=None
+        Var(g) of the minibatch gradient per coordinate. The injected noise is reduced by
+        beta_hat = eta N Var(g) / (2T), at most alpha. None: 0.
+
+    References
+    ----------
+    Chen, Fox & Guestrin (2014), Stochastic gradient Hamiltonian Monte Carlo, eq. 15.
+    Li, Chen, Fan & Carin (2016), High-order stochastic gradient thermostats.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc.samplers import SGHMC
+    >>> SGHMC(friction=0.05)
+    SGHMC(friction=0.05)
+    """
+
+    def __init__(
+        self,
+        friction: float = 0.1,
+        diffusion: float | None = None,
+        gradient_variance: Any = None,
+    ):
+        self.friction = friction
+        self.diffusion = diffusion
+        self.gradient_variance = gradient_variance
+
+    def check(self, name: str) -> None:
+        super().check(name)
+        if self.gradient_variance is not None:
+            smallest = torch.as_tensor(self.gradient_variance).min().item()
+            check_real(f"{name}.gradient_variance", smallest, low=0.0, closed="left")
+
+    def rate(self, state: State, step: Step) -> float:
+        return self.alpha(step)
+
+    def noise_rate(self, state: State, step: Step) -> Tensor | float:
+        alpha = self.alpha(step)
+        if self.gradient_variance is None or step.temperature == 0.0:
+            return alpha
+        variance = torch.as_tensor(self.gradient_variance).to(state["v"])
+        beta_hat = step.eta * step.n * variance / (2.0 * step.temperature)
+        return (alpha - beta_hat).clamp_(min=0.0)

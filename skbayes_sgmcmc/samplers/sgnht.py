@@ -1,0 +1,53 @@
+r"""Stochastic gradient Nose-Hoover thermostat (Ding et al. 2014): one thermostat a chain.
+
+SDE (unscaled time): :math:`d\theta = p\,dt;\; dp = -\xi p\,dt - \nabla U\,dt + \sqrt{2DT}\,dW;\;
+d\xi = (\overline{p^2}/T - 1)/\mu\,dt`. The invariant density has the marginal
+:math:`e^{-U/T}` for any mass mu, also when the gradient carries white noise of unknown size.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ._momentum import ThermostatSampler
+from ._protocol import chain_mean
+
+
+class SGNHT(ThermostatSampler):
+    r"""Stochastic gradient thermostat with one friction variable per chain.
+
+    Euler: :math:`\theta \leftarrow \theta + v;\; v \leftarrow v - a v - \eta g
+    + \sqrt{2\alpha\eta T/N}\,\xi;\; a \leftarrow a + (\overline{v^2} - \eta T/N)/(T\mu)`,
+    the mean taken over the parameters of the chain.
+
+    Parameters
+    ----------
+    friction : float, default=0.1
+        alpha of one step: the injected noise, and the start of a.
+    diffusion : float or None, default=None
+        D of Li et al. 2016; alpha = D sqrt(eta/N) then overrides ``friction``.
+    mass : float or "auto", default="auto"
+        Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2, which relaxes in a few 1/alpha steps;
+        1.0 is as published and relaxes in about alpha N / eta steps.
+
+    References
+    ----------
+    Ding, Fang, Babbush, Chen, Skeel & Neven (2014), Bayesian sampling using stochastic gradient
+    thermostats.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc.samplers import SGNHT
+    >>> SGNHT(mass=1.0)
+    SGNHT(mass=1.0)
+    """
+
+    def __init__(
+        self, friction: float = 0.1, diffusion: float | None = None, mass: float | str = "auto"
+    ):
+        self.friction = friction
+        self.diffusion = diffusion
+        self.mass = mass
+
+    def kinetic(self, v: Tensor) -> Tensor:
+        return chain_mean(v * v)

@@ -1,0 +1,110 @@
+"""Posterior draws as named NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+Array = NDArray[Any]
+
+
+class PosteriorSamples:
+    """Draws of every chain, with their weights and the statistics of the run.
+
+    Parameters
+    ----------
+    draws : dict of str to array of shape (n_chains, n_draws, *shape)
+        Draws by name.
+    weights : array of shape (n_draws,) or None
+        Averaging weights of the draws, equal for all chains (step sizes under a decaying
+        schedule); None: equal weights.
+    statistics : dict of str to array of shape (n_chains,)
+        Figures of each chain, e.g. ``"acceptance_rate"``.
+
+    Attributes
+    ----------
+    n_chains, n_draws : int
+        Shape of the draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import PosteriorSamples
+    >>> posterior = PosteriorSamples({"theta": np.arange(6.0).reshape(2, 3, 1)})
+    >>> posterior.mean("theta")
+    array([2.5])
+    >>> posterior.sample(4, random_state=0)["theta"].shape
+    (4, 1)
+    """
+
+    def __init__(
+        self,
+        draws: Mapping[str, Array],
+        weights: Array | None = None,
+        statistics: Mapping[str, Array] | None = None,
+    ):
+        self.draws = dict(draws)
+        self.weights = weights
+        self.statistics = dict(statistics or {})
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {value.shape[2:]}" for name, value in self.draws.items())
+        return f"PosteriorSamples({self.n_chains} chains x {self.n_draws} draws, {{{shapes}}})"
+
+    def __getitem__(self, name: str) -> Array:
+        return self.draws[name]
+
+    @property
+    def n_chains(self) -> int:
+        return int(next(iter(self.draws.values())).shape[0])
+
+    @property
+    def n_draws(self) -> int:
+        return int(next(iter(self.draws.values())).shape[1])
+
+    def pooled(self, name: str) -> Array:
+        """All chains' draws of one name, shape (n_chains * n_draws, *shape)."""
+        values = self.draws[name]
+        return values.reshape(-1, *values.shape[2:])
+
+    def pooled_weights(self) -> Array | None:
+        """Normalised weights of the pooled draws, or None if equal."""
+        if self.weights is None:
+            return None
+        tiled = np.tile(self.weights, self.n_chains)
+        return np.asarray(tiled / tiled.sum())
+
+    def mean(self, name: str) -> Array:
+        """Posterior mean, weighted, in float64."""
+        return np.average(
+            self.pooled(name).astype(np.float64, copy=False), axis=0, weights=self.pooled_weights()
+        )
+
+    def std(self, name: str) -> Array:
+        """Posterior standard deviation, weighted, in float64."""
+        away = self.pooled(name) - self.mean(name)
+        return np.sqrt(np.average(away**2, axis=0, weights=self.pooled_weights()))
+
+    def quantile(self, name: str, q: Any) -> Array:
+        """Posterior quantiles along a new first axis (the weights count)."""
+        pooled = self.pooled(name)
+        weights = self.pooled_weights()
+        if weights is None:
+            return np.quantile(pooled, q, axis=0)
+        broadcast = np.broadcast_to(
+            weights.reshape(-1, *[1] * (pooled.ndim - 1)), pooled.shape
+        )
+        return np.quantile(pooled, q, axis=0, weights=broadcast, method="inverted_cdf")
+
+    def sample(self, n_samples: int | None = None, random_state: Any = None) -> dict[str, Array]:
+        """Pooled draws: all of them, or ``n_samples`` drawn with replacement by weight."""
+        if n_samples is None:
+            return {name: self.pooled(name) for name in self.draws}
+        rng = check_random_state(random_state)
+        total = self.n_chains * self.n_draws
+        chosen = rng.choice(total, size=n_samples, replace=True, p=self.pooled_weights())
+        return {name: self.pooled(name)[chosen] for name in self.draws}

@@ -1,0 +1,323 @@
+"""Step sizes (and temperatures) as functions of the step number.
+
+Every schedule is a scikit-learn ``BaseEstimator``, so that its parameters can be searched, e.g.
+``GridSearchCV(clf, {"step_size__first": [1e-3, 1e-2]})``. Steps are counted from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from ._validation import check_int, check_real
+
+Array = NDArray[Any]
+
+__all__ = [
+    "BlockDecay",
+    "Constant",
+    "Cyclical",
+    "Exponential",
+    "MultiStep",
+    "Polynomial",
+    "Schedule",
+    "as_schedule",
+]
+
+
+class Schedule(BaseEstimator):
+    """A positive value for every step of a run of ``n_steps`` steps."""
+
+    #: whether posterior averages weight each draw by its step size (WT11 section 4.2)
+    weights_draws = True
+
+    def values(self, steps: Array, n_steps: int) -> Array:
+        """Values at the step numbers ``steps`` (int array) of a run of ``n_steps`` steps."""
+        raise NotImplementedError
+
+    def exploring(self, steps: Array, n_steps: int) -> Array:
+        """Mask of steps that only explore: no noise is injected and no draw is kept there."""
+        return np.zeros(len(steps), dtype=bool)
+
+    def check(self, name: str) -> None:
+        """Raise ``ValueError`` if a parameter of this schedule is not allowed."""
+        raise NotImplementedError
+
+
+class Constant(Schedule):
+    """The same value at every step.
+
+    Parameters
+    ----------
+    value : float
+        The value, positive (a temperature may be 0).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.schedules import Constant
+    >>> Constant(0.1).values(np.arange(2), 2)
+    array([0.1, 0.1])
+    """
+
+    weights_draws = False
+
+    def __init__(self, value: float = 1.0):
+        self.value = value
+
+    def values(self, steps: Array, n_steps: int) -> Array:
+        return np.full(len(steps), float(self.value))
+
+    def check(self, name: str) -> None:
+        check_real(name, self.value, low=0.0, closed="left" if name == "temperature" else "neither")
+
+
+class Polynomial(Schedule):
+    """Polynomial decay a (b + t)^(-gamma), given by its first and last value or by a and b.
+
+    Parameters
+    ----------
+    first, last : float or None
+        Values at the first and at the last step; a and b follow from them.
+    gamma : float, default=0.55
+        Decay exponent, positive; Welling & Teh (2011) ask for (0.5, 1].
+    a, b : float or None
+        The formula's own constants; give either these two or ``first`` and ``last``.
+
+    References
+    ----------
+    Welling & Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, section 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.schedules import Polynomial
+    >>> Polynomial(first=1e-2, last=1e-4, gamma=0.55).values(np.array([0, 999]), 1000).round(6)
+    array([0.01  , 0.0001])
+    """
+
+    def __init__(
+        self,
+        first: float | None = None,
+        last: float | None = None,
+        gamma: float = 0.55,
+        a: float | None = None,
+        b: float | None = None,
+    ):
+        self.first = first
+        self.last = last
+        self.gamma = gamma
+        self.a = a
+        self.b = b
+
+    def values(self, steps: Array, n_steps: int) -> Array:
+        a, b = self._constants(n_steps)
+        return np.asarray(a * (b + steps) ** (-self.gamma))
+
+    def _constants(self, n_steps: int) -> tuple[float, float]:
+        if self.a is not None and self.b is not None:
+            return float(self.a), float(self.b)
+        assert self.first is not None and self.last is not None  # check() has seen to it
+        if self.first == self.last:
+            raise ValueError("Polynomial(first == last) is constant: use Constant(value).")
+        # first = a b^-gamma and last = a (b + n - 1)^-gamma
+        ratio = (self.first / self.last) ** (1.0 / self.gamma)
+        b = max(n_steps - 1, 1) / (ratio - 1.0)
+        return self.first * b**self.gamma, b
+
+    def check(self, name: str) -> None:
+        check_real(f"{name}.gamma", self.gamma, low=0.0)
+        ends, constants = (self.first, self.last), (self.a, self.b)
+        if None not in ends and constants == (None, None):
+            last = check_real(f"{name}.last", self.last, low=0.0)
+            check_real(f"{name}.first", self.first, low=last)
+        elif None not in constants and ends == (None, None):
+            check_real(f"{name}.a", self.a, low=0.0)
+            check_real(f"{name}.b", self.b, low=0.0)
+        else:
+            raise ValueError(
+                f"{name}=Polynomial(first={self.first!r}, last={self.last!r}, a={self.a!r}, "
+                f"b={self.b!r}) is not allowed: give both first and last, or both a and b."
+            )
+
+
+class Exponential(Schedule):
+    """Exponential change first * rate^t, or from ``first`` to ``last`` over the run.
+
+    Parameters
+    ----------
+    first : float
+        Value at step 0.
+    last : float or None
+        Value at the last step of the run.
+    rate : float or None
+        Factor per step; give either this or ``last``. A rate above 1 grows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.schedules import Exponential
+    >>> Exponential(1.0, last=0.01).values(np.array([0, 50, 100]), 101)
+    array([1.  , 0.1 , 0.01])
+    """
+
+    def __init__(self, first: float = 1.0, last: float | None = None, rate: float | None = None):
+        self.first = first
+        self.last = last
+        self.rate = rate
+
+    def values(self, steps: Array, n_steps: int) -> Array:
+        if self.rate is not None:
+            return np.asarray(self.first * float(self.rate) ** steps)
+        assert self.last is not None  # check() has seen to it
+        return np.asarray(self.first * (self.last / self.first) ** (steps / max(n_steps - 1, 1)))
+
+    def check(self, name: str) -> None:
+        check_real(f"{name}.first", self.first, low=0.0)
+        if (self.last is None) == (self.rate is None):
+            raise ValueError(
+                f"{name}=Exponential(last={self.last!r}, rate={self.rate!r}) is not allowed: "
+                "give exactly one of last and rate."
+            )
+        key = "last" if self.rate is None else "rate"
+        check_real(f"{name}.{key}", getattr(self, key), low=0.0)
+
+
+class BlockDecay(Schedule):
+    """Multiply by ``factor`` every ``every`` steps (Li et al. 2016: halved every L epochs).
+
+    Parameters
+    ----------
+    first : float
+        Value of the first block.
+    every : int
+        Steps in a block.
+    factor : float, default=0.5
+        Multiplier from one block to the next.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.schedules import BlockDecay
+    >>> BlockDecay(1.0, every=2).values(np.arange(5), 5)
+    array([1.  , 1.  , 0.5 , 0.5 , 0.25])
+    """
+
+    def __init__(self, first: float = 1.0, every: int = 1000, factor: float = 0.5):
+        self.first = first
+        self.every = every
+        self.factor = factor
+
+    def values(self, steps: Array, n_steps: int) -> Array:
+        return np.asarray(self.first * float(self.factor) ** (steps // self.every))
+
+    def check(self, name: str) -> None:
+        check_real(f"{name}.first", self.first, low=0.0)
+        check_int(f"{name}.every", self.every)
+        check_real(f"{name}.factor", self.factor, low=0.0)
+
+
+class MultiStep(Schedule):
+    """Multiply by ``factor`` at each of the given steps.
+
+    Parameters
+    ----------
+    first : float
+        Value before the first milestone.
+    milestones : sequence of int
+        Step numbers, ascending.
+    factor : float, default=0.1
+        Multiplier at each milestone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.schedules import MultiStep
+    >>> MultiStep(1.0, milestones=(2, 3), factor=0.5).values(np.arange(4), 4)
+    array([1.  , 1.  , 0.5 , 0.25])
+    """
+
+    def __init__(self, first: float = 1.0, milestones: Sequence[int] = (), factor: float = 0.1):
+        self.first = first
+        self.milestones = milestones
+        self.factor = factor
+
+    def values(self, steps: Array, n_steps: int) -> Array:
+        passed = np.searchsorted(np.asarray(self.milestones), steps, side="right")
+        return np.asarray(self.first * float(self.factor) ** passed)
+
+    def check(self, name: str) -> None:
+        check_real(f"{name}.first", self.first, low=0.0)
+        check_real(f"{name}.factor", self.factor, low=0.0)
+        for milestone in self.milestones:
+            check_int(f"{name}.milestones", milestone)
+        if list(self.milestones) != sorted(self.milestones):
+            raise ValueError(
+                f"{name}.milestones={self.milestones!r} is not allowed: give ascending steps."
+            )
+
+
+class Cyclical(Schedule):
+    """Cyclical cosine: each cycle falls from ``first`` to 0, exploring first and sampling after.
+
+    Parameters
+    ----------
+    first : float
+        Value at the start of each cycle.
+    n_cycles : int, default=4
+        Cycles in the run.
+    exploration : float, default=0.5
+        Fraction of each cycle without noise and without draws.
+
+    References
+    ----------
+    Zhang, Li, Zhang, Chen & Wilson (2020), Cyclical stochastic gradient MCMC for Bayesian deep
+    learning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.schedules import Cyclical
+    >>> schedule = Cyclical(1.0, n_cycles=2)
+    >>> schedule.values(np.arange(4), 4)
+    array([1. , 0.5, 1. , 0.5])
+    >>> schedule.exploring(np.arange(4), 4)
+    array([ True, False,  True, False])
+    """
+
+    weights_draws = False
+
+    def __init__(self, first: float = 1.0, n_cycles: int = 4, exploration: float = 0.5):
+        self.first = first
+        self.n_cycles = n_cycles
+        self.exploration = exploration
+
+    def _position(self, steps: Array, n_steps: int) -> Array:
+        length = -(-n_steps // self.n_cycles)
+        return np.asarray((steps % length) / length)
+
+    def values(self, steps: Array, n_steps: int) -> Array:
+        return 0.5 * self.first * (np.cos(np.pi * self._position(steps, n_steps)) + 1.0)
+
+    def exploring(self, steps: Array, n_steps: int) -> Array:
+        return np.asarray(self._position(steps, n_steps) < self.exploration)
+
+    def check(self, name: str) -> None:
+        check_real(f"{name}.first", self.first, low=0.0)
+        check_int(f"{name}.n_cycles", self.n_cycles)
+        check_real(f"{name}.exploration", self.exploration, low=0.0, high=1.0, closed="left")
+
+
+def as_schedule(name: str, value: float | Schedule) -> Schedule:
+    """A checked schedule from a number or a schedule object."""
+    schedule = value if isinstance(value, Schedule) else Constant(value)
+    if isinstance(value, Schedule):
+        schedule.check(name)
+    else:
+        low_closed = "left" if name == "temperature" else "neither"
+        check_real(name, value, low=0.0, closed=low_closed)
+    return schedule

@@ -1,0 +1,315 @@
+"""What "auto" means: centre, preconditioner, gradient estimator, step size, starts, thinning.
+
+With ``step_size="auto"`` the posterior is first approximated by a Gaussian N(m, H^-1). In the coordinates
+theta = m + root phi, root root' = (H/N)^-1, the posterior is close to N(0, I/N), whatever the scale
+and correlation of the features, so one dimensionless step size per sampler x integrator serves all data
+sets (the table in ``samplers/__init__.py``). The gradient is estimated by linear control variates
+("taylor") on minibatches drawn with probabilities that follow the size of each row's remainder, and
+the minibatch is as large as its noise needs.
+
+Beyond ``FULL_HESSIAN_LIMIT`` parameters the preconditioner is the curvature's diagonal, the step is
+divided by the largest curvature left (power iteration), and control variates are of first order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import torch
+from numpy.typing import NDArray
+
+from ._validation import check_choice
+from .minibatch import ChainRandom, Data, Minibatches
+from .models._linalg import inverse_root
+from .models._protocol import Model
+from .posterior import GRADIENTS, Posterior
+from .samplers import Cell
+from .samplers._protocol import Sampler
+
+Array = NDArray[Any]
+
+FULL_HESSIAN_LIMIT = 2000
+#: data of at most this many numbers are used whole at every step when "auto"
+FULL_BATCH_NUMBERS = 2**15
+#: ratio of gradient noise to injected noise (alpha_t) at which "auto" keeps the minibatch: the
+#: variance in the worst direction is then inflated by at most so much
+NOISE_RATIO = 0.05
+#: smallest minibatch and rows looked at to measure the noise
+SMALLEST_BATCH, NOISE_ROWS = 100, 2000
+#: draws kept of each chain by ``n_draws="auto"``, and the bytes it may use
+AUTO_DRAWS, AUTO_BYTES = 1000, 2**30
+
+
+@dataclass
+class Warmup:
+    """The resolved values of the "auto" parameters; plain arrays, so that it can be stored."""
+
+    gradient: str
+    init: Any
+    center: Array | None = None
+    root: Array | None = None
+    step_size: float | None = None
+
+
+def warm_up(
+    model: Model,
+    data: Data,
+    sampler: Sampler,
+    cell: Cell,
+    *,
+    auto: bool,
+    preconditioner: Any = "auto",
+    gradient: str = "auto",
+    init: Any = "auto",
+    temperature: float = 1.0,
+    stream: bool = False,
+) -> Warmup:
+    """Resolve centre, preconditioner, gradient estimator, starts and step size.
+
+    ``stream`` says that later calls bring other rows, which rules out control variates.
+    """
+    check_choice("gradient", gradient, ["auto", *GRADIENTS])
+    if isinstance(init, str):
+        check_choice("init", init, ("auto", "random", "map", "gaussian"))
+    if isinstance(preconditioner, str):
+        check_choice("preconditioner", preconditioner, ("auto", "hessian", "diagonal"))
+    elif preconditioner is not None and (sampler.self_preconditioned or sampler.needs_metric):
+        raise ValueError(
+            f"preconditioner={preconditioner!r} is not allowed with {type(sampler).__name__}, "
+            "which preconditions by itself: give preconditioner=None."
+        )
+    if _is(preconditioner, "auto"):
+        preconditioner = _auto_preconditioner(model, sampler) if auto else None
+    center, root = _center_and_root(model, data, preconditioner, temperature)
+    if not auto:
+        gradient = "minibatch" if gradient == "auto" else gradient
+        init = "random" if _is(init, "auto") else init
+    if _is(init, "auto"):
+        init = "map" if root is None else "gaussian"
+    full_matrix = root is not None and root.ndim == 2
+    gradient = _gradient(gradient, sampler, stream=stream, full_matrix=full_matrix)
+    if center is None and (auto or GRADIENTS[gradient] or _is(init, "map")):
+        center = model.find_map(data)
+        if center is None:
+            raise ValueError(
+                "step_size='auto', control variates and init='map' are not allowed: "
+                f"{type(model).__name__} has no MAP; give step_size a number, gradient='minibatch' and "
+                "init='random'."
+            )
+    warm = Warmup(gradient, init, center, root)
+    if auto:
+        warm.step_size = _step_size(model, data, sampler, cell, warm, temperature)
+    return warm
+
+
+def _is(value: Any, word: str) -> bool:
+    return isinstance(value, str) and value == word
+
+
+def _auto_preconditioner(model: Model, sampler: Sampler) -> str | None:
+    if sampler.self_preconditioned or sampler.needs_metric:
+        return None
+    return "hessian" if model.n_parameters <= FULL_HESSIAN_LIMIT else "diagonal"
+
+
+def _center_and_root(
+    model: Model, data: Data, preconditioner: Any, temperature: float
+) -> tuple[Array | None, Array | None]:
+    """Centre, and root of the preconditioner M of the mean potential: (P, P), (P,) or None."""
+    if preconditioner is None:
+        return None, None
+    if not isinstance(preconditioner, str):
+        return None, _given_root(np.asarray(preconditioner, dtype=float), model.n_parameters)
+    if preconditioner == "hessian":
+        fitted = model.fit_gaussian(data, temperature)
+        if fitted is not None:
+            return fitted[0], inverse_root(fitted[1] / data.total)
+    center = model.find_map(data)
+    diagonal = None if center is None else model.hessian_diagonal(center, data)
+    if preconditioner == "diagonal" and center is not None and diagonal is not None:
+        return center, 1.0 / np.sqrt((diagonal + model.prior_hessian(center)) / data.total)
+    raise ValueError(
+        f"preconditioner={preconditioner!r} is not allowed: {type(model).__name__} has no curvature; "
+        "give preconditioner=None or an array."
+    )
+
+
+def _gradient(gradient: str, sampler: Sampler, *, stream: bool, full_matrix: bool) -> str:
+    if gradient != "auto":
+        if stream and GRADIENTS[gradient]:
+            raise ValueError(
+                f"gradient={gradient!r} is not allowed in partial_fit: its control variates need "
+                "all rows; give gradient='minibatch' or 'auto'."
+            )
+        return gradient
+    if stream or sampler.full_data or sampler.self_preconditioned:
+        return "minibatch"
+    return "linear_control_variates" if full_matrix else "control_variates"
+
+
+def minibatches(
+    posterior: Posterior,
+    sampler: Sampler,
+    warm: Warmup,
+    *,
+    batch_size: int | str,
+    shared: bool,
+    temperature: float,
+) -> Minibatches:
+    """The minibatches of a run: of the given size, or as large as their noise needs."""
+    model, data = posterior.model, posterior.data
+    probability = None
+    if warm.gradient == "linear_control_variates" and warm.root is not None:
+        probability = _importance(model, data, warm.root)
+    if sampler.full_data:
+        size = data.n_rows
+    elif not isinstance(batch_size, str):
+        size = int(batch_size)
+    elif warm.step_size is None:
+        size = 100
+    elif data.n_rows * Minibatches(data, 1).numbers <= FULL_BATCH_NUMBERS:
+        size = data.n_rows
+    elif probability is not None:
+        size = _size_for_noise(posterior, warm, probability, temperature)
+    else:
+        # the noise is larger without linear control variates: average it over more rows
+        size = min(max(256, data.n_rows // 10), 4096)
+    return Minibatches(data, size, shared=shared, probability=probability)
+
+
+def _importance(model: Model, data: Data, root: Array) -> Array | None:
+    """Row probabilities that follow the size of what the linear control variates leave of each row.
+
+    That is about w_i |s''| dz_i^2 |x_i| / 2 in the coordinates phi, where the logit moves by dz_i, whose
+    sd is proportional to |x_i|: so w_i |x_i|^3. A floor keeps every importance weight below 10.
+    """
+    leverage = model.leverage(root, data)
+    if leverage is None:
+        return None
+    size = leverage**1.5
+    if data.weight is not None:
+        size = size * data.weight.double().cpu().numpy()
+    return np.asarray(0.9 * size / size.sum() + 0.1 / data.n_rows)
+
+
+def _size_for_noise(
+    posterior: Posterior, warm: Warmup, probability: Array, temperature: float
+) -> int:
+    """The minibatch at which alpha_t is ``NOISE_RATIO``, measured at draws of the approximation."""
+    model, data = posterior.model, posterior.data
+    assert posterior.coordinates is not None and warm.step_size is not None
+    rng = np.random.default_rng(0)
+    n_rows = data.n_rows
+    rows = rng.choice(n_rows, min(NOISE_ROWS, n_rows), p=probability / probability.sum())
+    view = Minibatches(data, len(rows) - 1, shared=True, probability=probability)
+    (batch,) = view.gather(rows[None, None], ChainRandom([]))
+    weight = np.asarray(torch.as_tensor(batch.weight).double().cpu())[:, None]
+    largest = 0.0
+    for _ in range(2):
+        phi = math.sqrt(temperature / posterior.n) * rng.standard_normal((1, model.n_parameters))
+        theta = posterior.to_theta(torch.from_numpy(phi).to(posterior.like))
+        with torch.no_grad():
+            scores = np.asarray(model.scores(theta, batch).double().cpu())
+        # one row's estimate of the mean gradient, in phi
+        gradient = scores * weight * (n_rows * data.scale / posterior.n) @ warm.root
+        second_moment = np.linalg.norm(gradient, ord=2) ** 2 / len(rows)
+        largest = max(largest, float(second_moment))
+    size = warm.step_size * posterior.n * largest / (2.0 * max(temperature, 1e-12) * NOISE_RATIO)
+    return n_rows if size > n_rows / 2 else max(SMALLEST_BATCH, math.ceil(size))
+
+
+def _given_root(preconditioner: Array, n_parameters: int) -> Array:
+    """Root of a preconditioner that was given by the user as a vector or a symmetric matrix."""
+    if preconditioner.shape == (n_parameters,) and (preconditioner > 0).all():
+        return np.sqrt(preconditioner)
+    if preconditioner.shape == (n_parameters, n_parameters):
+        try:
+            return np.asarray(scipy.linalg.cholesky(preconditioner, lower=True))
+        except np.linalg.LinAlgError:
+            pass
+    raise ValueError(
+        f"preconditioner of shape {preconditioner.shape} is not allowed: give None, 'auto', "
+        f"'hessian', 'diagonal', a positive array of shape ({n_parameters},) or a positive definite "
+        f"one of shape ({n_parameters}, {n_parameters})."
+    )
+
+
+def _step_size(
+    model: Model, data: Data, sampler: Sampler, cell: Cell, warm: Warmup, temperature: float
+) -> float:
+    assert warm.center is not None
+    if sampler.full_data:
+        # 1.65^2 P^(-1/3) / 2 is MALA's optimum on N(0, I) (Roberts & Rosenthal 1998)
+        eta = 0.8 * 1.36 * model.n_parameters ** (-1.0 / 3.0)
+    elif cell.step is None:
+        return _self_preconditioned_step(model, data, sampler, warm, temperature)
+    else:
+        eta = cell.step
+    if warm.root is not None and warm.root.ndim == 2:
+        return eta
+    root = np.ones(model.n_parameters) if warm.root is None else warm.root
+    return eta / max(largest_curvature(model, data, warm.center, root), 1.0)
+
+
+def largest_curvature(model: Model, data: Data, center: Array, root: Array) -> float:
+    """Largest eigenvalue of root H/N root (``root`` a diagonal) at ``center``, by power iteration."""
+    prior = model.prior_hessian(center)
+    vector = np.random.default_rng(0).standard_normal(len(root))
+    value = 0.0
+    for _ in range(30):
+        vector /= np.linalg.norm(vector)
+        moved = root * vector
+        image = root * (model.hessian_times(center, moved, data) + prior * moved) / data.total
+        value, vector = float(vector @ image), image
+    return 1.05 * value  # the iteration comes from below
+
+
+def _self_preconditioned_step(
+    model: Model, data: Data, sampler: Sampler, warm: Warmup, temperature: float
+) -> float:
+    """pSGLD: stable at the curvature that its own preconditioner leaves, and alpha_t <= 0.1.
+
+    At the MAP a row's score has covariance H/N (Fisher), so G is about (H_ii/(N n))^-1/2 and
+    alpha_t about eta N / (2 n T) times the largest eigenvalue of G^1/2 (H/N) G^1/2.
+    """
+    assert warm.center is not None
+    diagonal = model.hessian_diagonal(warm.center, data)
+    if diagonal is None:
+        raise ValueError(
+            f"step_size='auto' is not allowed with {type(sampler).__name__} on "
+            f"{type(model).__name__}, which has no curvature; give a number."
+        )
+    n = min(max(256, data.n_rows // 10), 4096, data.n_rows)
+    lam = getattr(sampler, "regularization", 1e-5)
+    G = 1.0 / (lam + np.sqrt(diagonal / data.total / n))
+    prior = model.prior_curvature() / data.total
+    if prior > 0.0:
+        G = np.minimum(G, 0.5 / prior)
+    curvature = largest_curvature(model, data, warm.center, np.sqrt(G))
+    noise = data.total / (2.0 * n * max(temperature, 1e-12)) * (n < data.n_rows)
+    return min(0.2, 0.1 / noise if noise > 0.0 else math.inf) / curvature
+
+
+def auto_draws(n_chains: int, n_parameters: int, itemsize: int) -> int:
+    """Draws per chain: 1000, or fewer (at least 50) where they would take more than a GiB."""
+    fitting = AUTO_BYTES // (n_chains * n_parameters * itemsize)
+    return int(min(AUTO_DRAWS, max(50, fitting)))
+
+
+def auto_lengths(
+    auto: bool, step_size: float | None, n_rows: int, batch_size: int, n_draws: int
+) -> tuple[int, int]:
+    """Burn-in and thinning in steps.
+
+    In whitened coordinates a chain forgets in about 1/eta steps. Otherwise a tenth of a pass over
+    the rows (at most 100 steps) lies between two draws, and half the draws' time before them.
+    """
+    if auto and step_size is not None:
+        thinning = min(max(1, round(1.0 / step_size)), 50)
+        return max(200, min(round(50.0 / step_size), 25 * n_draws)), thinning
+    thinning = int(min(max(n_rows // (10 * batch_size), 1), 100))
+    return n_draws * thinning // 2, thinning
