@@ -1,3 +1,5 @@
 """placeholder"""
+
+
 def find_kernel(posterior, minibatches, sampler, cell, *, required):
     return None

@@ -48,9 +48,7 @@ class MixingDistance(BaseEstimator):
     Welling & Teh (2011), sections 4.1 and 5.3.
     """
 
-    def __init__(
-        self, n_steps: int = 10000, threshold: float = 0.1, distance: float | None = None
-    ):
+    def __init__(self, n_steps: int = 10000, threshold: float = 0.1, distance: float | None = None):
         self.n_steps = n_steps
         self.threshold = threshold
         self.distance = distance
@@ -173,8 +171,10 @@ class Chains:
         self._evaluator = self._new_evaluator()
         self._step = self._new_step()
         first = np.zeros(1, dtype=int)
-        self._set_scale(float(self.plan.step_size.values(first, self.plan.n_steps)[0]),
-                        float(self.plan.temperature.values(first, self.plan.n_steps)[0]))
+        self._set_scale(
+            float(self.plan.step_size.values(first, self.plan.n_steps)[0]),
+            float(self.plan.temperature.values(first, self.plan.n_steps)[0]),
+        )
         self._step.xi = self.rng.normal(self.phi.shape[1], dtype=self.phi.dtype)
         self._evaluator.batch = next(iter(self.minibatches.chunk(1, self.rng)))
         self.state = self.sampler.start(self.phi, self._step)

@@ -18,14 +18,16 @@ metropolis            MALA's accept step     none
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from .metrics import State
-from .samplers._protocol import Step
 
-Integrator = Callable[[Any, Tensor, State, Step], None]
+if TYPE_CHECKING:
+    from .samplers._protocol import Step
+
+Integrator = Callable[[Any, Tensor, State, "Step"], None]
 
 
 def euler(sampler: Any, theta: Tensor, state: State, step: Step) -> None:

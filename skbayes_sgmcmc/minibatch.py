@@ -17,8 +17,8 @@ Array = NDArray[Any]
 class ChainRandom:
     """The random numbers of each chain: independent streams spawned from one seed.
 
-    Chain c gets the same numbers whatever other chains run beside it. Normals are drawn in float32 by
-    torch's generator and widened (six times faster than float64 ones; the tails end at 5.8 sd).
+    Chain c gets the same numbers whatever other chains run beside it. Normals are drawn in float32
+    by torch's generator and widened (six times faster than float64 ones; the tails end at 5.8 sd).
     """
 
     def __init__(self, seeds: Sequence[np.random.SeedSequence], device: str = "cpu"):
@@ -129,8 +129,8 @@ class Data:
 class Minibatches:
     """Minibatches of ``size`` rows for every chain, uniformly without replacement.
 
-    With ``probability`` (n_rows,) rows are drawn with replacement with these probabilities
-    instead, and weighted by 1 / (n_rows * probability), so that means stay unbiased.
+    With ``probability`` (n_rows,) rows are drawn with these expected frequencies instead, by
+    stratified sampling, and weighted by 1 / (n_rows * probability), so that means stay unbiased.
 
     Parameters
     ----------
@@ -139,8 +139,8 @@ class Minibatches:
     size : int
         Rows in a minibatch; all rows if at least ``data.n_rows``.
     shared : bool, default=False
-        One minibatch for all chains of a step: cheaper, but the chains' errors are correlated, so that
-        R-hat and the MCSE of pooled means are too small.
+        One minibatch for all chains of a step: cheaper, but the chains' errors are correlated, so
+        that R-hat and the MCSE of pooled means are too small.
     """
 
     def __init__(
@@ -175,7 +175,9 @@ class Minibatches:
         return distinct(rng.integers(0, n, size=(n_steps, size)), n, rng)
 
     def _weighted(self, n_steps: int, rng: np.random.Generator) -> Array:
-        u = rng.random((n_steps, self.size))
+        # one draw in each of `size` equal strata of the cumulative probability: unbiased, and a row
+        # whose probability fills a stratum is in every minibatch
+        u = (np.arange(self.size) + rng.random((n_steps, self.size))) / self.size
         return np.minimum(np.searchsorted(self._cumulative, u), self.data.n_rows - 1)
 
     def chunk(self, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:

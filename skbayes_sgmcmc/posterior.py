@@ -5,9 +5,9 @@ With N data (the sum of the sample weights, or the size of the stream),
     u(theta) = -(1/N) [log p(theta) + sum_i w_i log p(d_i | theta)]
     g(theta) = -(1/N) [grad log p(theta) + (rows / n) sum_{i in batch} w_i grad log p(d_i | theta)]
 
-so that E[g] = grad u and exp(-N u / T) is the target. With a constant preconditioner the sampler moves
-phi, theta = center + root phi, and sees the gradient root' g: plain dynamics in phi is dynamics with the
-preconditioner M = root root' in theta.
+so that E[g] = grad u and exp(-N u / T) is the target. With a constant preconditioner the sampler
+moves phi, theta = center + root phi, and sees the gradient root' g: plain dynamics in phi is
+dynamics with the preconditioner M = root root' in theta.
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ class Posterior:
     coordinates : Coordinates or None
         The preconditioner; None: theta itself.
     gradient : {"minibatch", "control_variates", "linear_control_variates"}
-        "control_variates" (Baker et al. 2019) estimates the difference to the gradient at ``center``,
-        known exactly; "linear_control_variates" the difference to a linear function of theta, fitted under the Gaussian
-        approximation that ``coordinates`` and ``temperature`` describe.
+        "control_variates" (Baker et al. 2019) estimates the difference to the gradient at
+        ``center``, known exactly; "linear_control_variates" the difference to a linear function of
+        theta, fitted under the Gaussian approximation that ``coordinates`` and ``temperature``
+        describe.
     center : array of shape (n_parameters,) or None
         Centre of the control variates.
     temperature : float, default=1.0

@@ -43,7 +43,9 @@ def average(predict: Predict, x: Any, n_draws: int, n_outputs: int, weights: Arr
     return out
 
 
-def uncertainty(predict: Predict, x: Any, n_draws: int, n_outputs: int, weights: Array | None) -> Bunch:
+def uncertainty(
+    predict: Predict, x: Any, n_draws: int, n_outputs: int, weights: Array | None
+) -> Bunch:
     """Entropies in nats of the averaged probabilities, and their split; each of shape (rows,).
 
     total: entropy of the mean; aleatoric: mean of the draws' entropies; epistemic: the

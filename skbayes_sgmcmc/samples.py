@@ -95,9 +95,7 @@ class PosteriorSamples:
         weights = self.pooled_weights()
         if weights is None:
             return np.quantile(pooled, q, axis=0)
-        broadcast = np.broadcast_to(
-            weights.reshape(-1, *[1] * (pooled.ndim - 1)), pooled.shape
-        )
+        broadcast = np.broadcast_to(weights.reshape(-1, *[1] * (pooled.ndim - 1)), pooled.shape)
         return np.quantile(pooled, q, axis=0, weights=broadcast, method="inverted_cdf")
 
     def sample(self, n_samples: int | None = None, random_state: Any = None) -> dict[str, Array]:

@@ -4,121 +4,28 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from . import warmup
-from ._validation import check_choice, check_int, check_real
-from .chains import Chains, MixingDistance, Plan
-from .checkpoint import Checkpoint, fingerprint
+from ._validation import check_int
+from .chains import MixingDistance, Plan
 from .exceptions import SamplingError, SamplingWarning
-from .minibatch import ChainRandom, Data, Minibatches
+from .jobs import ChainState, Job, Result
+from .minibatch import Data, Minibatches
 from .models._protocol import DensityModel, Model
 from .posterior import Coordinates, Posterior
-from .samplers import Cell, Sampler, resolve
+from .samplers import Sampler, resolve
 from .samples import PosteriorSamples
 from .schedules import Schedule, as_schedule
+from .settings import Settings, is_auto
 
 Array = NDArray[Any]
-
-
-@dataclass
-class Settings:
-    """The sampling parameters that all estimators and ``sample`` share; see the estimators."""
-
-    sampler: Any = "sgld"
-    integrator: str = "auto"
-    step_size: Any = "auto"
-    batch_size: Any = "auto"
-    n_chains: int = 4
-    n_draws: Any = "auto"
-    burn_in: Any = "auto"
-    thinning: Any = "auto"
-    temperature: Any = 1.0
-    preconditioner: Any = "auto"
-    gradient: str = "auto"
-    init: Any = "auto"
-    shared_minibatch: bool = False
-    compiled: Any = "auto"
-    checkpoint: Any = None
-    device: str = "auto"
-    dtype: Any = "auto"
-    n_jobs: int | None = None
-    random_state: Any = None
-    verbose: int = 0
-
-    @classmethod
-    def of(cls, estimator: Any) -> Settings:
-        """The shared parameters of an estimator, checked."""
-        settings = cls(**{f.name: getattr(estimator, f.name) for f in fields(cls)})
-        settings.check()
-        return settings
-
-    def check(self) -> None:
-        """Raise ``ValueError`` for any parameter that is not allowed, before any work."""
-        resolve(self.sampler, self.integrator)
-        if not _is_auto(self.step_size):
-            as_schedule("step_size", self.step_size)
-        as_schedule("temperature", self.temperature)
-        for name, low in (("batch_size", 1), ("n_draws", 1), ("burn_in", 0)):
-            value = getattr(self, name)
-            if not _is_auto(value):
-                check_int(name, value, low=low)
-        if isinstance(self.thinning, MixingDistance):
-            self.thinning.check("thinning")
-        elif not _is_auto(self.thinning):
-            check_int("thinning", self.thinning)
-        check_int("n_chains", self.n_chains)
-        check_choice("compiled", self.compiled, ("auto", True, False))
-        check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
-        if self.checkpoint is not None and self.n_jobs not in (None, 1):
-            raise ValueError(
-                f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."
-            )
-
-    @property
-    def auto(self) -> bool:
-        return _is_auto(self.step_size)
-
-    def resolve_device(self) -> str:
-        if self.device == "auto":
-            return "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise ValueError(
-                f"device={self.device!r} is not available here: give 'auto' or 'cpu'. ({error})"
-            ) from None
-        return str(self.device)
-
-    def resolve_dtype(self, device: str, n_parameters: int) -> torch.dtype:
-        if _is_auto(self.dtype):
-            small = device == "cpu" and n_parameters <= 100_000
-            return torch.float64 if small else torch.float32
-        return getattr(torch, self.dtype)  # type: ignore[no-any-return]
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
-
-
-@dataclass
-class ChainState:
-    """Where chains stand after a run, as plain arrays: what warm starts go on from."""
-
-    phi: Array
-    sampler: dict[str, Array]
-    model: dict[str, Array]
-    rng: dict[str, Any]
-    last_eta: float
-    warm: warmup.Warmup
-    rows_seen: float = 0.0
 
 
 @dataclass
@@ -133,7 +40,6 @@ class Run:
     step_size: float
     batch_size: int
     temperature: float
-    messages: list[str] = field(default_factory=list)
 
 
 def draw(
@@ -203,13 +109,31 @@ def draw(
     eta: Any = settings.step_size
     if warm.step_size is not None:
         eta = _stream_step(warm, minibatches, stream)
-    plan = _plan(settings, as_schedule("step_size", eta), temperature, warm, minibatches, posterior,
-                 previous, n_steps)
-    groups = _groups(settings)
-    seeds = _seeds(settings)
+    plan = _plan(
+        settings,
+        as_schedule("step_size", eta),
+        temperature,
+        warm,
+        minibatches,
+        posterior,
+        previous,
+        n_steps,
+    )
+    groups = settings.groups()
+    seeds = settings.seeds()
     jobs = [
-        _Job(posterior, sampler, cell, minibatches, plan, settings, warm, previous, group,
-             [seeds[c] for c in group])
+        Job(
+            posterior,
+            sampler,
+            cell,
+            minibatches,
+            plan,
+            settings,
+            warm,
+            previous,
+            group,
+            [seeds[c] for c in group],
+        )
         for group in groups
     ]
     if len(jobs) == 1:
@@ -239,7 +163,7 @@ def _plan(
 ) -> Plan:
     model, itemsize = posterior.model, posterior.like.element_size()
     n_draws = settings.n_draws
-    if _is_auto(n_draws):
+    if is_auto(n_draws):
         n_draws = warmup.auto_draws(settings.n_chains, model.n_parameters, itemsize)
     if n_steps is not None:
         n_draws = min(n_draws, n_steps)
@@ -255,8 +179,8 @@ def _plan(
         step_size,
         temperature,
         n_draws,
-        burn_in if _is_auto(settings.burn_in) else settings.burn_in,
-        thin if _is_auto(settings.thinning) else settings.thinning,
+        burn_in if is_auto(settings.burn_in) else settings.burn_in,
+        thin if is_auto(settings.thinning) else settings.thinning,
     )
 
 
@@ -282,204 +206,8 @@ def _free_memory() -> int | None:
     return None
 
 
-def _seeds(settings: Settings) -> list[np.random.SeedSequence]:
-    state = settings.random_state
-    if state is None or isinstance(state, np.random.RandomState):
-        # reads the global or the given RandomState as scikit-learn's own estimators do
-        entropy = int(check_random_state(state).randint(np.iinfo(np.int32).max))
-    else:
-        entropy = check_int("random_state", state, low=0)
-    return np.random.SeedSequence(entropy).spawn(settings.n_chains)
-
-
-def _groups(settings: Settings) -> list[list[int]]:
-    """Chains that run as one batch: all of them, or one group a job."""
-    chains = list(range(settings.n_chains))
-    if settings.n_jobs in (None, 1):
-        return [chains]
-    from joblib import effective_n_jobs
-
-    jobs = min(effective_n_jobs(settings.n_jobs), settings.n_chains)
-    return [part.tolist() for part in np.array_split(np.array(chains), jobs)]
-
-
-@dataclass
-class _Result:
-    draws: Array
-    weights: Array
-    statistics: dict[str, Array]
-    state: ChainState
-    diverged: dict[int, int]
-    report: str
-
-
-@dataclass
-class _Job:
-    """A group of chains to run, in this process or in a worker."""
-
-    posterior: Posterior
-    sampler: Sampler
-    cell: Cell
-    minibatches: Minibatches
-    plan: Plan
-    settings: Settings
-    warm: warmup.Warmup
-    previous: ChainState | None
-    group: list[int]
-    seeds: list[np.random.SeedSequence]
-
-    def __call__(self, on_progress: Callable[[float], None] | None) -> _Result:
-        chains = self._chains()
-        checkpoint = None
-        if self.settings.checkpoint is not None:
-            checkpoint = Checkpoint(self.settings.checkpoint, self._fingerprint())
-            checkpoint.load(chains)
-        reported = -1
-
-        def on_chunk(chains: Chains) -> None:
-            nonlocal reported
-            if checkpoint is not None:
-                checkpoint.maybe_save(chains)
-            percent = 100 * chains.progress.step // self.plan.n_steps
-            if on_progress is not None and percent > reported:
-                reported = percent
-                on_progress(percent / 100.0)
-
-        try:
-            chains.run(on_chunk)
-        except SamplingError:
-            if len(self.group) == self.settings.n_chains:
-                raise
-        except KeyboardInterrupt:
-            raise self._interrupted(chains, checkpoint) from None
-        if checkpoint is not None:
-            checkpoint.save(chains)
-        return self._result(chains)
-
-    def _chains(self) -> Chains:
-        posterior, like = self.posterior, self.posterior.like
-        rng = ChainRandom(self.seeds, str(like.device))
-        if self.previous is not None:
-            rng.set_state(_select(self.previous.rng, self.group))
-            phi = torch.from_numpy(self.previous.phi[self.group]).to(like)
-        else:
-            phi = self._starts()
-        kernel = None
-        if self.settings.compiled is not False:
-            from ._fast import find_kernel
-
-            kernel = find_kernel(
-                posterior, self.minibatches, self.sampler, self.cell,
-                required=self.settings.compiled is True,
-            )
-        chains = Chains(
-            posterior, self.sampler, self.cell.integrator, self.minibatches, self.plan, phi, rng,
-            kernel=kernel, alpha=self._alpha,
-        )
-        if self.previous is not None:
-            previous = self.previous
-            chains.state = {
-                name: torch.from_numpy(values[self.group].copy()).to(like.device)
-                for name, values in previous.sampler.items()
-            }
-            chains.model_state = {
-                name: torch.from_numpy(values[self.group].copy()).to(like.device)
-                for name, values in previous.model.items()
-            }
-            chains.progress.last_eta = previous.last_eta
-            chains.resume()
-        return chains
-
-    def _starts(self) -> torch.Tensor:
-        """Starting positions phi of this group's chains."""
-        posterior, warm, model = self.posterior, self.warm, self.posterior.model
-        like, init = posterior.like, warm.init
-        rngs = [np.random.default_rng(seed.spawn(1)[0]) for seed in self.seeds]
-        if isinstance(init, str) and init == "gaussian" and posterior.coordinates is not None:
-            level = self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0]
-            sd = np.sqrt(level / posterior.n)
-            starts = [sd * rng.standard_normal(model.n_parameters) for rng in rngs]
-            return torch.from_numpy(np.stack(starts)).to(like)
-        if isinstance(init, str) and init in ("map", "gaussian"):
-            theta = np.tile(np.asarray(warm.center), (len(rngs), 1))
-        elif isinstance(init, str):
-            theta = np.stack([model.init(rng) for rng in rngs])
-        else:
-            theta = self._given_starts(np.asarray(init, dtype=float))
-        return posterior.from_theta(torch.from_numpy(theta).to(like)).clone()
-
-    def _given_starts(self, init: Array) -> Array:
-        shape = (self.settings.n_chains, self.posterior.model.n_parameters)
-        try:
-            return np.array(np.broadcast_to(init, shape)[self.group])
-        except ValueError:
-            raise ValueError(
-                f"init of shape {init.shape} is not allowed: give 'auto', 'random', 'map', "
-                f"'gaussian' or an array that broadcasts to {shape}."
-            ) from None
-
-    def _alpha(self, theta: torch.Tensor) -> float:
-        from .diagnostics import sampling_threshold, score_covariance
-
-        covariance = score_covariance(self.posterior.model, self.posterior.data, theta)
-        return sampling_threshold(
-            covariance,
-            step_size=1.0,
-            n=self.posterior.n,
-            batch_size=self.minibatches.size,
-            root=self.warm.root,
-        )
-
-    def _fingerprint(self) -> str:
-        plan = self.plan
-        return fingerprint(
-            type(self.posterior.model).__name__,
-            {k: v for k, v in vars(self.settings).items() if k not in ("checkpoint", "verbose")},
-            [plan.n_draws, plan.burn_in, plan.thinning],
-            self.posterior.data,
-        )
-
-    def _interrupted(self, chains: Chains, checkpoint: Checkpoint | None) -> KeyboardInterrupt:
-        where = f"interrupted at step {chains.progress.step} of {self.plan.n_steps}"
-        if checkpoint is None:
-            return KeyboardInterrupt(
-                f"{where}; nothing was kept. Set checkpoint='file.npz' to make fits resumable."
-            )
-        checkpoint.save_snapshot()
-        return KeyboardInterrupt(
-            f"{where}; call fit again with the same data and parameters to go on from "
-            f"{str(self.settings.checkpoint)!r}."
-        )
-
-    def _result(self, chains: Chains) -> _Result:
-        kept = chains.progress.kept
-        alive = chains.alive
-        state = chains.state or {}
-        statistics = {
-            name: np.asarray(values.double().cpu())
-            for name, values in self.sampler.statistics(state).items()
-        }
-        end = ChainState(
-            chains.phi.cpu().numpy().copy(),
-            {name: np.asarray(t.cpu()).copy() for name, t in state.items()},
-            {name: np.asarray(t.cpu()).copy() for name, t in chains.model_state.items()},
-            chains.rng.get_state(),
-            chains.progress.last_eta,
-            self.warm,
-        )
-        draws = chains.draws if len(alive) == len(chains.draws) else chains.draws[alive]
-        report = chains.divergence_report() if chains.progress.diverged else ""
-        return _Result(
-            draws[:, :kept], chains.weights[:kept], statistics, end, chains.progress.diverged, report
-        )
-
-
-def _select(rng: dict[str, Any], group: list[int]) -> dict[str, Any]:
-    return {"noise": rng["noise"][group], "rows": [rng["rows"][c] for c in group]}
-
-
 def _combine(
-    results: list[_Result],
+    results: list[Result],
     posterior: Posterior,
     plan: Plan,
     minibatches: Minibatches,
@@ -499,7 +227,7 @@ def _combine(
         warnings.warn(report + " The other chains were kept.", SamplingWarning, stacklevel=4)
     first = alive[0]
 
-    def stacked(pick: Callable[[_Result], Array]) -> Array:
+    def stacked(pick: Callable[[Result], Array]) -> Array:
         parts = [pick(result) for result in alive]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -611,11 +339,25 @@ def sample(
     True
     """
     settings = Settings(
-        sampler=sampler, integrator=integrator, step_size=step_size, batch_size=batch_size,
-        n_chains=n_chains, n_draws=n_draws, burn_in=burn_in, thinning=thinning,
-        temperature=temperature, preconditioner=preconditioner, gradient=gradient, init=init,
-        shared_minibatch=shared_minibatch, compiled=False, checkpoint=checkpoint, device=device,
-        dtype=dtype, n_jobs=n_jobs, random_state=random_state,
+        sampler=sampler,
+        integrator=integrator,
+        step_size=step_size,
+        batch_size=batch_size,
+        n_chains=n_chains,
+        n_draws=n_draws,
+        burn_in=burn_in,
+        thinning=thinning,
+        temperature=temperature,
+        preconditioner=preconditioner,
+        gradient=gradient,
+        init=init,
+        shared_minibatch=shared_minibatch,
+        compiled=False,
+        checkpoint=checkpoint,
+        device=device,
+        dtype=dtype,
+        n_jobs=n_jobs,
+        random_state=random_state,
     )
     settings.check()
     if isinstance(target, Model):

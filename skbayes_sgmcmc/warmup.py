@@ -1,11 +1,11 @@
 """What "auto" means: centre, preconditioner, gradient estimator, step size, starts, thinning.
 
-With ``step_size="auto"`` the posterior is first approximated by a Gaussian N(m, H^-1). In the coordinates
-theta = m + root phi, root root' = (H/N)^-1, the posterior is close to N(0, I/N), whatever the scale
-and correlation of the features, so one dimensionless step size per sampler x integrator serves all data
-sets (the table in ``samplers/__init__.py``). The gradient is estimated by linear control variates
-("taylor") on minibatches drawn with probabilities that follow the size of each row's remainder, and
-the minibatch is as large as its noise needs.
+With ``step_size="auto"`` the posterior is first approximated by a Gaussian N(m, H^-1). In the
+coordinates theta = m + root phi, root root' = (H/N)^-1, the posterior is close to N(0, I/N),
+whatever the scale and correlation of the features, so one dimensionless step size per sampler x
+integrator serves all data sets (the table in ``samplers/__init__.py``). The gradient is estimated
+by linear control variates ("taylor") on minibatches drawn with probabilities that follow the size
+of each row's remainder, and the minibatch is as large as its noise needs.
 
 Beyond ``FULL_HESSIAN_LIMIT`` parameters the preconditioner is the curvature's diagonal, the step is
 divided by the largest curvature left (power iteration), and control variates are of first order.
@@ -37,7 +37,7 @@ FULL_HESSIAN_LIMIT = 2000
 FULL_BATCH_NUMBERS = 2**15
 #: ratio of gradient noise to injected noise (alpha_t) at which "auto" keeps the minibatch: the
 #: variance in the worst direction is then inflated by at most so much
-NOISE_RATIO = 0.05
+NOISE_RATIO = 0.1
 #: smallest minibatch and rows looked at to measure the noise
 SMALLEST_BATCH, NOISE_ROWS = 100, 2000
 #: draws kept of each chain by ``n_draws="auto"``, and the bytes it may use
@@ -184,8 +184,9 @@ def minibatches(
 def _importance(model: Model, data: Data, root: Array) -> Array | None:
     """Row probabilities that follow the size of what the linear control variates leave of each row.
 
-    That is about w_i |s''| dz_i^2 |x_i| / 2 in the coordinates phi, where the logit moves by dz_i, whose
-    sd is proportional to |x_i|: so w_i |x_i|^3. A floor keeps every importance weight below 10.
+    That is about w_i |s''| dz_i^2 |x_i| / 2 in the coordinates phi, where the logit moves by dz_i,
+    whose sd is proportional to |x_i|: so w_i |x_i|^3. A floor keeps every importance weight below
+    10.
     """
     leverage = model.leverage(root, data)
     if leverage is None:

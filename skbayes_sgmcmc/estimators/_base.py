@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ..diagnostics import Summary
     from ..minibatch import Data
     from ..models._protocol import Model
-    from ..sampling import Run, Settings
+    from ..sampling import Run
+    from ..settings import Settings
 
 Array = NDArray[Any]
 
@@ -97,8 +98,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             return
         worst = max(float(np.nanmax(r_hat(checked, name), initial=1.0)) for name in names)
         least = min(
-            float(np.nanmin(effective_sample_size(checked, name), initial=np.inf))
-            for name in names
+            float(np.nanmin(effective_sample_size(checked, name), initial=np.inf)) for name in names
         )
         if worst > R_HAT_LIMIT or least < ESS_LIMIT:
             warnings.warn(
@@ -202,7 +202,8 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
 
     def predict(self, X: Any) -> Array:
         """Most probable class of every row, shape (n_samples,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
 
     def predict_proba_samples(
         self, X: Any, n_draws: int | None = None, random_state: Any = None
@@ -237,9 +238,7 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
             from sklearn.utils import check_random_state
 
             rng = check_random_state(random_state)
-            chosen = rng.choice(
-                total, check_int("n_draws", n_draws), p=posterior.pooled_weights()
-            )
+            chosen = rng.choice(total, check_int("n_draws", n_draws), p=posterior.pooled_weights())
         rows_at_once = max(1, prediction.BLOCK_NUMBERS // (len(chosen) * len(self.classes_)))
         for start in range(0, X.shape[0], rows_at_once):
             yield self._predict_block(chosen, X[start : start + rows_at_once])  # type: ignore[arg-type]

@@ -176,12 +176,12 @@ class BayesianLogisticRegression(BayesianClassifier):
         self._run(X, codes, weight, known, settings, previous=previous, stream=True)
         return self
 
-    # fitting ----------------------------------------------------------------------------------------
+    # fitting --------------------------------------------------------------------------------------
 
     def _check(self) -> Any:
         """Check every parameter, before any work."""
         from ..models.priors import PRIORS, Prior
-        from ..sampling import Settings
+        from ..settings import Settings
 
         if not isinstance(self.prior, Prior):
             check_choice("prior", self.prior, PRIORS)
@@ -224,7 +224,9 @@ class BayesianLogisticRegression(BayesianClassifier):
         if not (weight > 0).all():
             X, codes, weight = X[weight > 0], codes[weight > 0], weight[weight > 0]
         if len(codes) == 0:
-            raise ValueError("sample_weight is zero for every row: give some rows a positive weight.")
+            raise ValueError(
+                "sample_weight is zero for every row: give some rows a positive weight."
+            )
         return X, codes, weight
 
     def _run(
@@ -242,9 +244,7 @@ class BayesianLogisticRegression(BayesianClassifier):
         from ..models.priors import PRIORS
 
         prior = PRIORS[self.prior]() if isinstance(self.prior, str) else self.prior
-        model = LogisticModel(
-            X.shape[1], len(classes), prior, self.prior_scale, self.fit_intercept
-        )
+        model = LogisticModel(X.shape[1], len(classes), prior, self.prior_scale, self.fit_intercept)
         device = settings.resolve_device()
         dtype = settings.resolve_dtype(device, model.n_parameters)
         data = model.make_data(X, codes, weight, dtype, device)
@@ -271,7 +271,7 @@ class BayesianLogisticRegression(BayesianClassifier):
         self.coef_ = self.posterior_.mean("coef")
         self.intercept_ = self.posterior_.mean("intercept")
 
-    # prediction -------------------------------------------------------------------------------------
+    # prediction -----------------------------------------------------------------------------------
 
     def _predict_block(self, draws: slice, x: Any) -> Array:
         from ..models.logistic import predict_proba

@@ -192,7 +192,7 @@ class SparseDesign:
         chains = 1 if shared else indices.shape[1]
         per_step = int(np.prod(indices.shape[1:]))
         rows = self.x[indices.reshape(-1)]
-        ends = rows.indptr[:: per_step]
+        ends = rows.indptr[::per_step]
         batches = []
         for k in range(len(indices)):
             part = slice(ends[k], ends[k + 1])

@@ -61,7 +61,7 @@ class Model:
     def n_parameters(self) -> int:
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
 
-    # where a chain starts ---------------------------------------------------------------------------
+    # where a chain starts -------------------------------------------------------------------------
 
     def init(self, rng: np.random.Generator) -> Array:
         """A starting position of shape (n_parameters,)."""
@@ -71,7 +71,7 @@ class Model:
         """Per-chain tensors that move along with theta (latent variables, masks)."""
         return {}
 
-    # densities ----------------------------------------------------------------------------------------
+    # densities ------------------------------------------------------------------------------------
 
     def log_prior(self, theta: Tensor) -> Tensor:
         """log p(theta), shape (chains,)."""
@@ -81,7 +81,7 @@ class Model:
         """log p(row | theta) of every row, shape (chains, rows)."""
         raise NotImplementedError
 
-    # gradients ------------------------------------------------------------------------------------------
+    # gradients ------------------------------------------------------------------------------------
 
     def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
         """out = scale * grad(-log prior)."""

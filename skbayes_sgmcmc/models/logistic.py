@@ -93,7 +93,7 @@ class LogisticModel(Model):
         finite = np.where(np.isinf(self.prior_scale), 1.0, self.prior_scale)
         return np.minimum(0.5 * finite, 0.1) * rng.standard_normal(self.n_parameters)
 
-    # gradients --------------------------------------------------------------------------------------
+    # gradients ------------------------------------------------------------------------------------
 
     def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
         self.prior.gradient(theta, self._rates_like(theta), out, scale)
@@ -162,7 +162,7 @@ class LogisticModel(Model):
             self._rates = torch.from_numpy(self.rates).to(theta)
         return self._rates
 
-    # theta <-> coefficients (chains, columns, classes) --------------------------------------------------
+    # theta <-> coefficients (chains, columns, classes) --------------------------------------------
 
     def _coefficients(self, theta: Tensor) -> Tensor:
         chains = len(theta)
@@ -181,7 +181,7 @@ class LogisticModel(Model):
         return torch.cat([gradient[:, :-1].reshape(len(gradient), -1), b], 1)
 
     def unpack(self, theta: Array) -> dict[str, Array]:
-        """"coef" (..., k, n_features) and "intercept" (..., k)."""
+        """ "coef" (..., k, n_features) and "intercept" (..., k)."""
         parts = super().unpack(theta)
         parts["coef"] = np.swapaxes(parts["coef"], -1, -2)
         if not self.fit_intercept:
@@ -190,7 +190,7 @@ class LogisticModel(Model):
             parts["intercept"] = parts["intercept"] @ self.basis.T.astype(theta.dtype)
         return parts
 
-    # centre and curvature, in float64 NumPy -----------------------------------------------------------
+    # centre and curvature, in float64 NumPy -------------------------------------------------------
 
     def find_map(self, data: Data) -> Array:
         """The posterior's maximum (a Laplace prior's corner is smoothed over its own scale)."""
@@ -205,15 +205,17 @@ class LogisticModel(Model):
             return value, stretch * gradient
 
         options = {"maxiter": 300, "maxcor": 30}
-        found = scipy.optimize.minimize(objective, theta, jac=True, method="L-BFGS-B", options=options)
+        found = scipy.optimize.minimize(
+            objective, theta, jac=True, method="L-BFGS-B", options=options
+        )
         return np.asarray(stretch * found.x)
 
     def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array]:
         """Mean m and precision H of the Gaussian approximation N(m, T H^-1) of the posterior.
 
         Newton's method to the MAP, then fixed-point steps on the Gaussian variational equations
-        E[grad U] = 0, E[hessian U] = H: gradient and curvature averaged over the approximation itself
-        stay right where those at the MAP do not (separable classes, rare features).
+        E[grad U] = 0, E[hessian U] = H: gradient and curvature averaged over the approximation
+        itself stay right where those at the MAP do not (separable classes, rare features).
         """
         theta, hessian = self._newton(data)
         for _ in range(MAX_FIXED_POINT_STEPS):
@@ -225,7 +227,8 @@ class LogisticModel(Model):
             averaged[np.diag_indices_from(averaged)] += self.prior.expected_curvature(
                 theta, sd, self.rates
             )
-            # half a step: a wide approximation asks for a narrow one and back, which would oscillate
+            # half a step: a wide approximation asks for a narrow one and back, which would
+            # oscillate
             hessian = 0.5 * (hessian + averaged)
             new_root = inverse_root(hessian)
             move = -new_root @ (new_root.T @ gradient)

@@ -1,4 +1,5 @@
-"""Priors on coefficients: potentials -log p, their gradients and curvatures, coordinate by coordinate.
+"""Priors on coefficients: potentials -log p, their gradients and curvatures, coordinate by
+coordinate.
 
 ``scale`` is a number or an array (n_parameters,); an infinite scale is a flat prior.
 """
@@ -33,7 +34,7 @@ class Prior(BaseEstimator):
         """out = scale * grad(-log p)."""
         raise NotImplementedError
 
-    # expectations under theta ~ N(mean, sd^2), which are smooth whatever corners the prior has ------
+    # expectations under theta ~ N(mean, sd^2), which are smooth whatever corners the prior has ----
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
         """E[-log p], up to constants."""
@@ -105,7 +106,9 @@ class Laplace(Prior):
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
         z = mean / sd
-        folded = sd * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * z**2) + mean * erf(z / math.sqrt(2.0))
+        folded = sd * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * z**2) + mean * erf(
+            z / math.sqrt(2.0)
+        )
         return float(np.sum(rates * folded))
 
     def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:

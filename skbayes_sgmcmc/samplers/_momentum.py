@@ -103,7 +103,7 @@ class ThermostatSampler(MomentumSampler):
         super().check(name)
         if self.mass != "auto":
             check_real(f"{name}.mass", self.mass, low=0.0)
-        elif self.friction == 0 and self.diffusion is None or self.diffusion == 0:
+        elif (self.friction == 0 and self.diffusion is None) or self.diffusion == 0:
             raise ValueError(
                 f"{name}.mass='auto' is not allowed with zero friction: its value is "
                 "(eta/N)/(0.3 alpha)^2; give a positive number such as 1.0."

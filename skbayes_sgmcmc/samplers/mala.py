@@ -18,9 +18,10 @@ class MALA(Sampler):
     r"""Corrected Langevin: an SGLD step on all data as a proposal, then Metropolis-Hastings.
 
     Proposal: :math:`\theta^* = \theta - \eta M g + \eta(T/N)\Gamma + \sqrt{2\eta T/N}\,M^{1/2}\xi`,
-    accepted with probability :math:`\min(1, e^{-(U^*-U)/T}\, q(\theta|\theta^*)/q(\theta^*|\theta))`.
-    M is the identity, a constant preconditioner or the model's metric. The acceptance rate of each
-    chain is in ``posterior_.statistics["acceptance_rate"]``; about 0.57 is best.
+    accepted with probability :math:`\min(1, e^{-(U^*-U)/T}\,
+    q(\theta|\theta^*)/q(\theta^*|\theta))`. M is the identity, a constant preconditioner or the
+    model's metric. The acceptance rate of each chain is in
+    ``posterior_.statistics["acceptance_rate"]``; about 0.57 is best.
 
     References
     ----------
@@ -79,7 +80,9 @@ class MALA(Sampler):
     def _mean(theta: Tensor, g: Tensor, metric: Metric, step: Step) -> Tensor:
         return theta - step.eta * metric.times(g) + step.noise * metric.divergence
 
-    def _log_density(self, to: Tensor, start: Tensor, g: Tensor, metric: Metric, step: Step) -> Tensor:
+    def _log_density(
+        self, to: Tensor, start: Tensor, g: Tensor, metric: Metric, step: Step
+    ) -> Tensor:
         """log q(to | start), up to a constant."""
         away = to - self._mean(start, g, metric, step)
         return -metric.inverse_quadratic(away) / (4.0 * step.noise) - 0.5 * metric.log_det()

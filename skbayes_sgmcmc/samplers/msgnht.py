@@ -1,7 +1,7 @@
 r"""Multivariate stochastic gradient thermostat (Li, Chen, Fan & Carin 2016): one per parameter.
 
-SDE (unscaled time): :math:`d\theta = p\,dt;\; dp = -\xi\odot p\,dt - \nabla U\,dt + \sqrt{2DT}\,dW;\;
-d\xi = (p\odot p/T - 1)/\mu\,dt`; marginal invariant density :math:`e^{-U/T}`.
+SDE (unscaled time): :math:`d\theta = p\,dt;\; dp = -\xi\odot p\,dt - \nabla U\,dt +
+\sqrt{2DT}\,dW;\; d\xi = (p\odot p/T - 1)/\mu\,dt`; marginal invariant density :math:`e^{-U/T}`.
 """
 
 from __future__ import annotations

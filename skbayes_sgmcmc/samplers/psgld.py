@@ -1,8 +1,8 @@
 r"""Preconditioned SGLD (Li, Chen, Carlson & Carin 2016).
 
 SDE: :math:`d\theta = (-G\nabla u + (T/N)\Gamma)\,dt + \sqrt{2T/N}\,G^{1/2}dW` with the diagonal
-:math:`G(\theta)` below; invariant density :math:`\propto e^{-U/T}` when G is a function of theta (or
-frozen) and Gamma its divergence.
+:math:`G(\theta)` below; invariant density :math:`\propto e^{-U/T}` when G is a function of theta
+(or frozen) and Gamma its divergence.
 """
 
 from __future__ import annotations
@@ -87,11 +87,12 @@ class PSGLD(Sampler):
             check_real(f"{name}.cap", self.cap, low=0.0)
 
     def start(self, theta: Tensor, step: Step) -> State:
-        # V starts at the square of the first minibatch's gradient: the published code's choice, which
-        # avoids G = 1/lambda in the first steps
+        # V starts at the square of the first minibatch's gradient: the published code's choice,
+        # which avoids G = 1/lambda in the first steps
         step.gradient(theta)
         g_bar = step.likelihood()
-        # the key "adapting" is the flag: a tensor's value would cost a transfer from the device a step
+        # the key "adapting" is the flag: a tensor's value would cost a transfer from the device a
+        # step
         state = {"V": g_bar * g_bar, "adapting": torch.ones(len(theta), dtype=torch.bool)}
         if self.gamma:
             state |= {"theta_before": theta.clone(), "g_before": g_bar.clone()}

@@ -27,8 +27,8 @@ class SGNHT(ThermostatSampler):
     diffusion : float or None, default=None
         D of Li et al. 2016; alpha = D sqrt(eta/N) then overrides ``friction``.
     mass : float or "auto", default="auto"
-        Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2, which relaxes in a few 1/alpha steps;
-        1.0 is as published and relaxes in about alpha N / eta steps.
+        Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2, which relaxes in a few 1/alpha
+        steps; 1.0 is as published and relaxes in about alpha N / eta steps.
 
     References
     ----------

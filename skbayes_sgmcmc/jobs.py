@@ -1,0 +1,225 @@
+"""A group of chains from start to end: starts, resumption, checkpoints, interrupts, results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .chains import Chains, Plan
+from .checkpoint import Checkpoint, fingerprint
+from .exceptions import SamplingError
+from .minibatch import ChainRandom, Minibatches
+from .posterior import Posterior
+from .samplers import Cell, Sampler
+from .settings import Settings
+from .warmup import Warmup
+
+Array = NDArray[Any]
+
+
+@dataclass
+class ChainState:
+    """Where chains stand after a run, as plain arrays: what warm starts go on from."""
+
+    phi: Array
+    sampler: dict[str, Array]
+    model: dict[str, Array]
+    rng: dict[str, Any]
+    last_eta: float
+    warm: Warmup
+    rows_seen: float = 0.0
+
+
+@dataclass
+class Result:
+    draws: Array
+    weights: Array
+    statistics: dict[str, Array]
+    state: ChainState
+    diverged: dict[int, int]
+    report: str
+
+
+@dataclass
+class Job:
+    """A group of chains to run, in this process or in a worker."""
+
+    posterior: Posterior
+    sampler: Sampler
+    cell: Cell
+    minibatches: Minibatches
+    plan: Plan
+    settings: Settings
+    warm: Warmup
+    previous: ChainState | None
+    group: list[int]
+    seeds: list[np.random.SeedSequence]
+
+    def __call__(self, on_progress: Callable[[float], None] | None) -> Result:
+        chains = self._chains()
+        checkpoint = None
+        if self.settings.checkpoint is not None:
+            checkpoint = Checkpoint(self.settings.checkpoint, self._fingerprint())
+            checkpoint.load(chains)
+        reported = -1
+
+        def on_chunk(chains: Chains) -> None:
+            nonlocal reported
+            if checkpoint is not None:
+                checkpoint.maybe_save(chains)
+            percent = 100 * chains.progress.step // self.plan.n_steps
+            if on_progress is not None and percent > reported:
+                reported = percent
+                on_progress(percent / 100.0)
+
+        try:
+            chains.run(on_chunk)
+        except SamplingError:
+            if len(self.group) == self.settings.n_chains:
+                raise
+        except KeyboardInterrupt:
+            raise self._interrupted(chains, checkpoint) from None
+        if checkpoint is not None:
+            checkpoint.save(chains)
+        return self._result(chains)
+
+    def _chains(self) -> Chains:
+        posterior, like = self.posterior, self.posterior.like
+        rng = ChainRandom(self.seeds, str(like.device))
+        if self.previous is not None:
+            rng.set_state(_select(self.previous.rng, self.group))
+            phi = torch.from_numpy(self.previous.phi[self.group]).to(like)
+        else:
+            phi = self._starts()
+        kernel = None
+        if self.settings.compiled is not False:
+            from ._fast import find_kernel
+
+            kernel = find_kernel(
+                posterior,
+                self.minibatches,
+                self.sampler,
+                self.cell,
+                required=self.settings.compiled is True,
+            )
+        chains = Chains(
+            posterior,
+            self.sampler,
+            self.cell.integrator,
+            self.minibatches,
+            self.plan,
+            phi,
+            rng,
+            kernel=kernel,
+            alpha=self._alpha,
+        )
+        if self.previous is not None:
+            previous = self.previous
+            chains.state = {
+                name: torch.from_numpy(values[self.group].copy()).to(like.device)
+                for name, values in previous.sampler.items()
+            }
+            chains.model_state = {
+                name: torch.from_numpy(values[self.group].copy()).to(like.device)
+                for name, values in previous.model.items()
+            }
+            chains.progress.last_eta = previous.last_eta
+            chains.resume()
+        return chains
+
+    def _starts(self) -> torch.Tensor:
+        """Starting positions phi of this group's chains."""
+        posterior, warm, model = self.posterior, self.warm, self.posterior.model
+        like, init = posterior.like, warm.init
+        rngs = [np.random.default_rng(seed.spawn(1)[0]) for seed in self.seeds]
+        if isinstance(init, str) and init == "gaussian" and posterior.coordinates is not None:
+            level = self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0]
+            sd = np.sqrt(level / posterior.n)
+            starts = [sd * rng.standard_normal(model.n_parameters) for rng in rngs]
+            return torch.from_numpy(np.stack(starts)).to(like)
+        if isinstance(init, str) and init in ("map", "gaussian"):
+            theta = np.tile(np.asarray(warm.center), (len(rngs), 1))
+        elif isinstance(init, str):
+            theta = np.stack([model.init(rng) for rng in rngs])
+        else:
+            theta = self._given_starts(np.asarray(init, dtype=float))
+        return posterior.from_theta(torch.from_numpy(theta).to(like)).clone()
+
+    def _given_starts(self, init: Array) -> Array:
+        shape = (self.settings.n_chains, self.posterior.model.n_parameters)
+        try:
+            return np.array(np.broadcast_to(init, shape)[self.group])
+        except ValueError:
+            raise ValueError(
+                f"init of shape {init.shape} is not allowed: give 'auto', 'random', 'map', "
+                f"'gaussian' or an array that broadcasts to {shape}."
+            ) from None
+
+    def _alpha(self, theta: torch.Tensor) -> float:
+        from .diagnostics import sampling_threshold, score_covariance
+
+        covariance = score_covariance(self.posterior.model, self.posterior.data, theta)
+        return sampling_threshold(
+            covariance,
+            step_size=1.0,
+            n=self.posterior.n,
+            batch_size=self.minibatches.size,
+            root=self.warm.root,
+        )
+
+    def _fingerprint(self) -> str:
+        plan = self.plan
+        return fingerprint(
+            type(self.posterior.model).__name__,
+            {k: v for k, v in vars(self.settings).items() if k not in ("checkpoint", "verbose")},
+            [plan.n_draws, plan.burn_in, plan.thinning],
+            self.posterior.data,
+        )
+
+    def _interrupted(self, chains: Chains, checkpoint: Checkpoint | None) -> KeyboardInterrupt:
+        where = f"interrupted at step {chains.progress.step} of {self.plan.n_steps}"
+        if checkpoint is None:
+            return KeyboardInterrupt(
+                f"{where}; nothing was kept. Set checkpoint='file.npz' to make fits resumable."
+            )
+        checkpoint.save_snapshot()
+        return KeyboardInterrupt(
+            f"{where}; call fit again with the same data and parameters to go on from "
+            f"{str(self.settings.checkpoint)!r}."
+        )
+
+    def _result(self, chains: Chains) -> Result:
+        kept = chains.progress.kept
+        alive = chains.alive
+        state = chains.state or {}
+        statistics = {
+            name: np.asarray(values.double().cpu())
+            for name, values in self.sampler.statistics(state).items()
+        }
+        end = ChainState(
+            chains.phi.cpu().numpy().copy(),
+            {name: np.asarray(t.cpu()).copy() for name, t in state.items()},
+            {name: np.asarray(t.cpu()).copy() for name, t in chains.model_state.items()},
+            chains.rng.get_state(),
+            chains.progress.last_eta,
+            self.warm,
+        )
+        draws = chains.draws if len(alive) == len(chains.draws) else chains.draws[alive]
+        report = chains.divergence_report() if chains.progress.diverged else ""
+        return Result(
+            draws[:, :kept],
+            chains.weights[:kept],
+            statistics,
+            end,
+            chains.progress.diverged,
+            report,
+        )
+
+
+def _select(rng: dict[str, Any], group: list[int]) -> dict[str, Any]:
+    return {"noise": rng["noise"][group], "rows": [rng["rows"][c] for c in group]}

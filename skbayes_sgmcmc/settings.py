@@ -1,0 +1,116 @@
+"""The sampling parameters that all estimators and ``sample`` share, and the checks on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from ._validation import check_choice, check_int
+from .chains import MixingDistance
+from .samplers import resolve
+from .schedules import as_schedule
+
+
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is the word "auto"."""
+    return isinstance(value, str) and value == "auto"
+
+
+@dataclass
+class Settings:
+    """The sampling parameters that all estimators and ``sample`` share; see the estimators."""
+
+    sampler: Any = "sgld"
+    integrator: str = "auto"
+    step_size: Any = "auto"
+    batch_size: Any = "auto"
+    n_chains: int = 4
+    n_draws: Any = "auto"
+    burn_in: Any = "auto"
+    thinning: Any = "auto"
+    temperature: Any = 1.0
+    preconditioner: Any = "auto"
+    gradient: str = "auto"
+    init: Any = "auto"
+    shared_minibatch: bool = False
+    compiled: Any = "auto"
+    checkpoint: Any = None
+    device: str = "auto"
+    dtype: Any = "auto"
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    @classmethod
+    def of(cls, estimator: Any) -> Settings:
+        """The shared parameters of an estimator, checked."""
+        settings = cls(**{f.name: getattr(estimator, f.name) for f in fields(cls)})
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Raise ``ValueError`` for any parameter that is not allowed, before any work."""
+        resolve(self.sampler, self.integrator)
+        if not is_auto(self.step_size):
+            as_schedule("step_size", self.step_size)
+        as_schedule("temperature", self.temperature)
+        for name, low in (("batch_size", 1), ("n_draws", 1), ("burn_in", 0)):
+            value = getattr(self, name)
+            if not is_auto(value):
+                check_int(name, value, low=low)
+        if isinstance(self.thinning, MixingDistance):
+            self.thinning.check("thinning")
+        elif not is_auto(self.thinning):
+            check_int("thinning", self.thinning)
+        check_int("n_chains", self.n_chains)
+        check_choice("compiled", self.compiled, ("auto", True, False))
+        check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
+        if self.checkpoint is not None and self.n_jobs not in (None, 1):
+            raise ValueError(
+                f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."
+            )
+
+    def seeds(self) -> list[np.random.SeedSequence]:
+        """One seed per chain."""
+        state = self.random_state
+        if state is None or isinstance(state, np.random.RandomState):
+            # reads the global or the given RandomState as scikit-learn's own estimators do
+            entropy = int(check_random_state(state).randint(np.iinfo(np.int32).max))
+        else:
+            entropy = check_int("random_state", state, low=0)
+        return np.random.SeedSequence(entropy).spawn(self.n_chains)
+
+    def groups(self) -> list[list[int]]:
+        """Chains that run as one batch: all of them, or one group a job."""
+        chains = list(range(self.n_chains))
+        if self.n_jobs in (None, 1):
+            return [chains]
+        from joblib import effective_n_jobs
+
+        jobs = min(effective_n_jobs(self.n_jobs), self.n_chains)
+        return [part.tolist() for part in np.array_split(np.array(chains), jobs)]
+
+    @property
+    def auto(self) -> bool:
+        return is_auto(self.step_size)
+
+    def resolve_device(self) -> str:
+        if self.device == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(
+                f"device={self.device!r} is not available here: give 'auto' or 'cpu'. ({error})"
+            ) from None
+        return str(self.device)
+
+    def resolve_dtype(self, device: str, n_parameters: int) -> torch.dtype:
+        if is_auto(self.dtype):
+            small = device == "cpu" and n_parameters <= 100_000
+            return torch.float64 if small else torch.float32
+        return getattr(torch, self.dtype)  # type: ignore[no-any-return]
