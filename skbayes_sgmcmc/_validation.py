@@ -44,6 +44,8 @@ def check_int(name: str, value: Any, *, low: int = 1, high: float = np.inf) -> i
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     """Return ``value`` if it is one of ``choices``."""
     options = list(choices)
+    if isinstance(value, np.generic):  # np.str_ and np.bool_, as grids made of arrays have them
+        value = value.item()
     # `is` and type first: numpy arrays and estimators must not be compared element by element
     if not any(type(value) is type(option) and value == option for option in options):
         listed = ", ".join(repr(option) for option in options)

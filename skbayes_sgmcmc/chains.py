@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ._validation import check_int, check_real
-from .exceptions import SamplingError
 from .integrators import Integrator
 from .metrics import State
 from .minibatch import ChainRandom, Minibatches
@@ -23,9 +22,9 @@ from .schedules import Schedule
 
 Array = NDArray[Any]
 
-#: numbers (noise and gathered rows) prepared at once for one chain, and the most steps in a chunk
-CHUNK_NUMBERS = 2**19
-CHUNK_STEPS = 64
+#: random numbers prepared at once for one chain, and the most steps for which they are
+CHUNK_NUMBERS = 2**18
+CHUNK_STEPS = 256
 
 
 class MixingDistance(BaseEstimator):
@@ -147,11 +146,14 @@ class Chains:
 
     @torch.no_grad()
     def run(self, on_chunk: Callable[[Chains], None] | None = None) -> None:
-        """Take all remaining steps; ``on_chunk`` is called after every chunk, at a resumable state."""
+        """Take all remaining steps, or stop where no chain is finite any more.
+
+        ``on_chunk`` is called after every chunk, at a resumable state.
+        """
         length = self._chunk_length()
         n_steps, progress = self.plan.n_steps, self.progress
         self._start()
-        while progress.step < n_steps and progress.kept < self.plan.n_draws:
+        while self.alive and progress.step < n_steps and progress.kept < self.plan.n_draws:
             # chunks end at multiples of their length and at the end of burn-in, so that a resumed run
             # draws its random numbers in the same portions
             stop = min(progress.step - progress.step % length + length, n_steps)
@@ -162,7 +164,7 @@ class Chains:
             if stop == self.plan.burn_in:
                 self.sampler.end_burn_in(self._state)
             self._drop_diverged()
-            if on_chunk is not None:
+            if on_chunk is not None and self.alive:
                 on_chunk(self)
 
     def _start(self) -> None:
@@ -176,7 +178,8 @@ class Chains:
             float(self.plan.temperature.values(first, self.plan.n_steps)[0]),
         )
         self._step.xi = self.rng.normal(self.phi.shape[1], dtype=self.phi.dtype)
-        self._evaluator.batch = next(iter(self.minibatches.chunk(1, self.rng)))
+        indices = self.minibatches.indices(1, self.rng)
+        self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
         self.state = self.sampler.start(self.phi, self._step)
         if self.plan.burn_in == 0:
             self.sampler.end_burn_in(self.state)
@@ -187,7 +190,8 @@ class Chains:
         return self.state
 
     def _chunk_length(self) -> int:
-        per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.numbers)
+        # per chain, so that a chain's numbers do not depend on how many run beside it
+        per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.size)
         return max(1, min(CHUNK_STEPS, CHUNK_NUMBERS // per_step))
 
     def _chunk(self, steps: Array) -> None:
@@ -201,14 +205,13 @@ class Chains:
         uniform = None
         if self.sampler.full_data:
             uniform = self.rng.uniform(count, dtype=phi.dtype)
+        indices = self.minibatches.indices(count, self.rng)
         if self.kernel is not None:
-            indices = None if self.minibatches.full else self.minibatches.indices(count, self.rng)
             self.kernel(phi, etas, temperatures, indices, xi, keep, self._keep)
             self.progress.last_eta = float(etas[-1])
             return
         after_step = self.posterior.model.after_step
-        batches = self.minibatches.chunk(count, self.rng)
-        for j, batch in enumerate(batches):
+        for j, batch in enumerate(self.minibatches.chunk(indices, count, self.rng)):
             self._set_scale(float(etas[j]), float(temperatures[j]))
             step.xi = xi[:, j]
             if uniform is not None:
@@ -274,25 +277,15 @@ class Chains:
         for position in range(len(self.alive)):
             if position not in good:
                 self.progress.diverged[self.alive[position]] = self.progress.step
-        if not good:
-            raise SamplingError(self.divergence_report())
         self.alive = [self.alive[position] for position in good]
+        if not good:
+            return
         self.phi = self.phi[good].contiguous()
         self.state = {name: tensor[good].contiguous() for name, tensor in self._state.items()}
         self.model_state = {name: tensor[good] for name, tensor in self.model_state.items()}
         self.rng = self.rng.select(good)
         self._evaluator = self._new_evaluator()
         self._step = self._new_step(self._step)
-
-    def divergence_report(self) -> str:
-        """Which chains left the finite numbers, when, and what to change."""
-        where = ", ".join(f"chain {c} by step {k}" for c, k in self.progress.diverged.items())
-        return (
-            f"{len(self.progress.diverged)} of {len(self.draws)} chains left the finite numbers "
-            f"({where} of {self.plan.n_steps}; last step size {self.progress.last_eta:g}). Reduce "
-            "step_size (try a tenth), or give step_size='auto'; scaling the features to unit "
-            "variance helps too."
-        )
 
     # parts ------------------------------------------------------------------------------------------------------
 

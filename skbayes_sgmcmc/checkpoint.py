@@ -198,6 +198,9 @@ def _update(digest: Any, part: Any) -> None:
     elif isinstance(part, np.random.RandomState):
         digest.update(b"RandomState")
     elif hasattr(part, "__dict__") and not callable(part):
-        _update(digest, {k: v for k, v in vars(part).items() if not callable(v)})
+        digest.update(type(part).__name__.encode())
+        # what begins with _ are caches, filled or not
+        held = {k: v for k, v in vars(part).items() if not callable(v) and k[0] != "_"}
+        _update(digest, held)
     else:
         digest.update(repr(part).encode())

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint, fingerprint
-from .exceptions import SamplingError
 from .minibatch import ChainRandom, Minibatches
 from .posterior import Posterior
 from .samplers import Cell, Sampler
@@ -24,14 +23,21 @@ Array = NDArray[Any]
 
 @dataclass
 class ChainState:
-    """Where chains stand after a run, as plain arrays: what warm starts go on from."""
+    """Where chains stand after a run, as plain arrays: what warm starts go on from.
 
-    phi: Array
+    ``moves`` identifies the sampler and integrator that ``sampler``, their state, belongs to;
+    ``n_chains`` are the chains asked for, of which some may have diverged; ``warm`` is kept for
+    streams only, whose later calls must stay in the coordinates of the first.
+    """
+
+    theta: Array
     sampler: dict[str, Array]
     model: dict[str, Array]
     rng: dict[str, Any]
     last_eta: float
-    warm: Warmup
+    moves: str
+    n_chains: int
+    warm: Warmup | None = None
     rows_seen: float = 0.0
 
 
@@ -42,7 +48,6 @@ class Result:
     statistics: dict[str, Array]
     state: ChainState
     diverged: dict[int, int]
-    report: str
 
 
 @dataclass
@@ -79,12 +84,9 @@ class Job:
 
         try:
             chains.run(on_chunk)
-        except SamplingError:
-            if len(self.group) == self.settings.n_chains:
-                raise
         except KeyboardInterrupt:
             raise self._interrupted(chains, checkpoint) from None
-        if checkpoint is not None:
+        if checkpoint is not None and chains.alive:
             checkpoint.save(chains)
         return self._result(chains)
 
@@ -93,7 +95,8 @@ class Job:
         rng = ChainRandom(self.seeds, str(like.device))
         if self.previous is not None:
             rng.set_state(_select(self.previous.rng, self.group))
-            phi = torch.from_numpy(self.previous.phi[self.group]).to(like)
+            theta = torch.from_numpy(self.previous.theta[self.group]).to(like)
+            phi = posterior.from_theta(theta).clone()
         else:
             phi = self._starts()
         kernel = None
@@ -119,18 +122,24 @@ class Job:
             alpha=self._alpha,
         )
         if self.previous is not None:
-            previous = self.previous
-            chains.state = {
-                name: torch.from_numpy(values[self.group].copy()).to(like.device)
-                for name, values in previous.sampler.items()
-            }
-            chains.model_state = {
-                name: torch.from_numpy(values[self.group].copy()).to(like.device)
-                for name, values in previous.model.items()
-            }
-            chains.progress.last_eta = previous.last_eta
-            chains.resume()
+            chains.model_state = self._tensors(self.previous.model)
+            if self.previous.moves == self._moves():
+                chains.state = self._tensors(self.previous.sampler)
+                chains.progress.last_eta = self.previous.last_eta
+                chains.resume()
         return chains
+
+    def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
+        """This group's rows of stored state, on the run's device and in its dtype."""
+        like = self.posterior.like
+        tensors = {name: torch.from_numpy(values[self.group]) for name, values in arrays.items()}
+        return {
+            name: tensor.to(like if tensor.is_floating_point() else like.device)
+            for name, tensor in tensors.items()
+        }
+
+    def _moves(self) -> str:
+        return fingerprint(self.sampler, self.cell.integrator.__name__)
 
     def _starts(self) -> torch.Tensor:
         """Starting positions phi of this group's chains."""
@@ -175,10 +184,11 @@ class Job:
     def _fingerprint(self) -> str:
         plan = self.plan
         return fingerprint(
-            type(self.posterior.model).__name__,
+            self.posterior.model,
             {k: v for k, v in vars(self.settings).items() if k not in ("checkpoint", "verbose")},
             [plan.n_draws, plan.burn_in, plan.thinning],
             self.posterior.data,
+            None if self.previous is None else self.previous.theta,
         )
 
     def _interrupted(self, chains: Chains, checkpoint: Checkpoint | None) -> KeyboardInterrupt:
@@ -202,22 +212,21 @@ class Job:
             for name, values in self.sampler.statistics(state).items()
         }
         end = ChainState(
-            chains.phi.cpu().numpy().copy(),
+            chains.posterior.to_theta(chains.phi).cpu().numpy().copy(),
             {name: np.asarray(t.cpu()).copy() for name, t in state.items()},
             {name: np.asarray(t.cpu()).copy() for name, t in chains.model_state.items()},
             chains.rng.get_state(),
             chains.progress.last_eta,
-            self.warm,
+            self._moves(),
+            self.settings.n_chains,
         )
         draws = chains.draws if len(alive) == len(chains.draws) else chains.draws[alive]
-        report = chains.divergence_report() if chains.progress.diverged else ""
         return Result(
             draws[:, :kept],
             chains.weights[:kept],
             statistics,
             end,
-            chains.progress.diverged,
-            report,
+            {self.group[c]: step for c, step in chains.progress.diverged.items()},
         )
 
 

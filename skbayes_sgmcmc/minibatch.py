@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[Any]
+
+
+#: numbers gathered at once, of all chains: about what a core's cache holds
+GATHER_NUMBERS = 2**17
 
 
 class ChainRandom:
@@ -65,7 +69,7 @@ class ChainRandom:
             rows.bit_generator.state = bits
 
 
-@dataclass
+@dataclass(slots=True)
 class Batch:
     """The rows of one step: ``fields`` by name, with a leading chain axis unless ``shared``.
 
@@ -76,12 +80,6 @@ class Batch:
     weight: Tensor | float
     shared: bool
     size: int
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["fields"][name]
-        except KeyError:
-            raise AttributeError(name) from None
 
 
 @dataclass
@@ -107,7 +105,6 @@ class Data:
     weight: Tensor | None = None
     total: float = 0.0
     augment: Callable[[dict[str, Any], ChainRandom], dict[str, Any]] | None = None
-    probability: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.total == 0.0:
@@ -160,15 +157,17 @@ class Minibatches:
         #: numbers gathered for one minibatch of one chain
         self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
 
-    def indices(self, n_steps: int, rng: ChainRandom) -> Array:
-        """Row numbers of shape (chains or 1, n_steps, size)."""
+    def indices(self, n_steps: int, rng: ChainRandom) -> Array | None:
+        """Row numbers of shape (chains or 1, n_steps, size); None: all rows at every step."""
+        if self.full:
+            return None
         streams = rng.rows[:1] if self.shared else rng.rows
         draw = self._uniform if self.importance is None else self._weighted
         return np.stack([draw(n_steps, stream) for stream in streams])
 
     def _uniform(self, n_steps: int, rng: np.random.Generator) -> Array:
         n, size = self.data.n_rows, self.size
-        if size * 20 > n:  # dense batches: a partial shuffle each
+        if size**2 > n:  # repeats are likely: a partial shuffle each
             return np.stack(
                 [rng.choice(n, size, replace=False, shuffle=False) for _ in range(n_steps)]
             )
@@ -180,24 +179,28 @@ class Minibatches:
         u = (np.arange(self.size) + rng.random((n_steps, self.size))) / self.size
         return np.minimum(np.searchsorted(self._cumulative, u), self.data.n_rows - 1)
 
-    def chunk(self, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
-        """One batch per step; rows of the whole chunk are gathered at once."""
-        if self._whole is not None:
-            fields = self._whole.fields
+    def chunk(self, indices: Array | None, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
+        """One batch per step, for row numbers as :meth:`indices` gives them (None: all rows)."""
+        if self._whole is not None or indices is None:
+            whole = self.data.all_rows() if self._whole is None else self._whole
+            batch = whole
             for _ in range(n_steps):
-                yield Batch(self._augmented(fields, rng), self._whole.weight, True, self.size)
+                if self.data.augment is not None:
+                    batch = replace(whole, fields=self.data.augment(whole.fields, rng))
+                yield batch
             return
-        indices = self.indices(n_steps, rng)
-        yield from self.gather(indices, rng)
+        by_step = indices.swapaxes(0, 1)  # (steps, chains, size)
+        # rows are gathered for several steps at once, but not for more than stay in the cache
+        at_once = max(1, GATHER_NUMBERS // (by_step.shape[1] * self.numbers))
+        for start in range(0, n_steps, at_once):
+            yield from self.gather(by_step[start : start + at_once], rng)
 
-    def gather(self, indices: Array, rng: ChainRandom) -> Iterator[Batch]:
-        """Batches for row numbers (chains or 1, n_steps, size), in the order of the steps."""
-        by_step = np.ascontiguousarray(indices.swapaxes(0, 1))  # (steps, chains, size)
-        if self.shared:
-            by_step = by_step[:, 0]
+    def gather(self, by_step: Array, rng: ChainRandom) -> Iterator[Batch]:
+        """Batches for row numbers (n_steps, chains or 1, size)."""
+        by_step = np.ascontiguousarray(by_step[:, 0] if self.shared else by_step)
         index = torch.from_numpy(by_step)
         flat = index.reshape(-1)
-        columns: dict[str, Any] = {}
+        columns: dict[str, Sequence[Any]] = {}
         for name, values in self.data.fields.items():
             if isinstance(values, Tensor):
                 rows = values.index_select(0, flat.to(values.device))
@@ -205,10 +208,11 @@ class Minibatches:
             else:
                 columns[name] = values.gather(by_step)
         weights = self._weights(flat, index.shape)
-        for k in range(len(index)):
+        for k in range(len(by_step)):
             fields = {name: column[k] for name, column in columns.items()}
-            weight = 1.0 if weights is None else weights[k]
-            yield Batch(self._augmented(fields, rng), weight, self.shared, self.size)
+            if self.data.augment is not None:
+                fields = self.data.augment(fields, rng)
+            yield Batch(fields, 1.0 if weights is None else weights[k], self.shared, self.size)
 
     def _weights(self, flat: Tensor, shape: torch.Size) -> Sequence[Tensor] | None:
         weight = self.data.weight
@@ -221,29 +225,20 @@ class Minibatches:
             chosen = chosen * self.importance.index_select(0, flat)
         return chosen.view(shape).unbind(0)
 
-    def _augmented(self, fields: dict[str, Any], rng: ChainRandom) -> dict[str, Any]:
-        return fields if self.data.augment is None else self.data.augment(fields, rng)
-
 
 def _row_numbers(field: Any) -> int:
     return int(np.prod(field.shape[1:])) if isinstance(field, Tensor) else int(field.row_numbers)
 
 
 def distinct(indices: Array, n: int, rng: np.random.Generator) -> Array:
-    """Redraw repeated entries of each row until all differ.
-
-    Entries are kept in the order of drawing and later repeats are redrawn: sequential sampling with
-    rejection, hence exactly uniform without replacement.
-    """
+    """Redraw the rows with repeated entries until there are none: uniform without replacement."""
+    repeated = np.arange(len(indices))
     while True:
-        order = np.argsort(indices, axis=1, kind="stable")
-        ordered = np.take_along_axis(indices, order, axis=1)
-        repeat = np.zeros(indices.shape, dtype=bool)
-        np.put_along_axis(repeat, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
-        missing = int(repeat.sum())
-        if missing == 0:
+        ordered = np.sort(indices[repeated], axis=1)
+        repeated = repeated[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
+        if len(repeated) == 0:
             return indices
-        indices[repeat] = rng.integers(0, n, size=missing)
+        indices[repeated] = rng.integers(0, n, size=(len(repeated), indices.shape[1]))
 
 
 __all__ = ["Batch", "ChainRandom", "Data", "Minibatches"]

@@ -80,9 +80,10 @@ class PosteriorSamples:
 
     def mean(self, name: str) -> Array:
         """Posterior mean, weighted, in float64."""
-        return np.average(
-            self.pooled(name).astype(np.float64, copy=False), axis=0, weights=self.pooled_weights()
-        )
+        pooled, weights = self.pooled(name), self.pooled_weights()
+        if weights is None:  # without a copy in float64 of float32 draws
+            return np.asarray(pooled.mean(axis=0, dtype=np.float64))
+        return np.asarray(np.tensordot(weights, pooled, axes=1))
 
     def std(self, name: str) -> Array:
         """Posterior standard deviation, weighted, in float64."""

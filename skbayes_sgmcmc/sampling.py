@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,12 @@ def draw(
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no metric; "
             "give another sampler."
         )
-    warm = previous.warm if previous is not None else None
-    if warm is None:
+    previous = _continuable(previous, model, settings, stream)
+    n_asked = settings.n_chains
+    if previous is not None:
+        settings = replace(settings, n_chains=len(previous.theta))  # those that survived
+    warm = previous.warm if previous is not None and stream else None
+    if warm is None or (warm.step_size is not None) != settings.auto:
         warm = warmup.warm_up(
             model,
             data,
@@ -140,7 +144,28 @@ def draw(
         results = [jobs[0](on_progress)]
     else:
         results = list(Parallel(n_jobs=settings.n_jobs)(delayed(job)(None) for job in jobs))
-    return _combine(results, posterior, plan, minibatches, warm, level)
+    run = _combine(results, settings.n_chains, posterior, plan, minibatches, level)
+    run.state.n_chains = n_asked
+    run.state.warm = warm if stream else None
+    return run
+
+
+def _continuable(
+    previous: ChainState | None, model: Model, settings: Settings, stream: bool
+) -> ChainState | None:
+    """The earlier chains, unless parameters have changed their number or length."""
+    if previous is None:
+        return None
+    lengths = (previous.n_chains, previous.theta.shape[1])
+    if lengths == (settings.n_chains, model.n_parameters):
+        return previous
+    if stream:
+        raise ValueError(
+            f"n_chains={settings.n_chains} with {model.n_parameters} parameters is not allowed here: "
+            f"earlier calls had {lengths[0]} chains of {lengths[1]} parameters. Keep n_chains and "
+            "fit_intercept as they were, or start a new stream with a clone of the estimator."
+        )
+    return None
 
 
 def _stream_step(warm: warmup.Warmup, minibatches: Minibatches, stream: bool) -> float:
@@ -208,22 +233,25 @@ def _free_memory() -> int | None:
 
 def _combine(
     results: list[Result],
+    n_chains: int,
     posterior: Posterior,
     plan: Plan,
     minibatches: Minibatches,
-    warm: warmup.Warmup,
     temperature: float,
 ) -> Run:
     alive = [result for result in results if len(result.draws)]
-    reports = [result.report for result in results if result.report]
+    diverged = {chain: step for result in results for chain, step in result.diverged.items()}
+    report = _divergence_report(diverged, n_chains, plan.n_steps, results[0].state.last_eta)
     if not alive:
-        raise SamplingError(" ".join(reports))
-    if alive[0].draws.shape[1] == 0:
+        raise SamplingError(report)
+    # groups collect alike, except by mixing distance, whose start depends on where a chain is
+    kept = min(result.draws.shape[1] for result in alive)
+    if kept == 0:
         raise SamplingError(
             f"no draw was kept in {plan.n_steps} steps: the sampling threshold was not reached; give "
             "a smaller step_size, more steps or a larger threshold."
         )
-    for report in reports:
+    if diverged:
         warnings.warn(report + " The other chains were kept.", SamplingWarning, stacklevel=4)
     first = alive[0]
 
@@ -232,7 +260,7 @@ def _combine(
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     state = ChainState(
-        stacked(lambda r: r.state.phi),
+        stacked(lambda r: r.state.theta),
         {k: stacked(lambda r, k=k: r.state.sampler[k]) for k in first.state.sampler},  # type: ignore[misc]
         {k: stacked(lambda r, k=k: r.state.model[k]) for k in first.state.model},  # type: ignore[misc]
         {
@@ -240,18 +268,31 @@ def _combine(
             "rows": [bits for result in alive for bits in result.state.rng["rows"]],
         },
         first.state.last_eta,
-        warm,
+        first.state.moves,
+        n_chains,
     )
     weighted = plan.step_size.weights_draws and not isinstance(plan.thinning, MixingDistance)
     return Run(
-        stacked(lambda r: r.draws),
-        first.weights if weighted else None,
+        stacked(lambda r: r.draws[:, :kept]),
+        first.weights[:kept] if weighted else None,
         {k: stacked(lambda r, k=k: r.statistics[k]) for k in first.statistics},  # type: ignore[misc]
         state,
         posterior,
         first.state.last_eta,
         minibatches.size,
         temperature,
+    )
+
+
+def _divergence_report(
+    diverged: dict[int, int], n_chains: int, n_steps: int, step_size: float
+) -> str:
+    """Which chains left the finite numbers, when, and what to change."""
+    where = ", ".join(f"chain {c} by step {k}" for c, k in diverged.items())
+    return (
+        f"{len(diverged)} of {n_chains} chains left the finite numbers ({where} of {n_steps}; last "
+        f"step size {step_size:g}). Reduce step_size (try a tenth), or give step_size='auto'; scaling "
+        "the features to unit variance helps too."
     )
 
 

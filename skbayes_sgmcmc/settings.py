@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -69,6 +70,11 @@ class Settings:
         check_int("n_chains", self.n_chains)
         check_choice("compiled", self.compiled, ("auto", True, False))
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
+        check_choice("shared_minibatch", self.shared_minibatch, (True, False))
+        if self.n_jobs is not None and self.n_jobs >= 0:
+            check_int("n_jobs", self.n_jobs)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
+            raise ValueError(f"checkpoint={self.checkpoint!r} is not allowed: give a file name.")
         if self.checkpoint is not None and self.n_jobs not in (None, 1):
             raise ValueError(
                 f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."

@@ -305,14 +305,14 @@ def run_all(repeats, ours_python):
 def ratio(rates, left_out):
     ours = [rate for name, rate in rates.items() if name.startswith("skbayes")]
     peers = [rate for name, rate in rates.items() if not name.startswith(("skbayes", left_out))]
-    return f"{max(ours) / max(peers):.2f}" if ours and peers else "–"
+    return f"{max(ours) / max(peers):.2f}" if ours and peers else "-"
 
 
 def markdown(columns, cores, versions):
     heads = [f"{batch} rows, {c} ch., {t} thr." for batch, c, t in columns]
     table = [["", *heads, "cores busy (1, 2 thr.)"], ["---"] + ["---:"] * (len(heads) + 1)]
     for name, busy in sorted(cores.items()):
-        cells = [f"{rates[name]:,.0f}" if name in rates else "–" for rates in columns.values()]
+        cells = [f"{rates[name]:,.0f}" if name in rates else "-" for rates in columns.values()]
         busy = ", ".join(f"{np.mean(values):.1f}" for values in busy.values())
         table.append([name, *cells, busy])
     for label, left_out in {"peer": "shared", "peer, shared ones too": "none"}.items():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,22 @@ Array = NDArray[Any]
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100.0
 #: coordinates beyond this number are checked on an even sample, since each costs a millisecond
 CHECKED_COORDINATES = 300
+
+
+def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a fitting method leave the estimator as it was when it raises."""
+
+    @functools.wraps(method)
+    def guarded(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(estimator))
+        try:
+            return method(estimator, *args, **kwargs)
+        except BaseException:
+            vars(estimator).clear()
+            vars(estimator).update(before)
+            raise
+
+    return guarded
 
 
 class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
@@ -87,7 +104,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             step = -(-flat.shape[2] // CHECKED_COORDINATES)
             thin[name] = flat[:, :, ::step]
         checked = PosteriorSamples(thin)
-        still = [name for name in names if not (np.ptp(thin[name], axis=1) > 0).any()]
+        still = [name for name in names if not _moves(thin[name])]
         if still:
             warnings.warn(
                 f"the draws of {', '.join(still)} have no spread: the chains did not move. Give a "
@@ -156,6 +173,12 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _feature_labels(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         return list(names) if names is not None else [f"x{j}" for j in range(self.n_features_in_)]
+
+
+def _moves(draws: Array) -> bool:
+    """Whether some coordinate of some chain moves by more than rounding."""
+    rounding = 100 * np.finfo(draws.dtype).eps * np.abs(draws).max(axis=1)
+    return bool((np.ptp(draws, axis=1) > rounding).any())
 
 
 class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
@@ -233,15 +256,16 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         X = self._validate_x(X)
         posterior = self.posterior_
         total = posterior.n_chains * posterior.n_draws
-        chosen = np.arange(total)
+        chosen: Any = slice(0, total)
         if n_draws is not None:
             from sklearn.utils import check_random_state
 
             rng = check_random_state(random_state)
-            chosen = rng.choice(total, check_int("n_draws", n_draws), p=posterior.pooled_weights())
-        rows_at_once = max(1, prediction.BLOCK_NUMBERS // (len(chosen) * len(self.classes_)))
+            total = check_int("n_draws", n_draws)
+            chosen = rng.choice(posterior.n_chains * posterior.n_draws, total, p=posterior.pooled_weights())
+        rows_at_once = max(1, prediction.BLOCK_NUMBERS // (total * len(self.classes_)))
         for start in range(0, X.shape[0], rows_at_once):
-            yield self._predict_block(chosen, X[start : start + rows_at_once])  # type: ignore[arg-type]
+            yield self._predict_block(chosen, X[start : start + rows_at_once])
 
     def predict_uncertainty(self, X: Any) -> Bunch:
         """Predictive entropy in nats and its split into two parts.

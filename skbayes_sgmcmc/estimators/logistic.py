@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._callbacks import with_callbacks
 from .._validation import check_choice, check_real
-from ._base import BayesianClassifier
+from ._base import BayesianClassifier, all_or_nothing
 
 Array = NDArray[Any]
 
@@ -83,6 +83,7 @@ class BayesianLogisticRegression(BayesianClassifier):
         tags.input_tags.sparse = True
         return tags
 
+    @all_or_nothing
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianLogisticRegression:
         """Draw the posterior of the coefficients.
@@ -124,13 +125,16 @@ class BayesianLogisticRegression(BayesianClassifier):
         self._warn_of_mixing(("coef", "intercept") if self.fit_intercept else ("coef",))
         return self
 
+    @all_or_nothing
+    @with_callbacks
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> BayesianLogisticRegression:
         """Go on sampling with new rows of a stream, for one pass over them.
 
         The target is the posterior of ``total_samples`` data if that is given, else of the rows
-        seen so far; the newest ``n_draws`` draws of each chain are kept.
+        seen so far; the newest ``n_draws`` draws of each chain are kept. The first call after
+        ``fit`` starts a new stream, unless ``warm_start=True``.
 
         Parameters
         ----------
@@ -148,6 +152,11 @@ class BayesianLogisticRegression(BayesianClassifier):
         self
         """
         settings = self._check()
+        if self.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint={self.checkpoint!r} is not allowed in partial_fit, whose calls are short: "
+                "save the estimator between calls instead."
+            )
         first = not hasattr(self, "posterior_")
         X, y = self._validate_xy(X, y, reset=first)
         check_classification_targets(y)
@@ -264,8 +273,7 @@ class BayesianLogisticRegression(BayesianClassifier):
             stream=stream,
             n_steps=n_steps,
         )
-        if stream:
-            run.state.rows_seen = seen
+        run.state.rows_seen = seen if stream else data.total
         self._chain_state = run.state if stream or self.warm_start else None
         self.classes_ = classes
         self.coef_ = self.posterior_.mean("coef")

@@ -26,14 +26,14 @@ class DenseBatch:
 
     def logits(self, w: Tensor) -> Tensor:
         if w.shape[2] == 1:
-            if len(w) == 1:
+            if w.shape[0] == 1:
                 return torch.mv(self.x[0], w[0, :, 0]).view(1, -1, 1)
             # faster than a batched matrix-vector product at the sizes of a minibatch
             return torch.mul(self.x, w.transpose(1, 2)).sum(2, keepdim=True)
         return torch.bmm(self.x, w)
 
     def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
-        if len(out) == 1 and out.shape[2] == 1:
+        if out.shape[0] == 1 and out.shape[2] == 1:
             out[0, :, 0].addmv_(self.x[0].t(), r[0, :, 0], alpha=scale)
         else:
             out.transpose(1, 2).baddbmm_(r.transpose(1, 2), self.x, alpha=scale)
@@ -185,40 +185,29 @@ class SparseDesign:
         return torch.empty(0, dtype=self.dtype, device=self.device)
 
     def whole(self) -> SparseBatch:
-        return self._batch(self.x, 1, self.x.shape[0], shared=True)
+        """Every row, as one batch shared by the chains."""
+        return self.gather(np.arange(self.shape[0])[None])[0]
 
     def gather(self, indices: Array) -> Sequence[SparseBatch]:
+        """Batches for row numbers (steps, chains, rows), or (steps, rows) if shared."""
         shared = indices.ndim == 2
-        chains = 1 if shared else indices.shape[1]
         per_step = int(np.prod(indices.shape[1:]))
-        rows = self.x[indices.reshape(-1)]
-        ends = rows.indptr[::per_step]
-        batches = []
-        for k in range(len(indices)):
-            part = slice(ends[k], ends[k + 1])
-            pointer = rows.indptr[k * per_step : (k + 1) * per_step + 1] - ends[k]
-            step = sp.csr_matrix(
-                (rows.data[part], rows.indices[part], pointer),
-                shape=(per_step, self.shape[1]),
-                copy=False,
-            )
-            batches.append(self._batch(step, chains, per_step // chains, shared=shared))
-        return batches
-
-    def _batch(self, x: Any, chains: int, per_chain: int, *, shared: bool) -> SparseBatch:
-        n_rows = chains * per_chain
-        row = np.repeat(np.arange(n_rows), np.diff(x.indptr))
-        column = x.indices.astype(np.int64)
-        if not shared:
-            column = column + (row // per_chain) * self.shape[1]
-        return SparseBatch(
-            torch.from_numpy(row).to(self.device),
-            torch.from_numpy(column).to(self.device),
-            torch.from_numpy(x.data).to(self.device, self.dtype),
-            n_rows,
-            self.shape[1],
-            shared,
+        per_chain = indices.shape[-1]
+        x = self.x[indices.reshape(-1)]
+        lengths = np.diff(x.indptr)
+        row = np.tile(np.arange(per_step), len(indices))
+        offset = np.zeros_like(row) if shared else row // per_chain * self.shape[1]
+        sizes = np.diff(x.indptr[::per_step]).tolist()
+        parts = zip(
+            self._tensor(np.repeat(row, lengths)).split(sizes),
+            self._tensor(x.indices + np.repeat(offset, lengths)).split(sizes),
+            self._tensor(x.data, self.dtype).split(sizes),
+            strict=True,
         )
+        return [SparseBatch(*part, per_step, self.shape[1], shared) for part in parts]
+
+    def _tensor(self, values: Array, dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.from_numpy(values).to(self.device, dtype)
 
     def blocks(self, n_rows: int) -> Iterator[tuple[slice, Any]]:
         for start in range(0, self.shape[0], n_rows):

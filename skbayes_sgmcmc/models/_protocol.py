@@ -40,6 +40,25 @@ class Anchor:
     hessian: Array | None
 
 
+@dataclass
+class LinearForm:
+    """A likelihood prod_i sigmoid(-theta'x_i)^w_i with a factorised prior of given rates.
+
+    Attributes
+    ----------
+    design : Design
+        The rows x_i, signed by their labels.
+    rates : array of shape (n_parameters,)
+        Rates of the prior.
+    prior : {"normal", "laplace"}
+        Which gradient they are the rates of.
+    """
+
+    design: Any
+    rates: Array
+    prior: str
+
+
 class Model:
     """Base class of models: override what the model has; the rest has defaults or is refused.
 
@@ -166,6 +185,10 @@ class Model:
         """
         return None
 
+    def linear_form(self, data: Data) -> LinearForm | None:
+        """The model's potential as a function of linear predictors, for the compiled kernel."""
+        return None
+
     # draws ----------------------------------------------------------------------------------------------------
 
     def unpack(self, theta: Array) -> dict[str, Array]:
@@ -234,4 +257,4 @@ class DensityModel(Model):
         return dict(aux)
 
 
-__all__ = ["Anchor", "DensityModel", "Metric", "Model"]
+__all__ = ["Anchor", "DensityModel", "LinearForm", "Metric", "Model"]

@@ -26,8 +26,8 @@ from ..metrics import State
 from ..minibatch import Batch, ChainRandom, Data
 from ._design import make_design
 from ._linalg import inverse_root
-from ._protocol import Anchor, Model
-from .priors import Prior
+from ._protocol import Anchor, LinearForm, Model
+from .priors import PRIORS, Prior
 
 Array = NDArray[Any]
 
@@ -69,7 +69,7 @@ class LogisticModel(Model):
         self.prior_scale = np.concatenate([per_coefficient, flat])
         self.rates = prior.rates(self.prior_scale)
         self.basis = _sum_zero_basis(self.k)
-        self._rates: Tensor | None = None
+        self._rates: tuple[Any, Tensor] | None = None
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         """Rows for this model; ``y`` are class numbers.
@@ -96,7 +96,7 @@ class LogisticModel(Model):
     # gradients ------------------------------------------------------------------------------------
 
     def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
-        self.prior.gradient(theta, self._rates_like(theta), out, scale)
+        self.prior.gradient(theta, self._rates_like(theta, scale), out)
 
     def likelihood_gradient(
         self,
@@ -109,14 +109,14 @@ class LogisticModel(Model):
         scale: float,
     ) -> dict[str, Tensor]:
         w = self._coefficients(theta)
-        r = self._residual(batch.x.logits(w), batch)
+        r = self._residual(batch.fields["x"].logits(w), batch)
         if isinstance(batch.weight, Tensor):
             r = r * batch.weight.unsqueeze(-1)
         if self.k == 1:
-            batch.x.accumulate(out.view(w.shape), r, scale)
+            batch.fields["x"].accumulate(out.view(w.shape), r, scale)
         else:
             gradient = torch.zeros_like(w)
-            batch.x.accumulate(gradient, r, scale)
+            batch.fields["x"].accumulate(gradient, r, scale)
             out.add_(self._pull_back(gradient))
         return {}
 
@@ -143,8 +143,8 @@ class LogisticModel(Model):
         return e.div_(e.sum(2, keepdim=True))
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
-        x = batch.x.dense()
-        r = self._residual(batch.x.logits(self._coefficients(theta)), batch)[0]
+        x = batch.fields["x"].dense()
+        r = self._residual(batch.fields["x"].logits(self._coefficients(theta)), batch)[0]
         per_row = -torch.einsum("nd,nk->ndk", x, r)
         return self._pull_back(per_row)
 
@@ -152,20 +152,22 @@ class LogisticModel(Model):
         return self.prior.log_density(theta, self._rates_like(theta))
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
-        z = batch.x.logits(self._coefficients(theta))
+        z = batch.fields["x"].logits(self._coefficients(theta))
         if self.k == 1:
             return -torch.nn.functional.softplus(z[:, :, 0])
-        return (torch.log_softmax(z, 2) * batch.y).sum(2)
+        return (torch.log_softmax(z, 2) * batch.fields["y"]).sum(2)
 
-    def _rates_like(self, theta: Tensor) -> Tensor:
-        if self._rates is None or self._rates.dtype != theta.dtype:
-            self._rates = torch.from_numpy(self.rates).to(theta)
-        return self._rates
+    def _rates_like(self, theta: Tensor, scale: float = 1.0) -> Tensor:
+        """The prior's rates times ``scale``, kept for the next step."""
+        key = (scale, theta.dtype, theta.device)
+        if self._rates is None or self._rates[0] != key:
+            self._rates = (key, torch.from_numpy(scale * self.rates).to(theta))
+        return self._rates[1]
 
     # theta <-> coefficients (chains, columns, classes) --------------------------------------------
 
     def _coefficients(self, theta: Tensor) -> Tensor:
-        chains = len(theta)
+        chains = theta.shape[0]
         if self.k == 1 or not self.fit_intercept:
             return theta.view(chains, -1, self.k)
         split = self.n_features * self.k
@@ -402,6 +404,12 @@ class LogisticModel(Model):
         like = data.fields["x"].tensor_like()
         fields = {name: torch.from_numpy(values).to(like) for name, values in arrays.items()}
         return Anchor(fields, gradient, hessian)
+
+    def linear_form(self, data: Data) -> LinearForm | None:
+        names = {kind: name for name, kind in PRIORS.items()}
+        if self.k > 1 or type(self.prior) not in names:
+            return None
+        return LinearForm(data.fields["x"], self.rates, names[type(self.prior)])
 
 
 def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:

@@ -30,8 +30,8 @@ class Prior(BaseEstimator):
         """log p(theta), shape (chains,); flat coordinates count as 0."""
         raise NotImplementedError
 
-    def gradient(self, theta: Tensor, rates: Tensor, out: Tensor, scale: float) -> None:
-        """out = scale * grad(-log p)."""
+    def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
+        """out = grad(-log p), which is proportional to the rates."""
         raise NotImplementedError
 
     # expectations under theta ~ N(mean, sd^2), which are smooth whatever corners the prior has ----
@@ -67,9 +67,8 @@ class Normal(Prior):
         constants = 0.5 * torch.log(rates[rates > 0] / (2.0 * math.pi)).sum()
         return constants - 0.5 * (theta * theta * rates).sum(1)
 
-    def gradient(self, theta: Tensor, rates: Tensor, out: Tensor, scale: float) -> None:
+    def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
         torch.mul(theta, rates, out=out)
-        out.mul_(scale)
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
         return float(0.5 * np.sum((mean**2 + sd**2) * rates))
@@ -100,9 +99,9 @@ class Laplace(Prior):
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
         return torch.log(0.5 * rates[rates > 0]).sum() - (theta.abs() * rates).sum(1)
 
-    def gradient(self, theta: Tensor, rates: Tensor, out: Tensor, scale: float) -> None:
+    def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
         torch.sign(theta, out=out)
-        out.mul_(rates).mul_(scale)
+        out.mul_(rates)
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
         z = mean / sd

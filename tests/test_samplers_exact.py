@@ -1,0 +1,461 @@
+"""Every cell of the sampler x integrator table against exact answers on Gaussian targets.
+
+The reference is the chain's own stationary covariance (see ``_linear``), which holds at any step size,
+so the bounds are Monte Carlo errors alone. A new row of the table is tested by itself where its step is
+linear, and fails where nothing here says what to expect.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from _linear import (
+    Gaussian,
+    LinearChain,
+    assert_moments,
+    balanced,
+    chain_errors,
+    constant_metric,
+    correlated_precision,
+    live_thermostat,
+)
+
+from skbayes_sgmcmc import sample
+from skbayes_sgmcmc.minibatch import Data
+from skbayes_sgmcmc.models._protocol import DensityModel, Model
+from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC, SGLD, SGNHT, TABLE
+from skbayes_sgmcmc.samplers._momentum import ThermostatSampler
+
+CELLS = [(name, integrator) for name, (_, cells) in TABLE.items() for integrator in cells]
+LINEAR = [cell for cell in CELLS if cell[0] != "mala"]
+THERMOSTATS = [cell for cell in CELLS if issubclass(TABLE[cell[0]][0], ThermostatSampler)]
+
+#: step sizes at which the integrators' own errors are several MCSE
+ETA = {"sgld": 0.5, "psgld": 0.3, "rsgld": 0.3, "sghmc": 0.2, "sgnht": 0.05, "msgnht": 0.05}
+FRICTION = 0.25
+
+
+def make_sampler(name, **parameters):
+    kind = TABLE[name][0]
+    if "friction" in kind().get_params():
+        parameters = {"friction": FRICTION} | parameters
+    return kind(**parameters)
+
+
+def scales(dim):
+    """Unequal positive numbers: a constant metric, or the gradient whose square pSGLD averages."""
+    return np.linspace(0.6, 1.4, dim)
+
+
+def exact_chain(name, integrator, target, eta, sampler=None):
+    """The linear chain of a cell; thermostats are held in balance."""
+    sampler = make_sampler(name) if sampler is None else sampler
+    step = TABLE[name][1][integrator].integrator
+    if isinstance(sampler, ThermostatSampler):
+        return balanced(sampler, step, target, eta)
+    if name == "psgld":
+        return LinearChain(sampler, step, target, eta, frozen={"V": scales(target.dim) ** 2})
+    metric = scales(target.dim) if sampler.needs_metric else None
+    return LinearChain(sampler, step, target, eta, metric=metric)
+
+
+class MetricDensity(DensityModel):
+    """A density with a position-dependent metric and, optionally, a projection."""
+
+    def __init__(self, log_density, n_parameters, metric, gradient=None, project=None):
+        super().__init__(log_density, n_parameters, gradient)
+        self.metric = metric
+        self.project = project
+
+
+def run_engine(name, integrator, target, eta, sampler=None, **settings):
+    """Draws (chains, draws, dim) of ``sample`` on ``target``; N = 1."""
+    A, dim = torch.from_numpy(target.A), target.dim
+    root = None if target.noise is None else torch.from_numpy(np.linalg.cholesky(target.noise))
+    fixed = torch.from_numpy(scales(dim))
+
+    def log_density(theta):
+        return -0.5 * ((theta @ A) * theta).sum(1)
+
+    def gradient(theta, rng):
+        g = theta @ A
+        if root is not None:
+            g = g + rng.normal(dim) @ root.t()
+        # pSGLD averages the square of the likelihood's gradient: a fixed one makes V known
+        return (g, {"likelihood": fixed.expand_as(g)}) if name == "psgld" else g
+
+    model = DensityModel(log_density, dim, gradient)
+    if name == "rsgld":
+        model = MetricDensity(log_density, dim, constant_metric(scales(dim)), gradient)
+    starts = np.random.default_rng(1).multivariate_normal(np.zeros(dim), target.covariance, 96)
+    settings = {"n_chains": 96, "n_draws": 2000, "burn_in": 300, "random_state": 0} | settings
+    return sample(
+        model,
+        step_size=eta,
+        sampler=make_sampler(name) if sampler is None else sampler,
+        integrator=integrator,
+        temperature=target.temperature,
+        init=starts[: settings["n_chains"]],
+        **settings,
+    )
+
+
+# (a) closed forms -----------------------------------------------------------------------------------
+
+
+def euler_covariance(target, eta):
+    """(T/N) [A (1 - eta A / 2)]^-1: the stationary covariance of SGLD's Euler step."""
+    return target.temperature / target.n * np.linalg.inv(target.A @ (np.eye(target.dim) - eta / 2 * target.A))
+
+
+TARGETS = [
+    Gaussian(correlated_precision(1)),
+    Gaussian(correlated_precision(10), n=50.0, temperature=0.5),
+]
+
+
+#: the thermostats keep BAOAB's <v^2> right in the mean of its half drifts, and with it theta
+EXACT = [("sgld", "leimkuhler_matthews"), ("sghmc", "aboba")]
+EXACT += [cell for cell in LINEAR if cell[1] == "baoab"]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["D1", "D10"])
+@pytest.mark.parametrize("name, integrator", EXACT)
+def test_exact_integrators_have_no_bias_in_theta(name, integrator, target):
+    """Exact for theta on Gaussians at any stable step (rounding: 1e-10)."""
+    for eta in (0.05, 0.8):
+        # h sqrt(N A) <= 1.1: every eigenvalue of A is at most 1.5
+        chain = exact_chain(name, integrator, target, eta)
+        np.testing.assert_allclose(chain.theta, target.covariance, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["D1", "D10"])
+def test_sgld_euler_has_its_closed_form(target):
+    chain = exact_chain("sgld", "euler", target, 0.5)
+    np.testing.assert_allclose(chain.theta, euler_covariance(target, 0.5), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["D1", "D10"])
+@pytest.mark.parametrize("name", ["psgld", "rsgld"])
+def test_a_constant_preconditioner_is_sgld_in_other_coordinates(name, target):
+    """theta = G^1/2 phi: S = G^1/2 S_phi G^1/2 with SGLD's closed form for phi."""
+    lam = PSGLD().regularization
+    G = 1.0 / (lam + scales(target.dim)) if name == "psgld" else scales(target.dim)
+    root = np.diag(np.sqrt(G))
+    pulled = Gaussian(root @ target.A @ root, target.n, target.temperature)
+    expected = root @ euler_covariance(pulled, 0.3) @ root
+    chain = exact_chain(name, "euler", target, 0.3)
+    np.testing.assert_allclose(chain.theta, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["D1", "D10"])
+@pytest.mark.parametrize("integrator", ["baoab", "aboba"])
+def test_momentum_of_baoab_and_aboba_has_its_closed_form(integrator, target):
+    """<vv'> = (eta T/N) (1 - eta A/4) after a kick, and its inverse's like after a drift."""
+    eta = 0.8
+    factor = np.eye(target.dim) - eta / 4.0 * target.A
+    factor = factor if integrator == "baoab" else np.linalg.inv(factor)
+    chain = exact_chain("sghmc", integrator, target, eta)
+    level = eta * target.temperature / target.n
+    np.testing.assert_allclose(chain.v, level * factor, rtol=1e-10, atol=1e-12)
+
+
+def test_splitting_keeps_a_bias_at_fixed_friction():
+    """As eta -> 0 at fixed alpha the splitting's variance is 1 - alpha^2/24 (next term: alpha^4)."""
+    for alpha in (0.2, 0.4):
+        chain = exact_chain("sghmc", "splitting", TARGETS[0], 1e-7, SGHMC(friction=alpha))
+        assert abs(chain.theta[0, 0] - 1.0 + alpha**2 / 24.0) <= alpha**4 / 100.0
+
+
+# (b) order of the bias --------------------------------------------------------------------------------
+
+#: (order of |S_theta - target|, order of |<v^2> - eta T/N|) in h at fixed D; SGLD's h is eta.
+#: None: exact, or without a momentum
+ORDERS = {
+    ("sgld", "euler"): (1, None),
+    ("sgld", "leimkuhler_matthews"): (None, None),
+    ("psgld", "euler"): (1, None),
+    ("rsgld", "euler"): (1, None),
+    ("sghmc", "euler"): (2, 1),
+    ("sghmc", "splitting"): (2, 2),
+    ("sghmc", "baoab"): (None, 2),
+    ("sghmc", "aboba"): (None, 2),
+    ("sgnht", "euler"): (1, None),
+    ("sgnht", "splitting"): (2, None),
+    ("sgnht", "baoab"): (None, 2),
+    ("sgnht", "aboba"): (2, None),
+    ("msgnht", "euler"): (1, None),
+    ("msgnht", "splitting"): (2, None),
+    ("msgnht", "baoab"): (None, 2),
+    ("msgnht", "aboba"): (2, None),
+}
+
+
+def slope(h, bias):
+    return np.polyfit(np.log(h), np.log(bias), 1)[0]
+
+
+@pytest.mark.parametrize("name, integrator", LINEAR)
+def test_order_of_the_bias(name, integrator):
+    """The log-log slope of the bias in h, D = 1 fixed: 1 +- .3, or at least 1.7 for second order."""
+    target = Gaussian(correlated_precision(3), n=7.0, temperature=0.5)
+    h = np.array([0.02, 0.04, 0.08, 0.16])
+    momentum = "diffusion" in make_sampler(name).get_params()
+    theta_bias, v_bias = [], []
+    for one in h:
+        eta = target.n * one**2 if momentum else one
+        sampler = make_sampler(name, diffusion=1.0) if momentum else None
+        chain = exact_chain(name, integrator, target, eta, sampler)
+        theta_bias.append(np.linalg.norm(chain.theta - target.covariance))
+        if momentum:
+            level = eta * target.temperature / target.n
+            # SGNHT's one thermostat makes the mean over the coordinates right, not each of them
+            off = np.diag(chain.v) / level - 1.0
+            v_bias.append(abs(off.mean()) if name == "sgnht" else np.linalg.norm(off))
+    for bias, order in zip((theta_bias, v_bias), ORDERS[name, integrator], strict=True):
+        if order is None:
+            assert not len(bias) or max(bias) <= 1e-9
+        elif order == 1:
+            assert abs(slope(h, bias) - 1.0) <= 0.3
+        else:
+            assert 1.7 <= slope(h, bias) <= 2.5
+
+
+@pytest.mark.parametrize("name, integrator", THERMOSTATS)
+def test_order_of_the_bias_with_a_live_thermostat(name, integrator):
+    """The same slopes in <theta^2> with the nonlinear chain, by quadrature (D = 1, one dimension).
+
+    BAOAB is no longer exact, as the thermostat's swings couple to its error, but of second order.
+    """
+    h = np.array([0.05, 0.1, 0.2])
+    sampler = make_sampler(name, diffusion=1.0)
+    step = TABLE[name][1][integrator].integrator
+    bias = [abs(live_thermostat(sampler, step, one)[0] - 1.0) for one in h]
+    if integrator == "euler":
+        assert abs(slope(h, bias) - 1.0) <= 0.3
+    else:
+        assert slope(h, bias) >= 1.7
+
+
+@pytest.mark.parametrize("name, integrator", THERMOSTATS)
+def test_balanced_thermostat_is_a_fair_reference(name, integrator):
+    """Thermostats of mass "auto" in balance and live give the same variance within 0.2%.
+
+    At the step size of the engine's tests below, whose MCSE is a few times that.
+    """
+    h = np.sqrt(ETA[name])
+    sampler = make_sampler(name)
+    step = TABLE[name][1][integrator].integrator
+    live = live_thermostat(sampler, step, h)[0]
+    assert abs(live - exact_chain(name, integrator, TARGETS[0], h**2).theta[0, 0]) <= 2e-3
+
+
+# (c) the engine ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("dim", [1, 10])
+@pytest.mark.parametrize("name, integrator", LINEAR)
+def test_engine_has_the_exact_covariance(name, integrator, dim, temperature):
+    target = Gaussian(correlated_precision(dim), temperature=temperature)
+    chain = exact_chain(name, integrator, target, ETA[name])
+    posterior = run_engine(name, integrator, target, ETA[name])
+    assert_moments(posterior["theta"], chain.theta)
+
+
+GRADIENT_NOISE = np.array([[4.0, 1.0], [1.0, 2.0]])
+
+
+@pytest.mark.parametrize("name, integrator", LINEAR)
+def test_engine_with_gradient_noise(name, integrator):
+    """Gradient noise of known covariance adds eta^2 Cov(g) to every step, in every integrator."""
+    target = Gaussian(correlated_precision(2), noise=GRADIENT_NOISE)
+    eta = min(ETA[name], 0.1)
+    chain = exact_chain(name, integrator, target, eta)
+    posterior = run_engine(name, integrator, target, eta)
+    assert_moments(posterior["theta"], chain.theta)
+
+
+def test_gradient_noise_inflates_sgld_by_its_formula():
+    """1 + eta N Var(g) / (2T), whatever the bias of the Euler step."""
+    for n, temperature in ((1.0, 1.0), (40.0, 0.5)):
+        clean = Gaussian(np.ones((1, 1)), n, temperature)
+        noisy = Gaussian(clean.A, n, temperature, noise=np.array([[0.3]]))
+        ratio = exact_chain("sgld", "euler", noisy, 0.1).theta / exact_chain("sgld", "euler", clean, 0.1).theta
+        assert ratio.item() == pytest.approx(1.0 + 0.1 * n * 0.3 / (2.0 * temperature), rel=1e-10)
+
+
+def test_gradient_noise_inflates_sghmc_by_its_formula():
+    """1 + eta N Var(g) / (2 T alpha) as alpha, eta -> 0 (the error is of order alpha)."""
+    clean, noisy = Gaussian(np.ones((1, 1))), Gaussian(np.ones((1, 1)), noise=np.array([[400.0]]))
+    sampler = SGHMC(friction=0.01)
+    ratio = (
+        exact_chain("sghmc", "euler", noisy, 1e-4, sampler).theta
+        / exact_chain("sghmc", "euler", clean, 1e-4, sampler).theta
+    )
+    assert ratio.item() == pytest.approx(1.0 + 1e-4 * 400.0 / 0.02, rel=0.02)
+
+
+@pytest.mark.parametrize("integrator", list(TABLE["sghmc"][1]))
+def test_gradient_variance_corrects_sghmc(integrator):
+    """With beta_hat the variance ratio is 1 within 2%, where without it is above 1.6."""
+    variance = np.array([8.0, 5.0])
+    target = Gaussian(np.diag([1.0, 0.5]), noise=np.diag(variance))
+    eta, alpha = 0.02, 0.1
+    plain = SGHMC(friction=alpha)
+    told = SGHMC(friction=alpha, gradient_variance=variance)
+    without = np.diag(exact_chain("sghmc", integrator, target, eta, plain).theta)
+    chain = exact_chain("sghmc", integrator, target, eta, told)
+    ideal = np.diag(target.covariance)
+    assert (without / ideal).min() >= 1.45
+    assert np.abs(np.diag(chain.theta) / ideal - 1.0).max() <= 0.03
+    posterior = run_engine("sghmc", integrator, target, eta, told, n_draws=4000)
+    assert_moments(posterior["theta"], chain.theta)
+
+
+class GaussianMean(Model):
+    """Rows x ~ N(theta, I) with the prior theta ~ N(0, I / precision); gradients by autograd."""
+
+    def __init__(self, dim, precision, metric=None):
+        self.shapes = {"theta": (dim,)}
+        self.precision = precision
+        self.metric = metric
+
+    def log_prior(self, theta):
+        return -0.5 * self.precision * (theta * theta).sum(1)
+
+    def log_lik(self, theta, batch):
+        return -0.5 * ((batch.fields["x"] - theta[:, None]) ** 2).sum(2)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("name, integrator", [c for c in LINEAR if c[0] != "psgld"])
+def test_engine_with_minibatches(name, integrator, temperature):
+    """Batches of n of N rows without replacement add Cov(g) = S_x / n (N - n) / (N - 1).
+
+    This is the test of the scaling by N, n and T: N = 100, n = 5, and a prior worth 20 rows.
+    """
+    rows, n, precision = 100, 5, 20.0
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((rows, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]]) + 1.0
+    noise = np.cov(x.T, bias=True) / n * (rows - n) / (rows - 1)
+    A = (1.0 + precision / rows) * np.eye(2)
+    target = Gaussian(A, rows, temperature, noise)
+    mean = x.sum(0) / (rows + precision)
+    eta = 0.05 if name in ("sgld", "rsgld") else 0.01
+    chain = exact_chain(name, integrator, target, eta)
+    metric = constant_metric(scales(2)) if name == "rsgld" else None
+    posterior = sample(
+        GaussianMean(2, precision, metric),
+        data=Data({"x": torch.from_numpy(x)}, rows),
+        step_size=eta,
+        sampler=make_sampler(name),
+        integrator=integrator,
+        batch_size=n,
+        temperature=temperature,
+        n_chains=96,
+        n_draws=1200,
+        burn_in=200,
+        init=mean + rng.multivariate_normal(np.zeros(2), target.covariance, 96),
+        random_state=0,
+    )
+    assert_moments(posterior["theta"] - mean, chain.theta, precision=0.04)
+
+
+@pytest.mark.parametrize("name, integrator", [("sgld", "euler"), ("sghmc", "splitting")])
+@pytest.mark.parametrize("full", [True, False], ids=["matrix", "diagonal"])
+def test_engine_with_a_constant_preconditioner(name, integrator, full):
+    """M = RR' is the plain chain of the potential R'AR in phi, with covariance R S R' in theta."""
+    target = Gaussian(correlated_precision(4), temperature=0.5)
+    M = correlated_precision(4, low=0.5, high=2.0, seed=5) if full else scales(4)
+    R = np.linalg.cholesky(M) if full else np.diag(np.sqrt(M))
+    chain = exact_chain(name, integrator, Gaussian(R.T @ target.A @ R, temperature=0.5), 0.3)
+    posterior = run_engine(name, integrator, target, 0.3, preconditioner=M)
+    assert_moments(posterior["theta"], R @ chain.theta @ R.T)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("dim, eta", [(1, 2.0), (10, 0.7)])
+def test_mala_is_exact_at_a_large_step(dim, eta, temperature):
+    """Euler's variance at these steps is wrong by a third or more; MALA rejects and is exact."""
+    target = Gaussian(correlated_precision(dim), temperature=temperature)
+    posterior = run_engine("mala", "metropolis", target, eta, n_draws=4000)
+    acceptance = posterior.statistics["acceptance_rate"]
+    assert acceptance.shape == (96,)
+    assert 0.2 <= acceptance.min() and acceptance.max() <= 0.9
+    assert_moments(posterior["theta"], target.covariance)
+
+
+def test_mala_counts_its_acceptance():
+    """The reported rate is the fraction of the kept steps (thinning 1) that moved."""
+    posterior = run_engine("mala", "metropolis", Gaussian(np.ones((1, 1))), 1.5, n_chains=3)
+    theta = posterior["theta"][:, :, 0]
+    moved = (np.diff(theta, axis=1) != 0).mean(1)
+    # the first kept step's move cannot be seen in the draws
+    np.testing.assert_allclose(posterior.statistics["acceptance_rate"], moved, atol=2 / 2000)
+
+
+# (d) thermostats --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, integrator", THERMOSTATS)
+def test_thermostats_find_unknown_gradient_noise(name, integrator):
+    """The friction rises from alpha to alpha + beta, and the variance becomes the target's.
+
+    SGHMC's is 1.4 times the target's or more here; the thermostats' own bias at this step is below 6%
+    with Euler, else below 1%.
+    """
+    target = Gaussian(np.diag([1.0, 0.6]), noise=np.diag([10.0, 10.0]))
+    eta, alpha = 0.005, 0.05
+    chain = exact_chain(name, integrator, target, eta, make_sampler(name, friction=alpha))
+    inflated = exact_chain("sghmc", integrator, target, eta, SGHMC(friction=alpha))
+    ideal = np.diag(target.covariance)
+    assert (np.diag(inflated.theta) / ideal).min() >= 1.4
+    bias = np.abs(np.diag(chain.theta) / ideal - 1.0).max()
+    assert bias <= (0.06 if integrator == "euler" else 0.01)
+
+    sampler = make_sampler(name, friction=alpha)
+    posterior = run_engine(name, integrator, target, eta, sampler, burn_in=600, n_draws=4000)
+    assert_moments(posterior["theta"], chain.theta)
+    a, error = chain_errors(posterior.statistics["thermostat"])
+    assert abs(a - chain.frozen["a"].mean()) <= 4.5 * error
+    assert a - alpha >= 10.0 * error  # it did move from where it began
+
+
+@pytest.mark.parametrize("name", ["sgnht", "msgnht"])
+def test_published_thermostat_mass(name):
+    """Any mass leaves the target alone: a light one and a heavy one, against 3% of the target."""
+    target = Gaussian(correlated_precision(2))
+    for mass in (8.0, 60.0):
+        sampler = make_sampler(name, diffusion=1.0, mass=mass)
+        posterior = run_engine(name, "splitting", target, 0.04, sampler)
+        chain = exact_chain(name, "splitting", target, 0.04, sampler)
+        assert_moments(posterior["theta"], chain.theta)
+
+
+@pytest.mark.parametrize("name, integrator", THERMOSTATS)
+def test_thermostats_are_off_at_temperature_zero(name, integrator):
+    """At T = 0 the friction stays alpha, and the path is SGHMC's."""
+    target = Gaussian(correlated_precision(3), temperature=1.0)
+    A = torch.from_numpy(target.A)
+    paths = {}
+    for sampler in (make_sampler(name), SGHMC(friction=FRICTION)):
+        posterior = sample(
+            lambda theta: -0.5 * ((theta @ A) * theta).sum(1),
+            3,
+            step_size=0.1,
+            sampler=sampler,
+            integrator=integrator,
+            temperature=0.0,
+            n_chains=2,
+            n_draws=200,
+            burn_in=0,
+            init=np.array([3.0, -2.0, 1.0]),
+            random_state=0,
+        )
+        paths[type(sampler).__name__] = posterior
+    cold = paths[TABLE[name][0].__name__]
+    np.testing.assert_array_equal(cold.statistics["thermostat"], FRICTION)
+    np.testing.assert_allclose(cold["theta"], paths["SGHMC"]["theta"], rtol=1e-9, atol=1e-12)
+    assert np.abs(cold["theta"][:, -1]).max() <= 0.05  # it goes to the minimum
