@@ -13,6 +13,8 @@ _WHERE = {
     "PosteriorSamples": "samples",
     "MixingDistance": "chains",
     "sample": "sampling",
+    "skops_trusted_types": "interop",
+    "to_arviz": "interop",
     "SamplingError": "exceptions",
     "SamplingWarning": "exceptions",
     "CheckpointError": "exceptions",
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from .exceptions import CheckpointError as CheckpointError
     from .exceptions import SamplingError as SamplingError
     from .exceptions import SamplingWarning as SamplingWarning
+    from .interop import skops_trusted_types as skops_trusted_types
+    from .interop import to_arviz as to_arviz
     from .samples import PosteriorSamples as PosteriorSamples
     from .sampling import sample as sample
 

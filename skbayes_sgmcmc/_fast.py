@@ -1,7 +1,8 @@
 """Plain SGLD on a binary linear model, a chunk of steps at a time, compiled by numba.
 
-The kernel takes the place of ``chains.py``'s loop over the steps of a chunk and uses the same random
-numbers, so its draws are those of the torch path to rounding. It needs the optional extra ``fast``.
+The kernel takes the place of ``chains.py``'s loop over the steps of a chunk and uses the same
+random numbers, so its draws are those of the torch path to rounding. It needs the optional extra
+``fast``.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _compile() -> Any:
     import numba
 
     @numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
-    def run(
+    def run(  # type: ignore[no-untyped-def]
         theta, eta, noise, indices, xi, keep, kept,
         values, columns, pointer, weights, rates, laplace, scale,
     ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""The one loop over steps: burn-in, thinning, schedules, divergence, storage, blocks of progress."""
+"""The one loop over steps: burn-in, thinning, schedules, divergence, storage."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Chains:
         )
         self.weights = np.ones(plan.n_draws)
 
-    # the loop -----------------------------------------------------------------------------------------
+    # the loop -------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def run(self, on_chunk: Callable[[Chains], None] | None = None) -> None:
@@ -154,7 +154,7 @@ class Chains:
         n_steps, progress = self.plan.n_steps, self.progress
         self._start()
         while self.alive and progress.step < n_steps and progress.kept < self.plan.n_draws:
-            # chunks end at multiples of their length and at the end of burn-in, so that a resumed run
+            # chunks end at multiples of their length and with burn-in, so that a resumed run
             # draws its random numbers in the same portions
             stop = min(progress.step - progress.step % length + length, n_steps)
             if progress.step < self.plan.burn_in:
@@ -211,17 +211,18 @@ class Chains:
             self.progress.last_eta = float(etas[-1])
             return
         after_step = self.posterior.model.after_step
-        for j, batch in enumerate(self.minibatches.chunk(indices, count, self.rng)):
-            self._set_scale(float(etas[j]), float(temperatures[j]))
-            step.xi = xi[:, j]
-            if uniform is not None:
-                step.uniform = uniform[:, j]
-            self._evaluator.batch = batch
+        batches = self.minibatches.chunk(indices, count, self.rng)
+        uniforms = [step.uniform] * count if uniform is None else uniform.unbind(1)
+        for k, eta, temperature, kept, step.xi, step.uniform, self._evaluator.batch in zip(
+            steps.tolist(), etas.tolist(), temperatures.tolist(), keep.tolist(),
+            xi.unbind(1), uniforms, batches, strict=True,
+        ):  # fmt: skip
+            self._set_scale(eta, temperature)
             self.integrator(self.sampler, phi, self._state, step)
             if after_step is not None:
-                after_step(phi, self.model_state, self._evaluator.aux, int(steps[j]))
-            if keep[j]:
-                self._keep(phi, float(etas[j]))
+                after_step(phi, self.model_state, self._evaluator.aux, k)
+            if kept:
+                self._keep(phi, eta)
 
     def _set_scale(self, eta: float, temperature: float) -> None:
         step, last = self._step, self.progress.last_eta
@@ -232,7 +233,7 @@ class Chains:
         step.temperature = temperature
         step.noise = eta * temperature / step.n
 
-    # collecting -------------------------------------------------------------------------------------------
+    # collecting -----------------------------------------------------------------------------------
 
     def _collect(self, steps: Array, etas: Array, exploring: Array) -> Array:
         """Mask of the steps after which a draw is kept."""
@@ -267,7 +268,7 @@ class Chains:
                 self.weights[kept] = eta
             self.progress.kept = kept + 1
 
-    # divergence ---------------------------------------------------------------------------------------------
+    # divergence -----------------------------------------------------------------------------------
 
     def _drop_diverged(self) -> None:
         finite = torch.isfinite(self.phi).all(1)
@@ -287,7 +288,7 @@ class Chains:
         self._evaluator = self._new_evaluator()
         self._step = self._new_step(self._step)
 
-    # parts ------------------------------------------------------------------------------------------------------
+    # parts ----------------------------------------------------------------------------------------
 
     def _new_evaluator(self) -> Evaluator:
         return Evaluator(

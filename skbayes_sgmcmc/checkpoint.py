@@ -157,7 +157,7 @@ def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
 
 
 def write_atomically(path: Path, arrays: dict[str, Array]) -> None:
-    """Write an ``.npz`` file beside ``path`` and move it there: readers see the old or the new one."""
+    """Write an ``.npz`` file beside ``path``, then move it there: readers never see half of it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:

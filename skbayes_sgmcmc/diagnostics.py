@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,7 +124,7 @@ def score_covariance(model: Model, data: Data, theta: torch.Tensor) -> Array:
     with torch.no_grad():
         scores = np.asarray(model.scores(theta, batch).cpu(), dtype=float)
     if data.weight is not None:
-        scores *= np.asarray(batch.weight.cpu(), dtype=float)[:, None]
+        scores *= np.asarray(torch.as_tensor(batch.weight).cpu(), dtype=float)[:, None]
     return np.atleast_2d(np.cov(scores, rowvar=False))
 
 
@@ -227,7 +227,7 @@ def _short(column: str, value: float) -> str:
 def summary(
     posterior: PosteriorSamples,
     *,
-    labels: dict[str, Sequence[str]] | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
     coverage: float = 0.9,
 ) -> Summary:
     """Mean, sd, central interval, ESS and R-hat of every coordinate.
@@ -236,7 +236,7 @@ def summary(
     ----------
     posterior : PosteriorSamples
         Draws.
-    labels : dict of str to sequence of str, or None
+    labels : mapping of str to sequence of str, or None
         Names of the coordinates, flattened, by name of the draws; None: ``name[index]``.
     coverage : float, default=0.9
         Probability of the central interval.

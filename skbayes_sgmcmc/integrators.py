@@ -31,14 +31,17 @@ Integrator = Callable[[Any, Tensor, State, "Step"], None]
 
 
 def euler(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Take the sampler's joint Euler step."""
     sampler.euler(theta, state, step)
 
 
 def leimkuhler_matthews(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Take an Euler step whose noise is shared with the next one."""
     sampler.leimkuhler_matthews(theta, state, step)
 
 
 def metropolis(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Propose, then accept or stay."""
     sampler.metropolis(theta, state, step)
 
 

@@ -39,10 +39,13 @@ class ChainState:
     n_chains: int
     warm: Warmup | None = None
     rows_seen: float = 0.0
+    n_drawn: int = 0
 
 
 @dataclass
 class Result:
+    """What a job returns: draws of the surviving chains, and which chains diverged when."""
+
     draws: Array
     weights: Array
     statistics: dict[str, Array]
@@ -130,7 +133,7 @@ class Job:
         return chains
 
     def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
-        """This group's rows of stored state, on the run's device and in its dtype."""
+        """Rows of this group of stored state, on the run's device and in its dtype."""
         like = self.posterior.like
         tensors = {name: torch.from_numpy(values[self.group]) for name, values in arrays.items()}
         return {

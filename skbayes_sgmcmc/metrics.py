@@ -32,7 +32,7 @@ class Metric:
 
 
 class DiagonalMetric(Metric):
-    """M = diag(m) for a positive tensor ``m`` (chains, parameters) with divergence ``divergence``."""
+    """M = diag(m) for a positive tensor ``m`` (chains, parameters), and its divergence."""
 
     def __init__(self, m: Tensor, divergence: Tensor):
         self.m = m

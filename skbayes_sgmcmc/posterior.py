@@ -129,7 +129,7 @@ class Posterior:
             self._anchor_hessian = torch.from_numpy(anchor.hessian / self.n).to(self.like)
 
     def likelihood_scale(self, minibatches: Minibatches) -> float:
-        """What the sum over a minibatch's rows is multiplied by: (rows / n) / N, once and only here."""
+        """What the sum over a minibatch's rows is multiplied by, once and only here: (rows/n)/N."""
         return minibatches.factor * self.data.scale / self.n
 
     def to_theta(self, phi: Tensor) -> Tensor:
@@ -169,7 +169,7 @@ class Evaluator:
         self.rng = rng
         self.state = state
         self.split = split
-        self.batch: Batch | None = None
+        self.batch = Batch({}, 1.0, True, 0)  # set before every step
         self.aux: dict[str, Tensor] = {}
         self._scale = posterior.likelihood_scale(minibatches)
         self._likelihood: Tensor | None = None

@@ -99,6 +99,12 @@ class PosteriorSamples:
         broadcast = np.broadcast_to(weights.reshape(-1, *[1] * (pooled.ndim - 1)), pooled.shape)
         return np.quantile(pooled, q, axis=0, weights=broadcast, method="inverted_cdf")
 
+    def to_arviz(self) -> Any:
+        """The draws as arviz's own object; see :func:`skbayes_sgmcmc.to_arviz`."""
+        from .interop import to_arviz
+
+        return to_arviz(self)
+
     def sample(self, n_samples: int | None = None, random_state: Any = None) -> dict[str, Array]:
         """Pooled draws: all of them, or ``n_samples`` drawn with replacement by weight."""
         if n_samples is None:

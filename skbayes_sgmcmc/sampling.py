@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from . import warmup
 from ._validation import check_int
 from .chains import MixingDistance, Plan
-from .exceptions import SamplingError, SamplingWarning
+from .exceptions import SamplingError, warn
 from .jobs import ChainState, Job, Result
 from .minibatch import Data, Minibatches
 from .models._protocol import DensityModel, Model
@@ -26,6 +26,9 @@ from .schedules import Schedule, as_schedule
 from .settings import Settings, is_auto
 
 Array = NDArray[Any]
+
+#: rows in a minibatch of a stream
+STREAM_BATCH = 100
 
 
 @dataclass
@@ -50,15 +53,15 @@ def draw(
     dtype: torch.dtype,
     device: str,
     previous: ChainState | None = None,
-    stream: bool = False,
-    n_steps: int | None = None,
+    rows_seen: float | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Run:
     """Run the chains that ``settings`` describe.
 
-    ``previous`` continues earlier chains; ``stream`` and ``n_steps`` are for one call of
-    ``partial_fit``, which takes so many steps on rows that will not come back.
+    ``previous`` continues earlier chains; ``rows_seen`` says that these are rows of a stream, of
+    which there have been so many, these included: one pass of steps is taken over them.
     """
+    stream = rows_seen is not None
     sampler, _, cell = resolve(settings.sampler, settings.integrator, plain=not settings.auto)
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])
@@ -66,8 +69,8 @@ def draw(
         raise ValueError("temperature=0 is not allowed with MALA: give a positive number.")
     if sampler.needs_metric and model.metric is None:
         raise ValueError(
-            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no metric; "
-            "give another sampler."
+            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
+            "metric; give another sampler."
         )
     previous = _continuable(previous, model, settings, stream)
     n_asked = settings.n_chains
@@ -75,9 +78,11 @@ def draw(
         settings = replace(settings, n_chains=len(previous.theta))  # those that survived
     warm = previous.warm if previous is not None and stream else None
     if warm is None or (warm.step_size is not None) != settings.auto:
+        # total=0: as the posterior of these rows alone. Taken for all of a stream, they would be
+        # too sure of themselves, and without a maximum where the prior no longer counts.
         warm = warmup.warm_up(
             model,
-            data,
+            replace(data, total=0.0) if stream else data,
             sampler,
             cell,
             auto=settings.auto,
@@ -106,13 +111,15 @@ def draw(
         posterior,
         sampler,
         warm,
-        batch_size=settings.batch_size,
+        batch_size=STREAM_BATCH if stream and is_auto(settings.batch_size) else settings.batch_size,
         shared=settings.shared_minibatch,
         temperature=level,
     )
     eta: Any = settings.step_size
     if warm.step_size is not None:
-        eta = _stream_step(warm, minibatches, stream)
+        eta = warm.step_size
+        if rows_seen is not None:
+            eta = min(eta, _stream_step(sampler, minibatches, rows_seen))
     plan = _plan(
         settings,
         as_schedule("step_size", eta),
@@ -121,7 +128,7 @@ def draw(
         minibatches,
         posterior,
         previous,
-        n_steps,
+        math.ceil(data.n_rows / minibatches.size) if stream else None,
     )
     groups = settings.groups()
     seeds = settings.seeds()
@@ -147,6 +154,8 @@ def draw(
     run = _combine(results, settings.n_chains, posterior, plan, minibatches, level)
     run.state.n_chains = n_asked
     run.state.warm = warm if stream else None
+    run.state.rows_seen = data.total if rows_seen is None else rows_seen
+    run.state.n_drawn = run.draws.shape[1] + (previous.n_drawn if previous and stream else 0)
     return run
 
 
@@ -161,19 +170,24 @@ def _continuable(
         return previous
     if stream:
         raise ValueError(
-            f"n_chains={settings.n_chains} with {model.n_parameters} parameters is not allowed here: "
-            f"earlier calls had {lengths[0]} chains of {lengths[1]} parameters. Keep n_chains and "
-            "fit_intercept as they were, or start a new stream with a clone of the estimator."
+            f"n_chains={settings.n_chains} with {model.n_parameters} parameters is not allowed "
+            f"here: earlier calls had {lengths[0]} chains of {lengths[1]} parameters. Keep n_chains "
+            "and fit_intercept as they were, or start a new stream with a clone of the estimator."
         )
     return None
 
 
-def _stream_step(warm: warmup.Warmup, minibatches: Minibatches, stream: bool) -> float:
-    """Without control variates the step must shrink with n/N to keep the noise below the posterior's."""
-    assert warm.step_size is not None
-    if not stream:
-        return warm.step_size
-    return min(warm.step_size, 0.2 * minibatches.size / minibatches.data.total)
+def _stream_step(sampler: Sampler, minibatches: Minibatches, rows_seen: float) -> float:
+    """Largest step size, in whitened coordinates, that makes good use of a stream's rows.
+
+    With 2 n / rows seen, the t-th of equal minibatches counts for about 2/t: the chains are a
+    stochastic Newton method that forgets where the first rows sent it, at a gradient noise (of
+    variance 1/n a step) that inflates the variance by eta N / (2n) <= 1. When rows come again the
+    step goes on falling until that is 0.1. A momentum sampler moves by eta / friction a step.
+    """
+    n = minibatches.size
+    rate = max(2.0 * n / rows_seen, 0.2 * n / minibatches.data.total)
+    return float(rate * getattr(sampler, "friction", 1.0))
 
 
 def _plan(
@@ -215,8 +229,8 @@ def _check_memory(n_chains: int, n_draws: int, n_parameters: int, itemsize: int)
     if free is not None and needed > free:
         raise ValueError(
             f"n_draws={n_draws!r} is not allowed here: {n_chains} chains x {n_draws} draws x "
-            f"{n_parameters} parameters need {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are "
-            "free; give fewer draws or chains, or dtype='float32'."
+            f"{n_parameters} parameters need {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
+            "are free; give fewer draws or chains, or dtype='float32'."
         )
 
 
@@ -248,21 +262,25 @@ def _combine(
     kept = min(result.draws.shape[1] for result in alive)
     if kept == 0:
         raise SamplingError(
-            f"no draw was kept in {plan.n_steps} steps: the sampling threshold was not reached; give "
-            "a smaller step_size, more steps or a larger threshold."
+            f"no draw was kept in {plan.n_steps} steps: the sampling threshold was not reached; "
+            "give a smaller step_size, more steps or a larger threshold."
         )
     if diverged:
-        warnings.warn(report + " The other chains were kept.", SamplingWarning, stacklevel=4)
+        warn(report + " The other chains were kept.")
     first = alive[0]
 
     def stacked(pick: Callable[[Result], Array]) -> Array:
         parts = [pick(result) for result in alive]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    def by_name(pick: Callable[[Result], dict[str, Array]]) -> dict[str, Array]:
+        parts = [pick(result) for result in alive]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
     state = ChainState(
         stacked(lambda r: r.state.theta),
-        {k: stacked(lambda r, k=k: r.state.sampler[k]) for k in first.state.sampler},  # type: ignore[misc]
-        {k: stacked(lambda r, k=k: r.state.model[k]) for k in first.state.model},  # type: ignore[misc]
+        by_name(lambda r: r.state.sampler),
+        by_name(lambda r: r.state.model),
         {
             "noise": stacked(lambda r: r.state.rng["noise"]),
             "rows": [bits for result in alive for bits in result.state.rng["rows"]],
@@ -275,7 +293,7 @@ def _combine(
     return Run(
         stacked(lambda r: r.draws[:, :kept]),
         first.weights[:kept] if weighted else None,
-        {k: stacked(lambda r, k=k: r.statistics[k]) for k in first.statistics},  # type: ignore[misc]
+        by_name(lambda r: r.statistics),
         state,
         posterior,
         first.state.last_eta,
@@ -291,8 +309,8 @@ def _divergence_report(
     where = ", ".join(f"chain {c} by step {k}" for c, k in diverged.items())
     return (
         f"{len(diverged)} of {n_chains} chains left the finite numbers ({where} of {n_steps}; last "
-        f"step size {step_size:g}). Reduce step_size (try a tenth), or give step_size='auto'; scaling "
-        "the features to unit variance helps too."
+        f"step size {step_size:g}). Reduce step_size (try a tenth), or give step_size='auto'; "
+        "scaling the features to unit variance helps too."
     )
 
 
@@ -334,8 +352,8 @@ def sample(
     data : Data or None
         The model's rows; None: no data, N = 1.
     gradient_of_potential : callable or None
-        ``gradient(theta, rng)`` of -log density, (n_chains, n_parameters), possibly noisy; ``rng`` has
-        ``normal(*shape)`` and ``uniform(*shape)``, one stream per chain. None: autograd.
+        ``gradient(theta, rng)`` of -log density, (n_chains, n_parameters), possibly noisy; ``rng``
+        has ``normal(*shape)`` and ``uniform(*shape)``, one stream per chain. None: autograd.
     step_size : float or Schedule, default=0.1
         eta, which multiplies the gradient of the mean potential; without data, of -log density.
     sampler, integrator : str or Sampler, str

@@ -119,4 +119,4 @@ class Settings:
         if is_auto(self.dtype):
             small = device == "cpu" and n_parameters <= 100_000
             return torch.float64 if small else torch.float32
-        return getattr(torch, self.dtype)  # type: ignore[no-any-return]
+        return getattr(torch, self.dtype)

@@ -97,8 +97,8 @@ def warm_up(
         if center is None:
             raise ValueError(
                 "step_size='auto', control variates and init='map' are not allowed: "
-                f"{type(model).__name__} has no MAP; give step_size a number, gradient='minibatch' and "
-                "init='random'."
+                f"{type(model).__name__} has no MAP; give step_size a number, gradient='minibatch' "
+                "and init='random'."
             )
     warm = Warmup(gradient, init, center, root)
     if auto:
@@ -133,8 +133,8 @@ def _center_and_root(
     if preconditioner == "diagonal" and center is not None and diagonal is not None:
         return center, 1.0 / np.sqrt((diagonal + model.prior_hessian(center)) / data.total)
     raise ValueError(
-        f"preconditioner={preconditioner!r} is not allowed: {type(model).__name__} has no curvature; "
-        "give preconditioner=None or an array."
+        f"preconditioner={preconditioner!r} is not allowed: {type(model).__name__} has no "
+        "curvature; give preconditioner=None or an array."
     )
 
 
@@ -174,7 +174,7 @@ def minibatches(
     elif data.n_rows * Minibatches(data, 1).numbers <= FULL_BATCH_NUMBERS:
         size = data.n_rows
     elif probability is not None:
-        size = _size_for_noise(posterior, warm, probability, temperature)
+        size = _size_for_noise(posterior, sampler, warm, probability, temperature)
     else:
         # the noise is larger without linear control variates: average it over more rows
         size = min(max(256, data.n_rows // 10), 4096)
@@ -198,7 +198,11 @@ def _importance(model: Model, data: Data, root: Array) -> Array | None:
 
 
 def _size_for_noise(
-    posterior: Posterior, warm: Warmup, probability: Array, temperature: float
+    posterior: Posterior,
+    sampler: Sampler,
+    warm: Warmup,
+    probability: Array,
+    temperature: float,
 ) -> int:
     """The minibatch at which alpha_t is ``NOISE_RATIO``, measured at draws of the approximation."""
     model, data = posterior.model, posterior.data
@@ -219,7 +223,8 @@ def _size_for_noise(
         gradient = scores * weight * (n_rows * data.scale / posterior.n) @ warm.root
         second_moment = np.linalg.norm(gradient, ord=2) ** 2 / len(rows)
         largest = max(largest, float(second_moment))
-    size = warm.step_size * posterior.n * largest / (2.0 * max(temperature, 1e-12) * NOISE_RATIO)
+    injected = sampler.injected(warm.step_size, posterior.n) * max(temperature, 1e-12)
+    size = warm.step_size * posterior.n * largest / (2.0 * max(injected, 1e-12) * NOISE_RATIO)
     return n_rows if size > n_rows / 2 else max(SMALLEST_BATCH, math.ceil(size))
 
 
@@ -234,8 +239,8 @@ def _given_root(preconditioner: Array, n_parameters: int) -> Array:
             pass
     raise ValueError(
         f"preconditioner of shape {preconditioner.shape} is not allowed: give None, 'auto', "
-        f"'hessian', 'diagonal', a positive array of shape ({n_parameters},) or a positive definite "
-        f"one of shape ({n_parameters}, {n_parameters})."
+        f"'hessian', 'diagonal', a positive array of shape ({n_parameters},) or a positive "
+        f"definite one of shape ({n_parameters}, {n_parameters})."
     )
 
 
@@ -257,7 +262,7 @@ def _step_size(
 
 
 def largest_curvature(model: Model, data: Data, center: Array, root: Array) -> float:
-    """Largest eigenvalue of root H/N root (``root`` a diagonal) at ``center``, by power iteration."""
+    """Largest eigenvalue of root H/N root (``root`` a diagonal) at ``center``, by power steps."""
     prior = model.prior_hessian(center)
     vector = np.random.default_rng(0).standard_normal(len(root))
     value = 0.0

@@ -59,8 +59,8 @@ def constant_metric(m: np.ndarray):
 class LinearChain:
     """z <- F z + B xi + C e for one cell of the table on one target.
 
-    ``frozen`` holds the values (1,) or (dim,) of state that must not move; ``metric`` is the diagonal
-    of a constant metric.
+    ``frozen`` holds the values (1,) or (dim,) of state that must not move; ``metric`` is the
+    diagonal of a constant metric.
     """
 
     sampler: Any
@@ -201,8 +201,8 @@ class LinearChain:
 def balanced(sampler: Any, integrator: Any, target: Gaussian, eta: float) -> LinearChain:
     """The chain with its thermostats held where they are in balance: <v^2> as they see it is right.
 
-    That is the chain's stationary law in the limit of heavy thermostats; how far the live thermostats
-    of mass "auto" are from it is tested against :func:`live_thermostat`.
+    That is the chain's stationary law in the limit of heavy thermostats; how far the live
+    thermostats of mass "auto" are from it is tested against :func:`live_thermostat`.
     """
     probe = Step(n=target.n, gradient=None, likelihood=None, potential=None, eta=eta)
     alpha = sampler.alpha(probe)
@@ -224,7 +224,7 @@ def balanced(sampler: Any, integrator: Any, target: Gaussian, eta: float) -> Lin
     return chain(found.x)
 
 
-# a live thermostat in one dimension -----------------------------------------------------------------
+# a live thermostat in one dimension ---------------------------------------------------------------
 
 
 def _hermite(x: np.ndarray, degree: int) -> list[np.ndarray]:
@@ -236,7 +236,9 @@ def _hermite(x: np.ndarray, degree: int) -> list[np.ndarray]:
     return polynomials
 
 
-def live_thermostat(sampler: Any, integrator: Any, h: float, degree: int = 6) -> tuple[float, float]:
+def live_thermostat(
+    sampler: Any, integrator: Any, h: float, degree: int = 6
+) -> tuple[float, float]:
     """Stationary <theta^2> and <p^2> of a thermostat's chain on N(0, 1), with T = N = 1, eta = h^2.
 
     The step is nonlinear here. Its transition operator P is projected on Hermite polynomials of
@@ -287,7 +289,7 @@ def live_thermostat(sampler: Any, integrator: Any, h: float, degree: int = 6) ->
     return 1.0 + np.sqrt(2.0) * theta2, 1.0 + np.sqrt(2.0) * p2
 
 
-# Monte Carlo against the exact answer -----------------------------------------------------------------
+# Monte Carlo against the exact answer -------------------------------------------------------------
 
 
 def chain_errors(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -313,3 +315,48 @@ def assert_moments(draws: np.ndarray, S: np.ndarray, *, precision: float = 0.03)
         f"moment {worst} is {average[worst] * np.outer(scale, scale)[worst]:.5g}, expected "
         f"{S[worst]:.5g}: {z[worst]:.1f} MCSE"
     )
+
+
+# a run whose step size and temperature change -----------------------------------------------------
+
+
+def propagate(
+    chain_at,
+    start: np.ndarray,
+    etas: Any,
+    temperatures: Any,
+    *,
+    v_level: float,
+    rescale: bool = True,
+):
+    """Covariance of theta after every step of a run, for chains started at N(0, ``start``).
+
+    ``chain_at(eta, temperature)`` makes the linear chain; v starts at N(0, v_level). Where eta
+    changes, v is multiplied by the root of the ratio (``rescale=False``: by nothing).
+    """
+    chain, last = chain_at(etas[0], temperatures[0]), etas[0]
+    dim = chain.target.dim
+    roots = {"v": np.sqrt(v_level) * np.eye(dim), "xi": np.eye(dim)}
+    # theta0 and xi0 are independent; v0 and the noise that Leimkuhler-Matthews keeps are xi0's
+    L = np.linalg.cholesky(start)
+    z = np.vstack(
+        [np.hstack([L, np.zeros_like(L)])]
+        + [
+            np.hstack([chain.target.A @ L, np.zeros_like(L)])
+            if name == "g"
+            else np.hstack([np.zeros_like(L), roots[name]])
+            for name in chain.moving
+        ]
+    )
+    S, path = z @ z.T, []
+    for eta, temperature in zip(etas, temperatures, strict=True):
+        if (eta, temperature) != (chain.eta, chain.target.temperature):
+            chain = chain_at(eta, temperature)
+        scale = np.ones(len(S))
+        if rescale and "v" in chain.moving:
+            k = dim * (1 + chain.moving.index("v"))
+            scale[k : k + dim] = np.sqrt(eta / last)
+        S = chain.F @ (S * np.outer(scale, scale)) @ chain.F.T + chain.injected
+        last = eta
+        path.append(chain.block(S, "theta"))
+    return np.stack(path)

@@ -18,7 +18,7 @@ No draws are kept, except ten a chain by skbayes_sgmcmc. A peer's figure is the 
 repeats of at least a second, after warm-up. Ours is the median of three, each from two fits that
 differ only in length, so that the set-up drops out. Each repeat has its own process, and the
 libraries take turns. jax takes the size of its thread pool from ``NPROC``; the ``XLA_FLAGS``
-often quoted for one thread leave it as it is, and the idle thread can halve the speed.
+often quoted for one thread leave it as it is, and on a busy machine that can halve the speed.
 
 A library that cannot be imported is skipped with a line. One measurement alone:
 
@@ -51,10 +51,10 @@ REPORT = """# Speed of SGLD next to other libraries
 
 {heading}
 
-Chain-steps per second of plain SGLD, logistic regression on a9a, float32. Columns: rows in a
-minibatch, chains, threads. Peers: best of the repeats; skbayes_sgmcmc: median. "shared": one
-minibatch for all chains, which are then not independent. Cores busy: processor time / wall time;
-less than 1 means that other work had the processor. The script says what is compared.
+Chain-steps per second, logistic regression on a9a, float32, by rows in a minibatch, chains, and
+threads. Peers: best of the repeats; skbayes_sgmcmc: median. "shared": one minibatch for all chains,
+which are then not independent. "Per core-second": over the processor time used, which other work
+on the machine changes less.
 
 {table}
 """
@@ -93,8 +93,6 @@ def measure(run, theta, n_steps, repeats, X, y):
 
 
 # The libraries. Each function returns {variant: {"rates": [...], "cores": [...]}}.
-
-
 def posteriors(batch, chains, repeats):
     import posteriors
     import torch
@@ -217,14 +215,11 @@ def sgmcmcjax(batch, chains, repeats):
 
 
 # ---------------------------------------- OURS ----------------------------------------
-
-
 def ours(batch, chains, repeats, fast):
     """The rate of skbayes_sgmcmc, from the times of fits of n_steps and of 3 * n_steps."""
     from skbayes_sgmcmc import BayesianLogisticRegression
 
     X, y = load_a9a(intercept=False)  # the estimator has its own
-
     fixed = {"sampler": "sgld", "preconditioner": None, "gradient": "minibatch", "init": "random"}
     fixed |= {"step_size": STEP_SIZE, "prior_scale": PRIOR_VARIANCE**0.5, "batch_size": batch}
     fixed |= {"n_chains": chains, "n_draws": 10, "burn_in": 0, "random_state": 0}
@@ -281,10 +276,10 @@ def run_apart(library, batch, chains, threads, python):
 
 
 def run_all(repeats, ours_python):
-    """{(batch, chains, threads): {variant: rate}}, {variant: {threads: [cores]}}, versions."""
-    columns, cores, versions, libraries = {}, {}, {}, list(LIBRARIES)
+    """{(batch, chains, threads): {variant: [(rate, cores), ...]}} and the packages' versions."""
+    columns, versions, libraries = {}, {}, list(LIBRARIES)
     for column in [(*setting, threads) for setting in SETTINGS for threads in XLA_FLAGS]:
-        rates = {}
+        columns[column] = {}
         for library in libraries * repeats:
             python = ours_python if library.startswith("ours") else sys.executable
             answer = run_apart(library, *column, python) if library in libraries else {}
@@ -293,31 +288,36 @@ def run_all(repeats, ours_python):
                 libraries = [other for other in libraries if other != library]
             versions |= dict.fromkeys(answer.get("versions", []))
             for name, result in answer.get("results", {}).items():
-                rates.setdefault(name, []).extend(result["rates"])
-                cores.setdefault(name, {}).setdefault(column[2], []).extend(result["cores"])
-        for name, values in rates.items():
-            rates[name] = float(np.median(values)) if name.startswith("skbayes") else max(values)
-        columns[column] = rates
-        print(column, {name: round(rate) for name, rate in rates.items()}, flush=True)
-    return columns, cores, versions
+                columns[column].setdefault(name, []).extend(zip(*result.values(), strict=True))
+        print(column, {n: round(figure(n, v)) for n, v in columns[column].items()}, flush=True)
+    return columns, versions
 
 
-def ratio(rates, left_out):
+def figure(name, results, per_core=False):
+    rates = [rate / (cores if per_core else 1) for rate, cores in results]
+    return np.median(rates) if name.startswith("skbayes") else max(rates)
+
+
+def ratio(column, left_out, per_core):
+    rates = {name: figure(name, results, per_core) for name, results in column.items()}
     ours = [rate for name, rate in rates.items() if name.startswith("skbayes")]
     peers = [rate for name, rate in rates.items() if not name.startswith(("skbayes", left_out))]
     return f"{max(ours) / max(peers):.2f}" if ours and peers else "-"
 
 
-def markdown(columns, cores, versions):
+def markdown(columns, versions):
     heads = [f"{batch} rows, {c} ch., {t} thr." for batch, c, t in columns]
-    table = [["", *heads, "cores busy (1, 2 thr.)"], ["---"] + ["---:"] * (len(heads) + 1)]
-    for name, busy in sorted(cores.items()):
-        cells = [f"{rates[name]:,.0f}" if name in rates else "-" for rates in columns.values()]
-        busy = ", ".join(f"{np.mean(values):.1f}" for values in busy.values())
-        table.append([name, *cells, busy])
-    for label, left_out in {"peer": "shared", "peer, shared ones too": "none"}.items():
-        cells = [ratio(rates, left_out) for rates in columns.values()]
-        table.append([f"**ours / fastest {label}**", *cells, ""])
+    table = [["", *heads], ["---"] + ["---:"] * len(heads)]
+    for name in sorted({name for column in columns.values() for name in column}):
+        cells = [column.get(name) for column in columns.values()]
+        table.append([name, *(f"{figure(name, r):,.0f}" if r else "-" for r in cells)])
+    for label, *how in [
+        ("fastest peer", "shared", False),
+        ("fastest peer, shared ones too", "none", False),
+        ("fastest peer, per core-second", "shared", True),
+    ]:
+        cells = [ratio(column, *how) for column in columns.values()]
+        table.append([f"**ours / {label}**", *cells])
     machine = f"{os.cpu_count()}-core {platform.machine().replace('_', '-')} CPU"
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in table)
     heading = f"{time.strftime('%Y-%m-%d')}, {machine}. Versions: {', '.join(sorted(versions))}."

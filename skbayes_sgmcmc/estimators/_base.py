@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Bunch
+from sklearn.utils import Bunch, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import prediction
 from .._callbacks import CallbackSupportMixin, Progress
 from .._validation import check_int
-from ..exceptions import SamplingWarning
+from ..exceptions import warn
 from ..samples import PosteriorSamples
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ Array = NDArray[Any]
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100.0
 #: coordinates beyond this number are checked on an even sample, since each costs a millisecond
 CHECKED_COORDINATES = 300
+#: draws of each chain that a stream keeps with ``n_draws="auto"``
+AUTO_DRAWS = 1000
 
 
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,8 +65,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         dtype: Any,
         device: str,
         previous: Any = None,
-        stream: bool = False,
-        n_steps: int | None = None,
+        rows_seen: float | None = None,
     ) -> Run:
         """Run the chains and set ``posterior_`` and the attributes that describe the run."""
         from ..sampling import draw
@@ -78,13 +78,15 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             dtype=dtype,
             device=device,
             previous=previous,
-            stream=stream,
-            n_steps=n_steps,
+            rows_seen=rows_seen,
             on_progress=progress,
         )
         progress.close()
         draws = {name: np.ascontiguousarray(v) for name, v in model.unpack(run.draws).items()}
-        self.posterior_ = PosteriorSamples(draws, run.weights, run.statistics)
+        posterior = PosteriorSamples(draws, run.weights, run.statistics)
+        if rows_seen is not None and previous is not None:
+            posterior = _newest(self.posterior_, posterior, run.state.n_drawn, settings.n_draws)
+        self.posterior_ = posterior
         self.n_chains_ = self.posterior_.n_chains
         self.n_draws_ = self.posterior_.n_draws
         self.step_size_ = run.step_size
@@ -106,11 +108,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         checked = PosteriorSamples(thin)
         still = [name for name in names if not _moves(thin[name])]
         if still:
-            warnings.warn(
+            warn(
                 f"the draws of {', '.join(still)} have no spread: the chains did not move. Give a "
-                "larger step_size or a temperature above 0.",
-                SamplingWarning,
-                stacklevel=4,
+                "larger step_size or a temperature above 0."
             )
             return
         worst = max(float(np.nanmax(r_hat(checked, name), initial=1.0)) for name in names)
@@ -118,13 +118,11 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             float(np.nanmin(effective_sample_size(checked, name), initial=np.inf)) for name in names
         )
         if worst > R_HAT_LIMIT or least < ESS_LIMIT:
-            warnings.warn(
+            warn(
                 f"the chains have not mixed well (largest R-hat {worst:.2f}, smallest effective "
                 f"sample size {least:.0f} of {posterior.n_chains * posterior.n_draws} draws): "
                 "uncertainties may be wrong. Give more draws or a larger thinning, another "
-                "step_size, or step_size='auto'.",
-                SamplingWarning,
-                stacklevel=4,
+                "step_size, or step_size='auto'."
             )
 
     def sample_posterior(
@@ -170,9 +168,42 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Names of the flattened coordinates of each block of draws."""
         return {}
 
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        """For each block of draws, its axes by name with the labels along them."""
+        return {}
+
+    def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
+        """Blocks (draws, rows) of log p(row | draw), in the order of the rows."""
+        raise NotImplementedError
+
+    def to_arviz(self, X: Any = None, y: Any = None, *, sample_weight: Any = None) -> Any:
+        """The posterior as arviz's own object; see :func:`skbayes_sgmcmc.to_arviz`."""
+        from ..interop import to_arviz
+
+        return to_arviz(self, X, y, sample_weight=sample_weight)
+
     def _feature_labels(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         return list(names) if names is not None else [f"x{j}" for j in range(self.n_features_in_)]
+
+
+def _newest(
+    old: PosteriorSamples, new: PosteriorSamples, n_drawn: int, limit: int | str
+) -> PosteriorSamples:
+    """The newest draws of a stream: ``limit`` of them, and not the first half of all.
+
+    The first half of a stream's draws is its burn-in, in which the target still was another one.
+    """
+    if old.n_chains != new.n_chains:  # a chain has diverged
+        return new
+    if isinstance(limit, str):
+        limit = AUTO_DRAWS
+    kept = max(new.n_draws, min(limit, (n_drawn + 1) // 2))
+    weights = None
+    if old.weights is not None and new.weights is not None:
+        weights = np.concatenate([old.weights, new.weights])[-kept:]
+    draws = {name: np.concatenate([old[name], new[name]], axis=1)[:, -kept:] for name in new.draws}
+    return PosteriorSamples(draws, weights, new.statistics)
 
 
 def _moves(draws: Array) -> bool:
@@ -262,10 +293,27 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
 
             rng = check_random_state(random_state)
             total = check_int("n_draws", n_draws)
-            chosen = rng.choice(posterior.n_chains * posterior.n_draws, total, p=posterior.pooled_weights())
+            chosen = rng.choice(
+                posterior.n_chains * posterior.n_draws, total, p=posterior.pooled_weights()
+            )
         rows_at_once = max(1, prediction.BLOCK_NUMBERS // (total * len(self.classes_)))
         for start in range(0, X.shape[0], rows_at_once):
             yield self._predict_block(chosen, X[start : start + rows_at_once])
+
+    def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
+        y = column_or_1d(y)
+        unseen = np.setdiff1d(y, self.classes_)
+        if len(unseen):
+            raise ValueError(
+                f"y has labels {unseen.tolist()} that are not in classes_={self.classes_.tolist()}."
+            )
+        codes, start = np.searchsorted(self.classes_, y), 0
+        smallest = np.finfo(np.float64).tiny
+        for p in self.iter_proba_samples(X):
+            rows = np.arange(p.shape[1])
+            chosen = p[:, rows, codes[start + rows]]
+            start += len(rows)
+            yield np.log(np.maximum(chosen, smallest))
 
     def predict_uncertainty(self, X: Any) -> Bunch:
         """Predictive entropy in nats and its split into two parts.

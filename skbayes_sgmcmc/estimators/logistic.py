@@ -19,7 +19,136 @@ Array = NDArray[Any]
 
 
 class BayesianLogisticRegression(BayesianClassifier):
-    """PLACEHOLDER"""
+    r"""Logistic regression with a posterior drawn by stochastic-gradient MCMC.
+
+    .. math::
+        p(y|x, \beta) = \sigma(\beta^\top x + b) \text{ or } \mathrm{softmax}(Bx + b),\qquad
+        \beta_j \sim N(0, s_j^2) \text{ or } \mathrm{Laplace}(0, s_j), \qquad b \text{ flat}
+
+    The defaults need no tuning, on scaled or unscaled features: chains start from a Gaussian
+    approximation of the posterior, move in its coordinates with a fixed dimensionless step, and use
+    minibatches with control variates that are as large as their noise demands. A number for
+    ``step_size`` gives the plain samplers of the literature instead.
+
+    Parameters
+    ----------
+    prior : {"normal", "laplace"} or Prior, default="normal"
+        Prior on the coefficients; the intercept's is flat.
+    prior_scale : float or array of shape (n_features,), default=1.0
+        Standard deviation of the normal prior, or b of the Laplace prior, in units of the
+        coefficients. The normal prior's scale s corresponds to ``C = s**2`` of scikit-learn's
+        ``LogisticRegression``.
+    fit_intercept : bool, default=True
+        Add an intercept. With more than two classes the intercepts sum to zero.
+    class_weight : dict, "balanced" or None, default=None
+        Likelihood exponents by class, as in scikit-learn.
+    sampler : str or Sampler, default="sgld"
+        "sgld", "psgld", "sghmc", "sgnht", "msgnht" or "mala" (all data, exact), or an object with
+        parameters such as ``SGHMC(friction=0.05)``.
+    integrator : str, default="auto"
+        "euler", "leimkuhler_matthews" (SGLD), "splitting", "baoab", "aboba" (second-order
+        samplers), "metropolis" (MALA). "auto": the sampler's most exact one, or Euler if
+        ``step_size`` is a number.
+    step_size : "auto", float or Schedule, default="auto"
+        eta, which multiplies the gradient of the mean potential, like a learning rate.
+    batch_size : "auto" or int, default="auto"
+        Rows in a minibatch, at most all. "auto": all rows of small data, else what the gradient
+        noise demands; 100 if ``step_size`` is a number.
+    n_chains : int, default=4
+        Chains, which advance together; R-hat compares them.
+    n_draws : "auto" or int, default="auto"
+        Draws kept of each chain. "auto": 1000, fewer where they would take more than 1 GiB.
+    burn_in : "auto" or int, default="auto"
+        Steps before the first draw.
+    thinning : "auto", int or MixingDistance, default="auto"
+        Steps between two draws.
+    temperature : float or Schedule, default=1.0
+        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+    preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
+        Constant preconditioner M, (P, P) or (P,) for P parameters. "hessian" is the inverse of the
+        posterior's curvature. "auto": "hessian" up to 2000 parameters and "diagonal" beyond with
+        ``step_size="auto"``, None with a number.
+    gradient : str, default="auto"
+        "minibatch"; "control_variates" (Baker et al. 2019), centred at the MAP; or
+        "linear_control_variates", fitted to the Gaussian approximation, with importance-sampled
+        rows. "auto": the last where a matrix preconditioner is in use, "minibatch" with a number.
+    init : "auto", "random", "map", "gaussian" or array, default="auto"
+        Where chains start; "gaussian" draws from the Gaussian approximation. An array broadcasts to
+        (n_chains, n_parameters).
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step: faster, but the chains' errors are correlated, so
+        that R-hat and MCSE are too small.
+    compiled : "auto" or bool, default="auto"
+        Use the compiled kernel of the extra ``fast`` where it applies (plain SGLD, two classes,
+        CPU).
+    total_samples : float or None, default=None
+        N of ``partial_fit``; None: the rows seen so far.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit with the same data and parameters goes on,
+        bit-identically. It is kept after the fit.
+    device : str, default="auto"
+        "cpu", "cuda", ...; "auto" takes CUDA if there.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    n_jobs : int or None, default=None
+        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+    random_state : int, RandomState or None, default=None
+        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
+    verbose : int, default=0
+        Print progress if positive. Scikit-learn's callbacks work too.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        Class labels.
+    coef_ : array of shape (1, n_features) or (n_classes, n_features)
+        Posterior mean of the coefficients.
+    intercept_ : array of shape (1,) or (n_classes,)
+        Posterior mean of the intercepts.
+    posterior_ : PosteriorSamples
+        Draws "coef" (n_chains, n_draws, 1 or n_classes, n_features) and "intercept".
+    n_chains_, n_draws_ : int
+        Chains and draws of each that ``posterior_`` holds.
+    step_size_ : float
+        eta of the last step.
+    batch_size_ : int
+        Rows in a minibatch.
+    n_features_in_ : int
+        Features seen in ``fit``.
+    feature_names_in_ : array of shape (n_features_in_,)
+        Their names, if X had string column names.
+
+    See Also
+    --------
+    sklearn.linear_model.LogisticRegression : The maximum of the same posterior.
+    skbayes_sgmcmc.sample : Draws from any log density.
+
+    Notes
+    -----
+    With ``step_size="auto"`` every step costs a few products with a (P, P) matrix besides the
+    minibatch. Draws take n_chains * n_draws * P numbers.
+
+    References
+    ----------
+    Welling & Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics.
+    Leimkuhler & Matthews (2013), Rational construction of stochastic numerical methods.
+    Baker, Fearnhead, Fox & Nemeth (2019), Control variates for stochastic gradient MCMC.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skbayes_sgmcmc import BayesianLogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = BayesianLogisticRegression(random_state=0).fit(X, y)
+    >>> clf.predict_proba(X[:1]).round(1)
+    array([[1., 0., 0.]])
+    >>> clf.posterior_
+    PosteriorSamples(4 chains x 1000 draws, {coef: (3, 4), intercept: (3,)})
+    >>> bool(clf.predict_uncertainty(X).epistemic.max() < 0.2)
+    True
+    """
 
     def __init__(
         self,
@@ -116,7 +245,8 @@ class BayesianLogisticRegression(BayesianClassifier):
         present = len(np.unique(codes))
         if present < 2:
             raise ValueError(
-                f"y has {present} class with positive weight: classification needs at least 2 classes."
+                f"y has {present} class with positive weight: classification needs at least 2 "
+                "classes."
             )
         previous = getattr(self, "_chain_state", None) if self.warm_start else None
         if previous is not None and not np.array_equal(classes, self.classes_):
@@ -154,8 +284,8 @@ class BayesianLogisticRegression(BayesianClassifier):
         settings = self._check()
         if self.checkpoint is not None:
             raise ValueError(
-                f"checkpoint={self.checkpoint!r} is not allowed in partial_fit, whose calls are short: "
-                "save the estimator between calls instead."
+                f"checkpoint={self.checkpoint!r} is not allowed in partial_fit, whose calls are "
+                "short: save the estimator between calls instead."
             )
         first = not hasattr(self, "posterior_")
         X, y = self._validate_xy(X, y, reset=first)
@@ -164,8 +294,8 @@ class BayesianLogisticRegression(BayesianClassifier):
             known = np.unique(y) if classes is None else np.unique(classes)
             if len(known) < 2:
                 raise ValueError(
-                    f"classes={known.tolist()} is not allowed: give all classes (at least 2) in the "
-                    "first call of partial_fit."
+                    f"classes={known.tolist()} is not allowed: give all classes (at least 2) in "
+                    "the first call of partial_fit."
                 )
         else:
             known = self.classes_
@@ -176,8 +306,8 @@ class BayesianLogisticRegression(BayesianClassifier):
         unseen = np.setdiff1d(y, known)
         if len(unseen):
             raise ValueError(
-                f"y has labels {unseen.tolist()} that are not in classes={known.tolist()}: name every "
-                "class in the first call of partial_fit."
+                f"y has labels {unseen.tolist()} that are not in classes={known.tolist()}: name "
+                "every class in the first call of partial_fit."
             )
         codes = np.searchsorted(known, y)
         X, codes, weight = self._weighted_rows(X, codes, known, sample_weight)
@@ -200,8 +330,8 @@ class BayesianLogisticRegression(BayesianClassifier):
             scales = np.asarray(self.prior_scale, dtype=float)
             if scales.ndim != 1 or not (np.isfinite(scales) & (scales > 0)).all():
                 raise ValueError(
-                    f"prior_scale={self.prior_scale!r} is not allowed: give a positive number, or an "
-                    "array of them of shape (n_features,)."
+                    f"prior_scale={self.prior_scale!r} is not allowed: give a positive number, or "
+                    "an array of them of shape (n_features,)."
                 )
         check_choice("fit_intercept", self.fit_intercept, (True, False))
         if self.total_samples is not None:
@@ -209,7 +339,7 @@ class BayesianLogisticRegression(BayesianClassifier):
         return Settings.of(self)
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        return validate_data(  # type: ignore[no-any-return]
+        return validate_data(
             self, X, y, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32)
         )
 
@@ -257,12 +387,10 @@ class BayesianLogisticRegression(BayesianClassifier):
         device = settings.resolve_device()
         dtype = settings.resolve_dtype(device, model.n_parameters)
         data = model.make_data(X, codes, weight, dtype, device)
-        n_steps = None
+        rows_seen = None
         if stream:
-            held = data.total
-            seen = held + (previous.rows_seen if previous is not None else 0.0)
-            data.total = max(float(self.total_samples or 0.0), seen)
-            n_steps = -(-data.n_rows // (100 if self.batch_size == "auto" else self.batch_size))
+            rows_seen = data.total + (0.0 if previous is None else previous.rows_seen)
+            data.total = rows_seen if self.total_samples is None else float(self.total_samples)
         run = self._sample(
             model,
             data,
@@ -270,10 +398,8 @@ class BayesianLogisticRegression(BayesianClassifier):
             dtype=dtype,
             device=device,
             previous=previous,
-            stream=stream,
-            n_steps=n_steps,
+            rows_seen=rows_seen,
         )
-        run.state.rows_seen = seen if stream else data.total
         self._chain_state = run.state if stream or self.warm_start else None
         self.classes_ = classes
         self.coef_ = self.posterior_.mean("coef")
@@ -292,6 +418,11 @@ class BayesianLogisticRegression(BayesianClassifier):
         X = self._validate_x(X)
         scores = np.asarray(X @ self.coef_.T) + self.intercept_
         return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        two = len(self.classes_) == 2
+        label = {"class_label": (self.classes_[1:] if two else self.classes_).tolist()}
+        return {"coef": label | {"feature": self._feature_labels()}, "intercept": label}
 
     def _labels(self) -> dict[str, list[str]]:
         features = self._feature_labels()

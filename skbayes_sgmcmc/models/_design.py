@@ -1,7 +1,9 @@
 """Design matrices: products with coefficients, dense or sparse, for one batch or for all rows.
 
-Coefficients are (chains, columns, classes) tensors ``w``; a batch has ``logits(w)`` of shape
-(chains, rows, classes) and ``accumulate(out, r, scale)``: out += scale * X' r.
+Coefficients ``w`` are (chains, columns) for one output, else (chains, columns, outputs); a batch
+has ``logits(w)`` of shape (chains, rows) or (chains, rows, outputs), and ``accumulate(out, r,
+scale)``: out += scale * X' r. One output has its own operations because views cost as much as
+arithmetic at the sizes of a minibatch.
 """
 
 from __future__ import annotations
@@ -25,44 +27,44 @@ class DenseBatch:
         self.x = x
 
     def logits(self, w: Tensor) -> Tensor:
-        if w.shape[2] == 1:
-            if w.shape[0] == 1:
-                return torch.mv(self.x[0], w[0, :, 0]).view(1, -1, 1)
-            # faster than a batched matrix-vector product at the sizes of a minibatch
-            return torch.mul(self.x, w.transpose(1, 2)).sum(2, keepdim=True)
-        return torch.bmm(self.x, w)
+        if w.ndim == 3:
+            return torch.bmm(self.x, w)
+        # faster than a batched matrix-vector product at the sizes of a minibatch
+        return torch.mul(self.x, w.unsqueeze(1)).sum(2)
 
     def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
-        if out.shape[0] == 1 and out.shape[2] == 1:
-            out[0, :, 0].addmv_(self.x[0].t(), r[0, :, 0], alpha=scale)
-        else:
+        if out.ndim == 3:
             out.transpose(1, 2).baddbmm_(r.transpose(1, 2), self.x, alpha=scale)
+        else:
+            out.unsqueeze(1).baddbmm_(r.unsqueeze(1), self.x, alpha=scale)
 
 
 class SharedDenseBatch:
-    """Rows that all chains share: x is (rows, columns)."""
+    """Rows that all chains share (or that the only chain has): x is (rows, columns)."""
 
-    def __init__(self, x: Tensor):
+    def __init__(self, x: Tensor, transposed: Tensor):
         self.x = x
+        self.transposed = transposed
 
     def dense(self) -> Tensor:
+        """The rows as one matrix."""
         return self.x
 
     def logits(self, w: Tensor) -> Tensor:
-        chains, columns, classes = w.shape
-        if classes == 1:  # a view, no copy
-            return torch.matmul(w.view(chains, columns), self.x.t()).unsqueeze(2)
-        product = torch.matmul(self.x, w.permute(1, 0, 2).reshape(columns, chains * classes))
-        return product.view(-1, chains, classes).permute(1, 0, 2)
+        if w.ndim == 2:
+            return torch.mm(w, self.transposed)
+        chains, columns, outputs = w.shape
+        product = torch.matmul(self.x, w.permute(1, 0, 2).reshape(columns, chains * outputs))
+        return product.view(-1, chains, outputs).permute(1, 0, 2)
 
     def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
-        chains, columns, classes = out.shape
-        if classes == 1:
-            out.view(chains, columns).addmm_(r.reshape(chains, -1), self.x, alpha=scale)
+        if out.ndim == 2:
+            out.addmm_(r, self.x, alpha=scale)
             return
-        stacked = r.permute(1, 0, 2).reshape(len(self.x), chains * classes)
-        product = torch.matmul(self.x.t(), stacked)
-        out.add_(product.view(columns, chains, classes).permute(1, 0, 2), alpha=scale)
+        chains, columns, outputs = out.shape
+        stacked = r.permute(1, 0, 2).reshape(-1, chains * outputs)
+        product = torch.matmul(self.transposed, stacked)
+        out.add_(product.view(columns, chains, outputs).permute(1, 0, 2), alpha=scale)
 
 
 class SparseBatch:
@@ -90,27 +92,31 @@ class SparseBatch:
         return x
 
     def logits(self, w: Tensor) -> Tensor:
-        chains, columns, classes = w.shape
-        if self.shared:
-            flat = w.permute(1, 0, 2).reshape(columns, chains * classes)
+        chains, outputs = w.shape[0], 1 if w.ndim == 2 else w.shape[2]
+        if self.shared:  # (columns, chains * outputs): every chain sees every row
+            flat = (w.t() if w.ndim == 2 else w.permute(1, 0, 2)).reshape(-1, chains * outputs)
         else:
-            flat = w.reshape(chains * columns, classes)
+            flat = w.reshape(-1, outputs)
         terms = flat.index_select(0, self.column).mul_(self.value)
         z = flat.new_zeros(self.n_rows, flat.shape[1]).index_add_(0, self.row, terms)
         if self.shared:
-            return z.view(self.n_rows, chains, classes).permute(1, 0, 2)
-        return z.view(chains, -1, classes)
+            return z.t() if w.ndim == 2 else z.view(-1, chains, outputs).permute(1, 0, 2)
+        return z.view(chains, -1) if w.ndim == 2 else z.view(chains, -1, outputs)
 
     def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
-        chains, columns, classes = out.shape
+        chains, outputs = out.shape[0], 1 if out.ndim == 2 else out.shape[2]
         if not self.shared:
-            terms = r.reshape(-1, classes).index_select(0, self.row).mul_(self.value)
-            out.view(chains * columns, classes).index_add_(0, self.column, terms, alpha=scale)
+            terms = r.reshape(-1, outputs).index_select(0, self.row).mul_(self.value)
+            out.view(-1, outputs).index_add_(0, self.column, terms, alpha=scale)
             return
-        stacked = r.permute(1, 0, 2).reshape(self.n_rows, chains * classes)
+        stacked = (r.t() if r.ndim == 2 else r.permute(1, 0, 2)).reshape(-1, chains * outputs)
         terms = stacked.index_select(0, self.row).mul_(self.value)
-        product = stacked.new_zeros(columns, chains * classes).index_add_(0, self.column, terms)
-        out.add_(product.view(columns, chains, classes).permute(1, 0, 2), alpha=scale)
+        product = stacked.new_zeros(self.n_columns, chains * outputs)
+        product.index_add_(0, self.column, terms)
+        if out.ndim == 2:
+            out.add_(product.t(), alpha=scale)
+        else:
+            out.add_(product.view(-1, chains, outputs).permute(1, 0, 2), alpha=scale)
 
 
 class DenseDesign:
@@ -131,14 +137,18 @@ class DenseDesign:
         return self.x.new_empty(0)
 
     def whole(self) -> SharedDenseBatch:
-        return SharedDenseBatch(self.x)
+        """Every row, as one batch shared by the chains."""
+        return SharedDenseBatch(self.x, self.x.t())
 
     def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
         """Batches for row numbers (steps, chains, rows), or (steps, rows) if shared."""
         flat = torch.from_numpy(indices.reshape(-1)).to(self.x.device)
-        rows = self.x.index_select(0, flat).view(*indices.shape, -1)
-        kind = DenseBatch if indices.ndim == 3 else SharedDenseBatch
-        return [kind(x) for x in rows.unbind(0)]
+        rows = self.x.index_select(0, flat)
+        if indices.ndim == 3 and indices.shape[1] > 1:
+            return [DenseBatch(x) for x in rows.view(*indices.shape, -1).unbind(0)]
+        by_step = rows.view(len(indices), -1, self.shape[1])
+        pairs = zip(by_step.unbind(0), by_step.transpose(1, 2).unbind(0), strict=True)
+        return [SharedDenseBatch(x, transposed) for x, transposed in pairs]
 
     def blocks(self, n_rows: int) -> Iterator[tuple[slice, Array]]:
         """Consecutive row blocks as arrays or CSR matrices."""

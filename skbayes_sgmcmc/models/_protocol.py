@@ -134,7 +134,7 @@ class Model:
         return {}
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
-        """grad log p(row | theta) of every row at one position (1, n_parameters): (rows, n_parameters)."""
+        """grad log p(row | theta) of every row at one position: (rows, n_parameters)."""
 
         def total(one: Tensor) -> Tensor:
             return self.log_lik(one, batch)[0]
@@ -142,7 +142,7 @@ class Model:
         jacobian = torch.autograd.functional.jacobian(total, theta, vectorize=True)
         return jacobian[:, 0]
 
-    # optional parts ---------------------------------------------------------------------------------------
+    # optional parts -------------------------------------------------------------------------------
 
     #: overridden as ``metric(theta) -> Metric`` by models with a position-dependent metric
     metric: Any = None
@@ -151,7 +151,7 @@ class Model:
     #: overridden as ``after_step(theta, state, aux, k)`` by models with latent variables
     after_step: Any = None
 
-    # centre and curvature, for step_size="auto", preconditioners and control variates; None: refused
+    # centre and curvature, for step_size="auto", preconditioners and control variates; None is "no"
 
     def find_map(self, data: Data) -> Array | None:
         """The maximum of the posterior, shape (n_parameters,)."""
@@ -189,7 +189,7 @@ class Model:
         """The model's potential as a function of linear predictors, for the compiled kernel."""
         return None
 
-    # draws ----------------------------------------------------------------------------------------------------
+    # draws ----------------------------------------------------------------------------------------
 
     def unpack(self, theta: Array) -> dict[str, Array]:
         """Named arrays (..., *shape) from positions (..., n_parameters)."""
@@ -232,8 +232,8 @@ class DensityModel(Model):
         return theta.new_zeros(len(theta))
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
-        # the density counts as the likelihood of one datum, so that samplers that precondition by the
-        # likelihood's gradient see it
+        # the density counts as the likelihood of one datum, so that samplers that precondition by
+        # the likelihood's gradient see it
         return torch.as_tensor(self.log_density(theta))[:, None]
 
     def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:

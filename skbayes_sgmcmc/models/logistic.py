@@ -111,9 +111,9 @@ class LogisticModel(Model):
         w = self._coefficients(theta)
         r = self._residual(batch.fields["x"].logits(w), batch)
         if isinstance(batch.weight, Tensor):
-            r = r * batch.weight.unsqueeze(-1)
+            r = r * (batch.weight if self.k == 1 else batch.weight.unsqueeze(-1))
         if self.k == 1:
-            batch.fields["x"].accumulate(out.view(w.shape), r, scale)
+            batch.fields["x"].accumulate(out, r, scale)
         else:
             gradient = torch.zeros_like(w)
             batch.fields["x"].accumulate(gradient, r, scale)
@@ -145,8 +145,9 @@ class LogisticModel(Model):
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         x = batch.fields["x"].dense()
         r = self._residual(batch.fields["x"].logits(self._coefficients(theta)), batch)[0]
-        per_row = -torch.einsum("nd,nk->ndk", x, r)
-        return self._pull_back(per_row)
+        if self.k == 1:
+            return -r[:, None] * x
+        return self._pull_back(-torch.einsum("nd,nk->ndk", x, r))
 
     def log_prior(self, theta: Tensor) -> Tensor:
         return self.prior.log_density(theta, self._rates_like(theta))
@@ -154,7 +155,7 @@ class LogisticModel(Model):
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         z = batch.fields["x"].logits(self._coefficients(theta))
         if self.k == 1:
-            return -torch.nn.functional.softplus(z[:, :, 0])
+            return -torch.nn.functional.softplus(z)
         return (torch.log_softmax(z, 2) * batch.fields["y"]).sum(2)
 
     def _rates_like(self, theta: Tensor, scale: float = 1.0) -> Tensor:
@@ -164,11 +165,13 @@ class LogisticModel(Model):
             self._rates = (key, torch.from_numpy(scale * self.rates).to(theta))
         return self._rates[1]
 
-    # theta <-> coefficients (chains, columns, classes) --------------------------------------------
+    # theta <-> coefficients (chains, columns), or (chains, columns, classes) for more than two ----
 
     def _coefficients(self, theta: Tensor) -> Tensor:
+        if self.k == 1:
+            return theta
         chains = theta.shape[0]
-        if self.k == 1 or not self.fit_intercept:
+        if not self.fit_intercept:
             return theta.view(chains, -1, self.k)
         split = self.n_features * self.k
         w = theta[:, :split].reshape(chains, self.n_features, self.k)
@@ -183,7 +186,7 @@ class LogisticModel(Model):
         return torch.cat([gradient[:, :-1].reshape(len(gradient), -1), b], 1)
 
     def unpack(self, theta: Array) -> dict[str, Array]:
-        """ "coef" (..., k, n_features) and "intercept" (..., k)."""
+        """Arrays "coef" (..., k, n_features) and "intercept" (..., k)."""
         parts = super().unpack(theta)
         parts["coef"] = np.swapaxes(parts["coef"], -1, -2)
         if not self.fit_intercept:
@@ -268,7 +271,8 @@ class LogisticModel(Model):
         return np.where(np.isinf(self.prior_scale), 1.0, self.prior_scale)
 
     def _logits(self, theta: Array, data: Data) -> Array:
-        return data.fields["x"].times(self._coefficients(torch.from_numpy(theta[None]))[0].numpy())
+        w = self._coefficients(torch.from_numpy(theta[None]))[0].numpy()
+        return np.asarray(data.fields["x"].times(w.reshape(-1, self.k)))
 
     def _probabilities(self, theta: Array, data: Data) -> Array:
         z = self._logits(theta, data)
@@ -342,7 +346,7 @@ class LogisticModel(Model):
         return self._gram(p, slope, data)
 
     def _gram(self, p: Array, slope: Array, data: Data) -> Array:
-        """Sum over rows of weight * slope * J (x) xx', with J = diag(p) - pp' (1 for two classes)."""
+        """Sum over rows of weight * slope * J (x) xx', J = diag(p) - pp' (1 for two classes)."""
         design, weight = data.fields["x"], self._weights(data) * slope
         if self.k == 1:
             return np.asarray(design.gram(weight[:, 0]))
@@ -402,6 +406,8 @@ class LogisticModel(Model):
         if root is not None:
             arrays |= {"anchor_z": self._logits(center, data), "anchor_slope": slope}
         like = data.fields["x"].tensor_like()
+        if self.k == 1:
+            arrays = {name: values[:, 0] for name, values in arrays.items()}
         fields = {name: torch.from_numpy(values).to(like) for name, values in arrays.items()}
         return Anchor(fields, gradient, hessian)
 
@@ -419,8 +425,8 @@ def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:
     z = z.reshape(-1, draws, k).transpose(1, 0, 2)
     if k > 1:
         return np.asarray(softmax(z, axis=2))
-    p = expit(z)
-    return np.concatenate([1.0 - p, p], axis=2)
+    # not 1 - p, which is 0 where p rounds to 1: logarithms of small probabilities stay finite
+    return np.concatenate([expit(-z), expit(z)], axis=2)
 
 
 def _sum_zero_basis(k: int) -> Array:

@@ -1,5 +1,4 @@
-"""Priors on coefficients: potentials -log p, their gradients and curvatures, coordinate by
-coordinate.
+"""Factorised priors: potentials -log p, their gradients and Gaussian expectations.
 
 ``scale`` is a number or an array (n_parameters,); an infinite scale is a flat prior.
 """

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._validation import check_real
-from ._protocol import Sampler, State, Step, friction_of
+from ._protocol import Sampler, State, Step
 
 
 class MomentumSampler(Sampler):
@@ -27,14 +27,19 @@ class MomentumSampler(Sampler):
             check_real(f"{name}.diffusion", self.diffusion, low=0.0, closed="left")
 
     def start(self, theta: Tensor, step: Step) -> State:
-        assert step.xi is not None
         return {"v": step.xi * math.sqrt(step.noise)}  # v ~ N(0, eta T / N)
 
     def rescale(self, state: State, ratio: float) -> None:
         state["v"].mul_(math.sqrt(ratio))
 
+    def injected(self, eta: float, n: float) -> float:
+        """The friction alpha of one step: given, or D h = D sqrt(eta / N) from L16b's diffusion."""
+        if self.diffusion is None:
+            return float(self.friction)
+        return float(self.diffusion) * math.sqrt(eta / n)
+
     def alpha(self, step: Step) -> float:
-        return friction_of(self.friction, self.diffusion, step)
+        return self.injected(step.eta, step.n)
 
     def rate(self, state: State, step: Step) -> Tensor | float:
         """Per-step friction a: a number, or a tensor that broadcasts against v."""
@@ -67,6 +72,7 @@ class MomentumSampler(Sampler):
     def ornstein_uhlenbeck(self, state: State, step: Step) -> None:
         """Friction and noise together, solved exactly: v is N(e^-a v, b (1 - e^-2a) / a)."""
         a, rate = self.rate(state, step), self.noise_rate(state, step)
+        spread: Tensor | float
         if isinstance(a, Tensor):
             spread = torch.where(a == 0, 2.0, -torch.expm1(-2.0 * a) / a)
             state["v"].mul_(torch.exp(-a))
@@ -87,7 +93,6 @@ class MomentumSampler(Sampler):
 
     @staticmethod
     def _add_noise(v: Tensor, step: Step, variance: Tensor | float) -> None:
-        assert step.xi is not None
         if isinstance(variance, Tensor):
             v.addcmul_(step.xi, variance.clamp(min=0.0).sqrt())
         else:
@@ -98,9 +103,12 @@ class ThermostatSampler(MomentumSampler):
     """Adds the friction as a variable with a thermostat of mass mu; ``kinetic`` says which mean."""
 
     mass: float | str
+    initial_friction: float | None = None
 
     def check(self, name: str) -> None:
         super().check(name)
+        if self.initial_friction is not None:
+            check_real(f"{name}.initial_friction", self.initial_friction, low=0.0, closed="left")
         if self.mass != "auto":
             check_real(f"{name}.mass", self.mass, low=0.0)
         elif (self.friction == 0 and self.diffusion is None) or self.diffusion == 0:
@@ -115,12 +123,16 @@ class ThermostatSampler(MomentumSampler):
 
     def start(self, theta: Tensor, step: Step) -> State:
         state = super().start(theta, step)
-        a = torch.full_like(self.kinetic(state["v"]), self.alpha(step))
-        return state | {"a": a}
+        first = self.initial_friction
+        a = self.alpha(step) if first is None else float(first)
+        return state | {"a": torch.full_like(self.kinetic(state["v"]), a)}
 
     def rescale(self, state: State, ratio: float) -> None:
         super().rescale(state, ratio)
-        state["a"].mul_(math.sqrt(ratio))
+        # a goes with alpha: a/h stays if D is given, a itself if the friction of a step is. Scaled
+        # in both cases it would lose its balance with the noise, for alpha N / eta steps if mu is 1
+        if self.diffusion is not None:
+            state["a"].mul_(math.sqrt(ratio))
 
     def rate(self, state: State, step: Step) -> Tensor:
         return state["a"]

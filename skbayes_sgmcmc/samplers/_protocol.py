@@ -8,7 +8,7 @@ h^2 = eta/N), ``a`` friction per step (a = h xi), ``g`` gradient of the mean pot
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,6 +16,10 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ..metrics import Metric, State
+
+
+def _nothing() -> Tensor:
+    return torch.empty(0)
 
 
 @dataclass(slots=True)
@@ -60,8 +64,8 @@ class Step:
     eta: float = 0.0
     noise: float = 0.0
     temperature: float = 1.0
-    xi: Tensor | None = None
-    uniform: Tensor | None = None
+    xi: Tensor = field(default_factory=_nothing)
+    uniform: Tensor = field(default_factory=_nothing)
     prior_curvature: float = 0.0
 
 
@@ -94,16 +98,13 @@ class Sampler(BaseEstimator):
         """One joint Euler step."""
         raise NotImplementedError
 
+    def injected(self, eta: float, n: float) -> float:
+        """Variance of the injected noise of a step in units of 2 eta T / N."""
+        return 1.0
+
     def statistics(self, state: State) -> dict[str, Tensor]:
         """Per-chain figures of the run to report, each of shape (chains,)."""
         return {}
-
-
-def friction_of(friction: float, diffusion: float | None, step: Step) -> float:
-    """Per-step friction alpha: given, or D h = D sqrt(eta / N) from the diffusion D of L16b."""
-    if diffusion is None:
-        return float(friction)
-    return float(diffusion) * (step.eta / step.n) ** 0.5
 
 
 def chain_mean(x: Tensor) -> Tensor:

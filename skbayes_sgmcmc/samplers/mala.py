@@ -46,7 +46,6 @@ class MALA(Sampler):
         }
 
     def metropolis(self, theta: Tensor, state: State, step: Step) -> None:
-        assert step.xi is not None and step.uniform is not None
         metric = self._metric(theta, step)
         proposal = self._mean(theta, state["g"], metric, step)
         proposal.add_(metric.root_times(step.xi), alpha=math.sqrt(2.0 * step.noise))

@@ -21,12 +21,16 @@ class MSGNHT(ThermostatSampler):
     Parameters
     ----------
     friction : float, default=0.1
-        alpha of one step: the injected noise, and the start of a.
+        alpha of one step: the injected noise, and the start of a. 0 injects none, for gradients
+        whose own noise is enough.
     diffusion : float or None, default=None
         The paper's D; alpha = D h = D sqrt(eta/N) then overrides ``friction``.
     mass : float or "auto", default="auto"
         Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2; 1.0 is as published, and
         relaxes in about alpha N / eta steps only.
+
+    initial_friction : float or None, default=None
+        Start of a, xi_0 h in the papers' symbols. None: alpha.
 
     References
     ----------
@@ -41,11 +45,16 @@ class MSGNHT(ThermostatSampler):
     """
 
     def __init__(
-        self, friction: float = 0.1, diffusion: float | None = None, mass: float | str = "auto"
+        self,
+        friction: float = 0.1,
+        diffusion: float | None = None,
+        mass: float | str = "auto",
+        initial_friction: float | None = None,
     ):
         self.friction = friction
         self.diffusion = diffusion
         self.mass = mass
+        self.initial_friction = initial_friction
 
     def kinetic(self, v: Tensor) -> Tensor:
         return v * v

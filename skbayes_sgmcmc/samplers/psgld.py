@@ -103,7 +103,6 @@ class PSGLD(Sampler):
             state.pop("adapting", None)
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
-        assert step.xi is not None
         g = step.gradient(theta)
         g_bar = step.likelihood()
         adapting = "adapting" in state
@@ -113,6 +112,9 @@ class PSGLD(Sampler):
         if G is None:
             G = self._preconditioner(state["V"], step)
         drift = self._divergence(theta, g_bar, state) if self.gamma and adapting else None
+        cap = self._cap(step)
+        if drift is not None and cap is not None:
+            drift.masked_fill_(G >= cap, 0.0)  # a capped G does not move with theta
         theta.addcmul_(G, g, value=-step.eta)
         if step.noise > 0.0:
             if drift is not None:
@@ -121,10 +123,13 @@ class PSGLD(Sampler):
 
     def _preconditioner(self, V: Tensor, step: Step) -> Tensor:
         G = V.sqrt().add_(self.regularization).reciprocal_()
-        cap = self.cap
-        if cap is None and step.prior_curvature > 0.0:
-            cap = 0.5 / (step.eta * step.prior_curvature)
+        cap = self._cap(step)
         return G if cap is None else G.clamp_(max=cap)
+
+    def _cap(self, step: Step) -> float | None:
+        if self.cap is None and step.prior_curvature > 0.0:
+            return 0.5 / (step.eta * step.prior_curvature)
+        return self.cap
 
     def _divergence(self, theta: Tensor, g_bar: Tensor, state: State) -> Tensor:
         """Gamma, with dg_i/dtheta_i by the secant through the last two positions."""

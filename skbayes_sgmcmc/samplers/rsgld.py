@@ -44,7 +44,7 @@ class RSGLD(Sampler):
         self.divergence = divergence
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
-        assert step.metric is not None and step.xi is not None
+        assert step.metric is not None
         metric = step.metric(theta)
         move = metric.times(step.gradient(theta)).mul_(-step.eta)
         if self.divergence:

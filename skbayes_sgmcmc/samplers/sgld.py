@@ -44,7 +44,7 @@ class SGLD(Sampler):
     """
 
     def start(self, theta: Tensor, step: Step) -> State:
-        return {"xi": step.xi.clone()} if step.xi is not None else {}
+        return {"xi": step.xi.clone()}  # the half of the noise that the first step shares
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
         g = step.gradient(theta)

@@ -1,0 +1,213 @@
+"""What the benchmarks share: options, data, scores, results tables and figures.
+
+A benchmark begins with ``args = parse_args(__doc__)``, runs once for every seed in ``args.seeds``
+(fewer and shorter with ``args.quick``), and ends with ``write_results``.
+"""
+
+import argparse
+import contextlib
+import datetime
+import os
+import platform
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.datasets import fetch_openml
+
+import skbayes_sgmcmc
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+START = time.perf_counter()
+
+
+# Options
+
+
+def parse_args(description, seeds=10, quick_seeds=2):
+    """Options ``quick`` (bool), ``seeds`` (a list 0, 1, ...) and ``out`` (a folder, made here)."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it runs")
+    parser.add_argument("--seeds", type=int, help=f"number of seeds (default {seeds})")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the results (default docs/results; quick: a temporary)"
+    )
+    args = parser.parse_args()
+    n_seeds = args.seeds or (quick_seeds if args.quick else seeds)
+    args.seeds = list(range(n_seeds))
+    if args.out is None:
+        quick_folder = Path(tempfile.gettempdir()) / "skbayes-quick-results"
+        args.out = quick_folder if args.quick else REPOSITORY / "docs" / "results"
+    (args.out / "figures").mkdir(parents=True, exist_ok=True)
+    return args
+
+
+# Data: from the folder in SKBAYES_DATA, else from OpenML
+
+
+def load_australian():
+    """Australian credit approval: X (690, 14), not scaled, and y of 0 and 1."""
+    with _npz("australian") as data:
+        if data is not None:
+            return data["X"], data["y"].astype(int)
+    table = _openml("australian", data_id=40981, as_frame=True)
+    return table.data.astype(float).to_numpy(), table.target.astype(float).to_numpy(dtype=int)
+
+
+def load_a9a():
+    """Adult income: CSR matrices of 123 binary features and labels of 0 and 1.
+
+    Returns X_train (32,561 rows), y_train, X_test (16,281 rows), y_test.
+    """
+    with _npz("a9a") as data:
+        if data is not None:
+            return (*_a9a_part(data, "train"), *_a9a_part(data, "test"))
+    table = _openml("a9a", data_id=1430, as_frame=False)
+    X, y, n_train = csr_matrix(table.data), (table.target.astype(float) > 0).astype(int), 32561
+    if X.shape != (48842, 123) or y[:n_train].sum() != 7841:
+        raise SystemExit("OpenML's a9a is not the training rows and then the test rows of LIBSVM.")
+    return X[:n_train], y[:n_train], X[n_train:], y[n_train:]
+
+
+def _a9a_part(data, part):
+    indices, indptr = data[f"indices_{part}"], data[f"indptr_{part}"]
+    shape = (len(indptr) - 1, int(data["n_features"]))
+    ones = np.ones(len(indices))
+    X = csr_matrix((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
+    return X, (data[f"y_{part}"] > 0).astype(int)
+
+
+@contextlib.contextmanager
+def _npz(name):
+    """The open file of a data set in the folder SKBAYES_DATA; None without that variable."""
+    folder = os.environ.get("SKBAYES_DATA")
+    if folder is None:
+        yield None
+        return
+    path = Path(folder) / f"{name}.npz"
+    if not path.exists():
+        raise SystemExit(f"SKBAYES_DATA is set, but there is no {path}.")
+    with np.load(path) as data:
+        yield data
+
+
+def _openml(name, **which):
+    try:
+        return fetch_openml(parser="auto", **which)
+    except Exception as error:
+        raise SystemExit(
+            f"The data set {name} could not be fetched from OpenML ({error}). Where there is no "
+            f"network, set SKBAYES_DATA to a folder that holds {name}.npz."
+        ) from None
+
+
+# Scores of probabilities (rows, classes) for labels 0, 1, ...
+
+
+def error_rate(y, proba):
+    return float(np.mean(proba.argmax(axis=1) != y))
+
+
+def nll(y, proba):
+    """Mean negative log-likelihood, in nats a row."""
+    return float(-np.mean(np.log(np.maximum(proba[np.arange(len(y)), y], 1e-300))))
+
+
+def expected_calibration_error(y, proba, n_bins=15):
+    """Mean gap between confidence and accuracy over bins of equal width in the confidence."""
+    confidence, correct = proba.max(axis=1), proba.argmax(axis=1) == y
+    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    gaps = np.bincount(bins, weights=correct - confidence, minlength=n_bins)
+    return float(np.abs(gaps).sum() / len(y))
+
+
+# Results
+
+
+def mean_sd(values, digits=3):
+    """``mean ± sd`` over the seeds, for a table; a diverged seed (NaN) makes it say so."""
+    values = np.asarray(values, dtype=float)
+    good = values[np.isfinite(values)]
+    if len(good) == 0:
+        return "diverged"
+    text = f"{good.mean():.{digits}f}"
+    if len(good) > 1:
+        text += f" ± {good.std(ddof=1):.{digits}f}"
+    return text if len(good) == len(values) else f"{text} ({len(values) - len(good)} diverged)"
+
+
+def markdown_table(header, rows):
+    """A Markdown table; the first column is aligned to the left, the others to the right."""
+    rule = [":--"] + ["--:"] * (len(header) - 1)
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [header, rule, *rows])
+
+
+def write_results(args, name, title, body, figures=(), spread=None):
+    """Write ``args.out/name.md`` and print it.
+
+    ``body`` is Markdown: what was done, the tables (``markdown_table``) with ours beside the
+    published figures, what it shows. ``figures`` are (file, caption) pairs from ``save_figure``.
+    ``spread`` says what ± is, if not the standard deviation over ``args.seeds``.
+    """
+    command = " ".join(["python", f"examples/benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    packages = ["torch", "numpy", "scikit-learn"]
+    versions = [f"{package} {version(package)}" for package in packages]
+    lines = [
+        f"# {title}",
+        f"`{command}`",
+        f"{datetime.date.today()}, {machine()}, {time.perf_counter() - START:.0f} s. "
+        f"Python {platform.python_version()}, {', '.join(versions)}, "
+        f"skbayes_sgmcmc {skbayes_sgmcmc.__version__}. "
+        + (spread or f"Seeds 0 to {args.seeds[-1]}; ± is the standard deviation over them."),
+        *([] if not args.quick else ["**Quick run: too short for conclusions.**"]),
+        body.strip(),
+        *(f"![{caption}](figures/{file})\n\n{caption}" for file, caption in figures),
+    ]
+    text = "\n\n".join(lines) + "\n"
+    path = args.out / f"{name}.md"
+    path.write_text(text, encoding="utf-8")
+    print(text)
+    print(f"Written to {path}")
+
+
+def machine():
+    """Kind of machine, e.g. ``2-core x86-64 CPU, 1 thread``; no names of hosts."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    threads = torch.get_num_threads()
+    kind = platform.machine().replace("_", "-")
+    return f"{cores}-core {kind} CPU, {threads} thread{'s' * (threads > 1)}"
+
+
+def new_figure(n_panels, width=4.2, height=3.4):
+    """A matplotlib figure with ``n_panels`` axes in a row."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        1, n_panels, figsize=(width * n_panels, height), layout="constrained", squeeze=False
+    )
+    for ax in axes[0]:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes[0]
+
+
+def save_figure(args, figure, name, caption):
+    """Save ``args.out/figures/name.png``, small; returns (file, caption) for ``write_results``."""
+    file = f"{name}.png"
+    figure.savefig(
+        args.out / "figures" / file,
+        dpi=90,
+        metadata={"Software": None},
+        pil_kwargs={"optimize": True},
+    )
+    return file, caption

@@ -1,0 +1,316 @@
+"""Samplers with metrics, pSGLD, and temperature zero: exact answers again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from _linear import (
+    Gaussian,
+    chain_errors,
+    correlated_precision,
+)
+from _targets import GammaModel
+
+from skbayes_sgmcmc import sample
+from skbayes_sgmcmc.minibatch import Data
+from skbayes_sgmcmc.models._protocol import Model
+from skbayes_sgmcmc.samplers import (
+    PSGLD,
+    RSGLD,
+    SGHMC,
+    SGLD,
+    Step,
+)
+
+
+def run_gamma(sampler, eta, temperature=1.0, **settings):
+    posterior = sample(
+        GammaModel(5.0),
+        step_size=eta,
+        sampler=sampler,
+        temperature=temperature,
+        n_chains=128,
+        **{"n_draws": 2000, "burn_in": 200, "random_state": 0} | settings,
+    )
+    return posterior, posterior["theta"][:, :, 0]
+
+
+def assert_mean(values, expected, precision):
+    """The average of values (chains, draws) is ``expected`` within 4.5 MCSE, and the MCSE small."""
+    average, error = chain_errors(values.mean(1))
+    assert error <= precision, f"MCSE {error} is too large to find an error"
+    assert abs(average - expected) <= 4.5 * error, f"{average} +- {error}, expected {expected}"
+
+
+# (e) metrics --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_rsgld_in_a_metric_has_the_exact_moments(temperature):
+    """theta <- theta - eta (theta - k) + sqrt(2 eta T theta) xi with k = shape - 1 + T.
+
+    Its mean is k, the target's own, and its variance T k / (1 - eta/2); |.| hardly ever acts here.
+    """
+    eta, k = 0.1, 4.0 + temperature
+    _, theta = run_gamma("rsgld", eta, temperature)
+    assert_mean(theta, k, 0.05)
+    assert_mean((theta - k) ** 2, temperature * k / (1.0 - eta / 2.0), 0.1)
+
+
+def test_rsgld_without_the_divergence_has_another_target():
+    """Without div M = 1 the mean is the mode, shape - 1: 1 below the target's, 20 MCSE and more."""
+    _, theta = run_gamma(RSGLD(divergence=False), 0.1)
+    assert_mean(theta, 4.0, 0.05)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_mala_in_a_metric_is_exact(temperature):
+    """Gamma(5)^(1/T) is Gamma(1 + 4/T, rate 1/T); the step is so large that a third is rejected."""
+    shape = 1.0 + 4.0 / temperature
+    posterior, theta = run_gamma("mala", 1.2, temperature, n_draws=4000)
+    acceptance = posterior.statistics["acceptance_rate"]
+    assert acceptance.min() >= 0.3 and acceptance.max() <= 0.8
+    mean, variance = shape * temperature, shape * temperature**2
+    assert_mean(theta, mean, 0.05)
+    assert_mean((theta - mean) ** 2, variance, 0.1)
+    # a moment that an error in q(theta* | theta) at small theta would show in
+    assert_mean(1.0 / theta, 1.0 / (temperature * (shape - 1.0)), 0.01)
+
+
+# (f) pSGLD ----------------------------------------------------------------------------------------
+
+
+class Regression(Model):
+    """Rows y ~ N(x'theta, 1) and a N(0, sd^2) prior."""
+
+    def __init__(self, dim, sd):
+        self.shapes = {"theta": (dim,)}
+        self.sd = sd
+
+    def init(self, rng):
+        return rng.standard_normal(self.n_parameters)
+
+    def log_prior(self, theta):
+        return -0.5 * (theta * theta).sum(1) / self.sd**2
+
+    def log_lik(self, theta, batch):
+        x, y = batch.fields["x"], batch.fields["y"]
+        return -0.5 * (y - theta @ x.t()) ** 2
+
+    def prior_curvature(self):
+        return 1.0 / self.sd**2
+
+
+@pytest.mark.parametrize("lag", [True, False])
+def test_psgld_at_temperature_zero_is_rmsprop(lag):
+    """With V of the likelihood's mean gradient, from the first gradient on, without the prior's."""
+    rng = np.random.default_rng(0)
+    x, sd, eta, rho, lam = rng.standard_normal((30, 3)), 0.5, 0.02, 0.9, 1e-3
+    y = x @ np.array([1.0, -2.0, 0.5]) + rng.standard_normal(30)
+    fields = {"x": torch.from_numpy(x), "y": torch.from_numpy(y)}
+    posterior = sample(
+        Regression(3, sd),
+        data=Data(fields, 30),
+        step_size=eta,
+        sampler=PSGLD(decay=rho, regularization=lam, adapt="always", lag=lag),
+        temperature=0.0,
+        n_chains=1,
+        n_draws=60,
+        burn_in=0,
+        init=np.zeros(3),
+        random_state=0,
+    )
+    theta, V = np.zeros(3), (x.T @ y / 30) ** 2
+    for k in range(60):
+        likelihood = x.T @ (x @ theta - y) / 30
+        g = likelihood + theta / sd**2 / 30
+        before = V
+        V = rho * V + (1.0 - rho) * likelihood**2
+        theta = theta - eta * g / (lam + np.sqrt(before if lag else V))
+        np.testing.assert_allclose(posterior["theta"][0, k], theta, rtol=1e-10, atol=1e-12)
+
+
+def run_psgld(target, sampler, eta, **settings):
+    A = torch.from_numpy(target.A)
+    return sample(
+        lambda theta: -0.5 * ((theta @ A) * theta).sum(1),
+        target.dim,
+        step_size=eta,
+        sampler=sampler,
+        n_chains=256,
+        init=np.random.default_rng(1).multivariate_normal(
+            np.zeros(target.dim), target.covariance, 256
+        ),
+        random_state=0,
+        **{"n_draws": 3000, "burn_in": 300} | settings,
+    )
+
+
+#: G is about 1 in the tests below. Without a prior only a cap keeps a chain that starts where a
+#: gradient, and so V, is 0 from being thrown far away by its first noise
+CAP = 4.0
+
+
+def test_psgld_with_frozen_v_is_exact_for_small_steps():
+    """The variance is the target's over 1 - eta G A / 2; adapting always it is 8% larger or more.
+
+    With V = E g^2 = A here, G A = sqrt(A) is at most 1.2: at eta = .03 a bias of at most 1.8%, but
+    G is estimated from some hundred correlated steps, hence 3%.
+    """
+    target = Gaussian(np.diag([0.7, 1.4]))
+    ratios = {}
+    for adapt in ("burn_in", "always"):
+        theta = run_psgld(target, PSGLD(adapt=adapt, cap=CAP), 0.03)["theta"]
+        ratios[adapt] = chain_errors((theta**2).mean(1) * np.diag(target.A))
+    average, error = ratios["burn_in"]
+    assert error.max() <= 0.012
+    assert (np.abs(average - 1.0) - 4.5 * error).max() <= 0.03
+    average, error = ratios["always"]
+    assert (average - 4.5 * error).min() >= 1.08
+
+
+def test_psgld_lag_makes_g_independent_of_this_steps_gradient():
+    """With decay -> 0, V is one gradient squared: lag=False moves by eta sign(g) at T = 0."""
+    noise = 3.0
+
+    def gradient(theta, rng):
+        return theta + noise * rng.normal(theta.shape[1])
+
+    moves = {}
+    for lag in (True, False):
+        posterior = sample(
+            lambda theta: -0.5 * (theta**2).sum(1),
+            1,
+            gradient_of_potential=gradient,
+            step_size=1e-3,
+            sampler=PSGLD(decay=1e-12, regularization=1e-12, adapt="always", lag=lag),
+            temperature=0.0,
+            n_chains=8,
+            n_draws=50,
+            burn_in=0,
+            random_state=0,
+        )
+        moves[lag] = np.abs(np.diff(posterior["theta"], axis=1)) / 1e-3
+    np.testing.assert_allclose(moves[False], 1.0, rtol=1e-6)
+    assert moves[True].std() > 0.5  # the ratio of two independent gradients
+
+
+def test_psgld_cap_holds_a_column_of_zeros():
+    """Where the likelihood's gradient is 0, G = 1/lambda; capped, eta G / (N sd^2) = 1/2.
+
+    The coordinate then is plain SGLD on its prior with eta A = 1/2: its variance sd^2 / (1 - 1/4).
+    """
+    rng = np.random.default_rng(0)
+    x, sd = rng.standard_normal((20, 2)), 2.0
+    x[:, 1] = 0.0
+    data = Data({"x": torch.from_numpy(x), "y": torch.from_numpy(rng.standard_normal(20))}, 20)
+    posterior = sample(
+        Regression(2, sd),
+        data=data,
+        step_size=0.05,
+        sampler="psgld",
+        n_chains=128,
+        n_draws=1000,
+        burn_in=100,
+        random_state=0,
+    )
+    theta = posterior["theta"][:, :, 1]
+    assert_mean(theta**2 / sd**2, 4.0 / 3.0, 0.02)
+
+
+def test_psgld_given_cap_bounds_g():
+    """A cap below every 1/(lambda + sqrt V) makes the step plain SGLD's with eta * cap."""
+    target = Gaussian(np.diag([0.7, 1.4]))
+    short = {"n_draws": 50, "burn_in": 10}
+    capped = run_psgld(target, PSGLD(cap=1e-3, adapt="always"), 2.0, **short)
+    plain = run_psgld(target, SGLD(), 2e-3, integrator="euler", **short)
+    np.testing.assert_allclose(capped["theta"], plain["theta"], rtol=1e-10, atol=1e-12)
+
+
+def test_psgld_gamma_is_its_formula():
+    """Second of two steps: eta T/N Gamma, the gradient's slope from the last move (exact here)."""
+    A, rho, lam, eta, temperature = np.array([0.5, 2.0]), 0.9, 1e-2, 0.1, 0.5
+    latest = None
+
+    def gradient(theta):
+        nonlocal latest
+        latest = theta * torch.from_numpy(A)
+        return latest
+
+    theta = torch.tensor([[1.0, -0.7]], dtype=torch.float64)
+    step = Step(
+        n=4.0,
+        gradient=gradient,
+        likelihood=lambda: latest,
+        potential=None,
+        eta=eta,
+        noise=eta * temperature / 4.0,
+        temperature=temperature,
+        xi=torch.zeros(1, 2, dtype=torch.float64),
+    )
+    sampler = PSGLD(decay=rho, regularization=lam, adapt="always", lag=False, gamma=True)
+    state = sampler.start(theta, step)
+    sampler.euler(theta, state, step)
+    before, V = theta.numpy().copy(), state["V"].numpy().copy()
+    sampler.euler(theta, state, step)
+    g = A * before
+    V = rho * V + (1.0 - rho) * g**2
+    G = 1.0 / (lam + np.sqrt(V))
+    gamma = -(1.0 - rho) * g * A / (np.sqrt(V) * (lam + np.sqrt(V)) ** 2)
+    expected = before - eta * G * g + eta * temperature / 4.0 * gamma
+    np.testing.assert_allclose(theta.numpy(), expected, rtol=1e-10)
+
+
+def test_psgld_gamma_runs_and_hardly_repairs_the_bias():
+    """With the same noise, Gamma takes 0.5 to 3 points of the 12% at eta = .05, always adapting."""
+    target = Gaussian(np.diag([0.7, 1.4]))
+    ratio = {}
+    for gamma in (True, False):
+        sampler = PSGLD(gamma=gamma, adapt="always", cap=CAP)
+        theta = run_psgld(target, sampler, 0.05, n_draws=1000)["theta"]
+        ratio[gamma] = (theta**2 * np.diag(target.A)).mean()
+    assert 0.005 <= ratio[False] - ratio[True] <= 0.03
+
+
+def test_psgld_gamma_is_zero_where_g_is_capped():
+    """A capped G does not move with theta, so it has no divergence (it threw chains to 1e4 sd)."""
+    target, short = Gaussian(np.diag([0.7, 1.4])), {"n_draws": 50, "burn_in": 10}
+    paths = [
+        run_psgld(target, PSGLD(cap=1e-3, adapt="always", gamma=gamma), 2.0, **short)["theta"]
+        for gamma in (True, False)
+    ]
+    np.testing.assert_array_equal(*paths)
+
+
+# (g) temperature zero -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, integrator", [("sgld", "euler"), ("sgld", "leimkuhler_matthews"), ("sghmc", "euler")]
+)
+def test_temperature_zero_is_gradient_descent(name, integrator):
+    """SGLD is gradient descent and SGHMC's Euler step heavy-ball momentum, written out here."""
+    A, eta, alpha = correlated_precision(3), 0.2, 0.3
+    torch_A = torch.from_numpy(A)
+    posterior = sample(
+        lambda theta: -0.5 * ((theta @ torch_A) * theta).sum(1),
+        3,
+        step_size=eta,
+        sampler=SGHMC(friction=alpha) if name == "sghmc" else "sgld",
+        integrator=integrator,
+        temperature=0.0,
+        n_chains=1,
+        n_draws=100,
+        burn_in=0,
+        init=np.array([2.0, -1.0, 0.5]),
+        random_state=0,
+    )
+    theta, v = np.array([2.0, -1.0, 0.5]), np.zeros(3)
+    for k in range(100):
+        if name == "sgld":
+            theta = theta - eta * A @ theta
+        else:
+            theta = theta + v
+            v = (1.0 - alpha) * v - eta * A @ theta
+        np.testing.assert_allclose(posterior["theta"][0, k], theta, rtol=1e-10, atol=1e-13)
