@@ -176,9 +176,13 @@ def minibatches(
     elif probability is not None:
         size = _size_for_noise(posterior, sampler, warm, probability, temperature)
     else:
-        # the noise is larger without linear control variates: average it over more rows
-        size = min(max(256, data.n_rows // 10), 4096)
+        size = _plain_size(data.n_rows)
     return Minibatches(data, size, shared=shared, probability=probability)
+
+
+def _plain_size(n_rows: int) -> int:
+    """The minibatch without linear control variates: larger for more rows, but affordable."""
+    return min(max(256, n_rows // 50), 1024)
 
 
 def _importance(model: Model, data: Data, root: Array) -> Array | None:
@@ -289,7 +293,7 @@ def _self_preconditioned_step(
             f"step_size='auto' is not allowed with {type(sampler).__name__} on "
             f"{type(model).__name__}, which has no curvature; give a number."
         )
-    n = min(max(256, data.n_rows // 10), 4096, data.n_rows)
+    n = min(_plain_size(data.n_rows), data.n_rows)
     lam = getattr(sampler, "regularization", 1e-5)
     G = 1.0 / (lam + np.sqrt(diagonal / data.total / n))
     prior = model.prior_curvature() / data.total
@@ -311,11 +315,12 @@ def auto_lengths(
 ) -> tuple[int, int]:
     """Burn-in and thinning in steps.
 
-    In whitened coordinates a chain forgets in about 1/eta steps. Otherwise a tenth of a pass over
-    the rows (at most 100 steps) lies between two draws, and half the draws' time before them.
+    In whitened coordinates a chain forgets in about 1/eta steps, of which 20 at most are spent.
+    Otherwise a tenth of a pass over the rows (at most 100 steps) lies between two draws, and half the
+    draws' time before them.
     """
     if auto and step_size is not None:
-        thinning = min(max(1, round(1.0 / step_size)), 50)
+        thinning = min(max(1, round(1.0 / step_size)), 20)
         return max(200, min(round(50.0 / step_size), 25 * n_draws)), thinning
     thinning = int(min(max(n_rows // (10 * batch_size), 1), 100))
     return n_draws * thinning // 2, thinning

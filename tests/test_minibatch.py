@@ -47,7 +47,7 @@ def test_minibatches_are_uniform_without_replacement(n, size):
 
 
 def test_distinct_is_exactly_uniform():
-    """Redrawing keeps every ordered choice equally likely, also where nearly all rows are repeats."""
+    """Every ordered choice is equally likely, also where nearly all rows had repeats."""
     rng = np.random.default_rng(0)
     for n, size in ((5, 3), (4, 4)):
         drawn = distinct(rng.integers(0, n, (30_000, size)), n, rng)
@@ -59,8 +59,7 @@ def test_distinct_leaves_distinct_rows_alone():
     indices = np.array([[3, 1, 2], [3, 3, 1], [0, 4, 2]])
     drawn = distinct(indices.copy(), 5, rng)
     np.testing.assert_array_equal(drawn[[0, 2]], indices[[0, 2]])
-    # of a repeat the first stays
-    assert drawn[1, 0] == 3 and drawn[1, 2] == 1 and drawn[1, 1] not in (1, 3)
+    assert len(set(drawn[1])) == 3
 
 
 def test_successive_minibatches_are_independent():
@@ -76,18 +75,18 @@ def test_successive_minibatches_are_independent():
 
 # importance, by strata ----------------------------------------------------------------------------
 
-PROBABILITY = np.array([0.02, 0.4, 0.08, 0.1, 0.05, 0.05, 0.3])
+PROBABILITY = np.array([0.02, 0.52, 0.08, 0.1, 0.05, 0.03, 0.2])
 
 
 def test_importance_frequencies():
-    """Row i is expected size * p_i times; 5 SE, the counts' variance being at most 1/4 per stratum."""
+    """Row i is expected size * p_i times in a minibatch, within 5 SE."""
     size, steps = 4, 40_000
     batches = Minibatches(rows_data(7), size, probability=PROBABILITY)
     indices = batches.indices(steps, streams())[0]
     counts = np.stack([(indices == row).sum(1) for row in range(7)], 1)
     error = np.sqrt(counts.var(0) / steps)
     assert (np.abs(counts.mean(0) - size * PROBABILITY) <= 5.0 * error + 1e-12).all()
-    # a row that fills a whole stratum is in every batch (0.4 of it spans the second stratum's end)
+    # row 1 fills the second stratum, from 0.25 to 0.5: it is in every batch
     assert counts[:, 1].min() >= 1
     # stratified, not independent: a row comes at most once more than its share
     assert (counts <= np.floor(size * PROBABILITY) + 2).all()

@@ -66,8 +66,11 @@ class TiedMixture(Model):
 
 
 def make_data():
-    """100 points of the mixture at θ = (0, 1)."""
-    rng = np.random.default_rng(0)
+    """100 points of the mixture at θ = (0, 1).
+
+    Most such sets have a posterior of one ridge. This seed's has two modes, as the paper's figure.
+    """
+    rng = np.random.default_rng(3)
     x = rng.integers(0, 2, N) * 1.0 + np.sqrt(VARIANCE) * rng.standard_normal(N)
     return Data({"x": torch.from_numpy(x)}, N)
 
@@ -216,8 +219,8 @@ def draw_phases(args, phases, eps, rates):
     left.set(xscale="log", yscale="log", xlabel="step", ylabel="variance of one step")
     left.legend(fontsize=8)
     for full, label in ((False, "one row (SGLD)"), (True, "all rows (MALA)")):
-        right.plot(eps, np.maximum(rates[full], 1e-8), label=f"proposal from {label}")
-    right.set(xscale="log", yscale="log", xlabel="ε", ylabel="rejection probability")
+        right.plot(eps, rates[full], label=f"proposal from {label}")
+    right.set(xscale="log", yscale="log", ylim=(1e-7, 2), xlabel="ε", ylabel="rejection probability")
     right.legend(fontsize=8)
     return save_figure(
         args,
@@ -276,7 +279,8 @@ def main():
 
 
 BODY = """
-100 points of the mixture at θ = (0, 1), batch 1, {sweeps:,} sweeps ({n_steps:,} steps),
+100 points of the mixture at θ = (0, 1), chosen to have two modes (most such sets have a posterior
+of one ridge; the paper's points are not published); batch 1, {sweeps:,} sweeps ({n_steps:,} steps),
 ε from .01 to .0001 with γ = .55 (η = εN/2), {n_runs} runs, each from a draw of the prior. Every
 {thinning}th draw is kept and weighted by its step size; no burn-in is dropped.
 

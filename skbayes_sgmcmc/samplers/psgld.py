@@ -114,7 +114,7 @@ class PSGLD(Sampler):
         drift = self._divergence(theta, g_bar, state) if self.gamma and adapting else None
         cap = self._cap(step)
         if drift is not None and cap is not None:
-            drift.masked_fill_(G >= cap, 0.0)  # a capped G does not move with theta
+            drift.masked_fill_(cap <= G, 0.0)  # a capped G does not move with theta
         theta.addcmul_(G, g, value=-step.eta)
         if step.noise > 0.0:
             if drift is not None:

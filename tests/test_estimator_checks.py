@@ -1,0 +1,29 @@
+"""scikit-learn's own checks, without an expected failure.
+
+They include the equivalence of integer sample weights and repeated rows, of sparse and dense X,
+and of the order of the rows: with as few rows as the checks have, "auto" takes all of them at every
+step, so that these hold to rounding however short the chains are.
+"""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skbayes_sgmcmc import BayesianLogisticRegression
+
+#: chains this short need not mix; what the checks look at does not depend on it
+SMALL = {"n_draws": 100, "n_chains": 2}
+
+ESTIMATORS = [
+    BayesianLogisticRegression(**SMALL),
+    BayesianLogisticRegression(sampler="sghmc", integrator="splitting", **SMALL),
+    BayesianLogisticRegression(sampler="sgld", step_size=0.1, batch_size=1000, **SMALL),
+    BayesianLogisticRegression(sampler="msgnht", prior="laplace", **SMALL),
+]
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
