@@ -152,7 +152,9 @@ class Minibatches:
         if probability is not None and not self.full:
             self._cumulative = np.cumsum(probability)
             self._cumulative /= self._cumulative[-1]
-            self.importance = torch.from_numpy(1.0 / (data.n_rows * probability))
+            # in the data's precision and on its device, as weights multiply residuals
+            weights = torch.from_numpy(1.0 / (data.n_rows * probability))
+            self.importance = weights.to(_like(data))
         self._whole = data.all_rows() if self.full else None
         #: numbers gathered for one minibatch of one chain
         self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
@@ -222,8 +224,14 @@ class Minibatches:
         if weight is not None:
             chosen = weight.index_select(0, flat.to(weight.device))
         if self.importance is not None:
-            chosen = chosen * self.importance.index_select(0, flat)
+            chosen = chosen * self.importance.index_select(0, flat.to(self.importance.device))
         return chosen.view(shape).unbind(0)
+
+
+def _like(data: Data) -> Tensor:
+    """A tensor of the data's floating point type, on its device."""
+    fields = [f if isinstance(f, Tensor) else f.tensor_like() for f in data.fields.values()]
+    return next((f for f in fields if f.is_floating_point()), torch.empty(0))
 
 
 def _row_numbers(field: Any) -> int:

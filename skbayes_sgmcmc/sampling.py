@@ -172,7 +172,8 @@ def _continuable(
         raise ValueError(
             f"n_chains={settings.n_chains} with {model.n_parameters} parameters is not allowed "
             f"here: earlier calls had {lengths[0]} chains of {lengths[1]} parameters. Keep "
-            "n_chains and fit_intercept as they were, or start a new stream with a clone of the estimator."
+            "n_chains and fit_intercept as they were, or start a new stream with a clone of the "
+            "estimator."
         )
     return None
 

@@ -316,8 +316,8 @@ def auto_lengths(
     """Burn-in and thinning in steps.
 
     In whitened coordinates a chain forgets in about 1/eta steps, of which 20 at most are spent.
-    Otherwise a tenth of a pass over the rows (at most 100 steps) lies between two draws, and half the
-    draws' time before them.
+    Otherwise a tenth of a pass over the rows (at most 100 steps) lies between two draws, and half
+    the draws' time before them.
     """
     if auto and step_size is not None:
         thinning = min(max(1, round(1.0 / step_size)), 20)

@@ -20,7 +20,7 @@ def streams(n_chains=1, seed=0):
 
 
 def rows_data(n_rows, **parameters):
-    return Data({"x": torch.arange(float(n_rows))[:, None]}, n_rows, **parameters)
+    return Data({"x": torch.arange(n_rows, dtype=torch.float64)[:, None]}, n_rows, **parameters)
 
 
 def p_value_of_uniform(outcomes, possible):

@@ -1,0 +1,185 @@
+"""The package's imports go one way, and importing it loads nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import skbayes_sgmcmc
+
+ROOT = Path(skbayes_sgmcmc.__file__).parent
+
+#: modules and folders from the ground up: each may import from lower lines only (and a folder's
+#: files from each other, without cycles). A new module needs a place here
+LAYERS = [
+    {"_validation", "exceptions", "_callbacks", "metrics", "minibatch", "samples", "prediction"},
+    {"schedules", "models", "integrators", "diagnostics", "interop"},
+    {"posterior", "samplers"},
+    {"chains", "warmup", "_fast"},
+    {"settings", "checkpoint"},
+    {"jobs"},
+    {"sampling"},
+    {"estimators"},
+    {"__init__"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+#: lower layers that a unit still has no business with
+STRANGERS = {
+    "samplers": {"models", "minibatch", "samples", "schedules"},
+    "posterior": {"integrators", "schedules", "samples"},
+    "chains": {"models", "samples"},
+    "estimators": {"posterior", "samplers", "integrators", "chains", "jobs", "warmup"},
+}
+
+#: methods that hand over to a higher module, inside a function
+DELEGATES = {("samples", "interop")}
+
+
+def unit(module):
+    """A file's place in LAYERS: its folder, or itself at the top."""
+    return module.split(".")[0]
+
+
+def imports_of(path):
+    """(imported module, whether at import time) of one file; type checking's are left out."""
+    package = list(path.relative_to(ROOT).with_suffix("").parts[:-1])
+    found = []
+
+    def visit(node, at_import):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            if isinstance(child, ast.ImportFrom) and child.level:
+                base = package[: len(package) + 1 - child.level]
+                base += child.module.split(".") if child.module else []
+                found.extend((m, at_import) for m in targets(base, child.names))
+            elif isinstance(child, ast.Import | ast.ImportFrom):
+                names = [a.name for a in child.names] if isinstance(child, ast.Import) else []
+                names += [child.module] if isinstance(child, ast.ImportFrom) else []
+                own = [n for n in names if n.split(".")[0] == "skbayes_sgmcmc"]
+                assert not own, f"{path.name}: import {own} relatively, so that this test sees it"
+            visit(child, at_import and not inside)
+
+    visit(ast.parse(path.read_text()), True)
+    return found
+
+
+def targets(base, names):
+    """Modules that ``from base import names`` loads."""
+    for alias in names:
+        at = ROOT.joinpath(*base, alias.name)
+        if at.with_suffix(".py").exists() or at.is_dir():
+            yield ".".join([*base, alias.name])
+        elif not base:
+            # the package's own name: only its version, which needs nothing
+            assert alias.name == "__version__", f"import {alias.name} from its module"
+        elif ROOT.joinpath(*base).is_dir():
+            yield ".".join([*base, "__init__"])
+        else:
+            yield ".".join(base)
+
+
+def modules():
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for path in sorted(ROOT.rglob("*.py"))
+    }
+
+
+def edges():
+    return [
+        (module, target, at_import)
+        for module, path in modules().items()
+        for target, at_import in imports_of(path)
+    ]
+
+
+def test_every_module_has_a_layer():
+    units = {unit(module) for module in modules()}
+    assert units <= set(RANK), f"say in LAYERS where {units - set(RANK)} belong"
+    assert set(RANK) <= units, f"{set(RANK) - units} are gone"
+
+
+def test_the_imports_are_seen():
+    """This test's own eyes: some edges that must be there, at import time and inside functions."""
+    found = edges()
+    assert len(found) >= 60
+    assert ("posterior", "models._protocol", True) in found
+    assert ("samplers.__init__", "integrators", True) in found
+    assert ("estimators._base", "sampling", False) in found
+    assert not [edge for edge in found if edge[:2] == ("integrators", "samplers._protocol")]
+
+
+def test_no_module_imports_a_layer_above_its_own():
+    wrong = []
+    for module, target, at_import in edges():
+        here, there = unit(module), unit(target)
+        delegated = (here, there) in DELEGATES and not at_import
+        if here == there or delegated:
+            continue
+        if RANK[there] >= RANK[here] or there in STRANGERS.get(here, ()):
+            wrong.append(f"{module} imports {target}")
+    assert not wrong, wrong
+
+
+def test_no_cycles():
+    """Also not between the files of a folder, nor by imports inside functions."""
+    graph: dict[str, set[str]] = {}
+    for module, target, _ in edges():
+        if (unit(module), unit(target)) not in DELEGATES:
+            graph.setdefault(module, set()).add(target)
+    TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+HEAVY = ("torch", "matplotlib", "numba", "arviz", "arviz_stats", "scipy.stats", "xarray", "skops")
+
+SCRIPTS = {
+    "package": "import skbayes_sgmcmc; dir(skbayes_sgmcmc); skbayes_sgmcmc.__version__",
+    "estimator": """
+import sklearn.base, sklearn.utils.validation, sklearn.utils.multiclass
+before = set(sys.modules)
+from sklearn.base import clone
+from skbayes_sgmcmc import BayesianLogisticRegression
+estimator = clone(BayesianLogisticRegression(sampler="sghmc", prior="laplace"))
+estimator.set_params(step_size=0.1).get_params()
+repr(estimator), estimator._repr_html_(), estimator.__sklearn_tags__()
+""",
+    "schedules": """
+import sklearn.base
+before = set(sys.modules)
+from skbayes_sgmcmc.schedules import Polynomial
+Polynomial(first=0.1, last=0.01)
+""",
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_nothing_heavy_is_imported(script):
+    """In a fresh interpreter; what scikit-learn itself imports before does not count."""
+    code = (
+        f"import sys\nbefore = set(sys.modules)\n{SCRIPTS[script]}\n"
+        f"loaded = [m for m in {HEAVY!r} if m in sys.modules and m not in before]\n"
+        "assert 'skbayes_sgmcmc' in sys.modules\n"
+        "assert 'torch' not in before\n"
+        "sys.exit(f'imported {loaded}' if loaded else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names():
+    """All names of __all__ exist, are listed by dir(), and unknown ones raise as usual."""
+    for name in skbayes_sgmcmc.__all__:
+        assert getattr(skbayes_sgmcmc, name) is not None
+    assert set(skbayes_sgmcmc.__all__) <= set(dir(skbayes_sgmcmc))
+    with pytest.raises(AttributeError, match="no attribute 'BayesianLogistics'"):
+        skbayes_sgmcmc.BayesianLogistics  # noqa: B018
