@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
 
 
 def check_real(
@@ -51,6 +53,25 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
         listed = ", ".join(repr(option) for option in options)
         raise ValueError(f"{name}={value!r} is not allowed: give one of {listed}.")
     return value
+
+
+def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
+    """Return ``sample_weight`` as an array (n_rows,) of finite numbers >= 0; None: all one."""
+    if sample_weight is None:
+        return np.ones(n_rows)
+    weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weight.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight of shape {weight.shape} is not allowed: X has {n_rows} rows, give an "
+            f"array of shape ({n_rows},)."
+        )
+    if (weight < 0.0).any():
+        raise ValueError(
+            f"sample_weight has a negative value, {weight.min():g}: give numbers of at least 0."
+        )
+    return np.asarray(weight)
 
 
 def _interval(low: float, high: float, closed: str) -> str:

@@ -1,4 +1,4 @@
-"""Splitting against Euler for the multivariate thermostat in a double well (Li et al. 2016, fig. 1).
+"""Splitting against Euler for a thermostat in a double well (Li et al. 2016, figure 1).
 
     python examples/benchmarks/m1_double_well.py
 
@@ -143,23 +143,15 @@ def main():
     header = ["h"] + [
         f"{label}: {figure}" for label in INTEGRATORS.values() for figure in ("KL", "ξ", "diverged")
     ]
-    body = f"""Settings of the paper: N = 1, η = h², thermostat mass 1, ξ₀ = 1, no injected noise, gradient
-noise of standard deviation √(2B/h) with B = 1, of which the sampler is not told.
-
-{n_draws:,} draws a seed and step size, {len(args.seeds)} seeds. The paper takes them from one chain; here each
-seed has {N_CHAINS} chains of {n_draws // N_CHAINS:,} steps, all of which are used. They start at draws of the
-target, so that the time simulated is the same but no start has to be forgotten. At h = .001 that
-time is {0.001 * n_draws:,.0f}, in which one chain changes wells only a few times: there the figures are Monte
-Carlo error, not bias.
-
-KL: of the draws' histogram (bins of width {EDGES[1] - EDGES[0]:.1f}) from the target, KL(draws || target), in nats; the
-paper does not say how it estimated the divergence. ξ: mean of a/h at the last step, B = 1 in
-theory. Diverged: chains that left the finite numbers; a seed with one has no KL.
-
-{markdown_table(header, rows)}
-
-Published (a figure without numbers): mSGNHT-S is below mSGNHT-E at every h from .001 to .3, most
-clearly at large h, and nearer to ξ = 1."""
+    body = BODY.format(
+        n_draws=n_draws,
+        n_seeds=len(args.seeds),
+        n_chains=N_CHAINS,
+        n_steps=n_draws // N_CHAINS,
+        time=0.001 * n_draws,
+        width=EDGES[1] - EDGES[0],
+        table=markdown_table(header, rows),
+    )
     write_results(
         args,
         "m1_double_well",
@@ -167,6 +159,27 @@ clearly at large h, and nearer to ξ = 1."""
         body,
         [draw_figure(args, scores, densities)],
     )
+
+
+BODY = """
+Settings of the paper: N = 1, η = h², thermostat mass 1, ξ₀ = 1, no injected noise, gradient noise
+of standard deviation √(2B/h) with B = 1, of which the sampler is not told.
+
+{n_draws:,} draws for a seed and step size, {n_seeds} seeds. The paper takes them from one chain;
+here each seed has {n_chains} chains of {n_steps:,} steps, all of which are used. They start at
+draws of the target, so that the same time is simulated and no start has to be forgotten. At
+h = .001 that time is {time:,.0f}, in which a chain changes wells a few times only: there the
+figures are Monte Carlo error, not bias.
+
+KL: of the draws' histogram (bins of width {width:.1f}) from the target, KL(draws || target), in
+nats; the paper does not say how it estimated the divergence. ξ: mean of a/h at the last step, B = 1
+in theory. Diverged: chains that left the finite numbers; a seed with one has no KL.
+
+{table}
+
+Published (a figure without numbers): mSGNHT-S is below mSGNHT-E at every h from .001 to .3, most
+clearly at large h, and nearer to ξ = 1.
+"""
 
 
 if __name__ == "__main__":

@@ -220,7 +220,9 @@ def draw_phases(args, phases, eps, rates):
     left.legend(fontsize=8)
     for full, label in ((False, "one row (SGLD)"), (True, "all rows (MALA)")):
         right.plot(eps, rates[full], label=f"proposal from {label}")
-    right.set(xscale="log", yscale="log", ylim=(1e-7, 2), xlabel="ε", ylabel="rejection probability")
+    right.set(
+        xscale="log", yscale="log", ylim=(1e-7, 2), xlabel="ε", ylabel="rejection probability"
+    )
     right.legend(fontsize=8)
     return save_figure(
         args,

@@ -254,6 +254,22 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
+    def decision_function(self, X: Any) -> Array:
+        """Log odds of the averaged probabilities, so that they rank rows as :meth:`predict_proba`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_classes)
+            With two classes the log odds of the second; else the logarithms of the probabilities.
+        """
+        log_p = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
+
     def predict(self, X: Any) -> Array:
         """Most probable class of every row, shape (n_samples,)."""
         most_probable = self.predict_proba(X).argmax(axis=1)

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
-from .._validation import check_choice, check_real
+from .._validation import check_choice, check_real, check_sample_weight
 from ._base import BayesianClassifier, all_or_nothing
 
 Array = NDArray[Any]
@@ -354,7 +354,7 @@ class BayesianLogisticRegression(BayesianClassifier):
             )
         if sample_weight is None and self.class_weight is None:
             return X, codes, None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = check_sample_weight(sample_weight, X.shape[0])
         if self.class_weight is not None:
             per_class = compute_class_weight(
                 self.class_weight, classes=classes, y=classes[codes], sample_weight=sample_weight
@@ -412,17 +412,6 @@ class BayesianLogisticRegression(BayesianClassifier):
 
         coef = self.posterior_.pooled("coef")[draws]
         return predict_proba(coef, self.posterior_.pooled("intercept")[draws], x)
-
-    def decision_function(self, X: Any) -> Array:
-        """Logits at the posterior mean, (n_samples,) or (n_samples, n_classes)."""
-        X = self._validate_x(X)
-        scores = np.asarray(X @ self.coef_.T) + self.intercept_
-        return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        two = len(self.classes_) == 2
-        label = {"class_label": (self.classes_[1:] if two else self.classes_).tolist()}
-        return {"coef": label | {"feature": self._feature_labels()}, "intercept": label}
 
     def _labels(self) -> dict[str, list[str]]:
         features = self._feature_labels()

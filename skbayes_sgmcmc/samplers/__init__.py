@@ -47,8 +47,8 @@ class Cell:
 
 
 _MOMENTUM = {
-    "euler": Cell(integrators.euler, 0.03),
     "splitting": Cell(integrators.splitting, 0.1),
+    "euler": Cell(integrators.euler, 0.03),
     "baoab": Cell(integrators.baoab, 0.2),
     "aboba": Cell(integrators.aboba, 0.1),
 }
