@@ -12,8 +12,7 @@ from _common import markdown_table, mean_sd, new_figure, parse_args, save_figure
 
 from skbayes_sgmcmc import sample
 from skbayes_sgmcmc.diagnostics import noise_variances, score_covariance
-from skbayes_sgmcmc.minibatch import Data
-from skbayes_sgmcmc.models._protocol import Model
+from skbayes_sgmcmc.models import Batch, Data, Model
 from skbayes_sgmcmc.schedules import Exponential, Polynomial
 
 N = 100
@@ -160,7 +159,7 @@ def rejection_rate(model, data, theta, etas, rng, full):
     def drifted(at):
         g = torch.empty_like(at)
         model.prior_gradient(at, g, 1.0 / N)
-        batch = type(data.all_rows())({"x": x}, 1.0, False, x.shape[1])
+        batch = Batch({"x": x}, weight=1.0, shared=False, size=x.shape[1])
         model.likelihood_gradient(at, batch, {}, None, out=g, scale=1.0 / x.shape[1])
         return at - eta * g
 

@@ -1,0 +1,111 @@
+"""Diagnostics against processes whose figures are known in closed form."""
+
+import numpy as np
+import pytest
+
+from skbayes_sgmcmc import PosteriorSamples
+from skbayes_sgmcmc.diagnostics import (
+    autocorrelation_time,
+    effective_sample_size,
+    mcse,
+    noise_variances,
+    r_hat,
+    sampling_threshold,
+    summary,
+)
+
+
+def ar1(rho, n_chains, n_draws, seed=0):
+    """Stationary AR(1) chains with unit variance, shape (n_chains, n_draws)."""
+    rng = np.random.default_rng(seed)
+    x = np.empty((n_chains, n_draws))
+    x[:, 0] = rng.standard_normal(n_chains)
+    for t in range(1, n_draws):
+        x[:, t] = rho * x[:, t - 1] + np.sqrt(1 - rho**2) * rng.standard_normal(n_chains)
+    return x
+
+
+@pytest.mark.parametrize("rho", [-0.5, 0.0, 0.8])
+def test_autocorrelation_time_of_an_autoregression(rho):
+    """tau = 1/2 + sum rho^t = 1/2 + rho / (1 - rho), within 5%.
+
+    The estimate's relative sd is about sqrt(2 W / n), with a window W of some 10 tau and n =
+    200,000 draws: below 1.5%.
+    """
+    expected = 0.5 + rho / (1 - rho)
+    assert autocorrelation_time(ar1(rho, 4, 50_000)) == pytest.approx(expected, rel=0.05)
+
+
+def test_effective_sample_size_and_mcse_agree_with_the_autocorrelation_time():
+    x = ar1(0.8, 4, 10_000)
+    posterior = PosteriorSamples({"x": x[:, :, None]})
+    expected = x.size * (1 - 0.8) / (1 + 0.8)
+    ess = effective_sample_size(posterior, "x", method="mean")[0]
+    assert ess == pytest.approx(expected, rel=0.15)
+    assert mcse(posterior, "x")[0] == pytest.approx(1 / np.sqrt(expected), rel=0.1)
+
+
+def test_r_hat_is_near_one_for_equal_chains_and_large_for_shifted_ones():
+    """A shift of 3 sd in one of four chains: sqrt(1 + 9/4) = 1.8 before rank normalisation.
+
+    Ranks shrink the gap between chains that hardly overlap, to 1.47; 1.05 is where users are warned.
+    """
+    x = ar1(0.0, 4, 1000)[:, :, None]
+    assert r_hat(PosteriorSamples({"x": x}), "x")[0] < 1.01
+    x[0] += 3.0
+    assert r_hat(PosteriorSamples({"x": x}), "x")[0] > 1.4
+
+
+def test_constant_coordinates_have_no_figures_instead_of_an_error():
+    posterior = PosteriorSamples({"x": np.zeros((2, 10, 3))})
+    assert np.isnan(effective_sample_size(posterior, "x")).all()
+    assert r_hat(posterior, "x").shape == (3,)
+
+
+def test_sampling_threshold_is_the_ratio_of_the_two_noise_variances():
+    """alpha_t is by definition gradient noise over injected noise in the worst direction."""
+    covariance = np.diag([3.0, 0.5])
+    settings = {"step_size": 0.02, "n": 1000, "batch_size": 10, "temperature": 0.5}
+    gradient, injected = noise_variances(covariance, **settings)
+    alpha = sampling_threshold(covariance, **settings)
+    assert alpha == pytest.approx(gradient.max() / injected)
+    assert alpha == pytest.approx(0.02 * 1000 / (2 * 10 * 0.5) * 3.0 * 990 / 999)
+
+
+def test_sampling_threshold_with_preconditioner_and_friction():
+    covariance = np.array([[2.0, 1.0], [1.0, 2.0]])
+    settings = {"step_size": 0.1, "n": 100, "batch_size": 5}
+    root = np.array([[1.0, 0.0], [0.5, 2.0]])
+    whole = np.linalg.eigvals(root @ root.T @ covariance).max() * 0.1 * 100 / 10 * 95 / 99
+    assert sampling_threshold(covariance, root=root, **settings) == pytest.approx(whole)
+    plain = sampling_threshold(covariance, **settings)
+    assert sampling_threshold(covariance, friction=0.1, **settings) == pytest.approx(10 * plain)
+    diagonal = sampling_threshold(covariance, root=np.array([1.0, 1.0]), **settings)
+    assert diagonal == pytest.approx(plain)
+
+
+def test_full_batches_have_no_gradient_noise():
+    assert sampling_threshold(np.eye(2), step_size=1.0, n=50, batch_size=50) == 0.0
+
+
+def test_summary_has_the_weighted_figures_of_the_draws():
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((2, 400, 2))
+    weights = np.linspace(1.0, 3.0, 400)
+    posterior = PosteriorSamples({"a": draws, "b": draws[:, :, 0]}, weights)
+    table = summary(posterior, labels={"a": ["one", "two"]}, coverage=0.8)
+    assert table["name"] == ["one", "two", "b[]"]
+    tiled = np.tile(weights, 2)
+    expected = np.average(draws.reshape(-1, 2), axis=0, weights=tiled)
+    np.testing.assert_allclose(table["mean"][:2], expected)
+    assert (table["lower"] < table["mean"]).all() and (table["mean"] < table["upper"]).all()
+    assert "one" in repr(table) and "r_hat" in repr(table)
+    inside = (draws[:, :, 0] > table["lower"][0]) & (draws[:, :, 0] < table["upper"][0])
+    share = np.average(inside.reshape(-1), weights=tiled)
+    assert share == pytest.approx(0.8, abs=0.01)  # the interval's own definition, to a draw or two
+
+
+def test_summary_refuses_an_impossible_coverage():
+    posterior = PosteriorSamples({"x": np.zeros((2, 10, 1))})
+    with pytest.raises(ValueError, match=r"coverage=1\.5 is not allowed"):
+        summary(posterior, coverage=1.5)
