@@ -38,6 +38,9 @@ FULL_BATCH_NUMBERS = 2**15
 #: ratio of gradient noise to injected noise (alpha_t) at which "auto" keeps the minibatch: the
 #: variance in the worst direction is then inflated by at most so much
 NOISE_RATIO = 0.1
+#: typical curvature of the whitened posterior up to which the table's step sizes are taken as they
+#: are: sds are then right to about 5% (measured on wine, breast_cancer and digits, 0.5 of splittings)
+CURVATURE_LIMIT = 2.0
 #: smallest minibatch and rows looked at to measure the noise
 SMALLEST_BATCH, NOISE_ROWS = 100, 2000
 #: draws kept of each chain by ``n_draws="auto"``, and the bytes it may use
@@ -260,9 +263,33 @@ def _step_size(
     else:
         eta = cell.step
     if warm.root is not None and warm.root.ndim == 2:
-        return eta
+        typical = _typical_curvature(model, data, warm.center, warm.root, temperature)
+        return eta * min(1.0, CURVATURE_LIMIT / typical)
     root = np.ones(model.n_parameters) if warm.root is None else warm.root
     return eta / max(largest_curvature(model, data, warm.center, root), 1.0)
+
+
+def _typical_curvature(
+    model: Model, data: Data, center: Array, root: Array, temperature: float
+) -> float:
+    """Median over draws of the approximation of the largest eigenvalue of root' H/N root.
+
+    It is 1 for a Gaussian posterior. Where the curvature differs much from place to place (separable
+    classes under a wide prior) the whitened posterior is stiffer than that at most of its draws.
+    """
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(5):
+        away = root @ rng.standard_normal(len(root)) * math.sqrt(temperature / data.total)
+        theta, vector, value = center + away, rng.standard_normal(len(root)), 0.0
+        prior = model.prior_hessian(theta)
+        for _ in range(8):
+            vector /= np.linalg.norm(vector)
+            moved = root @ vector
+            image = root.T @ (model.hessian_times(theta, moved, data) + prior * moved) / data.total
+            value, vector = float(vector @ image), image
+        found.append(value)
+    return float(np.median(found))
 
 
 def largest_curvature(model: Model, data: Data, center: Array, root: Array) -> float:

@@ -48,7 +48,7 @@ def test_effective_sample_size_and_mcse_agree_with_the_autocorrelation_time():
 def test_r_hat_is_near_one_for_equal_chains_and_large_for_shifted_ones():
     """A shift of 3 sd in one of four chains: sqrt(1 + 9/4) = 1.8 before rank normalisation.
 
-    Ranks shrink the gap between chains that hardly overlap, to 1.47; 1.05 is where users are warned.
+    Ranks shrink the gap between chains that hardly overlap, to 1.47; users are warned from 1.05 on.
     """
     x = ar1(0.0, 4, 1000)[:, :, None]
     assert r_hat(PosteriorSamples({"x": x}), "x")[0] < 1.01

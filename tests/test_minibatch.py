@@ -92,6 +92,16 @@ def test_importance_frequencies():
     assert (counts <= np.floor(size * PROBABILITY) + 2).all()
 
 
+def test_strata_are_drawn_independently():
+    """Row j of a batch comes from the j-th stratum, whatever its other rows are (5 SE)."""
+    n, size, steps = 100, 4, 20_000
+    batches = Minibatches(rows_data(n), size, probability=np.full(n, 1.0 / n))
+    indices = batches.indices(steps, streams())[0]
+    np.testing.assert_array_equal(indices // 25, np.tile(np.arange(4), (steps, 1)))
+    off_diagonal = np.corrcoef(indices.T)[np.triu_indices(size, 1)]
+    assert np.abs(off_diagonal).max() <= 5.0 / np.sqrt(steps)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_importance_weights_leave_means_unbiased(weighted):
     """(rows/n) sum_i weight_i f(x_i) has the mean sum_i w_i f(x_i), within 5 SE."""

@@ -407,6 +407,21 @@ def test_thermostats_find_unknown_gradient_noise(name, integrator):
     assert a - alpha >= 10.0 * error  # it did move from where it began
 
 
+@pytest.mark.parametrize("name, integrator", THERMOSTATS)
+def test_a_frozen_thermostat_is_sghmc(name, integrator):
+    """At a = alpha the step is SGHMC's, its noise included: a thermostat hides wrong noise else."""
+    target = Gaussian(correlated_precision(3), n=5.0, temperature=0.5)
+    step = TABLE[name][1][integrator].integrator
+    size = 1 if name == "sgnht" else 3
+    frozen = {"a": np.full(size, FRICTION)}
+    held = LinearChain(make_sampler(name), step, target, 0.3, frozen)
+    plain = LinearChain(SGHMC(friction=FRICTION), step, target, 0.3)
+    for matrix in ("F", "B", "C"):
+        np.testing.assert_allclose(
+            getattr(held, matrix), getattr(plain, matrix), rtol=1e-12, atol=1e-14
+        )
+
+
 @pytest.mark.parametrize("name", ["sgnht", "msgnht"])
 def test_published_thermostat_mass(name):
     """Any mass leaves the target alone: a light one and a heavy one, against 3% of the target."""

@@ -22,7 +22,6 @@ from sklearn.datasets import fetch_openml
 import skbayes_sgmcmc
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-START = time.perf_counter()
 
 
 # Options
@@ -161,7 +160,7 @@ def write_results(args, name, title, body, figures=(), spread=None):
     lines = [
         f"# {title}",
         f"`{command}`",
-        f"{datetime.date.today()}, {machine()}, {time.perf_counter() - START:.0f} s. "
+        f"{datetime.date.today()}, {machine()}, {time.process_time():.0f} s of processor time. "
         f"Python {platform.python_version()}, {', '.join(versions)}, "
         f"skbayes_sgmcmc {skbayes_sgmcmc.__version__}. "
         + (spread or f"Seeds 0 to {args.seeds[-1]}; ± is the standard deviation over them."),

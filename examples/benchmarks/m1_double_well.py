@@ -53,32 +53,50 @@ class NoisyGradient:
         return (((4 * theta + 3) * theta - 26) * theta - 1) / 14 + noise
 
 
-def run(h, integrator, seed, n_draws):
-    """Bin frequencies, mean final friction a/h and number of diverged chains; None if all are."""
-    rng = np.random.default_rng(seed)
+def chains(h, integrator, seed, n_chains, n_steps):
+    """Posterior of chains that start at draws of the target; None if all diverge."""
     masses = exact_masses()
-    bins = rng.choice(len(masses), size=N_CHAINS, p=masses)
+    rng = np.random.default_rng(seed)
+    bins = rng.choice(len(masses), size=n_chains, p=masses)
+    start = rng.uniform(EDGES[bins], EDGES[bins + 1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # divergences are counted instead
         try:
-            posterior = sample(
+            return sample(
                 lambda theta: 0.0,  # the density itself is not needed
                 1,
                 gradient_of_potential=NoisyGradient(h),
                 sampler=MSGNHT(friction=0.0, mass=1.0, initial_friction=B * h),
                 integrator=integrator,
                 step_size=h**2,
-                n_chains=N_CHAINS,
-                n_draws=n_draws // N_CHAINS,
+                n_chains=n_chains,
+                n_draws=n_steps,
                 burn_in=0,
-                init=0.5 * (EDGES[bins] + EDGES[bins + 1])[:, None],
+                init=start[:, None],
                 random_state=seed,
             )
         except SamplingError:
-            return None, np.nan, N_CHAINS
+            return None
+
+
+def run(h, integrator, seed, n_draws):
+    """KL divergence (nan if a chain diverged), bin frequencies and number of diverged chains."""
+    posterior = chains(h, integrator, seed, N_CHAINS, n_draws // N_CHAINS)
+    lost = N_CHAINS - (0 if posterior is None else posterior.n_chains)
+    if lost:  # its published counterpart is a single chain
+        return np.nan, np.full(len(EDGES) - 1, np.nan), lost
     counts = np.histogram(posterior["theta"], np.r_[-np.inf, EDGES[1:-1], np.inf])[0]
-    friction = posterior.statistics["thermostat"].mean() / h
-    return counts / counts.sum(), friction, N_CHAINS - posterior.n_chains
+    frequencies = counts / counts.sum()
+    return divergence(frequencies), frequencies, 0
+
+
+def mean_friction(h, integrator, n_chains):
+    """Mean and standard error of a/h after a time of 30, as text."""
+    posterior = chains(h, integrator, 0, n_chains, round(30 / h))
+    if posterior is None or posterior.n_chains < n_chains:
+        return "diverged"
+    xi = posterior.statistics["thermostat"] / h
+    return f"{xi.mean():.3f} (s.e. {xi.std() / np.sqrt(n_chains):.3f})"
 
 
 def divergence(estimate):
@@ -90,18 +108,13 @@ def divergence(estimate):
 
 def draw_figure(args, scores, densities):
     figure, (left, right) = new_figure(2)
-    for integrator, label in INTEGRATORS.items():
+    for k, (integrator, label) in enumerate(INTEGRATORS.items()):
         values = np.array([scores[integrator, h] for h in STEPS_H])
-        good = np.isfinite(values).all(axis=1)
-        left.errorbar(
-            np.array(STEPS_H)[good],
-            values[good].mean(axis=1),
-            values[good].std(axis=1),
-            marker="o",
-            capsize=2,
-            label=label,
-        )
-    left.set(xlabel="time step h", ylabel="KL divergence", yscale="log")
+        shift = 1.03 ** (2 * k - 1)  # side by side
+        for seed in values.T:
+            left.plot(np.array(STEPS_H) * shift, seed, ".", color=f"C{k}", markersize=3, alpha=0.5)
+        left.plot(np.array(STEPS_H) * shift, values.mean(axis=1), "o-", color=f"C{k}", label=label)
+    left.set(xlabel="time step h", ylabel="KL divergence", xscale="log", yscale="log")
     left.legend(fontsize=8)
     middle, width = 0.5 * (EDGES[1:] + EDGES[:-1]), EDGES[1] - EDGES[0]
     right.fill_between(middle, exact_masses() / width, color="0.85", label="target")
@@ -113,36 +126,35 @@ def draw_figure(args, scores, densities):
         args,
         figure,
         "m1_double_well",
-        "KL divergence of the draws from the target by time step (mean and standard deviation over "
-        "the seeds; steps at which a chain diverged are left out), and densities at one step.",
+        "KL divergence of the draws from the target by time step (dots: seeds, line: their mean; "
+        "mSGNHT-E diverges from h = 0.25 on), and densities at one step.",
     )
 
 
 def main():
     args = parse_args(__doc__)
     n_draws = 20_000 if args.quick else 1_000_000
-    scores, rows, densities = {}, [], {}
+    scores, densities, rows, frictions = {}, {}, [], []
     for h in STEPS_H:
-        row = [h]
+        lost = {}
         for integrator in INTEGRATORS:
             runs = [run(h, integrator, seed, n_draws) for seed in args.seeds]
-            # a seed with a diverged chain has no estimate: its published counterpart is one chain
-            kl = [divergence(p) if lost == 0 else np.nan for p, _, lost in runs]
-            friction = [a for _, a, lost in runs if lost == 0]
-            scores[integrator, h] = kl
-            lost = sum(lost for *_, lost in runs)
-            row += [
-                mean_sd(kl, 4),
-                mean_sd(friction, 2) if friction else "",
-                f"{lost} of {N_CHAINS * len(runs)}",
-            ]
+            scores[integrator, h] = np.array([kl for kl, *_ in runs])
+            lost[integrator] = sum(n for *_, n in runs)
             if h == SHOWN_H:
-                good = [p for p, _, lost in runs if lost == 0]
-                densities[integrator] = np.mean(good, axis=0) if good else np.nan * exact_masses()
-        rows.append(row)
-    header = ["h"] + [
-        f"{label}: {figure}" for label in INTEGRATORS.values() for figure in ("KL", "ξ", "diverged")
-    ]
+                densities[integrator] = np.mean([frequencies for _, frequencies, _ in runs], axis=0)
+        split, euler = (scores[integrator, h] for integrator in INTEGRATORS)
+        below = int(np.sum((split < euler) | (np.isnan(euler) & ~np.isnan(split))))
+        total = N_CHAINS * len(args.seeds)
+        rows.append(
+            [h, mean_sd(split, 4), mean_sd(euler, 4), f"{below} of {len(args.seeds)}"]
+            + [f"{lost[integrator]} of {total}" for integrator in INTEGRATORS]
+        )
+        n_chains = 100 if args.quick else 4_000 if h >= 0.01 else 500
+        frictions.append([h, *(mean_friction(h, name, n_chains) for name in INTEGRATORS)])
+    names = list(INTEGRATORS.values())
+    header = ["h", *(f"KL, {name}" for name in names), "seeds with S below E"]
+    header += [f"diverged, {name}" for name in names]
     body = BODY.format(
         n_draws=n_draws,
         n_seeds=len(args.seeds),
@@ -151,6 +163,7 @@ def main():
         time=0.001 * n_draws,
         width=EDGES[1] - EDGES[0],
         table=markdown_table(header, rows),
+        friction_table=markdown_table(["h", *names], frictions),
     )
     write_results(
         args,
@@ -172,13 +185,18 @@ h = .001 that time is {time:,.0f}, in which a chain changes wells a few times on
 figures are Monte Carlo error, not bias.
 
 KL: of the draws' histogram (bins of width {width:.1f}) from the target, KL(draws || target), in
-nats; the paper does not say how it estimated the divergence. ξ: mean of a/h at the last step, B = 1
-in theory. Diverged: chains that left the finite numbers; a seed with one has no KL.
+nats; the paper does not say how it estimated the divergence. "S below E" compares runs with the
+same random numbers. Diverged: chains that left the finite numbers; a seed with one has no KL.
 
 {table}
 
 Published (a figure without numbers): mSGNHT-S is below mSGNHT-E at every h from .001 to .3, most
-clearly at large h, and nearer to ξ = 1.
+clearly at large h.
+
+The friction ξ = a/h that the thermostat finds, mean over many chains after a time of 30; in theory
+B = 1. Published: mSGNHT-S comes nearer to 1.
+
+{friction_table}
 """
 
 

@@ -35,7 +35,8 @@ class PSGLD(Sampler):
         "burn_in" freezes V afterwards: exact as eta goes to 0. "always" is as published: for small
         eta V follows theta and the chain targets exp(-U)/G instead.
     lag : bool, default=True
-        Use G from V *before* this step, so that it is independent of this step's gradient.
+        Use G from V *before* this step, so that it is independent of this step's gradient. While V
+        adapts, V then counts as at least 0.01 times the square of this gradient.
     gamma : bool, default=False
         Add the drift :math:`\Gamma_i = -(1-\rho)\bar g_i (\partial \bar g_i/\partial\theta_i) /
         (\sqrt{V_i}(\lambda+\sqrt{V_i})^2)`, with the derivative by a secant over the last move of
@@ -106,7 +107,12 @@ class PSGLD(Sampler):
         g = step.gradient(theta)
         g_bar = step.likelihood()
         adapting = "adapting" in state
-        G = self._preconditioner(state["V"], step) if self.lag else None
+        G = None
+        if self.lag:
+            # a coordinate that no minibatch has had yet (V = 0, a rare feature) would be thrown by
+            # G = 1/lambda when it first occurs: |G g| is at most 10, as without lag at rho = 0.99
+            V = torch.maximum(state["V"], 0.01 * g_bar * g_bar) if adapting else state["V"]
+            G = self._preconditioner(V, step)
         if adapting:
             state["V"].mul_(self.decay).addcmul_(g_bar, g_bar, value=1.0 - self.decay)
         if G is None:
