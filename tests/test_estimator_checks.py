@@ -18,7 +18,7 @@ SMALL = {"n_draws": 100, "n_chains": 2}
 ESTIMATORS = [
     BayesianLogisticRegression(**SMALL),
     BayesianLogisticRegression(sampler="sghmc", integrator="splitting", **SMALL),
-    BayesianLogisticRegression(sampler="sgld", step_size=0.01, batch_size=1000, **SMALL),
+    BayesianLogisticRegression(sampler="sgld", step_size=0.1, batch_size=1000, **SMALL),
     BayesianLogisticRegression(sampler="msgnht", prior="laplace", **SMALL),
 ]
 

@@ -71,6 +71,12 @@ def error(y, p):
     return np.mean((p > 0.5) != y, axis=-1)
 
 
+def log_loss(y, p):
+    """Mean negative log-likelihood of labels 0 and 1, for P(y = 1) with the rows last."""
+    chosen = np.where(y == 1, p, 1.0 - p)
+    return -np.mean(np.log(np.maximum(chosen, 1e-300)), axis=-1)
+
+
 def load_reference(name):
     """X, y, the estimator's prior, and the means and sds of a long NUTS run.
 

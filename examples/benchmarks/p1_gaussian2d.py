@@ -161,6 +161,8 @@ at every step size, most clearly at large ones; at small ones they are similar.
   anticorrelated.
 - With ρ = .99 V follows θ, which adds a bias that does not vanish with η; with ρ = .9999, or V
   frozen, it hardly does.
+- V starts at the square of the first gradient, which is small at θ = 0: the first steps of pSGLD
+  overshoot, by how much differs between chains (the large ± of the ACT of θ₁²).
 """
 
 

@@ -1,0 +1,656 @@
+"""``BayesianLogisticRegression`` as its users meet it: shapes, equivalences, parameters, seeds.
+
+Where two fits must be equal, they use the same random numbers and differ by rounding alone; the
+bound is then 1e-8 of a posterior sd of order one, since a few thousand steps add up rounding errors
+of 1e-16 without amplifying them (the chains contract). How right the posterior is, is tested in
+``test_posterior_truth.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayes_sgmcmc import BayesianLogisticRegression, MixingDistance
+from skbayes_sgmcmc.samplers import SGHMC, TABLE
+from skbayes_sgmcmc.schedules import BlockDecay, Cyclical, Exponential, MultiStep, Polynomial
+
+#: budgets too small to mix, on purpose, where mixing is not what is looked at
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+ROUNDING = 1e-8
+SMALL = {"n_draws": 50, "n_chains": 2, "random_state": 0}
+
+
+def small(**parameters):
+    return BayesianLogisticRegression(**(SMALL | parameters))
+
+
+@pytest.fixture(scope="module")
+def binary():
+    return make_classification(400, 6, n_informative=4, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def fitted(iris):
+    return BayesianLogisticRegression(n_draws=200, n_chains=2, random_state=0).fit(*iris)
+
+
+def assert_same_draws(a, b, atol=ROUNDING):
+    for name in ("coef", "intercept"):
+        np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0, atol=atol)
+
+
+# shapes -------------------------------------------------------------------------------------------
+
+
+def test_binary_shapes(binary):
+    clf = small().fit(*binary)
+    assert clf.coef_.shape == (1, 6) and clf.intercept_.shape == (1,)
+    assert clf.posterior_["coef"].shape == (2, 50, 1, 6)
+    assert clf.posterior_["intercept"].shape == (2, 50, 1)
+    assert clf.decision_function(binary[0]).shape == (400,)
+    assert clf.predict_proba(binary[0]).shape == (400, 2)
+
+
+def test_multinomial_shapes(fitted, iris):
+    assert fitted.coef_.shape == (3, 4) and fitted.intercept_.shape == (3,)
+    assert fitted.posterior_["coef"].shape == (2, 200, 3, 4)
+    assert fitted.decision_function(iris[0]).shape == (150, 3)
+    np.testing.assert_array_equal(fitted.classes_, [0, 1, 2])
+    np.testing.assert_allclose(fitted.coef_, fitted.posterior_["coef"].mean((0, 1)), rtol=1e-12)
+
+
+def test_multinomial_intercepts_sum_to_zero_in_every_draw(fitted):
+    intercepts = fitted.posterior_["intercept"]
+    assert np.abs(intercepts).max() > 1.0  # else the next line says nothing
+    np.testing.assert_allclose(intercepts.sum(-1), 0.0, atol=1e-12 * np.abs(intercepts).max())
+
+
+def test_fit_intercept_false(binary, iris):
+    for X, y in (binary, iris):
+        clf = small(fit_intercept=False).fit(X, y)
+        assert not clf.posterior_["intercept"].any()
+        at_zero = clf.predict_proba(np.zeros((1, X.shape[1])))
+        np.testing.assert_allclose(at_zero, 1.0 / len(clf.classes_), rtol=1e-12)
+
+
+def test_labels_of_any_kind(binary):
+    X, y = binary
+    clf = small().fit(X, np.where(y == 1, "yes", "no"))
+    assert set(clf.predict(X)) <= {"no", "yes"}
+    np.testing.assert_array_equal(clf.predict(X) == "yes", small().fit(X, y).predict(X) == 1)
+
+
+# equivalences -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parameters", [{}, {"step_size": 0.1, "batch_size": 20}])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_sparse_equals_dense(parameters, classes):
+    """Rounding alone: the sums over a row's entries are taken in another order."""
+    X, y = make_classification(
+        300, 8, n_informative=5, n_classes=classes, n_clusters_per_class=1, random_state=1
+    )
+    X[np.random.default_rng(0).random(X.shape) < 0.6] = 0.0
+    dense, sparse = small(**parameters).fit(X, y), small(**parameters).fit(sp.csr_matrix(X), y)
+    assert_same_draws(dense, sparse)
+    np.testing.assert_allclose(
+        dense.predict_proba(X), sparse.predict_proba(sp.csr_array(X)), rtol=0, atol=ROUNDING
+    )
+
+
+@pytest.mark.parametrize("given", ["balanced", {0: 3.0, 1: 0.5}])
+def test_class_weight_is_a_sample_weight(binary, given):
+    X, y = binary
+    unequal = (y == 1) | (np.arange(len(y)) % 3 == 0)
+    X, y = X[unequal], y[unequal]
+    counts = np.bincount(y)
+    per_class = len(y) / (2.0 * counts) if given == "balanced" else np.array([3.0, 0.5])
+    assert_same_draws(
+        small(class_weight=given).fit(X, y), small().fit(X, y, sample_weight=per_class[y])
+    )
+
+
+def test_class_weight_multiplies_sample_weight(binary):
+    X, y = binary
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    both = small(class_weight={0: 2.0, 1: 1.0}).fit(X, y, sample_weight=weight)
+    assert_same_draws(both, small().fit(X, y, sample_weight=weight * np.where(y == 0, 2.0, 1.0)))
+
+
+def test_weight_two_is_a_row_twice(binary):
+    """The likelihood exponent, with all rows at every step: the gradients are equal."""
+    X, y = binary
+    weight = 1.0 + (np.arange(len(y)) % 2)
+    twice = np.repeat(np.arange(len(y)), weight.astype(int))
+    assert_same_draws(small().fit(X, y, sample_weight=weight), small().fit(X[twice], y[twice]))
+
+
+def test_rows_of_weight_zero_are_no_rows(binary):
+    X, y = binary
+    weight = (np.arange(len(y)) % 3 > 0).astype(float)
+    assert_same_draws(
+        small().fit(X, y, sample_weight=weight), small().fit(X[weight > 0], y[weight > 0])
+    )
+
+
+# prior --------------------------------------------------------------------------------------------
+
+
+def test_prior_scale_per_feature(binary):
+    """A scale of 1e-3 holds its coefficient; an equal scale for all is the scalar."""
+    X, y = binary
+    scales = np.array([1.0, 1e-3, 1.0, 1.0, 1e-3, 1.0])
+    clf = small().set_params(prior_scale=scales, n_draws=300).fit(X, y)
+    sd = clf.posterior_.std("coef")[0]
+    # the data say nothing at this scale, so the posterior's sd is the prior's, with a Monte Carlo
+    # error of 1/sqrt(2 x 150): 0.25 is four of them
+    np.testing.assert_allclose(sd[scales < 1.0], 1e-3, rtol=0.25)
+    assert (sd[scales == 1.0] > 0.03).all()
+    assert_same_draws(small(prior_scale=2.0).fit(X, y), small(prior_scale=[2.0] * 6).fit(X, y))
+
+
+@pytest.mark.parametrize("prior", ["normal", "laplace"])
+def test_prior_alone(prior):
+    """Without information in X the posterior of the coefficients is the prior.
+
+    Every row is zero but for the intercept's ones. sd of N(0, s^2) is s, that of Laplace(s) is
+    s sqrt(2). The bound 0.1 is about five times the Monte Carlo error of a sd, 1/sqrt(2 ESS) with
+    ESS above 1000 (4000 draws of the default chains), doubled for the Laplace's heavier tails.
+    """
+    X, y = np.zeros((200, 3)), np.arange(200) % 2
+    clf = BayesianLogisticRegression(prior=prior, prior_scale=0.7, random_state=0).fit(X, y)
+    expected = 0.7 if prior == "normal" else 0.7 * np.sqrt(2.0)
+    np.testing.assert_allclose(clf.posterior_.std("coef"), expected, rtol=0.1)
+    np.testing.assert_allclose(clf.coef_, 0.0, atol=0.1 * expected)
+
+
+# predictions --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_predictions_agree_with_each_other(iris, weighted):
+    X, y = iris
+    step_size = Polynomial(first=0.05, last=0.01) if weighted else "auto"
+    clf = small(step_size=step_size).fit(X, y)
+    p = clf.predict_proba(X)
+    assert (clf.posterior_.weights is not None) == weighted
+    np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(clf.predict(X), clf.classes_[p.argmax(1)])
+    np.testing.assert_allclose(clf.predict_log_proba(X), np.log(p), rtol=1e-12)
+    samples = clf.predict_proba_samples(X)
+    assert samples.shape == (100, 150, 3)
+    np.testing.assert_allclose(samples.sum(2), 1.0, rtol=1e-12)
+    averaged = np.average(samples, axis=0, weights=clf.posterior_.pooled_weights())
+    np.testing.assert_allclose(averaged, p, rtol=1e-12)
+
+
+def test_small_probabilities_keep_their_logarithm():
+    """1 - p would be 0, and its logarithm -inf, from a logit of 37 on."""
+    X, y = np.array([[-1.0], [1.0]] * 20), np.array([0, 1] * 20)
+    clf = small(prior_scale=10.0).fit(X, y)
+    far = clf.predict_log_proba([[-200.0], [200.0]])
+    assert np.isfinite(far).all() and far.min() < -37.0
+
+
+def test_uncertainty(fitted, iris):
+    X = np.vstack([iris[0], iris[0][:5] * 3.0])
+    found = fitted.predict_uncertainty(X)
+    p = fitted.predict_proba(X)
+    np.testing.assert_allclose(found.total, -(p * np.log(p)).sum(1), rtol=1e-10)
+    assert all((values >= 0.0).all() for values in found.values())
+    assert (found.total <= np.log(3.0) + 1e-12).all()
+    np.testing.assert_allclose(found.total, found.aleatoric + found.epistemic, atol=1e-12)
+    draws = fitted.predict_proba_samples(X)
+    entropies = -(draws * np.log(draws)).sum(2)
+    np.testing.assert_allclose(found.aleatoric, entropies.mean(0), rtol=1e-10)
+
+
+def test_single_draws(fitted, iris, monkeypatch):
+    X = iris[0]
+    chosen = fitted.predict_proba_samples(X, n_draws=7, random_state=3)
+    assert chosen.shape == (7, 150, 3)
+    np.testing.assert_array_equal(
+        chosen, fitted.predict_proba_samples(X, n_draws=7, random_state=3)
+    )
+    assert (chosen != fitted.predict_proba_samples(X, n_draws=7, random_state=4)).any()
+    whole, uncertain = fitted.predict_proba_samples(X), fitted.predict_uncertainty(X)
+    # in blocks that hold 40 rows only
+    monkeypatch.setattr("skbayes_sgmcmc.prediction.BLOCK_NUMBERS", 400 * 3 * 40)
+    blocks = list(fitted.iter_proba_samples(X))
+    assert [block.shape[1] for block in blocks] == [40, 40, 40, 30]
+    np.testing.assert_allclose(np.concatenate(blocks, axis=1), whole, rtol=1e-12)
+    again = fitted.predict_uncertainty(X)
+    np.testing.assert_allclose(again.epistemic, uncertain.epistemic, atol=1e-12)
+
+
+def test_sample_posterior(fitted):
+    everything = fitted.sample_posterior()
+    np.testing.assert_array_equal(
+        everything["coef"], fitted.posterior_["coef"].reshape(400, 3, 4)
+    )
+    some = fitted.sample_posterior(30, random_state=1)
+    assert some["coef"].shape == (30, 3, 4) and some["intercept"].shape == (30, 3)
+    again, other = (fitted.sample_posterior(30, random_state=seed) for seed in (1, 2))
+    np.testing.assert_array_equal(some["coef"], again["coef"])
+    assert (some["coef"] != other["coef"]).any()
+    # coefficients and intercepts of one draw stay together
+    rows = {row.tobytes(): i for i, row in enumerate(everything["coef"])}
+    picked = [rows[row.tobytes()] for row in some["coef"]]
+    np.testing.assert_array_equal(some["intercept"], everything["intercept"][picked])
+    with pytest.raises(ValueError, match="n_samples=0"):
+        fitted.sample_posterior(0)
+
+
+def test_summary(binary):
+    pd = pytest.importorskip("pandas")
+    names = ["age", "blood pressure", "x", "y", "z", "w"]
+    X = pd.DataFrame(binary[0], columns=names)
+    clf = small().fit(X, binary[1])
+    table = clf.summary(coverage=0.5)
+    assert table["name"] == [*names, "intercept"]
+    np.testing.assert_allclose(table["mean"], np.append(clf.coef_, clf.intercept_), rtol=1e-12)
+    pooled = clf.posterior_.pooled("coef")[:, 0, 1]
+    assert table["lower"][1] == pytest.approx(np.quantile(pooled, 0.25))
+    frame = table.to_frame()
+    assert frame.loc["blood pressure", "sd"] == pytest.approx(pooled.std())
+    assert "blood pressure" in repr(table)
+    assert len(repr(table).splitlines()) == 8
+
+
+def test_summary_names_classes(fitted):
+    names = fitted.summary()["name"]
+    assert names[:5] == ["0: x0", "0: x1", "0: x2", "0: x3", "1: x0"]
+    assert names[-3:] == ["0: intercept", "1: intercept", "2: intercept"]
+
+
+# parameters, searches, routing --------------------------------------------------------------------
+
+
+def test_search_over_step_size_and_a_parameter_of_the_sampler(binary):
+    pipeline = make_pipeline(StandardScaler(), small(sampler=SGHMC(), n_draws=20, burn_in=50))
+    grid = {
+        "bayesianlogisticregression__step_size": [1e-3, 1.0],
+        "bayesianlogisticregression__sampler__friction": [0.1, 0.5],
+    }
+    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_log_loss").fit(*binary)
+    best = search.best_estimator_[-1]
+    # at 1e-3, 70 steps from near zero move nothing
+    assert best.step_size == 1.0
+    assert best.sampler.friction == search.best_params_[list(grid)[1]]
+    assert search.predict_proba(binary[0]).shape == (400, 2)
+
+
+def test_grids_made_of_arrays(binary):
+    """Their values are np.str_, np.bool_ and np.int64, which are as good as Python's."""
+    grid = {
+        "sampler": np.array(["sgld", "sghmc"]),
+        "fit_intercept": np.array([True]),
+        "n_draws": np.array([20]),
+    }
+    search = GridSearchCV(small(), grid, cv=2, error_score="raise").fit(*binary)
+    assert search.best_params_["sampler"] in ("sgld", "sghmc")
+
+
+def test_sample_weight_is_routed(binary):
+    X, y = binary
+    weight = np.where(np.arange(len(y)) % 2, 1.0, 3.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), small().set_fit_request(sample_weight=True))
+        pipeline[0].set_fit_request(sample_weight=False)
+        routed = pipeline.fit(X, y, sample_weight=weight)[-1]
+    direct = small().fit(StandardScaler().fit_transform(X), y, sample_weight=weight)
+    assert_same_draws(routed, direct)
+
+
+def test_clone_and_representations(fitted):
+    with_parts = BayesianLogisticRegression(
+        sampler=SGHMC(friction=0.3), step_size=Polynomial(first=0.1, last=0.01)
+    )
+    copy = clone(with_parts)
+    assert copy.sampler is not with_parts.sampler and copy.sampler.friction == 0.3
+    assert copy.get_params()["step_size__first"] == 0.1
+    assert "SGHMC(friction=0.3)" in repr(with_parts)
+    assert "BayesianLogisticRegression" in fitted._repr_html_()
+    assert not hasattr(clone(fitted), "posterior_")
+
+
+@pytest.mark.parametrize("step_size", ["auto", 0.1])
+@pytest.mark.parametrize(
+    ("sampler", "integrator"),
+    [(name, cell) for name, (_, cells) in TABLE.items() for cell in cells if name != "rsgld"],
+)
+def test_every_cell_of_the_table(binary, sampler, integrator, step_size):
+    """Each fits, and agrees on the labels with a point estimate under the same prior.
+
+    The labels differ only where the probability is near 1/2: at most a few in a hundred rows.
+    """
+    X, y = binary
+    X = StandardScaler().fit_transform(X)
+    clf = small(sampler=sampler, integrator=integrator, step_size=step_size).fit(X, y)
+    assert np.mean(clf.predict(X) == LogisticRegression().fit(X, y).predict(X)) > 0.93
+    if sampler == "mala":
+        assert (clf.posterior_.statistics["acceptance_rate"] > 0.3).all()
+
+
+def test_rsgld_needs_a_metric(binary):
+    with pytest.raises(ValueError, match=r"RSGLD is not allowed: LogisticModel has no metric"):
+        small(sampler="rsgld").fit(*binary)
+
+
+def test_temperature(binary):
+    """Var is proportional to T near a Gaussian: a quarter of T halves the sd.
+
+    The prior's part of the curvature and the skewness of the posterior are small here (400 rows).
+    The bound is four Monte Carlo errors of a ratio of sds, sqrt(2) / sqrt(2 ESS) with ESS > 800.
+    """
+    warm, cold = (
+        BayesianLogisticRegression(temperature=t, n_chains=2, random_state=0).fit(*binary)
+        for t in (1.0, 0.25)
+    )
+    ratio = cold.posterior_.std("coef") / warm.posterior_.std("coef")
+    np.testing.assert_allclose(ratio, 0.5, atol=0.5 * 4 / np.sqrt(800))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Polynomial(first=0.3, last=0.03),
+        Polynomial(a=1.0, b=10.0, gamma=0.55),
+        Exponential(0.3, last=0.03),
+        BlockDecay(0.3, every=40),
+        MultiStep(0.3, milestones=(60, 90)),
+        Cyclical(0.3, n_cycles=2),
+    ],
+    ids=lambda schedule: type(schedule).__name__,
+)
+def test_schedules_as_step_size(binary, schedule):
+    X, y = binary
+    X = StandardScaler().fit_transform(X)
+    clf = small(step_size=schedule).fit(X, y)
+    posterior = clf.posterior_
+    assert (posterior.weights is not None) == schedule.weights_draws
+    if schedule.weights_draws:
+        assert posterior.weights.shape == (posterior.n_draws,)
+        weighted = np.average(posterior["coef"].mean(0), axis=0, weights=posterior.weights)
+        np.testing.assert_allclose(clf.coef_, weighted, rtol=1e-12)
+    assert np.mean(clf.predict(X) == LogisticRegression().fit(X, y).predict(X)) > 0.93
+
+
+@pytest.mark.parametrize("distance", [None, 0.5])
+def test_mixing_distance(binary, distance):
+    """With D0 given, draws come each time the steps add up to more than it."""
+    thinning = MixingDistance(n_steps=400, distance=distance, threshold=1.0)
+    X = StandardScaler().fit_transform(binary[0])
+    clf = small(step_size=Polynomial(first=0.2, last=0.02), burn_in=0, thinning=thinning)
+    posterior = clf.set_params(n_draws=1000).fit(X, binary[1]).posterior_
+    assert posterior.weights is None
+    assert 10 < posterior.n_draws < 400
+    if distance is not None:
+        etas = Polynomial(first=0.2, last=0.02).values(np.arange(400), 400)
+        kept, travelled = 0, 0.0
+        for eta in etas:
+            travelled += eta
+            if travelled > distance:
+                kept, travelled = kept + 1, 0.0
+        assert posterior.n_draws == kept
+
+
+def test_mixing_distance_in_two_processes(binary):
+    """Each group finds its own D0, so they may keep unequal numbers of draws: the fewer counts."""
+    thinning = MixingDistance(n_steps=300, threshold=0.5)
+    clf = small(step_size=Polynomial(first=0.5, last=0.02), burn_in=0, thinning=thinning, n_jobs=2)
+    X = StandardScaler().fit_transform(binary[0])
+    posterior = clf.set_params(n_draws=1000).fit(X, binary[1]).posterior_
+    assert posterior.n_chains == 2 and posterior.n_draws > 10
+    assert np.isfinite(posterior["coef"]).all()
+
+
+# random streams, processes, precision -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parameters", [{}, {"step_size": 0.1, "batch_size": 20}])
+def test_jobs_do_not_matter(binary, parameters):
+    one, two = (small(n_jobs=n, n_chains=3, **parameters).fit(*binary) for n in (None, 2))
+    assert_same_draws(one, two)
+
+
+def test_a_chain_does_not_depend_on_how_many_run_beside_it(binary):
+    few, many = (small(n_chains=n, step_size=0.1, batch_size=20).fit(*binary) for n in (2, 5))
+    np.testing.assert_allclose(
+        few.posterior_["coef"], many.posterior_["coef"][:2], rtol=0, atol=ROUNDING
+    )
+
+
+def test_random_state(binary):
+    first, again, other = (small(random_state=s).fit(*binary).posterior_["coef"] for s in (5, 5, 6))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    unseeded = [small(random_state=None).fit(*binary).posterior_["coef"] for _ in range(2)]
+    assert (unseeded[0] != unseeded[1]).any()
+    # a RandomState goes on from fit to fit, as in scikit-learn's own estimators
+    state = np.random.RandomState(0)
+    moving = [small(random_state=state).fit(*binary).posterior_["coef"] for _ in range(2)]
+    assert (moving[0] != moving[1]).any()
+    clf = small()
+    repeated = [clf.fit(*binary).posterior_["coef"] for _ in range(2)]
+    np.testing.assert_array_equal(*repeated)
+
+
+def test_chains_differ(binary):
+    coef = small().fit(*binary).posterior_["coef"]
+    assert (coef[0] != coef[1]).all()
+
+
+def test_float32(binary):
+    """Same random numbers: float32 draws are float64 draws but for rounding of about 1e-6."""
+    X, y = binary
+    single, double = (small(dtype=d).fit(X, y) for d in ("float32", "float64"))
+    assert single.posterior_["coef"].dtype == np.float32
+    assert single.coef_.dtype == np.float64
+    assert double.posterior_["coef"].dtype == np.float64
+    assert_same_draws(single, double, atol=1e-3)
+    np.testing.assert_allclose(single.predict_proba(X), double.predict_proba(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.int8, bool])
+def test_kinds_of_x(kind):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (200, 4))
+    y = (X[:, 0] + rng.integers(0, 2, 200) > 1).astype(int)
+    np.testing.assert_allclose(
+        small().fit(X.astype(kind), y).coef_, small().fit(X.astype(float), y).coef_, atol=1e-5
+    )
+
+
+# warm starts --------------------------------------------------------------------------------------
+
+
+def test_warm_start_goes_on(binary):
+    """Two fits of n draws are one of 2n: the chains and their random streams go on.
+
+    Bits could differ by the passage through theta, hence ROUNDING.
+    """
+    X, y = binary
+    whole = small(n_draws=100, burn_in=30, thinning=2).fit(X, y)
+    clf = small(burn_in=30, thinning=2, warm_start=True).fit(X, y)
+    first = clf.posterior_["coef"].copy()
+    clf.set_params(burn_in="auto").fit(X, y)
+    np.testing.assert_allclose(first, whole.posterior_["coef"][:, :50], rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(
+        clf.posterior_["coef"], whole.posterior_["coef"][:, 50:], rtol=0, atol=ROUNDING
+    )
+
+
+@pytest.mark.parametrize("sampler", ["sghmc", "msgnht", "psgld"])
+def test_warm_start_of_samplers_with_state(binary, sampler):
+    X, y = binary
+    clf = small(sampler=sampler, warm_start=True).fit(X, y)
+    last, spread = clf.posterior_["coef"][:, -1].copy(), clf.posterior_.std("coef")
+    earlier = clf.posterior_["coef"].copy()
+    clf.set_params(thinning=1).fit(X, y)
+    draws = clf.posterior_["coef"]
+    assert np.isfinite(draws).all()
+    # one step is a small part of a posterior sd (steps are at most 0.5 in whitened coordinates)
+    assert (np.abs(draws[:, 0] - last) < 1.5 * spread).all()
+    assert not np.isin(draws, earlier).any()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step_size": 0.01},
+        {"sampler": "sghmc"},
+        {"sampler": SGHMC(friction=0.3)},
+        {"n_chains": 3},
+        {"dtype": "float32"},
+        {"fit_intercept": False},
+        {"prior_scale": 0.1},
+        {"preconditioner": "diagonal"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_warm_start_with_changed_parameters(binary, change):
+    """What can go on does; the new parameters count."""
+    clf = small(warm_start=True).fit(*binary)
+    clf.set_params(**change).fit(*binary)
+    assert np.isfinite(clf.posterior_["coef"]).all()
+    assert clf.posterior_.n_chains == change.get("n_chains", 2)
+    assert clf.posterior_["coef"].dtype == np.dtype(change.get("dtype", "float64"))
+    if "step_size" in change:
+        assert clf.step_size_ == 0.01
+    if "fit_intercept" in change:
+        assert not clf.intercept_.any()
+
+
+def test_warm_start_with_other_data(binary, iris):
+    clf = small(warm_start=True).fit(*binary)
+    clf.fit(*iris)
+    assert clf.coef_.shape == (3, 4)
+    clf.fit(binary[0][:, :3], binary[1])
+    assert clf.coef_.shape == (1, 3)
+
+
+# streams ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stream():
+    """5000 rows of five features of unlike scale, two of them correlated, and their posterior."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5000, 5))
+    X[:, 1] *= 10.0
+    X[:, 2] = 0.5 * X[:, 2] + X[:, 0]
+    logit = X @ [1.0, 0.05, -0.7, 0.4, 0.0] - 0.3
+    y = (rng.random(5000) < 1.0 / (1.0 + np.exp(-logit))).astype(int)
+    return X, y, BayesianLogisticRegression(random_state=0).fit(X, y)
+
+
+def feed(clf, X, y, rows, passes=1):
+    for _ in range(passes):
+        for start in range(0, len(X), rows):
+            part = slice(start, start + rows)
+            clf.partial_fit(X[part], y[part], classes=[0, 1])
+    return clf
+
+
+def test_partial_fit_predicts_after_one_call(stream):
+    X, y, _ = stream
+    for rows in (1, 7, 150):
+        clf = feed(small(), X[:rows], y[:rows], rows)
+        p = clf.predict_proba(X[:10])
+        assert np.isfinite(p).all() and p.shape == (10, 2)
+        assert clf.posterior_.n_draws == -(-rows // 100)
+
+
+@pytest.mark.parametrize("rows", [100, 1000])
+def test_one_pass_of_a_stream(stream, rows):
+    """Each row seen once: the mean is right to about a posterior sd, and the spread to a factor 2.
+
+    Measured over data sets of 5 and 20 features: root mean square 0.5 to 0.9 sd, sd ratios 0.7 to
+    2.3. Before the step size fell with the rows seen it was 4 to 6 sd with ratios up to 8.
+    """
+    X, y, full = stream
+    clf = feed(BayesianLogisticRegression(random_state=1), X, y, rows)
+    sd = full.posterior_.std("coef")
+    error = (clf.coef_ - full.coef_) / sd
+    assert np.sqrt(np.mean(error**2)) < 1.2
+    ratio = clf.posterior_.std("coef") / sd
+    assert 0.6 < ratio.min() and ratio.max() < 2.5
+    assert clf._chain_state.rows_seen == 5000
+
+
+def test_passes_with_total_samples(stream):
+    """With N given, rows that come again do not count as new: the spread stays the posterior's.
+
+    Measured: root mean square of the mean's error 0.2 to 0.6 sd, sd ratios 0.55 to 1.7. If N grew
+    with every pass, the ratios after five would be 1/sqrt(5) = 0.45 and falling.
+    """
+    X, y, full = stream
+    clf = BayesianLogisticRegression(random_state=1, total_samples=5000)
+    feed(clf, X, y, rows=500, passes=5)
+    sd = full.posterior_.std("coef")
+    assert np.sqrt(np.mean(((clf.coef_ - full.coef_) / sd) ** 2)) < 0.9
+    ratio = clf.posterior_.std("coef") / sd
+    assert 0.5 < ratio.min() and ratio.max() < 1.8
+
+
+def test_partial_fit_keeps_the_newest_draws(stream):
+    X, y, _ = stream
+    clf = feed(small(n_draws=8), X[:1000], y[:1000], 100)
+    # ten steps of a draw each, of which the first half is burn-in
+    assert clf.posterior_.n_draws == 5
+    before = clf.posterior_["coef"].copy()
+    clf.partial_fit(X[1000:1100], y[1000:1100])
+    assert clf.posterior_.n_draws == 6
+    np.testing.assert_array_equal(clf.posterior_["coef"][:, :-1], before)
+    feed(clf, X[1100:2100], y[1100:2100], 100)
+    assert clf.posterior_.n_draws == 8
+
+
+def test_partial_fit_goes_on_from_a_warm_fit(stream):
+    X, y, _ = stream
+    clf = small(warm_start=True).fit(X[:2000], y[:2000])
+    at = clf.coef_.copy()
+    clf.partial_fit(X[2000:2100], y[2000:2100])
+    assert clf._chain_state.rows_seen == 2100
+    assert np.abs(clf.coef_ - at).max() < 0.5
+    anew = small().fit(X[:2000], y[:2000]).partial_fit(X[2000:2100], y[2000:2100])
+    assert anew._chain_state.rows_seen == 100
+
+
+def test_partial_fit_refuses_what_would_break_the_stream(stream):
+    X, y, _ = stream
+    clf = small().partial_fit(X[:200], y[:200])
+    with pytest.raises(ValueError, match="earlier calls had 2 chains of 6 parameters"):
+        clone_with_state(clf, n_chains=3).partial_fit(X[200:300], y[200:300])
+    with pytest.raises(ValueError, match="control_variates"):
+        small(gradient="control_variates").partial_fit(X[:200], y[:200])
+    with pytest.raises(ValueError, match="the first call gave"):
+        clf.partial_fit(X[:10], y[:10], classes=[0, 1, 2])
+
+
+def clone_with_state(clf, **parameters):
+    import copy
+
+    return copy.deepcopy(clf).set_params(**parameters)
+
+
+def test_partial_fit_with_sample_weight(stream):
+    X, y, _ = stream
+    clf = small().partial_fit(X[:300], y[:300], sample_weight=np.full(300, 2.0))
+    assert clf._chain_state.rows_seen == 600
