@@ -1,6 +1,6 @@
 """Every sampler and integrator on a9a: test error, truth, and mixing next to full-data MALA.
 
-    SKBAYES_DATA=folder python examples/benchmarks/a9a_all_samplers.py
+SKBAYES_DATA=folder python examples/benchmarks/a9a_all_samplers.py
 """
 
 import time
@@ -18,7 +18,8 @@ PUBLISHED = {"step_size": 0.05, "batch_size": 50, "burn_in": 500, "thinning": 50
 DIGITS = (2, 4, 3, 3, 3, 3, 1)
 BODY = """
 Logistic regression on a9a (32,561 training and 16,281 test rows, 123 binary features), prior
-N(0, 10), flat prior on the intercept, 4 chains; probabilities averaged over the draws of all chains.
+N(0, 10), flat prior on the intercept, 4 chains; probabilities averaged over the draws of all of
+them.
 
 ## Test error of every sampler and integrator
 
@@ -40,10 +41,10 @@ two classifiers that disagree on 1% of the rows is 0.08%.
 ## Mixing of the default next to full-data MALA
 
 Both in this process, in turn, for one seed after the other. MALA has the same preconditioner and
-starts at the same Gaussian approximation, with `step_size="auto"` and `n_draws=250`; its acceptance
-rate was {acceptance:.2f}. "All" is the time of a whole `fit`: approximation, burn-in, draws.
-"Sampling" is that of a second fit with `warm_start=True`, which only draws on. Bulk and mean are the
-two usual effective sample sizes; the smallest over 124 parameters counts.
+starts at the same Gaussian approximation, with `step_size="auto"` and `n_draws=250`; its
+acceptance rate was {acceptance:.2f}. "All" is the time of a whole `fit`: approximation, burn-in,
+draws. "Sampling" is that of a second fit with `warm_start=True`, which only draws on. Bulk and mean
+are the two usual effective sample sizes; the smallest over 124 parameters counts.
 
 {mixing}
 

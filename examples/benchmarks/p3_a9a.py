@@ -1,6 +1,6 @@
 """Experiment P3: SGLD and pSGLD on a9a at the published setting (Li et al. 2016a, table 1, fig. 3).
 
-    SKBAYES_DATA=folder python examples/benchmarks/p3_a9a.py
+SKBAYES_DATA=folder python examples/benchmarks/p3_a9a.py
 """
 
 import numpy as np
