@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from ._validation import check_sample_weight
 from .samples import PosteriorSamples
 
 Array = NDArray[Any]
@@ -123,7 +124,7 @@ def _log_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple
         out[:, start : start + block.shape[1]] = block
         start += block.shape[1]
     if sample_weight is not None:
-        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        weight = check_sample_weight(sample_weight, n_rows)
         rows = np.flatnonzero(weight > 0.0)
         out = out[:, rows] * weight[rows]
     return rows, out.reshape(posterior.n_chains, posterior.n_draws, len(rows))

@@ -2,10 +2,11 @@
 
 The bounds are the project's promise for every coefficient and intercept: the mean within 0.15
 posterior sd, the sd within 10%, R-hat at most 1.02. They hold the sampler's bias and the Monte
-Carlo error of one run of the default length together. The latter is about 0.02 sd for a mean and
-2% for a sd (4000 draws of effective size 1500 to 4000: 1/sqrt(ESS) and 1/sqrt(2 ESS)), and the
-references' own is below 0.01 (asserted), so that the bounds leave 5 MCSE and more to the bias.
-Reached: means within 0.09 sd, sds within 8%.
+Carlo error of one run of the default length together. The latter is about 0.03 sd for a mean and
+2% for a sd (4000 draws of effective size 900 to 1800: 1/sqrt(ESS) and 1/sqrt(2 ESS)), and the
+references' own is below 0.01 (asserted): 0.15 is five MCSE, 10% four of the worst coordinate's.
+Reached over four seeds a set: means within 0.07 sd, sds within 5% (8% under the Laplace prior),
+R-hat 1.006, probabilities within 0.012.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ def test_default_estimator_has_the_true_posterior(name):
     assert np.abs(error).max() <= MEAN_BOUND
     assert np.abs(ratio - 1.0).max() <= SD_BOUND
     assert table["r_hat"].max() <= R_HAT_BOUND
-    # what users ask for: the averaged probabilities, of the first rows. Their Monte Carlo error is
-    # a posterior sd of a probability (at most 1/2) over sqrt(ESS): below 0.01
+    # what users ask for: the averaged probabilities, of the first rows. A row's probability has a
+    # sd below 0.25 over the draws, hence a Monte Carlo error below 0.25/sqrt(900) = 0.008
     p = clf.predict_proba(X[:50])
-    np.testing.assert_allclose(p, REFERENCES[f"{name}/proba_mean"], rtol=0, atol=0.02)
+    np.testing.assert_allclose(p, REFERENCES[f"{name}/proba_mean"], rtol=0, atol=0.025)
 
 
 def test_bounds_would_catch_a_wrong_posterior():
@@ -91,3 +92,19 @@ def test_bounds_would_catch_a_wrong_posterior():
         table = BayesianLogisticRegression(random_state=0, **wrong).fit(X, y).summary()
         off = np.abs((table["mean"] - mean) / sd).max() > MEAN_BOUND
         assert off or np.abs(table["sd"] / sd - 1.0).max() > SD_BOUND
+
+
+def test_stiff_posterior(monkeypatch):
+    """Separable classes under a wide prior: the curvature differs much from draw to draw.
+
+    Against a quarter of its own step. The step of Gaussian posteriors (0.5) had sds 1.2 to 3.2
+    times the right ones here; measured now over three seeds: 0.97 to 1.13. The bound leaves three
+    MCSE to that (ESS about 500: 3% a sd, twice since both runs have it).
+    """
+    X, y = load("wine")
+    clf = BayesianLogisticRegression(prior_scale=10.0, random_state=0).fit(X, y)
+    monkeypatch.setattr("skbayes_sgmcmc.warmup.CURVATURE_LIMIT", 0.5)
+    careful = BayesianLogisticRegression(prior_scale=10.0, random_state=1).fit(X, y)
+    assert careful.step_size_ == pytest.approx(0.25 * clf.step_size_)
+    ratio = clf.posterior_.std("coef") / careful.posterior_.std("coef")
+    assert np.abs(ratio - 1.0).max() < 0.2

@@ -182,7 +182,8 @@ def test_psgld_lag_makes_g_independent_of_this_steps_gradient():
             random_state=0,
         )
         moves[lag] = np.abs(np.diff(posterior["theta"], axis=1)) / 1e-3
-    np.testing.assert_allclose(moves[False], 1.0, rtol=1e-6)
+    # up to the 1e-12 of the last V, which counts where a gradient is a thousand times smaller
+    np.testing.assert_allclose(moves[False], 1.0, rtol=1e-3)
     assert moves[True].std() > 0.5  # the ratio of two independent gradients
 
 

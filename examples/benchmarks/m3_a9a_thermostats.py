@@ -18,7 +18,7 @@ INTEGRATORS = {"S": "splitting", "E": "euler"}
 BODY = """
 Logistic regression on a9a, prior N(0, 10) and no intercept (123 parameters, as published),
 minibatches of 10, {n_steps} steps of which {burn_in} are burn-in, every {thinning}th kept;
-{n_chains} chains, which are the seeds here; T = 1. S: splitting, E: Euler. The paper's step h and
+{n_chains} chains; T = 1. S: splitting, E: Euler. The paper's step h and
 diffusion D are `step_size = N h^2` and `diffusion=D`; it does not give D here. D = 10: the momentum
 forgets in 1/(D h) steps, 100 at h = 1e-3. Thermostat mass 1 as published, and "auto", which relaxes
 faster. Accuracy in % of probabilities averaged over the draws of one chain.
@@ -37,8 +37,9 @@ REMARK = """
 The order of the published figures is not reproduced: where the chains do not diverge all methods
 predict alike, to less than the 0.1% by which seeds and step sizes differ, and above the published
 figures. What differs is the range of h. With ten rows a step the gradient noise alone asks for a
-friction of N^2 h^2 Var(g)/2 a step (about 8 at h = 1e-3 where Var(g) is 0.015); once the thermostat's friction passes 2, Euler's factor
-1 - a oscillates and grows, while the splitting's exp(-a) damps.
+friction of N^2 h^2 Var(g)/2 a step (about 8 at h = 1e-3, where Var(g) is 0.015); once the
+thermostat's friction passes 2, Euler's factor 1 - a oscillates and grows, while the splitting's
+exp(-a) damps.
 """
 
 
@@ -138,7 +139,9 @@ def main():
         remark=REMARK.strip(),
     )
     title = "M3: thermostats and SGHMC on a9a"
-    write_results(args, "m3_a9a_thermostats", title, body, [draw_figure(args, results)])
+    figures = [draw_figure(args, results)]
+    spread = "± is the standard deviation over the chains of seed 0."
+    write_results(args, "m3_a9a_thermostats", title, body, figures, spread=spread)
 
 
 if __name__ == "__main__":

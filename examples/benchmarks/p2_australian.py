@@ -20,7 +20,7 @@ SAMPLERS = {
 BODY = """
 Logistic regression on Australian credit approval (690 rows, 14 features), prior N(0, 100), flat
 prior on the intercept, minibatches of 5, 5,000 steps of which 500 are burn-in, {n_runs} runs (the
-chains of one fit: "seeds" here). The paper does not say how the features are scaled; here they are
+chains of one fit). The paper does not say how the features are scaled; here they are
 standardised. Its steps are 1e-7 to 1e-4, in drift step/2 x gradient of the log posterior: that
 is 3.5e-5 to 3.5e-2 in `step_size`, the unit of the mean gradient (x N/2). Larger steps are added.
 
@@ -137,7 +137,9 @@ def main():
         verdict=verdict(results, steps),
     )
     figure = draw_figure(args, results, steps)
-    write_results(args, "p2_australian", "P2: SGLD and pSGLD on Australian", body, [figure])
+    title = "P2: SGLD and pSGLD on Australian"
+    spread = f"± is the standard deviation over the {len(args.seeds)} runs."
+    write_results(args, "p2_australian", title, body, [figure], spread=spread)
 
 
 if __name__ == "__main__":

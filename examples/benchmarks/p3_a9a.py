@@ -19,7 +19,7 @@ SAMPLERS = {
 BODY = """
 Logistic regression on a9a, prior N(0, 10) and no intercept (123 parameters, as published), step
 size 0.05 (of the mean gradient), minibatches of 50, 15,000 steps of which {burn_in} are burn-in,
-every {thinning}th kept. A seed is one chain. "pSGLD, as published" is
+every {thinning}th kept. "pSGLD, as published" is
 `PSGLD(adapt="always", lag=False)`; the default one freezes its preconditioner after burn-in. T = 1
 is the posterior's temperature; "as published", T = 1/N, is that of the authors' code, whose noise
 is smaller by the square root of N than the paper's equations ask for; T = 0 are the optimisers SGD
@@ -126,7 +126,8 @@ def main():
         verdict=verdict(results),
     )
     figure = draw_figure(args, results, steps)
-    write_results(args, "p3_a9a", "P3: SGLD and pSGLD on a9a", body, [figure])
+    spread = f"± is the standard deviation over the {len(args.seeds)} chains of seed 0."
+    write_results(args, "p3_a9a", "P3: SGLD and pSGLD on a9a", body, [figure], spread=spread)
 
 
 if __name__ == "__main__":

@@ -413,6 +413,11 @@ class BayesianLogisticRegression(BayesianClassifier):
         coef = self.posterior_.pooled("coef")[draws]
         return predict_proba(coef, self.posterior_.pooled("intercept")[draws], x)
 
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        two = len(self.classes_) == 2
+        label = {"class_label": (self.classes_[1:] if two else self.classes_).tolist()}
+        return {"coef": label | {"feature": self._feature_labels()}, "intercept": label}
+
     def _labels(self) -> dict[str, list[str]]:
         features = self._feature_labels()
         if len(self.classes_) == 2:

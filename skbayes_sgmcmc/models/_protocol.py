@@ -75,6 +75,8 @@ class Model:
     """
 
     shapes: dict[str, tuple[int, ...]]
+    #: False if the density has corners, which need smaller steps
+    smooth: bool = True
 
     @property
     def n_parameters(self) -> int:

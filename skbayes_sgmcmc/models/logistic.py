@@ -58,6 +58,7 @@ class LogisticModel(Model):
         self.n_features = n_features
         self.n_classes = n_classes
         self.prior = prior
+        self.smooth = prior.smooth
         self.fit_intercept = fit_intercept
         self.k = 1 if n_classes == 2 else n_classes
         self.shapes = {"coef": (n_features, self.k)}
@@ -223,6 +224,8 @@ class LogisticModel(Model):
         itself stay right where those at the MAP do not (separable classes, rare features).
         """
         theta, hessian = self._newton(data)
+        if temperature == 0.0:  # all of it at the maximum
+            return theta, hessian
         for _ in range(MAX_FIXED_POINT_STEPS):
             root = inverse_root(hessian) * math.sqrt(temperature)
             sd = np.sqrt(np.square(root).sum(1))
@@ -239,9 +242,9 @@ class LogisticModel(Model):
             move = -new_root @ (new_root.T @ gradient)
             theta = theta + move
             # both changes in units of the posterior's sd
-            moved = -float(gradient @ move) / max(temperature, 1e-300)
+            moved = -float(gradient @ move) / temperature
             widened = np.abs(np.log(np.square(new_root).sum(1) * temperature / sd**2)).max()
-            if temperature == 0.0 or (moved < 1e-3 * len(theta) and widened < 0.05):
+            if moved < 1e-3 * len(theta) and widened < 0.05:
                 break
         return theta, hessian
 

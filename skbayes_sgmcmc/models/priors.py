@@ -21,6 +21,9 @@ Array = NDArray[Any]
 class Prior(BaseEstimator):
     """A factorised prior; ``rates`` arguments are per-coordinate tensors made by :meth:`rates`."""
 
+    #: False if the density has corners
+    smooth = True
+
     def rates(self, scale: Array) -> Array:
         """Per-coordinate rates from scales; 0 where the scale is infinite (flat)."""
         raise NotImplementedError
@@ -91,6 +94,8 @@ class Laplace(Prior):
     >>> Laplace().rates(np.array([2.0, np.inf]))
     array([0.5, 0. ])
     """
+
+    smooth = False
 
     def rates(self, scale: Array) -> Array:
         return 1.0 / np.asarray(scale, dtype=float)

@@ -1,0 +1,369 @@
+"""Exchange with other packages: arviz, pickle and its relatives, skops, scikit-learn's callbacks."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_iris, make_classification
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    MixingDistance,
+    PosteriorSamples,
+    SamplingError,
+    skops_trusted_types,
+    to_arviz,
+)
+from skbayes_sgmcmc.interop import _PARTS
+from skbayes_sgmcmc.models.priors import PRIORS
+from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC, TABLE
+from skbayes_sgmcmc.schedules import Constant, Polynomial, Schedule
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+SMALL = {"n_draws": 60, "n_chains": 2, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_classification(200, 5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    """Fitted on named features, with its data."""
+    pytest.importorskip("pandas")
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    clf = BayesianLogisticRegression(n_chains=2, n_draws=500, random_state=0)
+    return clf.fit(X, y), X, y
+
+
+# arviz --------------------------------------------------------------------------------------------
+
+
+def test_arviz_has_the_draws_by_name(iris):
+    pytest.importorskip("arviz")
+    clf, X, _ = iris
+    posterior = clf.to_arviz()["posterior"]
+    coef = posterior["coef"]
+    assert coef.dims == ("chain", "draw", "class_label", "feature")
+    assert list(coef["feature"].values) == list(X.columns)
+    np.testing.assert_array_equal(coef.values, clf.posterior_["coef"])
+    one = posterior["intercept"].sel(class_label=2)
+    np.testing.assert_array_equal(one.values, clf.posterior_["intercept"][:, :, 2])
+    assert posterior.attrs["inference_library"] == "skbayes_sgmcmc"
+
+
+def test_arviz_of_two_classes_has_the_positive_one(data):
+    pytest.importorskip("arviz")
+    X, y = data
+    clf = BayesianLogisticRegression(sampler="mala", **SMALL).fit(X, np.where(y, "ill", "well"))
+    posterior = to_arviz(clf)["posterior"]
+    assert list(posterior["class_label"].values) == ["well"]
+    assert posterior["coef"].shape == (2, 60, 1, 5)
+    rates = clf.posterior_.statistics["acceptance_rate"]
+    np.testing.assert_allclose(posterior.attrs["acceptance_rate"], rates)
+
+
+def test_log_likelihood_and_loo(iris):
+    """elpd_loo by PSIS against refits without each tenth row: what LOO stands for.
+
+    Their difference for a row is PSIS's and MCMC's error, a few hundredths; the bound of 0.1 is far
+    below the rows' own log probabilities (down to -2).
+    """
+    arviz = pytest.importorskip("arviz")
+    clf, X, y = iris
+    converted = to_arviz(clf, X, y)
+    log_lik = converted["log_likelihood"]["y"]
+    assert log_lik.dims == ("chain", "draw", "row")
+    expected = np.log(clf.predict_proba_samples(X)[:, np.arange(150), y])
+    np.testing.assert_allclose(log_lik.values.reshape(1000, 150), expected, rtol=1e-9)
+    loo = arviz.loo(converted, pointwise=True)
+    pointwise = np.asarray(loo.loo_i if hasattr(loo, "loo_i") else loo.elpd_i)
+    hard = np.argsort(pointwise)[:6]
+    for row in hard:
+        others = np.arange(150) != row
+        refit = BayesianLogisticRegression(random_state=1).fit(X[others], y[others])
+        left_out = refit.predict_log_proba(X.iloc[[row]])[0, y[row]]
+        assert pointwise[row] == pytest.approx(left_out, abs=0.1)
+
+
+def test_log_likelihood_in_blocks(data, monkeypatch):
+    pytest.importorskip("arviz")
+    X, y = data
+    clf = BayesianLogisticRegression(**SMALL).fit(X, y)
+    whole = to_arviz(clf, X, y)["log_likelihood"]["y"].values
+    monkeypatch.setattr("skbayes_sgmcmc.prediction.BLOCK_NUMBERS", 120 * 2 * 30)
+    blocks = [block.shape for block in clf._log_lik_blocks(X, y)]
+    assert blocks == [(120, 30)] * 6 + [(120, 20)]
+    sparse = to_arviz(clf, sp.csr_matrix(X), y)["log_likelihood"]["y"].values
+    np.testing.assert_allclose(sparse, whole, rtol=1e-10)
+
+
+def test_sample_weight_multiplies_log_likelihood(data):
+    pytest.importorskip("arviz")
+    X, y = data
+    clf = BayesianLogisticRegression(**SMALL).fit(X, y)
+    weight = np.arange(200) % 3 / 2.0
+    plain = to_arviz(clf, X, y)["log_likelihood"]["y"]
+    weighted = clf.to_arviz(X, y, sample_weight=weight)["log_likelihood"]["y"]
+    rows = np.flatnonzero(weight)
+    np.testing.assert_array_equal(weighted["row"].values, rows)
+    np.testing.assert_allclose(weighted.values, plain.values[:, :, rows] * weight[rows])
+
+
+def test_log_likelihood_is_finite_for_rows_far_off():
+    pytest.importorskip("arviz")
+    X, y = np.array([[-1.0], [1.0]] * 20), np.array([0, 1] * 20)
+    clf = BayesianLogisticRegression(prior_scale=10.0, **SMALL).fit(X, y)
+    far = to_arviz(clf, [[-1e4], [1e4]], [1, 0])["log_likelihood"]["y"]
+    assert np.isfinite(far.values).all() and far.values.max() < -100.0
+
+
+def test_weighted_draws_are_resampled(data):
+    """Plain averages of what arviz gets are the weighted ones.
+
+    A systematic resample misses a weighted mean by at most the draws' range over n_draws.
+    """
+    pytest.importorskip("arviz")
+    X, y = data
+    step_size = Polynomial(first=1.0, last=0.01)
+    clf = BayesianLogisticRegression(step_size=step_size, **(SMALL | {"n_draws": 500})).fit(X, y)
+    posterior, converted = clf.posterior_, clf.to_arviz(X, y)
+    coef = converted["posterior"]["coef"].values
+    allowed = 2.0 * np.ptp(posterior["coef"], axis=(0, 1)) / 500
+    assert (np.abs(coef.mean((0, 1)) - clf.coef_) < allowed).all()
+    plain = posterior["coef"].mean((0, 1))
+    assert (np.abs(plain - clf.coef_) > allowed).any()  # else the line above says nothing
+    # the log likelihood is that of the same draws
+    resampled = coef[1, 7] @ X[3] + converted["posterior"]["intercept"].values[1, 7]
+    sign = 1.0 if y[3] else -1.0
+    expected = -np.log1p(np.exp(-sign * resampled))
+    np.testing.assert_allclose(converted["log_likelihood"]["y"].values[1, 7, 3], expected)
+
+
+def test_arviz_of_plain_samples():
+    pytest.importorskip("arviz")
+    draws = np.random.default_rng(0).standard_normal((2, 10, 3))
+    converted = PosteriorSamples({"theta": draws}).to_arviz()
+    np.testing.assert_array_equal(converted["posterior"]["theta"].values, draws)
+    with pytest.raises(ValueError, match="needs a fitted estimator and both X and y"):
+        to_arviz(PosteriorSamples({"theta": draws}), np.zeros((2, 3)), [0, 1])
+
+
+def test_arviz_refuses(data, monkeypatch):
+    pytest.importorskip("arviz")
+    X, y = data
+    clf = BayesianLogisticRegression(**SMALL).fit(X, y)
+    with pytest.raises(ValueError, match="both X and y"):
+        to_arviz(clf, X)
+    with pytest.raises(ValueError, match=r"labels \[2\] that are not in classes_=\[0, 1\]"):
+        to_arviz(clf, X, y + 1)
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        to_arviz(clf, X, y[:-1])
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    with pytest.raises(ImportError, match=r"install the extra 'skbayes-sgmcmc\[arviz\]'"):
+        to_arviz(clf)
+
+
+# files --------------------------------------------------------------------------------------------
+
+
+def by_pickle(clf, path):
+    return pickle.loads(pickle.dumps(clf))
+
+
+def by_joblib(clf, path):
+    joblib.dump(clf, path)
+    return joblib.load(path)
+
+
+def by_cloudpickle(clf, path):
+    return pytest.importorskip("cloudpickle").loads(pickle.dumps(clf))
+
+
+def by_skops(clf, path):
+    skops = pytest.importorskip("skops.io")
+    return skops.loads(skops.dumps(clf), trusted=skops_trusted_types())
+
+
+@pytest.mark.parametrize("through", [by_pickle, by_joblib, by_cloudpickle, by_skops])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"sampler": SGHMC(friction=0.2), "integrator": "splitting", "dtype": "float32"},
+        {"step_size": Polynomial(first=0.1, last=0.01), "prior": "laplace"},
+        {"step_size": 0.1, "thinning": MixingDistance(n_steps=300, distance=0.3)},
+        {"warm_start": True, "sampler": MSGNHT()},
+        {"warm_start": True, "sampler": PSGLD(), "prior": PRIORS["laplace"]()},
+    ],
+    ids=lambda parameters: "-".join(parameters) or "default",
+)
+def test_round_trip(data, tmp_path, through, parameters):
+    X, y = data
+    clf = BayesianLogisticRegression(**(SMALL | parameters)).fit(X, y)
+    back = through(clf, tmp_path / "file")
+    np.testing.assert_array_equal(back.predict_proba(X), clf.predict_proba(X))
+    np.testing.assert_array_equal(back.summary()["r_hat"], clf.summary()["r_hat"])
+    assert back.posterior_["coef"].dtype == clf.posterior_["coef"].dtype
+    # it goes on as if it had not been away
+    np.testing.assert_array_equal(back.fit(X, y).coef_, clf.fit(X, y).coef_)
+
+
+@pytest.mark.parametrize("through", [by_pickle, by_skops])
+def test_round_trip_of_a_stream(data, tmp_path, through):
+    X, y = data
+    clf = BayesianLogisticRegression(**SMALL).partial_fit(X, y)
+    back = through(clf, tmp_path / "file").partial_fit(X[:50], y[:50])
+    np.testing.assert_array_equal(back.coef_, clf.partial_fit(X[:50], y[:50]).coef_)
+    assert back._chain_state.rows_seen == 250
+
+
+def test_a_pipeline_in_another_process(data, tmp_path):
+    X, y = data
+    pipeline = make_pipeline(StandardScaler(), BayesianLogisticRegression(**SMALL)).fit(X, y)
+    joblib.dump(pipeline, tmp_path / "pipeline.joblib")
+    np.save(tmp_path / "x.npy", X)
+    code = (
+        "import joblib, numpy as np\n"
+        f"p = joblib.load({str(tmp_path / 'pipeline.joblib')!r})\n"
+        f"np.save({str(tmp_path / 'p.npy')!r}, p.predict_proba(np.load({str(tmp_path / 'x.npy')!r})))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), pipeline.predict_proba(X))
+
+
+def test_a_file_is_its_draws_and_a_few_kilobytes():
+    """Neither the rows (1.6 MB) nor the preconditioner (0.3 MB) nor caches are in it."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 200))
+    clf = BayesianLogisticRegression(**SMALL).fit(X, rng.integers(0, 2, 1000))
+    draws = sum(values.nbytes for values in clf.posterior_.draws.values())
+    averages = clf.coef_.nbytes
+    assert draws == 2 * 60 * 201 * 8
+    for parameters in ({}, {"warm_start": True}):
+        clf.set_params(**parameters).fit(X, rng.integers(0, 2, 1000))
+        # a generator's state takes 5 KB a chain in a warm start
+        assert len(pickle.dumps(clf)) < draws + averages + (4e3 if not parameters else 24e3)
+
+
+def test_skops_refuses_what_it_was_not_told_of(data):
+    skops = pytest.importorskip("skops.io")
+    from skops.io.exceptions import UntrustedTypesFoundException
+
+    blob = skops.dumps(BayesianLogisticRegression(**SMALL).fit(*data))
+    with pytest.raises(UntrustedTypesFoundException, match="PosteriorSamples"):
+        skops.loads(blob, trusted=[])
+    odd = BayesianLogisticRegression(**SMALL).fit(*data)
+    odd.extra_ = subprocess.Popen
+    with pytest.raises(UntrustedTypesFoundException, match="Popen"):
+        skops.load(io.BytesIO(skops.dumps(odd)), trusted=skops_trusted_types())
+
+
+def test_trusted_types_are_this_packages_and_complete():
+    """Every sampler, schedule and prior is in the list, and every name in it exists."""
+    from importlib import import_module
+
+    names = skops_trusted_types()
+    for module, classes in _PARTS.items():
+        for name in classes:
+            found = getattr(import_module(f"skbayes_sgmcmc.{module}"), name)
+            assert f"{found.__module__}.{found.__qualname__}" in names
+    schedules = [kind for kind in Schedule.__subclasses__() if kind.__module__ == Constant.__module__]
+    samplers = [kind for kind, _ in TABLE.values()]
+    for kind in [*schedules, *samplers, *PRIORS.values()]:
+        assert f"{kind.__module__}.{kind.__qualname__}" in names
+
+
+# callbacks ----------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Follows scikit-learn's protocol of fit callbacks."""
+
+    def __init__(self):
+        self.events = []
+
+    def setup(self, estimator, context):
+        self.events.append("setup")
+
+    def teardown(self, estimator, context):
+        self.events.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context):
+        self.events.append(("begin", context.task_name))
+
+    def on_fit_task_end(self, estimator, context):
+        self.events.append(("end", context.task_name))
+
+
+def recorded(**parameters):
+    pytest.importorskip("sklearn.callback")
+    recorder = Recorder()
+    clf = BayesianLogisticRegression(**(SMALL | parameters)).set_callbacks(recorder)
+    return clf, recorder
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_callbacks_see_blocks_of_steps(data, method):
+    """One event a block, not one a step."""
+    clf, recorder = recorded()
+    getattr(clf, method)(*data)
+    events = recorder.events
+    assert events[:2] == ["setup", ("begin", "fit")]
+    assert events[-2:] == [("end", "fit"), "teardown"]
+    blocks = events[2:-2]
+    assert len(blocks) == 40
+    assert blocks == [("begin", "block of steps"), ("end", "block of steps")] * 20
+    leftover = {"_callback_fit_ctx", "_skl_callbacks_to_teardown"}
+    assert not leftover & set(vars(clf))
+
+
+def test_callbacks_are_torn_down_after_an_error(data):
+    clf, recorder = recorded(step_size=1e200)
+    with pytest.raises(SamplingError):
+        clf.fit(data[0] * 1e150, data[1])
+    assert recorder.events[-1] == "teardown"
+    assert "_callback_fit_ctx" not in vars(clf)
+
+
+def test_without_callbacks_in_scikit_learn(data):
+    """As before 1.9: the same fit, by a package that finds no sklearn.callback."""
+    code = (
+        "import sys\n"
+        "import sklearn.pipeline, sklearn.utils.estimator_checks\n"  # scikit-learn's own uses
+        "from sklearn.datasets import make_classification\n"
+        "sys.modules['sklearn.callback'] = None\n"
+        "from skbayes_sgmcmc import BayesianLogisticRegression\n"
+        "import skbayes_sgmcmc._callbacks as c\n"
+        "assert not c.HAS_CALLBACKS\n"
+        "X, y = make_classification(200, 5, random_state=0)\n"
+        "clf = BayesianLogisticRegression(n_draws=60, n_chains=2, random_state=0).fit(X, y)\n"
+        "print(repr(clf.coef_.tolist()))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    clf = BayesianLogisticRegression(**SMALL).fit(*data)
+    assert eval(run.stdout) == clf.coef_.tolist()
+
+
+def test_verbose_prints_blocks(data, capsys):
+    BayesianLogisticRegression(verbose=1, **SMALL).fit(*data)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert lines[-1] == "[BayesianLogisticRegression] 100% of the steps"

@@ -1,0 +1,432 @@
+"""Bad input, odd shapes, divergence: what is refused, with which message, and what still works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    SamplingError,
+    SamplingWarning,
+    sample,
+)
+from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC
+from skbayes_sgmcmc.schedules import Cyclical, Exponential, Polynomial
+
+#: budgets too small to mix, on purpose, where mixing is not what is looked at
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+SMALL = {"n_draws": 50, "n_chains": 2, "random_state": 0}
+
+
+def small(**parameters):
+    return BayesianLogisticRegression(**(SMALL | parameters))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_classification(200, 5, random_state=0)
+
+
+# parameters ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"batch_size": 0}, r"batch_size=0 is not allowed: give a whole number, at least 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5"),
+        ({"n_chains": 0}, "n_chains=0"),
+        ({"n_chains": True}, "n_chains=True"),
+        ({"n_draws": -1}, "n_draws=-1"),
+        ({"burn_in": -1}, "burn_in=-1"),
+        ({"thinning": 0}, "thinning=0"),
+        ({"step_size": 0.0}, r"step_size=0.0 is not allowed: give a number in \(0, inf\)"),
+        ({"step_size": float("nan")}, "step_size=nan"),
+        ({"step_size": "0.1"}, "step_size='0.1'"),
+        ({"step_size": Polynomial(first=1.0)}, r"step_size=Polynomial\(first=1.0, last=None"),
+        ({"step_size": Exponential(-1.0, rate=0.5)}, "step_size.first=-1.0"),
+        ({"step_size": Cyclical(n_cycles=0)}, "step_size.n_cycles=0"),
+        ({"temperature": -1.0}, r"temperature=-1.0 is not allowed: give a number in \[0, inf\)"),
+        ({"temperature": 0.0, "sampler": "mala"}, "temperature=0 is not allowed with MALA"),
+        ({"prior": "cauchy"}, "prior='cauchy' is not allowed: give one of 'normal', 'laplace'"),
+        ({"prior_scale": 0.0}, "prior_scale=0.0"),
+        ({"prior_scale": [1.0, -1.0, 1.0, 1.0, 1.0]}, "prior_scale=.*not allowed"),
+        ({"prior_scale": [1.0, 2.0]}, "prior_scale of length 2 .* X has 5 features"),
+        ({"fit_intercept": "yes"}, "fit_intercept='yes' .* one of True, False"),
+        ({"total_samples": 0}, "total_samples=0"),
+        ({"preconditioner": "full"}, "preconditioner='full'.*'auto', 'hessian', 'diagonal'"),
+        ({"preconditioner": np.eye(3)}, r"preconditioner of shape \(3, 3\)"),
+        ({"preconditioner": np.ones(6), "sampler": "psgld"}, "preconditions by itself"),
+        ({"gradient": "svrg"}, "gradient='svrg'.*'control_variates'"),
+        ({"init": "zero"}, "init='zero'.*'random', 'map', 'gaussian'"),
+        ({"init": np.zeros(3)}, r"init of shape \(3,\) .* broadcasts to \(2, 6\)"),
+        ({"shared_minibatch": 3}, "shared_minibatch=3"),
+        ({"compiled": "yes"}, "compiled='yes'"),
+        ({"dtype": "float16"}, "dtype='float16'"),
+        ({"device": "nowhere"}, "device='nowhere' is not available here"),
+        ({"n_jobs": 0}, "n_jobs=0"),
+        ({"n_jobs": 2, "checkpoint": "file.npz"}, "n_jobs=2 is not allowed with a checkpoint"),
+        ({"checkpoint": 3}, "checkpoint=3"),
+        ({"random_state": -1}, "random_state=-1"),
+        ({"random_state": "seed"}, "random_state='seed'"),
+        ({"sampler": SGHMC(friction=-0.1)}, "sampler.friction=-0.1"),
+        ({"sampler": PSGLD(decay=1.0)}, r"sampler.decay=1.0 .* in \(0, 1\)"),
+        ({"sampler": MSGNHT(mass=0.0)}, "sampler.mass=0.0"),
+        ({"n_draws": 10**12}, "n_draws=1000000000000 is not allowed here: .* GiB are free"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_bad_parameters_are_named(data, parameters, message):
+    clf = small(**parameters)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(*data)
+    with pytest.raises(NotFittedError):
+        clf.predict(data[0])
+
+
+def test_unknown_names_and_impossible_pairs_list_what_is_possible(data):
+    samplers = "'sgld', 'psgld', 'rsgld', 'sghmc', 'sgnht', 'msgnht', 'mala'"
+    with pytest.raises(ValueError, match=f"sampler='hmc' is not allowed: give one of {samplers}"):
+        small(sampler="hmc").fit(*data)
+    pairs = [("sgld", "baoab"), ("psgld", "splitting"), ("mala", "euler"), ("sghmc", "leapfrog")]
+    for sampler, integrator in pairs:
+        with pytest.raises(ValueError, match=f"integrator='{integrator}' is not allowed with") as e:
+            small(sampler=sampler, integrator=integrator).fit(*data)
+        assert "give 'auto' or one of '" in str(e.value)
+    with pytest.raises(ValueError, match="sampler=3"):
+        small(sampler=3).fit(*data)
+
+
+def test_memory_is_refused_at_the_start(data):
+    """Before anything is allocated or sampled: in less than a step's time and memory."""
+    for parameters in ({"n_draws": 10**10}, {"n_chains": 10**5, "n_draws": 10**7}):
+        with pytest.raises(ValueError, match="give fewer draws or chains, or dtype='float32'"):
+            sample(lambda theta: -(theta**2).sum(1), 3, **parameters)
+
+
+# data ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_nan_and_infinity(data, bad, sparse):
+    X, y = data[0].copy(), data[1]
+    X[3, 2] = bad
+    kind = sp.csr_matrix if sparse else np.asarray
+    for fit in (small().fit, small().partial_fit):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            fit(kind(X), y)
+    fitted = small().fit(*data)
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        fitted.predict_proba(kind(X))
+
+
+def test_bad_targets(data):
+    X, y = data
+    with pytest.raises(ValueError, match="1 class"):
+        small().fit(X, np.zeros(len(X)))
+    with pytest.raises(ValueError, match="Unknown label type"):
+        small().fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        small().fit(X, y[:-1])
+    with pytest.raises(ValueError, match="1 class with positive weight"):
+        small().fit(X, y, sample_weight=(y == 1).astype(float))
+
+
+def test_bad_weights(data):
+    X, y = data
+    with pytest.raises(ValueError, match="zero"):
+        small().fit(X, y, sample_weight=np.zeros(len(y)))
+    with pytest.raises(ValueError, match="(?i)negative value"):
+        small().fit(X, y, sample_weight=np.where(np.arange(len(y)) == 3, -1.0, 1.0))
+    with pytest.raises(ValueError, match="NaN"):
+        small().fit(X, y, sample_weight=np.full(len(y), np.nan))
+    with pytest.raises(ValueError, match="class_weight"):
+        small(class_weight="heavy").fit(X, y)
+
+
+def test_narrower_x_than_at_fit(data):
+    X, y = data
+    clf = small().fit(X, y)
+    for call in (clf.predict, clf.predict_proba_samples, clf.predict_uncertainty):
+        with pytest.raises(ValueError, match="X has 4 features, but .* expecting 5"):
+            call(X[:, :4])
+    with pytest.raises(ValueError, match="X has 4 features, but .* expecting 5"):
+        clf.partial_fit(X[:, :4], y)
+
+
+def test_labels_in_partial_fit(data):
+    X, y = data
+    clf = small()
+    with pytest.raises(ValueError, match="give all classes"):
+        clf.partial_fit(X, np.zeros(len(X)))
+    clf.partial_fit(X, np.zeros(len(X), int), classes=[0, 1])  # one of them may be all there is
+    with pytest.raises(ValueError, match=r"labels \[2\] that are not in classes=\[0, 1\]"):
+        clf.partial_fit(X, y + 1)
+    assert clf.predict(X).shape == (200,)
+
+
+def test_one_row():
+    X = np.array([[0.5, -1.0]])
+    with pytest.raises(ValueError, match="1 class"):
+        small().fit(X, [1])
+    for parameters in ({}, {"step_size": 0.1}, {"sampler": "sghmc"}, {"sampler": "psgld"}):
+        clf = small(**parameters).partial_fit(X, [1], classes=[0, 1])
+        assert np.isfinite(clf.predict_proba(X)).all()
+    assert np.isfinite(small().fit(np.vstack([X, -X]), [1, 0]).predict_proba(X)).all()
+
+
+def test_batch_larger_than_the_data(data):
+    clf = small(batch_size=10**6, step_size=0.1).fit(*data)
+    assert clf.batch_size_ == 200
+
+
+@pytest.mark.parametrize("parameters", [{}, {"step_size": 0.1}, {"sampler": "psgld"}])
+def test_columns_of_zeros(data, parameters):
+    """The data say nothing about them: what is left is the prior, whose mean is zero.
+
+    psgld with G = 1/lambda = 1e5 there would diverge; its cap is what is tested.
+    """
+    X, y = np.column_stack([data[0], np.zeros((200, 2))]), data[1]
+    clf = small(n_draws=200, **parameters).fit(X, y)
+    assert np.abs(clf.coef_[0, -2:]).max() < 1.0  # of a prior sd of 1
+    assert np.isfinite(clf.posterior_["coef"]).all()
+    assert small().fit(sp.csr_matrix(X), y).score(X, y) > 0.8
+    assert np.isfinite(small(**parameters).fit(np.zeros((20, 3)), [0, 1] * 10).coef_).all()
+
+
+@pytest.mark.parametrize("prior_scale", [1.0, 100.0])
+def test_perfectly_separable(prior_scale):
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    clf = small(prior_scale=prior_scale, n_draws=300).fit(X, X[:, 0] > 0)
+    assert clf.coef_[0, 0] > 3.0 * clf.posterior_.std("coef")[0, 1]
+    assert clf.score(X, X[:, 0] > 0) > 0.95
+
+
+def test_pandas(data):
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(data[0], columns=list("abcde"))
+    clf = small().fit(X, pd.Series(data[1]))
+    assert list(clf.feature_names_in_) == list("abcde")
+    np.testing.assert_array_equal(clf.coef_, small().fit(*data).coef_)
+    with pytest.raises(ValueError, match="feature names"):
+        clf.predict(X[list("edcba")])
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        small().fit(X.assign(a="text"), data[1])
+
+
+# shapes -------------------------------------------------------------------------------------------
+
+
+def test_a_million_rows():
+    """Minibatches of 100 rows: a second or two, most of it for the MAP."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((10**6, 5), dtype=np.float32)
+    y = (rng.random(10**6) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(int)
+    clf = small().fit(X, y)
+    assert clf.batch_size_ < 10_000
+    # the posterior sd is 0.0022: the truth (1, 0, 0, 0, 0) lies within five of them
+    np.testing.assert_allclose(clf.coef_[0], [1, 0, 0, 0, 0], atol=0.011)
+
+
+def test_more_columns_than_rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 5000))
+    y = (X[:, 0] > 0).astype(int)
+    clf = small(prior_scale=0.1).fit(X, y)
+    assert clf.coef_.shape == (1, 5000)
+    # 5000 coefficients of which 50 directions are informed: the others have the prior's sd. 100
+    # draws of an effective size of 20 at least: 4 / sqrt(2 x 20 x 5000) of the mean square is < 1%,
+    # and the bias in the sd of Euler steps is below 5%
+    assert np.sqrt(np.mean(clf.posterior_.std("coef") ** 2)) == pytest.approx(0.1, rel=0.1)
+    assert clf.score(X, y) == 1.0
+
+
+SPARSE_FIT = """
+import resource, sys
+import numpy as np, scipy.sparse as sp
+from skbayes_sgmcmc import BayesianLogisticRegression
+rng = np.random.default_rng(0)
+n, d, per_row = 2000, 10**6, 50
+columns = rng.integers(0, d, n * per_row)
+y = np.arange(n) % 2
+columns[::per_row] = y  # the first two columns say the class
+X = sp.csr_matrix((np.ones(n * per_row), columns, np.arange(0, n * per_row + 1, per_row)), (n, d))
+unit = 1024 if sys.platform == "linux" else 1
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+clf = BayesianLogisticRegression(n_chains=1, n_draws=10, burn_in=20, thinning=2, random_state=0)
+clf.fit(X, y)
+print(clf.score(X, y))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before) / 2**20)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs the resource module")
+def test_a_million_sparse_columns():
+    """Nothing of size rows x columns (16 GB) or columns^2 is made, nor a chunk of dense rows.
+
+    The draws are 80 MB, a vector of parameters is 8 MB, and the noise of a chunk is one or a few of
+    them. The bound is sixty vectors; a block of 100 dense rows would be 800 MB more.
+    """
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SPARSE_FIT],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    score, megabytes = map(float, run.stdout.split())
+    assert score > 0.95
+    assert megabytes < 600.0
+
+
+# divergence and mixing ----------------------------------------------------------------------------
+
+
+def state_of(clf):
+    return {name: id(value) for name, value in vars(clf).items()}
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
+def test_step_size_far_too_large(data, sampler):
+    """The gradient is bounded, so it takes data of 1e5 for a step of 1e9 to leave the numbers."""
+    X, y = data[0] * 1e150, data[1]
+    clf = small(sampler=sampler, step_size=1e200)
+    with pytest.raises(SamplingError, match="2 of 2 chains left the finite numbers") as caught:
+        clf.fit(X, y)
+    text = str(caught.value)
+    assert "chain 0 by step" in text and "chain 1 by step" in text
+    assert "last step size 1e+200" in text and "Reduce step_size" in text
+    assert set(vars(clf)) == set(clf.get_params())  # nothing half-fitted
+
+
+def test_a_failed_refit_changes_nothing(data):
+    X, y = data
+    clf = small().fit(X, y)
+    before, predictions = state_of(clf), clf.predict_proba(X)
+    clf.step_size = 1e200
+    before["step_size"] = id(clf.step_size)
+    with pytest.raises(SamplingError):
+        clf.fit(X[:, :3] * 1e150, y)  # other features, too
+    assert state_of(clf) == before
+    np.testing.assert_array_equal(clf.predict_proba(X), predictions)
+    with pytest.raises(SamplingError):
+        clf.partial_fit(X * 1e150, y)
+    assert state_of(clf) == before
+
+
+def quartic(theta):
+    return -0.25 * (theta**4).sum(1)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_some_chains_diverge(n_jobs):
+    """Euler's step from 1e3 on theta^4/4 overshoots to -1e7 and on; from 0 it stays near 0."""
+    init = np.array([[0.0, 0.0], [1e3, 0.0], [0.0, 0.0]])
+    options = {"step_size": 0.01, "n_chains": 3, "n_draws": 300, "burn_in": 0, "random_state": 0}
+    with (
+        joblib.parallel_config("threading"),
+        pytest.warns(SamplingWarning, match=r"1 of 3 chains .*chain 1 by step \d+.*were kept"),
+    ):
+        posterior = sample(quartic, 2, init=init, n_jobs=n_jobs, **options)
+    assert posterior["theta"].shape == (2, 300, 2)
+    assert np.isfinite(posterior["theta"]).all()
+    # the survivors' draws are those of a run in which no chain diverges
+    alone = sample(quartic, 2, init=np.zeros((3, 2)), **options)
+    np.testing.assert_allclose(posterior["theta"], alone["theta"][[0, 2]], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_all_chains_diverge_in_every_job(n_jobs):
+    with (
+        joblib.parallel_config("threading"),
+        pytest.raises(SamplingError, match="3 of 3 chains .*chain 0 .*chain 1 .*chain 2 "),
+    ):
+        sample(quartic, 2, init=np.full((3, 2), 1e3), n_chains=3, step_size=0.01, n_jobs=n_jobs)
+
+
+def test_a_stream_goes_on_with_the_chains_that_are_left(data):
+    X, y = data
+    clf = small(n_chains=3, init=np.array([[0.0], [1e308], [0.0]]), step_size=0.1)
+    with pytest.warns(SamplingWarning, match="1 of 3 chains"):
+        clf.partial_fit(X, y)
+    assert clf.posterior_.n_chains == 2
+    clf.partial_fit(X, y)
+    assert clf.posterior_.n_chains == 2 and np.isfinite(clf.coef_).all()
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
+def test_no_spread_is_warned_of(data, sampler):
+    """Temperature 0 is an optimiser: at its end nothing moves by more than rounding."""
+    clf = small(temperature=0.0, sampler=sampler, burn_in=20_000, thinning=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.warns(SamplingWarning, match="coef, intercept have no spread.*temperature"):
+            clf.fit(*data)
+
+
+def test_slow_mixing_is_warned_of(data):
+    with pytest.warns(SamplingWarning) as caught:
+        small(step_size=1e-5).fit(*data)
+    (warning,) = caught
+    text = str(warning.message)
+    assert "have not mixed well (largest R-hat" in text and "effective sample size" in text
+    assert "Give more draws or a larger thinning" in text
+    assert warning.filename == __file__  # it points at the user's line
+
+
+def test_good_chains_are_not_warned_of(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BayesianLogisticRegression(random_state=0).fit(*data)
+
+
+# what a fit must leave alone ----------------------------------------------------------------------
+
+
+def test_global_state_is_left_alone(data):
+    def state():
+        return (
+            torch.random.get_rng_state().tolist(),
+            torch.get_default_dtype(),
+            torch.get_num_threads(),
+            torch.is_grad_enabled(),
+            np.random.get_state()[1].tolist(),  # noqa: NPY002
+            np.geterr(),
+            warnings.filters[:],
+        )
+
+    X, y = data
+    before = state()
+    for parameters in ({}, {"step_size": 0.1, "batch_size": 10}, {"dtype": "float32"}):
+        small(**parameters).fit(X, y).predict_uncertainty(X)
+    sample(quartic, 2, n_draws=20, burn_in=0, step_size=0.01, random_state=0)
+    small().partial_fit(X, y)
+    assert state() == before
+
+
+def test_input_is_left_alone(data):
+    X, y = (values.copy() for values in data)
+    weight = np.linspace(0.0, 2.0, len(y))
+    sparse = sp.csr_matrix(X)
+    for kind in (X, sparse, np.asfortranarray(X)):
+        for parameters in ({}, {"step_size": 0.1}):
+            small(**parameters).fit(kind, y, sample_weight=weight)
+            small(**parameters).partial_fit(kind, y)
+    np.testing.assert_array_equal(X, data[0])
+    np.testing.assert_array_equal(sparse.toarray(), data[0])
+    np.testing.assert_array_equal(y, data[1])
+    np.testing.assert_array_equal(weight, np.linspace(0.0, 2.0, len(y)))
+    X.setflags(write=False)
+    small().fit(X, y)
