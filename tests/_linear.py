@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
+import scipy.stats
 import torch
 from sklearn.base import clone
 
@@ -297,24 +298,38 @@ def chain_errors(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values.mean(0), values.std(0, ddof=1) / np.sqrt(len(values))
 
 
-def assert_moments(draws: np.ndarray, S: np.ndarray, *, precision: float = 0.03) -> None:
-    """Means are 0 and all second moments are S, within 4.5 MCSE.
+def limit(n_chains: int, n_compared: int = 1) -> float:
+    """MCSE that the largest of so many errors exceeds once in a million times (Student's t)."""
+    return scipy.stats.t.isf(0.5e-6 / n_compared, n_chains - 1)
 
-    4.5 standard errors of 64 chains or more are exceeded once in 30,000 comparisons. ``precision``
-    bounds the MCSE relative to the variances, so that an error of a few of it cannot hide.
+
+def assert_close(values: np.ndarray, expected: Any, *, precision: float) -> None:
+    """The average over chains of ``values`` (chains, ...) is ``expected`` within Monte Carlo error.
+
+    ``precision`` bounds the MCSE itself, so that an error of a few of it cannot hide.
+    """
+    average, error = chain_errors(values)
+    assert error.max() <= precision, f"MCSE {error.max()} is too large to find an error"
+    z = np.abs(average - expected) / error
+    worst = np.unravel_index(z.argmax(), z.shape)
+    assert z.max() <= limit(len(values), z.size), (
+        f"entry {worst} is {average[worst]:.5g}, expected "
+        f"{np.broadcast_to(expected, z.shape)[worst]:.5g}: off by {z[worst]:.1f} MCSE"
+    )
+
+
+def assert_moments(draws: np.ndarray, S: np.ndarray, *, precision: float = 0.03) -> None:
+    """Means are 0 and all second moments S; in whitened coordinates also the mean variance is 1.
+
+    The latter has a smaller error than any single moment: ``precision`` is relative to the variances.
     """
     scale = np.sqrt(np.diag(S))
     average, error = chain_errors(draws.mean(1) / scale)
-    assert np.abs(average / error).max() <= 4.5, f"means {average} with MCSE {error}"
+    assert np.abs(average / error).max() <= limit(len(draws), len(S)), f"means {average} +- {error}"
     products = np.einsum("cti,ctj->cij", draws, draws) / draws.shape[1]
-    average, error = chain_errors(products / np.outer(scale, scale))
-    assert error.max() <= precision, f"MCSE {error.max()} is too large to find an error"
-    z = (average - S / np.outer(scale, scale)) / error
-    worst = np.unravel_index(np.abs(z).argmax(), z.shape)
-    assert np.abs(z).max() <= 4.5, (
-        f"moment {worst} is {average[worst] * np.outer(scale, scale)[worst]:.5g}, expected "
-        f"{S[worst]:.5g}: {z[worst]:.1f} MCSE"
-    )
+    assert_close(products / np.outer(scale, scale), S / np.outer(scale, scale), precision=precision)
+    whitened = (products * np.linalg.inv(S)).sum((1, 2)) / len(S)
+    assert_close(whitened, 1.0, precision=precision)
 
 
 # a run whose step size and temperature change -----------------------------------------------------

@@ -279,7 +279,9 @@ def test_trusted_types_are_this_packages_and_complete():
         for name in classes:
             found = getattr(import_module(f"skbayes_sgmcmc.{module}"), name)
             assert f"{found.__module__}.{found.__qualname__}" in names
-    schedules = [kind for kind in Schedule.__subclasses__() if kind.__module__ == Constant.__module__]
+    schedules = [
+        kind for kind in Schedule.__subclasses__() if kind.__module__ == Constant.__module__
+    ]
     samplers = [kind for kind, _ in TABLE.values()]
     for kind in [*schedules, *samplers, *PRIORS.values()]:
         assert f"{kind.__module__}.{kind.__qualname__}" in names
