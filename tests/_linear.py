@@ -321,7 +321,7 @@ def assert_close(values: np.ndarray, expected: Any, *, precision: float) -> None
 def assert_moments(draws: np.ndarray, S: np.ndarray, *, precision: float = 0.03) -> None:
     """Means are 0 and all second moments S; in whitened coordinates also the mean variance is 1.
 
-    The latter has a smaller error than any single moment: ``precision`` is relative to the variances.
+    The latter's error is the smallest. ``precision`` is relative to the variances.
     """
     scale = np.sqrt(np.diag(S))
     average, error = chain_errors(draws.mean(1) / scale)

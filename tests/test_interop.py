@@ -1,4 +1,4 @@
-"""Exchange with other packages: arviz, pickle and its relatives, skops, scikit-learn's callbacks."""
+"""Exchange with other packages: arviz, pickle and its kin, skops, scikit-learn's callbacks."""
 
 from __future__ import annotations
 
@@ -237,7 +237,8 @@ def test_a_pipeline_in_another_process(data, tmp_path):
     code = (
         "import joblib, numpy as np\n"
         f"p = joblib.load({str(tmp_path / 'pipeline.joblib')!r})\n"
-        f"np.save({str(tmp_path / 'p.npy')!r}, p.predict_proba(np.load({str(tmp_path / 'x.npy')!r})))\n"
+        f"x = np.load({str(tmp_path / 'x.npy')!r})\n"
+        f"np.save({str(tmp_path / 'p.npy')!r}, p.predict_proba(x))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), pipeline.predict_proba(X))

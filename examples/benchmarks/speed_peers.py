@@ -12,7 +12,7 @@ the drawing of its rows and noise. Each library in the fastest way found with it
 * blackjax: ``lax.scan`` over ``blackjax.sgld``, ``vmap`` over chains; row numbers drawn inside
   the scan, or before it (and timed), for each chain, or (shared) once for all of them;
 * SGMCMCJax: ``lax.scan`` over its SGLD kernel, ``vmap`` over chains;
-* skbayes_sgmcmc with ``compiled=True`` and ``compiled=False``.
+* skbayes_sgmcmc with ``compiled=True`` (dense, and as CSR rows) and ``compiled=False``.
 
 No draws are kept, except ten a chain by skbayes_sgmcmc. A peer's figure is the best of three
 repeats of at least a second, after warm-up. Ours is the median of three, each from two fits that
@@ -47,7 +47,7 @@ XLA_FLAGS = {1: "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads
 THREAD_NUMBERS = ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC"]
 REPORT = """# Speed of SGLD next to other libraries
 
-`SKBAYES_DATA=folder python examples/benchmarks/speed_peers.py`
+`SKBAYES_DATA=folder python examples/benchmarks/speed_peers.py{options}`
 
 {heading}
 
@@ -215,11 +215,14 @@ def sgmcmcjax(batch, chains, repeats):
 
 
 # ---------------------------------------- OURS ----------------------------------------
-def ours(batch, chains, repeats, fast):
+def ours(batch, chains, repeats, fast, sparse=False):
     """The rate of skbayes_sgmcmc, from the times of fits of n_steps and of 3 * n_steps."""
+    from scipy.sparse import csr_matrix
+
     from skbayes_sgmcmc import BayesianLogisticRegression
 
     X, y = load_a9a(intercept=False)  # the estimator has its own
+    X = csr_matrix(X) if sparse else X
     fixed = {"sampler": "sgld", "preconditioner": None, "gradient": "minibatch", "init": "random"}
     fixed |= {"step_size": STEP_SIZE, "prior_scale": PRIOR_VARIANCE**0.5, "batch_size": batch}
     fixed |= {"n_chains": chains, "n_draws": 10, "burn_in": 0, "random_state": 0}
@@ -241,7 +244,7 @@ def ours(batch, chains, repeats, fast):
         n_steps = 10 * int(n_steps / 10 * np.clip(1.3 * MIN_SECONDS / seconds, 1.5, 16))
     wall, cpu = np.array([difference(n_steps) for _ in range(repeats)]).T
     result = {"rates": list(2 * n_steps * chains / wall), "cores": list(cpu / wall)}
-    return {f"skbayes_sgmcmc, compiled={fast}": result}
+    return {f"skbayes_sgmcmc, compiled={fast}{', CSR rows' * sparse}": result}
 
 
 LIBRARIES = {  # the function, and the packages whose versions are reported
@@ -249,6 +252,10 @@ LIBRARIES = {  # the function, and the packages whose versions are reported
     "blackjax": (blackjax, ["blackjax", "jax"]),
     "sgmcmcjax": (sgmcmcjax, ["sgmcmcjax", "jax"]),
     "ours": (functools.partial(ours, fast=True), ["skbayes_sgmcmc", "torch", "numba"]),
+    "ours-sparse": (
+        functools.partial(ours, fast=True, sparse=True),
+        ["skbayes_sgmcmc", "torch", "numba"],
+    ),
     "ours-eager": (functools.partial(ours, fast=False), ["skbayes_sgmcmc", "torch"]),
 }
 
@@ -275,10 +282,10 @@ def run_apart(library, batch, chains, threads, python):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def run_all(repeats, ours_python):
+def run_all(repeats, ours_python, all_threads):
     """{(batch, chains, threads): {variant: [(rate, cores), ...]}} and the packages' versions."""
     columns, versions, libraries = {}, {}, list(LIBRARIES)
-    for column in [(*setting, threads) for setting in SETTINGS for threads in XLA_FLAGS]:
+    for column in [(*setting, threads) for setting in SETTINGS for threads in all_threads]:
         columns[column] = {}
         for library in libraries * repeats:
             python = ours_python if library.startswith("ours") else sys.executable
@@ -305,7 +312,7 @@ def ratio(column, left_out, per_core):
     return f"{max(ours) / max(peers):.2f}" if ours and peers else "-"
 
 
-def markdown(columns, versions):
+def markdown(columns, versions, options):
     heads = [f"{batch} rows, {c} ch., {t} thr." for batch, c, t in columns]
     table = [["", *heads], ["---"] + ["---:"] * len(heads)]
     for name in sorted({name for column in columns.values() for name in column}):
@@ -321,7 +328,7 @@ def markdown(columns, versions):
     machine = f"{os.cpu_count()}-core {platform.machine().replace('_', '-')} CPU"
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in table)
     heading = f"{time.strftime('%Y-%m-%d')}, {machine}. Versions: {', '.join(sorted(versions))}."
-    return REPORT.format(heading=heading, table=table)
+    return REPORT.format(options=options, heading=heading, table=table)
 
 
 def main():
@@ -332,6 +339,7 @@ def main():
     parser.add_argument("--chains", type=int, default=1, help="with --only")
     parser.add_argument("--json", action="store_true", help="with --only: all on one line")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], choices=XLA_FLAGS)
     parser.add_argument("--ours-python", default=sys.executable, help="has skbayes_sgmcmc")
     parser.add_argument("--output", type=Path, default=root / "docs" / "results" / "speed.md")
     args = parser.parse_args()
@@ -340,7 +348,8 @@ def main():
         print(json.dumps(answer, indent=None if args.json else 2))
         return
     load_a9a()  # fails early, with a message
-    report = markdown(*run_all(args.repeats, args.ours_python))
+    options = f" --repeats {args.repeats} --threads {' '.join(map(str, args.threads))}"
+    report = markdown(*run_all(args.repeats, args.ours_python, args.threads), options)
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(report, encoding="utf-8")
     print(report)

@@ -1,0 +1,385 @@
+"""Interrupts, kill -9, resumption and damaged files.
+
+A resumed fit must be the uninterrupted one bit for bit: its draws, and where it would go on from.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    CheckpointError,
+    MixingDistance,
+    SamplingError,
+    sample,
+)
+from skbayes_sgmcmc.chains import CHUNK_STEPS, Chains
+from skbayes_sgmcmc.checkpoint import Checkpoint, write_atomically
+from skbayes_sgmcmc.samplers import PSGLD, SGHMC
+from skbayes_sgmcmc.schedules import Polynomial
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+#: other processes find the package where this one did
+HERE = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+#: name -> parameters of a fit of 2.5 chunks of burn-in and 4 of draws, and the chunk it dies after
+FITS = {
+    "default": ({}, 4),
+    "minibatches": ({"step_size": 0.1, "batch_size": 20, "compiled": False}, 4),
+    "compiled": ({"step_size": 0.1, "batch_size": 20}, 4),
+    "sghmc": ({"sampler": "sghmc", "integrator": "baoab", "step_size": 0.1}, 4),
+    "msgnht": ({"sampler": "msgnht", "dtype": "float32"}, 4),
+    "psgld in burn-in": ({"sampler": PSGLD(gamma=True), "step_size": 0.1}, 1),
+    "psgld after it": ({"sampler": "psgld", "step_size": 0.1}, 4),
+    "mala": ({"sampler": "mala"}, 4),
+    "schedule": ({"step_size": Polynomial(first=0.3, last=0.01), "sampler": "sghmc"}, 4),
+    "mixing distance": (
+        {
+            "step_size": Polynomial(first=0.3, last=0.01),
+            "thinning": MixingDistance(n_steps=6 * CHUNK_STEPS, distance=0.25),
+        },
+        4,
+    ),
+}
+
+
+def data():
+    return make_classification(200, 5, random_state=0)
+
+
+def make(name, path=None):
+    length = {"burn_in": 5 * CHUNK_STEPS // 2, "n_draws": 2 * CHUNK_STEPS, "thinning": 2}
+    return BayesianLogisticRegression(
+        **(length | {"n_chains": 2, "random_state": 0, "checkpoint": path} | FITS[name][0])
+    )
+
+
+def assert_same(a, b):
+    for name in ("coef", "intercept"):
+        np.testing.assert_array_equal(a.posterior_[name], b.posterior_[name])
+    assert (a.posterior_.weights is None) == (b.posterior_.weights is None)
+    if a.posterior_.weights is not None:
+        np.testing.assert_array_equal(a.posterior_.weights, b.posterior_.weights)
+    for name, values in a.posterior_.statistics.items():
+        np.testing.assert_array_equal(values, b.posterior_.statistics[name])
+
+
+# kill -9 ------------------------------------------------------------------------------------------
+
+
+def fit_and_be_killed(folder):
+    """Run every fit in a child process that kills itself once its file has been written."""
+    from skbayes_sgmcmc import checkpoint
+
+    checkpoint.EVERY_SECONDS = checkpoint.WRITE_SHARE = 0.0  # write after every chunk
+    maybe_save = Checkpoint.maybe_save
+    for name, (_, chunks) in FITS.items():
+        child = os.fork()
+        if child:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+            continue
+        done = 0
+
+        def save_and_die(self, chains, last=chunks):
+            nonlocal done
+            maybe_save(self, chains)
+            done += 1
+            if done == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        Checkpoint.maybe_save = save_and_die
+        checkpoint.EVERY_SECONDS, checkpoint.WRITE_SHARE = 0.0, 1e9
+        make(name, str(Path(folder) / f"{name}.npz")).fit(*data())
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("killed")
+    code = f"import test_checkpoint; test_checkpoint.fit_and_be_killed({str(folder)!r})"
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        check=True,
+        timeout=300,
+        env=HERE,
+        cwd=Path(__file__).parent,
+    )
+    return folder
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+@pytest.mark.parametrize("name", FITS)
+def test_resumes_bit_for_bit_after_kill(killed, name, monkeypatch):
+    path = str(killed / f"{name}.npz")
+    with np.load(path) as file:
+        assert f'"step": {CHUNK_STEPS}' in str(file["meta"]) or FITS[name][1] > 1
+        assert (int(file["kept"]) == 0) == (FITS[name][1] == 1)  # in burn-in, and after it
+    chunks = count_chunks(monkeypatch)
+    whole = make(name).fit(*data())
+    of_whole = len(chunks)
+    resumed = make(name, path).fit(*data())
+    assert len(chunks) - of_whole == of_whole - FITS[name][1]  # it did not start anew
+    assert_same(resumed, whole)
+
+
+def count_chunks(monkeypatch):
+    chunks, chunk = [], Chains._chunk
+
+    def counted(self, steps):
+        chunks.append(steps)
+        return chunk(self, steps)
+
+    monkeypatch.setattr(Chains, "_chunk", counted)
+    return chunks
+
+
+def test_a_finished_file_is_returned_at_once(tmp_path, monkeypatch):
+    """A process that is killed between the fit's end and its use of the result loses nothing."""
+    first = make("default", tmp_path / "file.npz").fit(*data())
+    chunks = count_chunks(monkeypatch)
+    again = make("default", tmp_path / "file.npz").set_params(verbose=1).fit(*data())
+    assert not chunks
+    assert_same(first, again)
+    (tmp_path / "file.npz").rename(tmp_path / "moved.npz")
+    assert_same(first, make("default", tmp_path / "moved.npz").fit(*data()))
+
+
+# Ctrl-C -------------------------------------------------------------------------------------------
+
+
+def interrupt_in_chunk(monkeypatch, number):
+    """Ctrl-C in the midst of the steps of a chunk."""
+    calls, indices = [], Chains._set_scale
+
+    def step(self, eta, temperature):
+        calls.append(self.progress.step)
+        if self.progress.step == number * CHUNK_STEPS and calls.count(calls[-1]) == 100:
+            signal.raise_signal(signal.SIGINT)
+        return indices(self, eta, temperature)
+
+    monkeypatch.setattr(Chains, "_set_scale", step)
+
+
+@pytest.mark.parametrize("name", ["default", "sghmc", "mixing distance"])
+def test_ctrl_c_leaves_a_file_to_go_on_from(tmp_path, monkeypatch, name):
+    path = tmp_path / "file.npz"
+    clf = make(name, path)
+    with monkeypatch.context() as patch:
+        interrupt_in_chunk(patch, 1)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            clf.fit(*data())
+    text = str(caught.value)
+    assert f"interrupted at step {CHUNK_STEPS} of" in text
+    assert "call fit again with the same data and parameters" in text and str(path) in text
+    assert set(vars(clf)) == set(clf.get_params())
+    chunks = count_chunks(monkeypatch)
+    clf.fit(*data())
+    assert chunks[0][0] == CHUNK_STEPS
+    assert_same(clf, make(name).fit(*data()))
+
+
+def test_ctrl_c_without_a_file_says_what_to_do(tmp_path, monkeypatch):
+    interrupt_in_chunk(monkeypatch, 0)
+    with pytest.raises(KeyboardInterrupt, match=r"nothing was kept. Set checkpoint='file.npz'"):
+        make("default").fit(*data())
+    with pytest.raises(KeyboardInterrupt, match="before the first checkpoint; nothing was kept"):
+        make("default", tmp_path / "file.npz").fit(*data())
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_leaves_a_fitted_estimator_as_it_was(monkeypatch):
+    clf = make("default").fit(*data())
+    before = clf.posterior_
+    interrupt_in_chunk(monkeypatch, 1)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(data()[0][:, :3], data()[1])
+    assert clf.posterior_ is before and clf.n_features_in_ == 5
+
+
+def test_resumes_after_a_chain_has_diverged(tmp_path, monkeypatch):
+    """By the end of the first chunk chain 1 is gone; the file knows which chains are left."""
+
+    def run(path):
+        return sample(
+            lambda theta: -0.25 * (theta**4).sum(1),
+            2,
+            init=np.array([[0.0, 0.0], [1e3, 0.0], [0.0, 0.0]]),
+            n_chains=3,
+            n_draws=3 * CHUNK_STEPS,
+            burn_in=0,
+            step_size=0.01,
+            random_state=0,
+            checkpoint=path,
+        )
+
+    with monkeypatch.context() as patch:
+        interrupt_in_chunk(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "file.npz")
+    resumed, whole = run(tmp_path / "file.npz"), run(None)
+    assert resumed.n_chains == 2
+    np.testing.assert_array_equal(resumed["theta"], whole["theta"])
+
+
+# files that are refused ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("finished") / "file.npz"
+    make("default", path).fit(*data())
+    return path.read_bytes()
+
+
+def foreign(path):
+    np.savez(path, theta=np.zeros(3))
+
+
+def pickled(path):
+    np.savez(path, format=np.array([{"a": object}], dtype=object))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-100]),
+        lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+        lambda path: path.write_bytes(path.read_bytes()[:40]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text("not a checkpoint"),
+        lambda path: flip(path, 0.5),
+        lambda path: flip(path, 0.05),
+        foreign,
+        pickled,
+    ],
+    ids=["tail", "half", "head", "empty", "text", "draws", "state", "foreign", "pickled"],
+)
+def test_a_damaged_file_is_refused_and_left_alone(tmp_path, finished, damage):
+    path = tmp_path / "file.npz"
+    path.write_bytes(finished)
+    damage(path)
+    before = path.read_bytes()
+    clf = make("default", path)
+    with pytest.raises(CheckpointError, match="can't be read and was left untouched") as caught:
+        clf.fit(*data())
+    assert str(path) in str(caught.value) and "delete it" in str(caught.value)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+    assert not hasattr(clf, "posterior_")
+
+
+def flip(path, where):
+    """Change one byte."""
+    content = bytearray(path.read_bytes())
+    content[int(where * len(content))] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prior_scale": 2.0},
+        {"prior": "laplace"},
+        {"step_size": 0.1},
+        {"n_draws": 700},
+        {"random_state": 1},
+        {"n_chains": 3},
+        {"sampler": SGHMC()},
+        {"temperature": 0.5},
+        {"fit_intercept": False},
+        {"class_weight": "balanced"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_file_of_other_parameters_is_refused(tmp_path, finished, change):
+    path = tmp_path / "file.npz"
+    path.write_bytes(finished)
+    with pytest.raises(CheckpointError, match="other data, parameters or versions"):
+        make("default", path).set_params(**change).fit(*data())
+    assert path.read_bytes() == finished
+
+
+@pytest.mark.parametrize("explicit", [{}, {"step_size": 0.1, "gradient": "minibatch"}])
+def test_a_file_of_other_data_or_prior_is_refused(tmp_path, explicit):
+    """With explicit step sizes nothing but the fingerprint of the model tells priors apart."""
+    path = tmp_path / "file.npz"
+    X, y = data()
+    clf = make("default", path).set_params(n_draws=20, burn_in=0, **explicit)
+    clf.fit(X, y)
+    before = path.read_bytes()
+    others = {
+        "one value": (np.where(np.arange(X.size).reshape(X.shape) == 7, 0.0, X), y, None),
+        "one label": (X, np.where(np.arange(len(y)) == 7, 1 - y, y), None),
+        "weights": (X, y, np.full(len(y), 2.0)),
+        "rows": (X[:-1], y[:-1], None),
+    }
+    for rows, labels, weight in others.values():
+        with pytest.raises(CheckpointError):
+            clf.fit(rows, labels, sample_weight=weight)
+    for change in ({"prior_scale": 0.1}, {"prior": "laplace"}):
+        with pytest.raises(CheckpointError):
+            make("default", path).set_params(n_draws=20, burn_in=0, **explicit, **change).fit(X, y)
+    assert path.read_bytes() == before
+
+
+def test_a_warm_start_needs_its_own_file(tmp_path):
+    """It has another start: the first fit's file must not pass for the second's."""
+    path = tmp_path / "file.npz"
+    clf = make("default", path).set_params(warm_start=True, burn_in=0).fit(*data())
+    with pytest.raises(CheckpointError):
+        clf.fit(*data())
+    clf.set_params(checkpoint=tmp_path / "second.npz").fit(*data())
+
+
+def test_partial_fit_has_no_checkpoints(tmp_path):
+    with pytest.raises(ValueError, match="checkpoint=.* not allowed in partial_fit"):
+        make("default", tmp_path / "file.npz").partial_fit(*data())
+
+
+def test_a_folder_that_does_not_exist_is_named_before_the_fit(tmp_path):
+    with pytest.raises(ValueError, match="its folder does not exist"):
+        make("default", tmp_path / "nowhere" / "file.npz").fit(*data())
+
+
+# writing ------------------------------------------------------------------------------------------
+
+
+def test_writes_are_atomic(tmp_path, monkeypatch):
+    """A failure at any moment of a write leaves the old file, and no other."""
+    path = tmp_path / "file.npz"
+    write_atomically(path, {"a": np.arange(3)})
+    before = path.read_bytes()
+    for where in ("numpy.savez", "os.fsync", "os.replace"):
+        with monkeypatch.context() as patch:
+
+            def fail(*args, **kwargs):
+                raise OSError("disk full")
+
+            patch.setattr(where, fail)
+            with pytest.raises(OSError, match="disk full"):
+                write_atomically(path, {"a": np.arange(4)})
+        assert path.read_bytes() == before
+        assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+
+
+def test_a_fit_leaves_no_temporary_files(tmp_path):
+    make("default", tmp_path / "file.npz").fit(*data())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+
+
+def test_divergence_does_not_overwrite_a_file(tmp_path):
+    X, y = data()
+    path = tmp_path / "file.npz"
+    clf = make("default", path).set_params(step_size=1e200)
+    with pytest.raises(SamplingError):
+        clf.fit(X * 1e150, y)
+    assert not path.exists()
