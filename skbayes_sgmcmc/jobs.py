@@ -201,6 +201,8 @@ class Job:
                 f"{where}; nothing was kept. Set checkpoint='file.npz' to make fits resumable."
             )
         checkpoint.save_snapshot()
+        if not checkpoint.path.exists():
+            return KeyboardInterrupt(f"{where}, before the first checkpoint; nothing was kept.")
         return KeyboardInterrupt(
             f"{where}; call fit again with the same data and parameters to go on from "
             f"{str(self.settings.checkpoint)!r}."

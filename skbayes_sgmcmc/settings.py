@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,10 @@ class Settings:
             check_int("n_jobs", self.n_jobs)
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
             raise ValueError(f"checkpoint={self.checkpoint!r} is not allowed: give a file name.")
+        if self.checkpoint is not None and not Path(self.checkpoint).absolute().parent.is_dir():
+            raise ValueError(
+                f"checkpoint={str(self.checkpoint)!r} is not allowed: its folder does not exist."
+            )
         if self.checkpoint is not None and self.n_jobs not in (None, 1):
             raise ValueError(
                 f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."

@@ -188,7 +188,8 @@ def by_joblib(clf, path):
 
 
 def by_cloudpickle(clf, path):
-    return pytest.importorskip("cloudpickle").loads(pickle.dumps(clf))
+    cloudpickle = pytest.importorskip("cloudpickle")
+    return cloudpickle.loads(cloudpickle.dumps(clf))
 
 
 def by_skops(clf, path):

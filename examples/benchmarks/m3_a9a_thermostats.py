@@ -34,9 +34,9 @@ Other values of D, at h = {other_at}:
 {remark}
 """
 REMARK = """
-The order of the published figures is not reproduced: where the chains do not diverge all methods
-predict alike, to less than the 0.1% by which seeds and step sizes differ, and above the published
-figures. What differs is the range of h. With ten rows a step the gradient noise alone asks for a
+The order of the published figures is not reproduced: up to h = 0.01, where the chains do not
+diverge, all methods predict alike, to less than 0.1%, and above the published figures. What differs
+is the range of h. With ten rows a step the gradient noise alone asks for a
 friction of N^2 h^2 Var(g)/2 a step (about 8 at h = 1e-3, where Var(g) is 0.015); once the
 thermostat's friction passes 2, Euler's factor 1 - a oscillates and grows, while the splitting's
 exp(-a) damps.

@@ -31,9 +31,11 @@ iterate. Steps: the first after which the averaged error stays within 0.2% of it
 Published: 14.85% for both samplers (at which temperature, and of which iterates, is not said),
 and "pSGLD converges in less than 4,000 iterations, SGLD needs at least double". {verdict}
 
-At this step SGLD barely moves in the directions of rare features, and pSGLD, whose steps are some
-ten times larger, has more minibatch noise in its last iterate, which averaging removes. Neither
-has mixed in 15,000 steps, so the temperature hardly shows.
+The posterior itself, by the default estimator on the same model: {default}%. pSGLD comes to it in
+about a thousand steps, and did not get below it with either way of adapting or at any of the
+temperatures. SGLD is still on its way after 15,000 steps: it has hardly moved in the directions of
+rare features, which here predicts slightly better than the posterior. The last iterates of pSGLD
+have more minibatch noise, as its steps are longer; averaging removes it.
 """
 
 
@@ -70,6 +72,13 @@ def steps_to_converge(running, steps):
     far = np.abs(running - running[:, -1:]) > 0.2
     first = [np.flatnonzero(chain)[-1] + 1 if chain.any() else 0 for chain in far]
     return steps[np.minimum(first, len(steps) - 1)]
+
+
+def posterior_error(data, seeds):
+    X, y, X_test, y_test = data
+    chosen = {"prior_scale": 10.0**0.5, "fit_intercept": False}
+    models = [fit(X, y, random_state=seed, **chosen)[0] for seed in seeds]
+    return mean_sd([100 * (1 - model.score(X_test, y_test)) for model in models], 2)
 
 
 def draw_figure(args, results, steps):
@@ -124,6 +133,7 @@ def main():
         n_draws=n_draws,
         table=markdown_table(header, rows),
         verdict=verdict(results),
+        default=posterior_error(data, args.seeds[:3]),
     )
     figure = draw_figure(args, results, steps)
     spread = f"± is the standard deviation over the {len(args.seeds)} chains of seed 0."

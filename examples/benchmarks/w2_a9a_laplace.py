@@ -86,7 +86,7 @@ def draw_figure(args, sweeps, curves):
         ax = axes[min(k, 1)]
         ax.plot(sweeps, mean[k], color=color, label=label)
         ax.fill_between(sweeps, mean[k] - sd[k], mean[k] + sd[k], color=color, alpha=0.2, lw=0)
-    axes[0].set(xlabel="sweeps", ylabel="log joint per datum", ylim=(mean[0, -1] - 0.1, None))
+    axes[0].set(xlabel="sweeps", ylabel="log joint per datum")
     axes[1].set(xlabel="sweeps (first 2)", ylabel="test accuracy", xlim=(0, 2), ylim=(0.8, 0.86))
     axes[1].axhline(mean[2, -1], color="0.5", ls=":", label="averaged, at the end")
     axes[1].legend(frameon=False, loc="lower right")
