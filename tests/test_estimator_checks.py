@@ -19,7 +19,10 @@ ESTIMATORS = [
     BayesianLogisticRegression(**SMALL),
     BayesianLogisticRegression(sampler="sghmc", integrator="splitting", **SMALL),
     BayesianLogisticRegression(sampler="sgld", step_size=0.1, batch_size=1000, **SMALL),
-    BayesianLogisticRegression(sampler="msgnht", prior="laplace", **SMALL),
+    # check_class_weight_classifiers gives classes total weights of 0.002 beside one of 20,000: the
+    # intercepts, which have no prior, then have an almost improper posterior with a wall on one
+    # side, which msgnht's splitting and Euler's steps bounce off too far
+    BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
 ]
 
 

@@ -138,7 +138,7 @@ CAP = 4.0
 
 
 def test_psgld_with_frozen_v_is_exact_for_small_steps():
-    """The variance is the target's over 1 - eta G A / 2; adapting always it is 8% larger or more.
+    """The variance is the target's over 1 - eta G A / 2; adapting always it is 10% more than that.
 
     With V = E g^2 = A here, G A = sqrt(A) is at most 1.2: at eta = .03 a bias of at most 1.8%, but
     G is estimated from some hundred correlated steps, hence 3%.
@@ -146,13 +146,13 @@ def test_psgld_with_frozen_v_is_exact_for_small_steps():
     target = Gaussian(np.diag([0.7, 1.4]))
     ratios = {}
     for adapt in ("burn_in", "always"):
-        theta = run_psgld(target, PSGLD(adapt=adapt, cap=CAP), 0.03)["theta"]
-        ratios[adapt] = chain_errors((theta**2).mean(1) * np.diag(target.A))
-    average, error = ratios["burn_in"]
-    assert error.max() <= 0.012
+        theta = run_psgld(target, PSGLD(adapt=adapt, cap=CAP), 0.03, n_draws=6000)["theta"]
+        ratios[adapt] = (theta**2).mean(1) * np.diag(target.A)
+    average, error = chain_errors(ratios["burn_in"])
+    assert error.max() <= 0.01
     assert (np.abs(average - 1.0) - limit(256, 2) * error).max() <= 0.03
-    average, error = ratios["always"]
-    assert (average - limit(256, 2) * error).min() >= 1.08
+    excess, error = chain_errors((ratios["always"] - ratios["burn_in"]).mean(1))
+    assert excess - limit(256) * error >= 0.1
 
 
 def test_psgld_lag_makes_g_independent_of_this_steps_gradient():

@@ -339,6 +339,7 @@ def main():
     parser.add_argument("--chains", type=int, default=1, help="with --only")
     parser.add_argument("--json", action="store_true", help="with --only: all on one line")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--without", nargs="+", default=[], choices=LIBRARIES)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], choices=XLA_FLAGS)
     parser.add_argument("--ours-python", default=sys.executable, help="has skbayes_sgmcmc")
     parser.add_argument("--output", type=Path, default=root / "docs" / "results" / "speed.md")
@@ -349,6 +350,9 @@ def main():
         return
     load_a9a()  # fails early, with a message
     options = f" --repeats {args.repeats} --threads {' '.join(map(str, args.threads))}"
+    options += f" --without {' '.join(args.without)}" * bool(args.without)
+    for library in args.without:
+        del LIBRARIES[library]
     report = markdown(*run_all(args.repeats, args.ours_python, args.threads), options)
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(report, encoding="utf-8")

@@ -264,7 +264,9 @@ class BayesianLogisticRegression(BayesianClassifier):
 
         The target is the posterior of ``total_samples`` data if that is given, else of the rows
         seen so far; the newest ``n_draws`` draws of each chain are kept. The first call after
-        ``fit`` starts a new stream, unless ``warm_start=True``.
+        ``fit`` starts a new stream, unless ``warm_start=True``. With ``step_size="auto"``, one pass
+        over a stream of small batches was measured to place the mean within about one posterior sd
+        and to have 0.7 to 2.3 times the sd; passes with ``total_samples`` come closer.
 
         Parameters
         ----------
