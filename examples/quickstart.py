@@ -129,5 +129,5 @@ right.legend(fontsize=8, title="prediction")
 
 for ax in (left, middle, right):
     ax.spines[["top", "right"]].set_visible(False)
-figure.savefig(FIGURE, dpi=110)
+figure.savefig(FIGURE, dpi=100)
 print(f"\nFigure written to {FIGURE}")
