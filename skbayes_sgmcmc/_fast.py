@@ -1,14 +1,15 @@
 """Plain SGLD on a binary linear model, a chunk of steps at a time, compiled by numba.
 
-The kernel takes the place of ``chains.py``'s loop over the steps of a chunk and uses the same
-random numbers, so its draws are those of the torch path to rounding. It needs the optional extra
-``fast``.
+The kernel takes the place of ``chains.py``'s loop over the steps of a chunk; with the same random
+numbers its draws are those of the torch path to rounding. Chains run in as many threads as torch
+uses. It needs the optional extra ``fast``.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,15 @@ from .minibatch import Minibatches
 from .models._design import DenseDesign
 from .posterior import Posterior
 from .samplers import SGLD, Cell, Sampler, integrators
+from .streams import ChainRandom
 
 Array = NDArray[Any]
 Kernel = Callable[..., None]
 
 #: a minibatch's rows must have fewer numbers than this for the kernel to be faster than torch
 DENSE_LIMIT = 2**17
+#: sparse rows are padded to the longest one's length if that makes them at most this much longer
+PADDING_LIMIT = 1.5
 
 
 def find_kernel(
@@ -62,7 +66,7 @@ def find_kernel(
             )
         return None
     try:
-        compiled = _compile()
+        import numba  # noqa: F401
     except ImportError:
         if required:
             raise ValueError(
@@ -70,116 +74,186 @@ def find_kernel(
                 "'skbayes-sgmcmc[fast]' or give compiled='auto'."
             ) from None
         return None
-    return _bind(compiled, posterior, minibatches, form)
+    return _bind(posterior, minibatches, form)
 
 
-def _bind(compiled: Any, posterior: Posterior, minibatches: Minibatches, form: Any) -> Kernel:
+def _bind(posterior: Posterior, minibatches: Minibatches, form: Any) -> Kernel:
     """The kernel as ``chains.py`` calls it, with the data's arrays in place."""
     dtype = np.dtype(str(posterior.like.dtype).split(".")[1])
-    values, columns, pointer = _rows(form.design, dtype)
+    layout, *rows = _rows(form.design, dtype)
+    compiled = _compile(layout)
     weight = posterior.data.weight
     weights = np.ones(1, dtype) if weight is None else weight.numpy().astype(dtype)
     everything = np.arange(posterior.data.n_rows)[None, None]
     rates = (form.rates / posterior.n).astype(dtype)
     scale = dtype.type(posterior.likelihood_scale(minibatches))
+    pool = ThreadPoolExecutor(torch.get_num_threads())
 
     def kernel(
         phi: torch.Tensor,
         etas: Array,
         temperatures: Array,
-        indices: Array | None,
-        xi: torch.Tensor,
         keep: Array,
+        rng: ChainRandom,
         on_keep: Callable[[torch.Tensor, float], None],
     ) -> None:
+        n_steps, n_parameters = len(etas), phi.shape[1]
+        theta, steps = phi.numpy(), etas.astype(dtype)
         noise = np.sqrt(2.0 * etas * temperatures / posterior.n).astype(dtype)
-        kept = np.empty((int(keep.sum()), *phi.shape), dtype)
-        compiled(
-            phi.numpy(),
-            etas.astype(dtype),
-            noise,
-            (everything if indices is None else indices).view(np.uint64),
-            xi.numpy(),
-            keep,
-            kept,
-            values,
-            columns,
-            pointer,
-            weights,
-            rates,
-            form.prior == "laplace",
-            scale,
-        )
-        for position, eta in zip(kept, etas[keep], strict=True):
-            on_keep(torch.from_numpy(position), float(eta))
+        kept = np.empty((len(theta), int(keep.sum()), n_parameters), dtype)
+        shared = everything if minibatches.full else None
+        if minibatches.shared and not minibatches.full:
+            shared = minibatches.indices(n_steps, rng)
+
+        def advance(c: int) -> None:
+            # a chain's numbers are made here to be in this core's cache
+            mine = rng.select([c])
+            xi = mine.normal(n_steps, n_parameters, dtype=phi.dtype)
+            chosen = minibatches.indices(n_steps, mine) if shared is None else shared
+            assert chosen is not None  # it is for full data only
+            compiled(
+                theta[c], steps, noise, chosen[0].view(np.uint64), xi[0].numpy(), keep, kept[c],
+                *rows, weights, rates, form.prior == "laplace", scale,
+            )  # fmt: skip
+
+        run = map if len(theta) == 1 else pool.map
+        list(run(advance, range(len(theta))))
+        for k, eta in enumerate(etas[keep].tolist()):
+            on_keep(torch.from_numpy(kept[:, k]), eta)
 
     return kernel
 
 
-def _rows(design: Any, dtype: Any) -> tuple[Array, Array, Array]:
-    """Values, column numbers and row pointers; no column numbers for a dense design.
+def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
+    """How rows are laid out, and their values, column numbers and row pointers.
 
-    Unsigned, because numba then leaves out Python's rule for negative indices.
+    Integers are unsigned, because numba then leaves out Python's rule for negative indices, and
+    column numbers are as short as they can be, because the rows must come from far caches.
     """
+    none = np.empty(0, np.uint64)
     if isinstance(design, DenseDesign):
-        x = design.x.numpy()
-        pointer = np.arange(len(x) + 1, dtype=np.uint64) * np.uint64(x.shape[1])
-        return x.reshape(-1), np.empty(0, np.uint32), pointer
+        return "dense", design.x.numpy(), none, none
     x = design.x
-    return x.data.astype(dtype), x.indices.astype(np.uint32), x.indptr.astype(np.uint64)
+    n_rows, n_columns = x.shape
+    short = np.uint16 if n_columns < 2**16 else np.uint32
+    lengths = np.diff(x.indptr)
+    width = int(lengths.max())
+    if width * n_rows > PADDING_LIMIT * max(x.nnz, 1):
+        return "ragged", x.data.astype(dtype), x.indices.astype(short), x.indptr.astype(np.uint64)
+    # the padding has the value 0 in a column of its own, after the last one
+    values = np.zeros((n_rows, width), dtype)
+    columns = np.full((n_rows, width), n_columns, short)
+    filled = np.arange(width) < lengths[:, None]
+    values[filled], columns[filled] = x.data, x.indices
+    pointer = np.array([0, width], np.uint64)  # the first row's; the others are as long
+    return "padded", values.reshape(-1), columns.reshape(-1), pointer
 
 
 @functools.cache
-def _compile() -> Any:
+def _compile(layout: str) -> Any:
     import numba
 
-    @numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+    jit = numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+    one = np.uint64(1)
+
+    # For each layout: the logits of the rows, and the gradient of the rows, given their residuals,
+    # added to one of two sums. Neighbouring rows go to different ones, because adding to a number
+    # that is still being added to is slow.
+
+    @jit
+    def dense_logits(rows, at, z, values, columns, pointer):  # type: ignore[no-untyped-def]
+        for b in range(len(rows)):
+            x = values[rows[b]]
+            total = at.dtype.type(0.0)
+            for j in range(len(x)):
+                total += x[j] * at[j]
+            z[b] = total
+
+    @jit
+    def dense_gradient(rows, r, left, right, values, columns, pointer):  # type: ignore[no-untyped-def]
+        for b in range(len(rows)):
+            x, p, half = values[rows[b]], r[b], right if b & 1 else left
+            for j in range(len(x)):
+                half[j] += p * x[j]
+
+    @jit
+    def padded_logits(rows, at, z, values, columns, pointer):  # type: ignore[no-untyped-def]
+        width = pointer[1]
+        for b in range(len(rows)):
+            start = rows[b] * width
+            total = at.dtype.type(0.0)
+            for m in range(start, start + width):
+                total += values[m] * at[columns[m]]
+            z[b] = total
+
+    @jit
+    def padded_gradient(rows, r, left, right, values, columns, pointer):  # type: ignore[no-untyped-def]
+        v, c, width = values, columns, pointer[1]
+        for b in range(0, len(rows) - 1, 2):
+            i, j, p, q = rows[b] * width, rows[b + 1] * width, r[b], r[b + 1]
+            for m in range(width):
+                left[c[i + m]] += p * v[i + m]
+                right[c[j + m]] += q * v[j + m]
+        if len(rows) % 2:
+            i, p = rows[-1] * width, r[-1]
+            for m in range(i, i + width):
+                left[c[m]] += p * v[m]
+
+    @jit
+    def ragged_logits(rows, at, z, values, columns, pointer):  # type: ignore[no-untyped-def]
+        for b in range(len(rows)):
+            total = at.dtype.type(0.0)
+            for m in range(pointer[rows[b]], pointer[rows[b] + one]):
+                total += values[m] * at[columns[m]]
+            z[b] = total
+
+    @jit
+    def ragged_gradient(rows, r, left, right, values, columns, pointer):  # type: ignore[no-untyped-def]
+        for b in range(len(rows)):
+            p, half = r[b], right if b & 1 else left
+            for m in range(pointer[rows[b]], pointer[rows[b] + one]):
+                half[columns[m]] += p * values[m]
+
+    logits, add_gradient = {
+        "dense": (dense_logits, dense_gradient),
+        "padded": (padded_logits, padded_gradient),
+        "ragged": (ragged_logits, ragged_gradient),
+    }[layout]
+
+    @jit
     def run(  # type: ignore[no-untyped-def]
         theta, eta, noise, indices, xi, keep, kept,
         values, columns, pointer, weights, rates, laplace, scale,
     ):  # fmt: skip
-        n_chains, n_parameters = theta.shape
-        n_steps, n_rows = len(eta), indices.shape[2]
-        dense = len(columns) == 0
-        g = np.zeros(n_parameters, theta.dtype)
-        r = np.empty(n_rows, theta.dtype)
-        for c in range(n_chains):
-            at = theta[c]
-            chain = c if indices.shape[0] > 1 else 0
-            n_kept = 0
-            for k in range(n_steps):
-                rows = indices[chain, k if indices.shape[1] > 1 else 0]
-                # three passes, so that the first one's cache misses overlap
-                for b in range(n_rows):
-                    i = rows[b]
-                    start, stop = pointer[i], pointer[i + np.uint64(1)]
-                    z = theta.dtype.type(0.0)
-                    if dense:
-                        for j in range(n_parameters):
-                            z += values[start + np.uint64(j)] * at[j]
-                    else:
-                        for m in range(start, stop):
-                            z += values[m] * at[columns[m]]
-                    r[b] = z
-                for b in range(n_rows):
-                    r[b] = scale / (theta.dtype.type(1.0) + np.exp(-r[b]))
-                for b in range(n_rows):
-                    i = rows[b]
-                    start, stop = pointer[i], pointer[i + np.uint64(1)]
-                    residual = r[b] * weights[i] if len(weights) > 1 else r[b]
-                    if dense:
-                        for j in range(n_parameters):
-                            g[j] += residual * values[start + np.uint64(j)]
-                    else:
-                        for m in range(start, stop):
-                            g[columns[m]] += residual * values[m]
-                step, sd, normal = eta[k], noise[k], xi[c, k]
+        n_parameters, n_kept = len(theta), 0
+        number = theta.dtype.type
+        at = np.zeros(n_parameters + 1, theta.dtype)  # the last one is for the padding
+        at[:-1] = theta
+        left, right = np.zeros_like(at), np.zeros_like(at)
+        r = np.empty(indices.shape[1], theta.dtype)
+        for k in range(len(eta)):
+            # three passes over the rows, so that the first one's cache misses overlap
+            rows = indices[k if len(indices) > 1 else 0]
+            logits(rows, at, r, values, columns, pointer)
+            for b in range(len(rows)):
+                r[b] = scale / (number(1.0) + np.exp(-r[b]))
+            if len(weights) > 1:
+                for b in range(len(rows)):
+                    r[b] *= weights[rows[b]]
+            add_gradient(rows, r, left, right, values, columns, pointer)
+            step, sd, normal = eta[k], noise[k], xi[k]
+            if laplace:
                 for j in range(n_parameters):
-                    prior = np.sign(at[j]) * rates[j] if laplace else at[j] * rates[j]
-                    at[j] += sd * normal[j] - step * (g[j] + prior)
-                    g[j] = 0.0
-                if keep[k]:
-                    kept[n_kept, c] = at
-                    n_kept += 1
+                    left[j] += np.sign(at[j]) * rates[j]
+            else:
+                for j in range(n_parameters):
+                    left[j] += at[j] * rates[j]
+            for j in range(n_parameters):
+                at[j] += sd * normal[j] - step * (left[j] + right[j])
+                left[j] = right[j] = number(0.0)
+            if keep[k]:
+                kept[n_kept] = at[:-1]
+                n_kept += 1
+        theta[:] = at[:-1]
 
     return run

@@ -15,16 +15,17 @@ from torch import Tensor
 from ._validation import check_int, check_real
 from .integrators import Integrator
 from .metrics import State
-from .minibatch import ChainRandom, Minibatches
+from .minibatch import Minibatches
 from .posterior import Evaluator, Posterior
 from .samplers._protocol import Sampler, Step
 from .schedules import Schedule
+from .streams import ChainRandom
 
 Array = NDArray[Any]
 
 #: random numbers prepared at once for one chain, and the most steps for which they are
 CHUNK_NUMBERS = 2**18
-CHUNK_STEPS = 256
+CHUNK_STEPS = 1024
 
 
 class MixingDistance(BaseEstimator):
@@ -201,15 +202,15 @@ class Chains:
         exploring = plan.step_size.exploring(steps, n_steps)
         temperatures = np.where(exploring, 0.0, plan.temperature.values(steps, n_steps))
         keep = self._collect(steps, etas, exploring)
+        if self.kernel is not None:
+            self.kernel(phi, etas, temperatures, keep, self.rng, self._keep)
+            self.progress.last_eta = float(etas[-1])
+            return
         xi = self.rng.normal(count, phi.shape[1], dtype=phi.dtype)
         uniform = None
         if self.sampler.full_data:
             uniform = self.rng.uniform(count, dtype=phi.dtype)
         indices = self.minibatches.indices(count, self.rng)
-        if self.kernel is not None:
-            self.kernel(phi, etas, temperatures, indices, xi, keep, self._keep)
-            self.progress.last_eta = float(etas[-1])
-            return
         after_step = self.posterior.model.after_step
         batches = self.minibatches.chunk(indices, count, self.rng)
         uniforms = [step.uniform] * count if uniform is None else uniform.unbind(1)

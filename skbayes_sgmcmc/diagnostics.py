@@ -116,7 +116,8 @@ def score_covariance(model: Model, data: Data, theta: torch.Tensor) -> Array:
     """Covariance V_s of the per-row scores at one position, each with its share of the prior."""
     import torch
 
-    from .minibatch import ChainRandom, Minibatches
+    from .minibatch import Minibatches
+    from .streams import ChainRandom
 
     rows = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SCORE_ROWS)).astype(int))
     view = Minibatches(data, min(len(rows), data.n_rows - 1) or 1, shared=True)

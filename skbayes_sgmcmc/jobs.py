@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint, fingerprint
-from .minibatch import ChainRandom, Minibatches
+from .minibatch import Minibatches
 from .posterior import Posterior
 from .samplers import Cell, Sampler
 from .settings import Settings
+from .streams import ChainRandom
 from .warmup import Warmup
 
 Array = NDArray[Any]
@@ -95,24 +96,14 @@ class Job:
 
     def _chains(self) -> Chains:
         posterior, like = self.posterior, self.posterior.like
-        rng = ChainRandom(self.seeds, str(like.device))
+        kernel = self._kernel()
+        rng = ChainRandom(self.seeds, str(like.device), philox=kernel is not None)
         if self.previous is not None:
             rng.set_state(_select(self.previous.rng, self.group))
             theta = torch.from_numpy(self.previous.theta[self.group]).to(like)
             phi = posterior.from_theta(theta).clone()
         else:
             phi = self._starts()
-        kernel = None
-        if self.settings.compiled is not False:
-            from ._fast import find_kernel
-
-            kernel = find_kernel(
-                posterior,
-                self.minibatches,
-                self.sampler,
-                self.cell,
-                required=self.settings.compiled is True,
-            )
         chains = Chains(
             posterior,
             self.sampler,
@@ -131,6 +122,17 @@ class Job:
                 chains.progress.last_eta = self.previous.last_eta
                 chains.resume()
         return chains
+
+    def _kernel(self) -> Any:
+        """Compiled code that takes the place of the loop over a chunk's steps, where there is."""
+        if self.settings.compiled is False:
+            return None
+        from ._fast import find_kernel
+
+        required = self.settings.compiled is True
+        return find_kernel(
+            self.posterior, self.minibatches, self.sampler, self.cell, required=required
+        )
 
     def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
         """Rows of this group of stored state, on the run's device and in its dtype."""

@@ -22,8 +22,9 @@ from torch import Tensor
 
 from ._validation import check_choice
 from .metrics import State
-from .minibatch import Batch, ChainRandom, Data, Minibatches
+from .minibatch import Batch, Data, Minibatches
 from .models._protocol import Model
+from .streams import ChainRandom
 
 Array = NDArray[Any]
 

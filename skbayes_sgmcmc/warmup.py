@@ -23,12 +23,13 @@ import torch
 from numpy.typing import NDArray
 
 from ._validation import check_choice
-from .minibatch import ChainRandom, Data, Minibatches
+from .minibatch import Data, Minibatches
 from .models._linalg import inverse_root
 from .models._protocol import Model
 from .posterior import GRADIENTS, Posterior
 from .samplers import Cell
 from .samplers._protocol import Sampler
+from .streams import ChainRandom
 
 Array = NDArray[Any]
 

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc.chains import Chains
 from skbayes_sgmcmc.schedules import Cyclical, Polynomial
 
 pytest.importorskip("numba")
@@ -19,8 +20,27 @@ def data():
     return X, y
 
 
-def draws(data, *, compiled, sparse=False, sample_weight=None, **params):
+@pytest.fixture
+def torch_path(monkeypatch):
+    """``draws`` of a run that has the kernel's random numbers and torch's loop over the steps."""
+
+    def run(*args, **kwargs):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                Chains,
+                "kernel",
+                property(lambda self: None, lambda self, kernel: None),
+                raising=False,
+            )
+            return draws(*args, **kwargs)
+
+    return run
+
+
+def draws(data, *, compiled=True, layout="dense", sample_weight=None, **params):
     X, y = data
+    if layout == "padded":  # every row has as many entries as the others
+        X = X * (np.arange(8) % 2 == np.arange(len(X))[:, None] % 2)
     defaults = {
         "sampler": "sgld",
         "step_size": 0.05,
@@ -32,18 +52,19 @@ def draws(data, *, compiled, sparse=False, sample_weight=None, **params):
         "random_state": 0,
     }
     clf = BayesianLogisticRegression(compiled=compiled, **(defaults | params))
-    clf.fit(sp.csr_matrix(X) if sparse else X, y, sample_weight=sample_weight)
+    clf.fit(X if layout == "dense" else sp.csr_matrix(X), y, sample_weight=sample_weight)
     return clf.posterior_["coef"], clf.posterior_["intercept"]
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("layout", ["dense", "padded", "ragged"])
 @pytest.mark.parametrize(
     "params",
     [
         {},
         {"n_chains": 1},
         {"batch_size": 1000},
+        {"batch_size": 17},
         {"shared_minibatch": True},
         {"prior": "laplace", "prior_scale": 0.5},
         {"fit_intercept": False},
@@ -54,35 +75,68 @@ def draws(data, *, compiled, sparse=False, sample_weight=None, **params):
     ],
     ids=lambda params: ",".join(params) or "plain",
 )
-def test_kernel_equals_torch_draw_by_draw(data, sparse, params):
+def test_kernel_equals_torch_draw_by_draw(data, torch_path, layout, params):
     """Same random numbers, same arithmetic up to its order: 355 steps agree to 1e-9 in float64.
 
     Rounding differs by 1e-16 a step and SGLD on a log-concave target contracts, so differences
     stay far below the bound; another random number or a wrong scale would show as 1e-2.
     """
-    compiled = draws(data, compiled=True, sparse=sparse, **params)
-    plain = draws(data, compiled=False, sparse=sparse, **params)
+    compiled = draws(data, layout=layout, **params)
+    plain = torch_path(data, layout=layout, **params)
     for ours, theirs in zip(compiled, plain, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-def test_kernel_uses_sample_weights(data):
+def test_kernel_uses_sample_weights(data, torch_path):
     weight = np.random.default_rng(1).uniform(0.1, 3.0, len(data[1]))
-    compiled = draws(data, compiled=True, sample_weight=weight)
-    plain = draws(data, compiled=False, sample_weight=weight)
-    unweighted = draws(data, compiled=True)
+    compiled = draws(data, sample_weight=weight)
+    plain = torch_path(data, sample_weight=weight)
+    unweighted = draws(data)
     np.testing.assert_allclose(compiled[0], plain[0], rtol=0, atol=1e-9)
     assert np.abs(compiled[0] - unweighted[0]).max() > 1e-3
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-def test_kernel_in_single_precision(data):
+def test_kernel_in_single_precision(data, torch_path):
     """In float32 the two paths differ by rounding alone: 1e-7 a step, contracting, so 1e-4."""
-    compiled = draws(data, compiled=True, dtype="float32")
-    plain = draws(data, compiled=False, dtype="float32")
+    compiled = draws(data, dtype="float32")
+    plain = torch_path(data, dtype="float32")
     assert compiled[0].dtype == np.float32
     np.testing.assert_allclose(compiled[0], plain[0], rtol=0, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_threads_and_layouts_do_not_change_the_draws(data):
+    """Chains are independent of each other: the same bits by one thread and by three.
+
+    Layouts differ in the order of the sums only.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = draws(data, layout="ragged")
+        torch.set_num_threads(3)
+        together = draws(data, layout="ragged")
+    finally:
+        torch.set_num_threads(threads)
+    np.testing.assert_array_equal(alone[0], together[0])
+    np.testing.assert_allclose(alone[0], draws(data)[0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_warm_start_goes_on_with_the_generator_it_began_with(data):
+    """A later fit without the kernel has the same numbers as one with it."""
+    settings = {"step_size": 0.05, "batch_size": 20, "n_chains": 2, "n_draws": 25, "burn_in": 0}
+    coefs = []
+    for later in (True, False):
+        clf = BayesianLogisticRegression(**settings, random_state=0, compiled=True, warm_start=True)
+        clf.fit(*data)
+        clf.set_params(compiled=later).fit(*data)
+        coefs.append(clf.posterior_["coef"])
+    np.testing.assert_allclose(*coefs, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

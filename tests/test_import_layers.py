@@ -17,7 +17,9 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 #: modules and folders from the ground up: each may import from lower lines only (and a folder's
 #: files from each other, without cycles). A new module needs a place here
 LAYERS = [
-    {"_validation", "exceptions", "_callbacks", "metrics", "minibatch", "samples", "prediction"},
+    {"_validation", "exceptions", "_callbacks", "_philox", "metrics", "samples", "prediction"},
+    {"streams"},
+    {"minibatch"},
     {"schedules", "models", "integrators", "diagnostics", "interop"},
     {"posterior", "samplers"},
     {"chains", "warmup", "_fast"},
@@ -31,7 +33,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 #: lower layers that a unit still has no business with
 STRANGERS = {
-    "samplers": {"models", "minibatch", "samples", "schedules"},
+    "samplers": {"models", "minibatch", "streams", "samples", "schedules"},
     "posterior": {"integrators", "schedules", "samples"},
     "chains": {"models", "samples"},
     "estimators": {"posterior", "samplers", "integrators", "chains", "jobs", "warmup"},

@@ -11,8 +11,9 @@ import scipy.stats
 import torch
 
 from skbayes_sgmcmc import minibatch
-from skbayes_sgmcmc.minibatch import ChainRandom, Data, Minibatches, distinct
+from skbayes_sgmcmc.minibatch import Data, Minibatches, distinct, first_distinct
 from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign
+from skbayes_sgmcmc.streams import ChainRandom
 
 
 def streams(n_chains=1, seed=0):
@@ -36,7 +37,7 @@ def p_value_of_uniform(outcomes, possible):
 
 @pytest.mark.parametrize("n, size", [(6, 3), (9, 3)], ids=["shuffled", "redrawn"])
 def test_minibatches_are_uniform_without_replacement(n, size):
-    """Every subset is equally likely, on both ways of drawing one (by the size of the batch).
+    """Every subset is equally likely, on two ways of drawing one (by the size of the batch).
 
     The bound p > 1e-4 fails for one seed in 10,000; the seed is fixed.
     """
@@ -51,6 +52,14 @@ def test_distinct_is_exactly_uniform():
     rng = np.random.default_rng(0)
     for n, size in ((5, 3), (4, 4)):
         drawn = distinct(rng.integers(0, n, (30_000, size)), n, rng)
+        assert p_value_of_uniform(drawn, list(permutations(range(n), size))) > 1e-4
+
+
+def test_first_distinct_is_exactly_uniform():
+    """The same, at both ends of how many numbers it has to look at."""
+    rng = np.random.default_rng(0)
+    for n, size in ((12, 1), (9, 3), (5, 4)):
+        drawn = first_distinct(60_000, size, n, rng)
         assert p_value_of_uniform(drawn, list(permutations(range(n), size))) > 1e-4
 
 

@@ -12,10 +12,11 @@ import scipy.special
 import scipy.stats
 import torch
 
-from skbayes_sgmcmc.minibatch import ChainRandom, Data, Minibatches
+from skbayes_sgmcmc.minibatch import Data, Minibatches
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.models.priors import PRIORS
 from skbayes_sgmcmc.posterior import GRADIENTS, Coordinates, Evaluator, Posterior
+from skbayes_sgmcmc.streams import ChainRandom
 
 N_ROWS, N_FEATURES, N_CHAINS = 24, 4, 3
 

@@ -3,9 +3,10 @@
     pip install -r examples/benchmarks/requirements-peers.txt
     SKBAYES_DATA=folder python examples/benchmarks/speed_peers.py
 
-Logistic regression on a9a (``a9a.npz`` in the folder: 32,561 rows, 123 dense binary features; an
-intercept; N(0, 10) prior), float32, batches of 50 and 10 random rows, 1 and 8 chains. All take the
-same step, theta + h grad log p + sqrt(2 h) xi; a chain-step is one such step of one chain, with
+Logistic regression on a9a (``a9a.npz`` in the folder: 32,561 rows, 123 binary features, a tenth
+of them ones) and on Australian credit (``australian.npz``: 690 rows, 14 features), with an
+intercept and a N(0, 10) prior, float32, batches of 50 and 10 random rows, 1 and 8 chains. All take
+the same step, theta + h grad log p + sqrt(2 h) xi; a chain-step is one such step of one chain, with
 the drawing of its rows and noise. Each library in the fastest way found with its public names:
 
 * posteriors: one (chains, parameters) tensor; eagerly, and ten steps to a ``torch.compile``;
@@ -42,7 +43,12 @@ import numpy as np
 STEP_SIZE = 1e-3  # multiplies the gradient of the mean potential: h = STEP_SIZE / N
 PRIOR_VARIANCE = 10.0
 MIN_SECONDS = 1.0
-SETTINGS = [(batch, chains) for chains in (1, 8) for batch in (50, 10)]
+SETTINGS = [
+    (data, batch, chains)
+    for data in ("a9a", "australian")
+    for chains in (1, 8)
+    for batch in (50, 10)
+]
 XLA_FLAGS = {1: "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", 2: ""}
 THREAD_NUMBERS = ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC"]
 REPORT = """# Speed of SGLD next to other libraries
@@ -51,8 +57,8 @@ REPORT = """# Speed of SGLD next to other libraries
 
 {heading}
 
-Chain-steps per second, logistic regression on a9a, float32, by rows in a minibatch, chains, and
-threads. Peers: best of the repeats; skbayes_sgmcmc: median. "shared": one minibatch for all chains,
+Chain-steps per second, logistic regression on a9a (32,561 rows, 123 binary features) and Australian
+credit (690 rows, 14 dense features), float32, by rows in a minibatch, chains, and threads. Peers: best of the repeats; skbayes_sgmcmc: median. "shared": one minibatch for all chains,
 which are then not independent. "Per core-second": over the processor time used, which other work
 on the machine changes less.
 
@@ -60,17 +66,21 @@ on the machine changes less.
 """
 
 
-def load_a9a(intercept=True):
-    """The training rows as dense float32, and the labels as 0 and 1."""
+def load(name, intercept=True):
+    """The rows as dense float32, and the labels as 0 and 1."""
     if "SKBAYES_DATA" not in os.environ:
-        raise SystemExit("Set SKBAYES_DATA to the folder that holds a9a.npz.")
-    with np.load(Path(os.environ["SKBAYES_DATA"]) / "a9a.npz") as data:
-        y = (data["y_train"] > 0).astype(np.float32)
-        X = np.zeros((len(y), int(data["n_features"]) + intercept), dtype=np.float32)
-        rows = np.repeat(np.arange(len(y)), np.diff(data["indptr_train"].astype(np.int64)))
-        X[rows, data["indices_train"].astype(np.int64)] = 1.0
-        X[:, int(data["n_features"]) :] = 1.0
-    return X, y
+        raise SystemExit("Set SKBAYES_DATA to the folder that holds a9a.npz and australian.npz.")
+    with np.load(Path(os.environ["SKBAYES_DATA"]) / f"{name}.npz") as data:
+        if name == "australian":
+            X, y = data["X"], data["y"]
+            X = (X - X.mean(0)) / X.std(0)
+        else:
+            y = data["y_train"]
+            X = np.zeros((len(y), int(data["n_features"])))
+            rows = np.repeat(np.arange(len(y)), np.diff(data["indptr_train"].astype(np.int64)))
+            X[rows, data["indices_train"].astype(np.int64)] = 1.0
+    X = np.hstack([X, np.ones((len(X), int(intercept)))])
+    return X.astype(np.float32), (y > 0).astype(np.float32)
 
 
 def measure(run, theta, n_steps, repeats, X, y):
@@ -93,11 +103,11 @@ def measure(run, theta, n_steps, repeats, X, y):
 
 
 # The libraries. Each function returns {variant: {"rates": [...], "cores": [...]}}.
-def posteriors(batch, chains, repeats):
+def posteriors(data, batch, chains, repeats):
     import posteriors
     import torch
 
-    X_np, y_np = load_a9a()
+    X_np, y_np = load(data)
     X, y, n_rows, n_steps = torch.from_numpy(X_np), torch.from_numpy(y_np), len(X_np), 500
 
     def log_posterior(theta, rows):  # summed over the chains, whose gradients do not mix
@@ -145,12 +155,12 @@ def waiting(scan, *variant):  # jax returns before the result is there
     return lambda theta, seed: scan(theta, seed, *variant).block_until_ready()
 
 
-def blackjax(batch, chains, repeats):
+def blackjax(data, batch, chains, repeats):
     import blackjax
     import jax
     import jax.numpy as jnp
 
-    X_np, y_np = load_a9a()
+    X_np, y_np = load(data)
     X, y, n_rows, n_steps = jnp.asarray(X_np), jnp.asarray(y_np), len(X_np), 20_000 // chains
     build = blackjax.sgmcmc.gradients.grad_estimator
     sgld = blackjax.sgld(build(log_prior, lambda theta, row: log_lik(theta, *row), n_rows))
@@ -184,7 +194,7 @@ def blackjax(batch, chains, repeats):
     return results
 
 
-def sgmcmcjax(batch, chains, repeats):
+def sgmcmcjax(data, batch, chains, repeats):
     import jax
     import jax.experimental
     import jax.numpy as jnp
@@ -194,7 +204,7 @@ def sgmcmcjax(batch, chains, repeats):
         jax.experimental.host_callback = types.ModuleType("host_callback")
     from sgmcmcjax.kernels import build_sgld_kernel
 
-    X, y = load_a9a()
+    X, y = load(data)
     h, n_steps = STEP_SIZE / len(X), 20_000 // chains
     init, kernel, get_params = build_sgld_kernel(h, log_lik, log_prior, (X, y), batch)
 
@@ -215,13 +225,13 @@ def sgmcmcjax(batch, chains, repeats):
 
 
 # ---------------------------------------- OURS ----------------------------------------
-def ours(batch, chains, repeats, fast, sparse=False):
+def ours(data, batch, chains, repeats, fast, sparse=False):
     """The rate of skbayes_sgmcmc, from the times of fits of n_steps and of 3 * n_steps."""
     from scipy.sparse import csr_matrix
 
     from skbayes_sgmcmc import BayesianLogisticRegression
 
-    X, y = load_a9a(intercept=False)  # the estimator has its own
+    X, y = load(data, intercept=False)  # the estimator has its own
     X = csr_matrix(X) if sparse else X
     fixed = {"sampler": "sgld", "preconditioner": None, "gradient": "minibatch", "init": "random"}
     fixed |= {"step_size": STEP_SIZE, "prior_scale": PRIOR_VARIANCE**0.5, "batch_size": batch}
@@ -260,10 +270,10 @@ LIBRARIES = {  # the function, and the packages whose versions are reported
 }
 
 
-def run_here(library, batch, chains, repeats):
+def run_here(library, data, batch, chains, repeats):
     function, packages = LIBRARIES[library]
     try:
-        results = function(batch, chains, repeats)
+        results = function(data, batch, chains, repeats)
     except ImportError as error:
         return {"skipped": f"{library} skipped: {error}"}
     installed = {d.name.lower().replace("-", "_"): d.version for d in distributions()}
@@ -271,9 +281,9 @@ def run_here(library, batch, chains, repeats):
     return {"results": results, "versions": versions}
 
 
-def run_apart(library, batch, chains, threads, python):
+def run_apart(library, data, batch, chains, threads, python):
     command = [python, Path(__file__).resolve(), "--only", library, "--json", "--repeats", "1"]
-    command += ["--batch", str(batch), "--chains", str(chains)]
+    command += ["--data", data, "--batch", str(batch), "--chains", str(chains)]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "XLA_FLAGS": XLA_FLAGS[threads]}
     environment |= dict.fromkeys(THREAD_NUMBERS, str(threads))
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -283,7 +293,7 @@ def run_apart(library, batch, chains, threads, python):
 
 
 def run_all(repeats, ours_python, all_threads):
-    """{(batch, chains, threads): {variant: [(rate, cores), ...]}} and the packages' versions."""
+    """{(data, batch, chains, threads): {variant: [(rate, cores), ...]}} and the packages' versions."""
     columns, versions, libraries = {}, {}, list(LIBRARIES)
     for column in [(*setting, threads) for setting in SETTINGS for threads in all_threads]:
         columns[column] = {}
@@ -313,7 +323,7 @@ def ratio(column, left_out, per_core):
 
 
 def markdown(columns, versions, options):
-    heads = [f"{batch} rows, {c} ch., {t} thr." for batch, c, t in columns]
+    heads = [f"{d}, {batch} rows, {c} ch., {t} thr." for d, batch, c, t in columns]
     table = [["", *heads], ["---"] + ["---:"] * len(heads)]
     for name in sorted({name for column in columns.values() for name in column}):
         cells = [column.get(name) for column in columns.values()]
@@ -335,6 +345,7 @@ def main():
     root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=LIBRARIES, help="one measurement, in this process")
+    parser.add_argument("--data", choices=("a9a", "australian"), default="a9a", help="with --only")
     parser.add_argument("--batch", type=int, default=50, help="with --only")
     parser.add_argument("--chains", type=int, default=1, help="with --only")
     parser.add_argument("--json", action="store_true", help="with --only: all on one line")
@@ -345,10 +356,10 @@ def main():
     parser.add_argument("--output", type=Path, default=root / "docs" / "results" / "speed.md")
     args = parser.parse_args()
     if args.only:
-        answer = run_here(args.only, args.batch, args.chains, args.repeats)
+        answer = run_here(args.only, args.data, args.batch, args.chains, args.repeats)
         print(json.dumps(answer, indent=None if args.json else 2))
         return
-    load_a9a()  # fails early, with a message
+    load("a9a")  # fails early, with a message
     options = f" --repeats {args.repeats} --threads {' '.join(map(str, args.threads))}"
     options += f" --without {' '.join(args.without)}" * bool(args.without)
     for library in args.without:

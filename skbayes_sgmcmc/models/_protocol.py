@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..metrics import Metric, State
-from ..minibatch import Batch, ChainRandom, Data
+from ..minibatch import Batch, Data
+from ..streams import ChainRandom
 
 Array = NDArray[Any]
 

@@ -23,7 +23,8 @@ from scipy.special import expit, log_softmax, softmax
 from torch import Tensor
 
 from ..metrics import State
-from ..minibatch import Batch, ChainRandom, Data
+from ..minibatch import Batch, Data
+from ..streams import ChainRandom
 from ._design import make_design
 from ._linalg import inverse_root
 from ._protocol import Anchor, LinearForm, Model

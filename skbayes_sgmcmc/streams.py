@@ -1,0 +1,103 @@
+"""Random numbers: an independent stream for each chain, with a state that can be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ._philox import Philox
+
+Array = NDArray[Any]
+
+
+class TorchStream:
+    """Normals and uniforms of one chain, by torch's generator on a device."""
+
+    def __init__(self, key: int, device: str):
+        self.generator = torch.Generator(device=device)
+        self.generator.manual_seed(key >> 1)
+
+    def normal(self, out: Tensor) -> None:
+        out.normal_(generator=self.generator)
+
+    def uniform(self, out: Tensor) -> None:
+        out.uniform_(generator=self.generator)
+
+    def get_state(self) -> Array:
+        return np.asarray(self.generator.get_state())
+
+    def set_state(self, state: Array) -> None:
+        self.generator.set_state(torch.from_numpy(np.array(state)))
+
+
+class ChainRandom:
+    """The random numbers of each chain: independent streams spawned from one seed.
+
+    Chain c gets the same numbers whatever other chains run beside it.
+
+    Parameters
+    ----------
+    seeds : sequence of SeedSequence
+        One for each chain.
+    device : str, default="cpu"
+        Where normals and uniforms are made; row numbers are made by numpy.
+    philox : bool, default=False
+        Make them by the compiled generator of ``_philox.py`` (CPU only) and not by torch's.
+
+    Notes
+    -----
+    Normals are drawn in float32 and widened (six times faster than float64 ones). The largest that
+    can occur are 5.8 (torch) and 6.7 (Philox).
+    """
+
+    def __init__(
+        self, seeds: Sequence[np.random.SeedSequence], device: str = "cpu", *, philox: bool = False
+    ):
+        self.device = device
+        self.noise: list[TorchStream | Philox] = []
+        self.rows: list[np.random.Generator] = []
+        for seed in seeds:
+            noise_seed, row_seed = seed.spawn(2)
+            key = int(noise_seed.generate_state(1, np.uint64)[0])
+            self.noise.append(Philox(key) if philox else TorchStream(key, device))
+            self.rows.append(np.random.Generator(np.random.PCG64(row_seed)))
+
+    def normal(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Standard normals of shape (chains, *shape)."""
+        xi = torch.empty(len(self.noise), *shape, dtype=torch.float32, device=self.device)
+        for block, stream in zip(xi, self.noise, strict=True):
+            stream.normal(block)
+        return xi.to(dtype)
+
+    def uniform(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Uniform numbers in [0, 1) of shape (chains, *shape)."""
+        u = torch.empty(len(self.noise), *shape, dtype=dtype, device=self.device)
+        for block, stream in zip(u, self.noise, strict=True):
+            stream.uniform(block)
+        return u
+
+    def select(self, chains: Sequence[int]) -> ChainRandom:
+        """The streams of some chains (shared, not copied)."""
+        chosen = ChainRandom([], self.device)
+        chosen.noise = [self.noise[c] for c in chains]
+        chosen.rows = [self.rows[c] for c in chains]
+        return chosen
+
+    def get_state(self) -> dict[str, Any]:
+        """Arrays and plain numbers from which :meth:`set_state` goes on."""
+        noise = np.stack([stream.get_state() for stream in self.noise])
+        return {"noise": noise, "rows": [g.bit_generator.state for g in self.rows]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a stored state, with the generator that it belongs to."""
+        kind = Philox if state["noise"].dtype == np.uint64 else TorchStream
+        self.noise = [kind(0, self.device) for _ in state["noise"]]
+        for stream, saved in zip(self.noise, state["noise"], strict=True):
+            stream.set_state(saved)
+        for rows, bits in zip(self.rows, state["rows"], strict=True):
+            rows.bit_generator.state = bits
