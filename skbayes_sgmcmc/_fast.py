@@ -108,9 +108,9 @@ def _bind(posterior: Posterior, minibatches: Minibatches, form: Any) -> Kernel:
         def advance(c: int) -> None:
             # a chain's numbers are made here to be in this core's cache
             mine = rng.select([c])
-            xi = mine.normal(n_steps, n_parameters, dtype=phi.dtype)
             chosen = minibatches.indices(n_steps, mine) if shared is None else shared
             assert chosen is not None  # it is for full data only
+            xi = mine.normal(n_steps, n_parameters, dtype=phi.dtype)
             compiled(
                 theta[c], steps, noise, chosen[0].view(np.uint64), xi[0].numpy(), keep, kept[c],
                 *rows, weights, rates, form.prior == "laplace", scale,

@@ -1,4 +1,4 @@
-"""Normal random numbers of a compiled, counter-based generator (extra ``fast``).
+"""Random numbers of a compiled, counter-based generator (extra ``fast``).
 
 Philox4x32 (Salmon et al. 2011) with seven rounds, the fewest that pass BigCrush, gives four 32-bit
 words for each value of a counter; Box and Muller's transform makes four normals of them, in
@@ -40,6 +40,13 @@ class Philox:
         """Fill a contiguous tensor with multiples of 2^-24 in [0, 1)."""
         self._fill(functions().fill_uniform, out)
 
+    def distinct(self, n: int, n_steps: int, size: int) -> Array:
+        """Numbers below n of shape (n_steps, size), without repeats in a row."""
+        out = np.empty((n_steps, size), np.int64)
+        counter = functions().distinct(out, n, np.uint64(self.key), np.uint64(self.counter))
+        self.counter = int(counter)
+        return out
+
     def _fill(self, fill: Any, out: Tensor) -> None:
         flat = out.view(-1).numpy()
         fill(flat, np.uint64(self.key), np.uint64(self.counter))
@@ -60,6 +67,7 @@ class Functions:
     box_muller: Any
     fill_normal: Any
     fill_uniform: Any
+    distinct: Any
 
 
 @functools.cache
@@ -73,7 +81,7 @@ def functions() -> Functions:
     """
     import numba
 
-    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    low, shift, one = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(1)
     half_turn, log_two = np.float32(np.pi / 2**32), np.float32(np.log(2.0))
     jit = numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 
@@ -129,9 +137,8 @@ def functions() -> Functions:
             high = as_int[i] - np.int32(0x3F3504F3)
             out[i] = np.float32(high >> 23)
             as_int[i] = (high & np.int32(0x7FFFFF)) + np.int32(0x3F3504F3)
-        one = np.float32(1.0)
         for i in range(n):
-            x = as_float[i] - one
+            x = as_float[i] - np.float32(1.0)
             log = x + x * x * log_rest(x) + out[i] * log_two
             radius = np.sqrt(np.float32(-2.0) * log)
             # 31 bits for an angle in (-pi/2, pi/2), one for the other half of the circle
@@ -166,4 +173,37 @@ def functions() -> Functions:
                 # 24 bits, as many as float32 has, so that 1 is never reached by rounding
                 out[start + i] = (bits[i] >> np.uint32(8)) * 2.0**-24
 
-    return Functions(words, box_muller, fill_normal, fill_uniform)
+    @jit
+    def distinct(out, n, key, counter):  # type: ignore[no-untyped-def]
+        """The first different numbers of a sequence, for each row; returns the next counter."""
+        size = out.shape[1]
+        bits, used = np.empty(4 * BLOCK, np.uint32), 4 * BLOCK
+        n = np.uint64(n)
+        biased = (low + one) % n  # so many words too many for each number to have as many
+        # the row's numbers so far, in a table with open addresses; stamps spare clearing it
+        slots = np.uint64(4)
+        while slots < np.uint64(4 * size):
+            slots *= np.uint64(2)
+        stamp, member = np.zeros(slots, np.int64), np.empty(slots, np.uint64)
+        for k in range(len(out)):
+            found = 0
+            while found < size:
+                if used == len(bits):
+                    words(bits, key, counter, ROUNDS)
+                    counter += np.uint64(BLOCK)
+                    used = 0
+                product = np.uint64(bits[used]) * n  # Lemire's way to a number below n
+                used += 1
+                if product & low < biased:
+                    continue
+                number = product >> shift
+                slot = number & (slots - one)
+                while stamp[slot] == k + 1 and member[slot] != number:
+                    slot = (slot + one) & (slots - one)
+                if stamp[slot] != k + 1:
+                    stamp[slot], member[slot] = k + 1, number
+                    out[k, found] = number
+                    found += 1
+        return counter
+
+    return Functions(words, box_muller, fill_normal, fill_uniform, distinct)

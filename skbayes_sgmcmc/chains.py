@@ -206,11 +206,11 @@ class Chains:
             self.kernel(phi, etas, temperatures, keep, self.rng, self._keep)
             self.progress.last_eta = float(etas[-1])
             return
+        indices = self.minibatches.indices(count, self.rng)
         xi = self.rng.normal(count, phi.shape[1], dtype=phi.dtype)
         uniform = None
         if self.sampler.full_data:
             uniform = self.rng.uniform(count, dtype=phi.dtype)
-        indices = self.minibatches.indices(count, self.rng)
         after_step = self.posterior.model.after_step
         batches = self.minibatches.chunk(indices, count, self.rng)
         uniforms = [step.uniform] * count if uniform is None else uniform.unbind(1)

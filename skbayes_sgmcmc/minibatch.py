@@ -18,8 +18,6 @@ Array = NDArray[Any]
 
 #: numbers gathered at once, of all chains: about what a core's cache holds
 GATHER_NUMBERS = 2**17
-#: minibatches of up to so many rows are drawn by :func:`first_distinct` where repeats are likely
-FIRST_DISTINCT_SIZE = 128
 
 
 @dataclass(slots=True)
@@ -116,17 +114,10 @@ class Minibatches:
         """Row numbers of shape (chains or 1, n_steps, size); None: all rows at every step."""
         if self.full:
             return None
-        streams = rng.rows[:1] if self.shared else rng.rows
-        draw = self._uniform if self.importance is None else self._weighted
-        return np.stack([draw(n_steps, stream) for stream in streams])
-
-    def _uniform(self, n_steps: int, rng: np.random.Generator) -> Array:
-        n, size = self.data.n_rows, self.size
-        if size**2 <= n:
-            return distinct(rng.integers(0, n, size=(n_steps, size)), n, rng)
-        if size <= FIRST_DISTINCT_SIZE and 4 * size <= n:
-            return first_distinct(n_steps, size, n, rng)
-        return np.stack([rng.choice(n, size, replace=False, shuffle=False) for _ in range(n_steps)])
+        streams = rng.select([0]) if self.shared else rng
+        if self.importance is None:
+            return streams.distinct(self.data.n_rows, n_steps, self.size)
+        return np.stack([self._weighted(n_steps, stream) for stream in streams.rows])
 
     def _weighted(self, n_steps: int, rng: np.random.Generator) -> Array:
         # one draw in each of `size` equal strata of the cumulative probability: unbiased, and a row
@@ -189,48 +180,3 @@ def _like(data: Data) -> Tensor:
 
 def _row_numbers(field: Any) -> int:
     return int(np.prod(field.shape[1:])) if isinstance(field, Tensor) else int(field.row_numbers)
-
-
-def distinct(indices: Array, n: int, rng: np.random.Generator) -> Array:
-    """Redraw the rows with repeated entries until there are none: uniform without replacement.
-
-    For few entries a row, of which repeats are rare.
-    """
-    repeated = _repeats(indices)
-    while len(repeated):
-        indices[repeated] = rng.integers(0, n, size=(len(repeated), indices.shape[1]))
-        repeated = repeated[_repeats(indices[repeated])]
-    return indices
-
-
-def _repeats(indices: Array) -> Array:
-    """Numbers of the rows with repeated entries."""
-    size = indices.shape[1]
-    ordered = np.sort(indices, axis=1).reshape(-1)
-    equal = np.flatnonzero(ordered[1:] == ordered[:-1])
-    return np.unique(equal[equal % size != size - 1] // size)  # not across the end of a row
-
-
-def first_distinct(n_rows: int, size: int, n: int, rng: np.random.Generator) -> Array:
-    """Rows of the first ``size`` different numbers of a longer sequence: without replacement too.
-
-    For short rows, where it takes a fifth to a half of the time of numpy's partial shuffles.
-    """
-    # among m numbers n (1 - exp(-m / n)) differ on average; with a margin for most rows
-    length = -n * np.log1p(-size / n)
-    length = int(length + 3.0 * np.sqrt(length - size) + 3.0)
-    shift = length.bit_length()
-    found = np.empty((n_rows, size), dtype=np.int64)
-    todo = np.arange(n_rows)
-    while len(todo):
-        numbers = rng.integers(0, n, size=(len(todo), length))
-        # sorted by number, then by place: the first of equal numbers is the one to keep
-        ordered = np.sort(numbers << shift | np.arange(length), axis=1)
-        place = ordered & ((1 << shift) - 1)
-        ordered >>= shift
-        place[:, 1:] |= (ordered[:, 1:] == ordered[:, :-1]) * (1 << shift)
-        place = np.sort(place, axis=1)[:, :size]
-        enough = place[:, -1] < length
-        found[todo[enough]] = np.take_along_axis(numbers[enough], place[enough], axis=1)
-        todo = todo[~enough]
-    return found

@@ -14,6 +14,9 @@ from ._philox import Philox
 
 Array = NDArray[Any]
 
+#: up to so many numbers are drawn by :func:`first_distinct` where repeats are likely
+FIRST_DISTINCT_SIZE = 128
+
 
 class TorchStream:
     """Normals and uniforms of one chain, by torch's generator on a device."""
@@ -45,9 +48,10 @@ class ChainRandom:
     seeds : sequence of SeedSequence
         One for each chain.
     device : str, default="cpu"
-        Where normals and uniforms are made; row numbers are made by numpy.
+        Where normals and uniforms are made.
     philox : bool, default=False
-        Make them by the compiled generator of ``_philox.py`` (CPU only) and not by torch's.
+        Make them, and row numbers, by the compiled generator of ``_philox.py`` (CPU only) and not
+        by torch's and numpy's.
 
     Notes
     -----
@@ -81,6 +85,17 @@ class ChainRandom:
             stream.uniform(block)
         return u
 
+    def distinct(self, n: int, n_steps: int, size: int) -> Array:
+        """Numbers below n of shape (chains, n_steps, size), without repeats in a step."""
+        return np.stack(
+            [
+                noise.distinct(n, n_steps, size)
+                if isinstance(noise, Philox)
+                else _distinct(n, n_steps, size, rows)
+                for noise, rows in zip(self.noise, self.rows, strict=True)
+            ]
+        )
+
     def select(self, chains: Sequence[int]) -> ChainRandom:
         """The streams of some chains (shared, not copied)."""
         chosen = ChainRandom([], self.device)
@@ -101,3 +116,57 @@ class ChainRandom:
             stream.set_state(saved)
         for rows, bits in zip(self.rows, state["rows"], strict=True):
             rows.bit_generator.state = bits
+
+
+def _distinct(n: int, n_steps: int, size: int, rng: np.random.Generator) -> Array:
+    """Uniform without replacement in each row, in the fastest of three ways."""
+    if size**2 <= n:
+        return redrawn_distinct(rng.integers(0, n, size=(n_steps, size)), n, rng)
+    if size <= FIRST_DISTINCT_SIZE and 4 * size <= n:
+        return first_distinct(n_steps, size, n, rng)
+    return np.stack([rng.choice(n, size, replace=False, shuffle=False) for _ in range(n_steps)])
+
+
+def redrawn_distinct(indices: Array, n: int, rng: np.random.Generator) -> Array:
+    """Redraw the rows with repeated entries until there are none: uniform without replacement.
+
+    For few entries a row, of which repeats are rare.
+    """
+    repeated = _repeats(indices)
+    while len(repeated):
+        indices[repeated] = rng.integers(0, n, size=(len(repeated), indices.shape[1]))
+        repeated = repeated[_repeats(indices[repeated])]
+    return indices
+
+
+def _repeats(indices: Array) -> Array:
+    """Numbers of the rows with repeated entries."""
+    size = indices.shape[1]
+    ordered = np.sort(indices, axis=1).reshape(-1)
+    equal = np.flatnonzero(ordered[1:] == ordered[:-1])
+    return np.unique(equal[equal % size != size - 1] // size)  # not across the end of a row
+
+
+def first_distinct(n_rows: int, size: int, n: int, rng: np.random.Generator) -> Array:
+    """Rows of the first ``size`` different numbers of a longer sequence: without replacement too.
+
+    For short rows, where it takes a fifth to a half of the time of numpy's partial shuffles.
+    """
+    # among m numbers n (1 - exp(-m / n)) differ on average; with a margin for most rows
+    length = -n * np.log1p(-size / n)
+    length = int(length + 3.0 * np.sqrt(length - size) + 3.0)
+    shift = length.bit_length()
+    found = np.empty((n_rows, size), dtype=np.int64)
+    todo = np.arange(n_rows)
+    while len(todo):
+        numbers = rng.integers(0, n, size=(len(todo), length))
+        # sorted by number, then by place: the first of equal numbers is the one to keep
+        ordered = np.sort(numbers << shift | np.arange(length), axis=1)
+        place = ordered & ((1 << shift) - 1)
+        ordered >>= shift
+        place[:, 1:] |= (ordered[:, 1:] == ordered[:, :-1]) * (1 << shift)
+        place = np.sort(place, axis=1)[:, :size]
+        enough = place[:, -1] < length
+        found[todo[enough]] = np.take_along_axis(numbers[enough], place[enough], axis=1)
+        todo = todo[~enough]
+    return found

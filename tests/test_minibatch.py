@@ -11,9 +11,9 @@ import scipy.stats
 import torch
 
 from skbayes_sgmcmc import minibatch
-from skbayes_sgmcmc.minibatch import Data, Minibatches, distinct, first_distinct
+from skbayes_sgmcmc.minibatch import Data, Minibatches
 from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign
-from skbayes_sgmcmc.streams import ChainRandom
+from skbayes_sgmcmc.streams import ChainRandom, first_distinct, redrawn_distinct
 
 
 def streams(n_chains=1, seed=0):
@@ -47,11 +47,11 @@ def test_minibatches_are_uniform_without_replacement(n, size):
     assert p_value_of_uniform(np.sort(indices, axis=1), possible) > 1e-4
 
 
-def test_distinct_is_exactly_uniform():
+def test_redrawn_distinct_is_exactly_uniform():
     """Every ordered choice is equally likely, also where nearly all rows had repeats."""
     rng = np.random.default_rng(0)
     for n, size in ((5, 3), (4, 4)):
-        drawn = distinct(rng.integers(0, n, (30_000, size)), n, rng)
+        drawn = redrawn_distinct(rng.integers(0, n, (30_000, size)), n, rng)
         assert p_value_of_uniform(drawn, list(permutations(range(n), size))) > 1e-4
 
 
@@ -63,10 +63,10 @@ def test_first_distinct_is_exactly_uniform():
         assert p_value_of_uniform(drawn, list(permutations(range(n), size))) > 1e-4
 
 
-def test_distinct_leaves_distinct_rows_alone():
+def test_redrawn_distinct_leaves_distinct_rows_alone():
     rng = np.random.default_rng(0)
     indices = np.array([[3, 1, 2], [3, 3, 1], [0, 4, 2]])
-    drawn = distinct(indices.copy(), 5, rng)
+    drawn = redrawn_distinct(indices.copy(), 5, rng)
     np.testing.assert_array_equal(drawn[[0, 2]], indices[[0, 2]])
     assert len(set(drawn[1])) == 3
 

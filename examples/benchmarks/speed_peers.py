@@ -58,9 +58,10 @@ REPORT = """# Speed of SGLD next to other libraries
 {heading}
 
 Chain-steps per second, logistic regression on a9a (32,561 rows, 123 binary features) and Australian
-credit (690 rows, 14 dense features), float32, by rows in a minibatch, chains, and threads. Peers: best of the repeats; skbayes_sgmcmc: median. "shared": one minibatch for all chains,
-which are then not independent. "Per core-second": over the processor time used, which other work
-on the machine changes less.
+credit (690 rows, 14 dense features), float32, by rows in a minibatch, chains, and threads. Peers:
+best of the repeats; skbayes_sgmcmc: median. "shared": one minibatch for all chains, which are then
+not independent. "Per core-second": over the processor time used, which other work on the machine
+changes less.
 
 {table}
 """
@@ -293,7 +294,7 @@ def run_apart(library, data, batch, chains, threads, python):
 
 
 def run_all(repeats, ours_python, all_threads):
-    """{(data, batch, chains, threads): {variant: [(rate, cores), ...]}} and the packages' versions."""
+    """{(data, batch, chains, threads): {variant: [(rate, cores), ...]}} and versions."""
     columns, versions, libraries = {}, {}, list(LIBRARIES)
     for column in [(*setting, threads) for setting in SETTINGS for threads in all_threads]:
         columns[column] = {}
