@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 #: public name -> module; modules are imported at first use, so that importing the package is quick
 _WHERE = {
     "BayesianLogisticRegression": "estimators.logistic",
+    "BayesianMLPClassifier": "estimators.mlp",
+    "BayesianMLPRegressor": "estimators.mlp",
     "PosteriorSamples": "samples",
     "MixingDistance": "chains",
     "sample": "sampling",
@@ -25,6 +27,8 @@ __all__ = [*_WHERE, "__version__"]
 if TYPE_CHECKING:
     from .chains import MixingDistance as MixingDistance
     from .estimators.logistic import BayesianLogisticRegression as BayesianLogisticRegression
+    from .estimators.mlp import BayesianMLPClassifier as BayesianMLPClassifier
+    from .estimators.mlp import BayesianMLPRegressor as BayesianMLPRegressor
     from .exceptions import CheckpointError as CheckpointError
     from .exceptions import SamplingError as SamplingError
     from .exceptions import SamplingWarning as SamplingWarning

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +23,10 @@ from .streams import ChainRandom
 
 Array = NDArray[Any]
 
-#: random numbers prepared at once for one chain, and the most steps for which they are
+#: random numbers prepared at once for one chain
 CHUNK_NUMBERS = 2**18
-CHUNK_STEPS = 1024
+#: fewest and most steps between two looks at the chains
+SHORT_CHUNK, LONG_CHUNK = 64, 1024
 
 
 class MixingDistance(BaseEstimator):
@@ -69,6 +70,10 @@ class Plan:
     n_draws: int
     burn_in: int
     thinning: int | MixingDistance
+    #: steps at temperature 0 at the beginning, by which every chain finds a mode
+    descent: int = 0
+    #: there will be more rows: samplers that adapt go on with it
+    stream: bool = False
 
     @property
     def n_steps(self) -> int:
@@ -162,7 +167,7 @@ class Chains:
                 stop = min(stop, self.plan.burn_in)
             self._chunk(np.arange(progress.step, stop))
             progress.step = stop
-            if stop == self.plan.burn_in:
+            if stop == self.plan.burn_in and not self.plan.stream:
                 self.sampler.end_burn_in(self._state)
             self._drop_diverged()
             if on_chunk is not None and self.alive:
@@ -182,7 +187,7 @@ class Chains:
         indices = self.minibatches.indices(1, self.rng)
         self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
         self.state = self.sampler.start(self.phi, self._step)
-        if self.plan.burn_in == 0:
+        if self.plan.burn_in == 0 and not self.plan.stream:
             self.sampler.end_burn_in(self.state)
 
     @property
@@ -193,30 +198,39 @@ class Chains:
     def _chunk_length(self) -> int:
         # per chain, so that a chain's numbers do not depend on how many run beside it
         per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.size)
-        return max(1, min(CHUNK_STEPS, CHUNK_NUMBERS // per_step))
+        return min(max(SHORT_CHUNK, CHUNK_NUMBERS // per_step), LONG_CHUNK)
+
+    def _normals(self, count: int) -> Iterator[Tensor]:
+        """Noise (chains, parameters) of every step, made for several at once if it is small."""
+        n_parameters, dtype = self.phi.shape[1], self.phi.dtype
+        block = max(1, CHUNK_NUMBERS // n_parameters)
+        for start in range(0, count, block):
+            steps = min(block, count - start)
+            yield from self.rng.normal(steps, n_parameters, dtype=dtype).unbind(1)
 
     def _chunk(self, steps: Array) -> None:
         plan, phi, step = self.plan, self.phi, self._step
         n_steps, count = plan.n_steps, len(steps)
         etas = plan.step_size.values(steps, n_steps)
         exploring = plan.step_size.exploring(steps, n_steps)
-        temperatures = np.where(exploring, 0.0, plan.temperature.values(steps, n_steps))
+        cold = exploring | (steps < plan.descent)
+        temperatures = np.where(cold, 0.0, plan.temperature.values(steps, n_steps))
         keep = self._collect(steps, etas, exploring)
         if self.kernel is not None:
             self.kernel(phi, etas, temperatures, keep, self.rng, self._keep)
             self.progress.last_eta = float(etas[-1])
             return
         indices = self.minibatches.indices(count, self.rng)
-        xi = self.rng.normal(count, phi.shape[1], dtype=phi.dtype)
         uniform = None
         if self.sampler.full_data:
             uniform = self.rng.uniform(count, dtype=phi.dtype)
         after_step = self.posterior.model.after_step
         batches = self.minibatches.chunk(indices, count, self.rng)
         uniforms = [step.uniform] * count if uniform is None else uniform.unbind(1)
+        normals = self._normals(count)
         for k, eta, temperature, kept, step.xi, step.uniform, self._evaluator.batch in zip(
             steps.tolist(), etas.tolist(), temperatures.tolist(), keep.tolist(),
-            xi.unbind(1), uniforms, batches, strict=True,
+            normals, uniforms, batches, strict=True,
         ):  # fmt: skip
             self._set_scale(eta, temperature)
             self.integrator(self.sampler, phi, self._state, step)

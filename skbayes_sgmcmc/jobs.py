@@ -156,7 +156,7 @@ class Job:
             sd = np.sqrt(level / posterior.n)
             starts = [sd * rng.standard_normal(model.n_parameters) for rng in rngs]
             return torch.from_numpy(np.stack(starts)).to(like)
-        if isinstance(init, str) and init in ("map", "gaussian"):
+        if isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
             theta = np.tile(np.asarray(warm.center), (len(rngs), 1))
         elif isinstance(init, str):
             theta = np.stack([model.init(rng) for rng in rngs])

@@ -204,24 +204,24 @@ def _plan(
     model, itemsize = posterior.model, posterior.like.element_size()
     n_draws = settings.n_draws
     if is_auto(n_draws):
-        n_draws = warmup.auto_draws(settings.n_chains, model.n_parameters, itemsize)
+        n_draws = warmup.auto_draws(model, settings.n_chains, itemsize)
     if n_steps is not None:
         n_draws = min(n_draws, n_steps)
         thinning = n_steps // n_draws
-        return Plan(step_size, temperature, n_draws, n_steps - n_draws * thinning, thinning)
+        burn_in = n_steps - n_draws * thinning
+        return Plan(step_size, temperature, n_draws, burn_in, thinning, stream=True)
     _check_memory(settings.n_chains, n_draws, model.n_parameters, itemsize)
     burn_in, thin = warmup.auto_lengths(
-        settings.auto, warm.step_size, minibatches.data.n_rows, minibatches.size, n_draws
+        model, settings.auto, warm.step_size, minibatches.data.n_rows, minibatches.size, n_draws
     )
     if previous is not None:
         burn_in = 0
-    return Plan(
-        step_size,
-        temperature,
-        n_draws,
-        burn_in if is_auto(settings.burn_in) else settings.burn_in,
-        thin if is_auto(settings.thinning) else settings.thinning,
-    )
+    if not is_auto(settings.burn_in):
+        burn_in = settings.burn_in
+    thinning = thin if is_auto(settings.thinning) else settings.thinning
+    finds_modes = model.many_modes and isinstance(warm.init, str) and warm.init == "map"
+    descent = burn_in // 2 if finds_modes and previous is None else 0
+    return Plan(step_size, temperature, n_draws, burn_in, thinning, descent)
 
 
 def _check_memory(n_chains: int, n_draws: int, n_parameters: int, itemsize: int) -> None:

@@ -49,8 +49,9 @@ class Settings:
 
     @classmethod
     def of(cls, estimator: Any) -> Settings:
-        """The shared parameters of an estimator, checked."""
-        settings = cls(**{f.name: getattr(estimator, f.name) for f in fields(cls)})
+        """The shared parameters of an estimator, checked; defaults for those that it lacks."""
+        names = [field.name for field in fields(cls) if hasattr(estimator, field.name)]
+        settings = cls(**{name: getattr(estimator, name) for name in names})
         settings.check()
         return settings
 

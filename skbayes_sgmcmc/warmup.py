@@ -86,6 +86,17 @@ def warm_up(
             f"preconditioner={preconditioner!r} is not allowed with {type(sampler).__name__}, "
             "which preconditions by itself: give preconditioner=None."
         )
+    if (
+        model.many_modes
+        and (preconditioner is None or _is(preconditioner, "auto"))
+        and gradient in ("auto", "minibatch")
+    ):
+        if auto and cell.rate is None:
+            raise ValueError(
+                f"step_size='auto' is not allowed with {type(sampler).__name__} and this "
+                f"integrator on {type(model).__name__}: give a number, or sampler='psgld'."
+            )
+        return Warmup("minibatch", _own_init(init, auto), step_size=cell.rate if auto else None)
     if _is(preconditioner, "auto"):
         preconditioner = _auto_preconditioner(model, sampler) if auto else None
     center, root = _center_and_root(model, data, preconditioner, temperature)
@@ -112,6 +123,17 @@ def warm_up(
 
 def _is(value: Any, word: str) -> bool:
     return isinstance(value, str) and value == word
+
+
+def _own_init(init: Any, auto: bool) -> Any:
+    if _is(init, "auto"):
+        return "map" if auto else "random"
+    if _is(init, "gaussian"):
+        raise ValueError(
+            "init='gaussian' is not allowed: there is no Gaussian approximation of a posterior of "
+            "many modes; give 'random', 'map' or an array."
+        )
+    return init
 
 
 def _auto_preconditioner(model: Model, sampler: Sampler) -> str | None:
@@ -173,15 +195,19 @@ def minibatches(
         size = data.n_rows
     elif not isinstance(batch_size, str):
         size = int(batch_size)
-    elif warm.step_size is None:
-        size = 100
-    elif data.n_rows * Minibatches(data, 1).numbers <= FULL_BATCH_NUMBERS:
+    elif warm.step_size is not None and _fits_whole(data):
         size = data.n_rows
+    elif warm.step_size is None or model.many_modes:
+        size = 100
     elif probability is not None:
         size = _size_for_noise(posterior, sampler, warm, probability, temperature)
     else:
         size = _plain_size(data.n_rows)
     return Minibatches(data, size, shared=shared, probability=probability)
+
+
+def _fits_whole(data: Data) -> bool:
+    return data.n_rows * Minibatches(data, 1).numbers <= FULL_BATCH_NUMBERS
 
 
 def _plain_size(n_rows: int) -> int:
@@ -331,21 +357,35 @@ def _self_preconditioned_step(
     return min(0.2, 0.1 / noise if noise > 0.0 else math.inf) / curvature
 
 
-def auto_draws(n_chains: int, n_parameters: int, itemsize: int) -> int:
-    """Draws per chain: 1000, or fewer (at least 50) where they would take more than a GiB."""
-    fitting = AUTO_BYTES // (n_chains * n_parameters * itemsize)
-    return int(min(AUTO_DRAWS, max(50, fitting)))
+def auto_draws(model: Model, n_chains: int, itemsize: int) -> int:
+    """Draws per chain: 1000, or fewer (at least 50) where they would take more than a GiB.
+
+    100 where predictions cost as much as they do with networks.
+    """
+    fitting = AUTO_BYTES // (n_chains * model.n_parameters * itemsize)
+    return int(min(100 if model.many_modes else AUTO_DRAWS, max(50, fitting)))
 
 
 def auto_lengths(
-    auto: bool, step_size: float | None, n_rows: int, batch_size: int, n_draws: int
+    model: Model,
+    auto: bool,
+    step_size: float | None,
+    n_rows: int,
+    batch_size: int,
+    n_draws: int,
 ) -> tuple[int, int]:
     """Burn-in and thinning in steps.
+
+    With many modes: ten passes over the rows, or 3000 steps if that is more, half of them at
+    temperature 0 with ``init="map"``; and the same once more for the draws.
 
     In whitened coordinates a chain forgets in about 1/eta steps, of which 20 at most are spent.
     Otherwise a tenth of a pass over the rows (at most 100 steps) lies between two draws, and half
     the draws' time before them.
     """
+    if auto and model.many_modes:
+        burn_in = max(10 * math.ceil(n_rows / batch_size), 3000)
+        return burn_in, max(1, burn_in // n_draws)
     if auto and step_size is not None:
         thinning = min(max(1, round(1.0 / step_size)), 20)
         return max(200, min(round(50.0 / step_size), 25 * n_draws)), thinning

@@ -22,7 +22,7 @@ from skbayes_sgmcmc import (
     SamplingError,
     sample,
 )
-from skbayes_sgmcmc.chains import CHUNK_STEPS, Chains
+from skbayes_sgmcmc.chains import LONG_CHUNK, Chains
 from skbayes_sgmcmc.checkpoint import Checkpoint, write_atomically
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
@@ -46,7 +46,7 @@ FITS = {
     "mixing distance": (
         {
             "step_size": Polynomial(first=0.3, last=0.01),
-            "thinning": MixingDistance(n_steps=6 * CHUNK_STEPS, distance=0.25),
+            "thinning": MixingDistance(n_steps=6 * LONG_CHUNK, distance=0.25),
         },
         4,
     ),
@@ -58,7 +58,7 @@ def data():
 
 
 def make(name, path=None):
-    length = {"burn_in": 5 * CHUNK_STEPS // 2, "n_draws": 2 * CHUNK_STEPS, "thinning": 2}
+    length = {"burn_in": 5 * LONG_CHUNK // 2, "n_draws": 2 * LONG_CHUNK, "thinning": 2}
     return BayesianLogisticRegression(
         **(length | {"n_chains": 2, "random_state": 0, "checkpoint": path} | FITS[name][0])
     )
@@ -121,7 +121,7 @@ def killed(tmp_path_factory):
 def test_resumes_bit_for_bit_after_kill(killed, name, monkeypatch):
     path = str(killed / f"{name}.npz")
     with np.load(path) as file:
-        assert f'"step": {CHUNK_STEPS}' in str(file["meta"]) or FITS[name][1] > 1
+        assert f'"step": {LONG_CHUNK}' in str(file["meta"]) or FITS[name][1] > 1
         assert (int(file["kept"]) == 0) == (FITS[name][1] == 1)  # in burn-in, and after it
     chunks = count_chunks(monkeypatch)
     whole = make(name).fit(*data())
@@ -162,7 +162,7 @@ def interrupt_in_chunk(monkeypatch, number):
 
     def step(self, eta, temperature):
         calls.append(self.progress.step)
-        if calls.count(number * CHUNK_STEPS) == 100:
+        if calls.count(number * LONG_CHUNK) == 100:
             calls.clear()
             signal.raise_signal(signal.SIGINT)
         return set_scale(self, eta, temperature)
@@ -179,12 +179,12 @@ def test_ctrl_c_leaves_a_file_to_go_on_from(tmp_path, monkeypatch, name):
         with pytest.raises(KeyboardInterrupt) as caught:
             clf.fit(*data())
     text = str(caught.value)
-    assert f"interrupted at step {CHUNK_STEPS} of" in text
+    assert f"interrupted at step {LONG_CHUNK} of" in text
     assert "call fit again with the same data and parameters" in text and str(path) in text
     assert set(vars(clf)) == set(clf.get_params(deep=False))
     chunks = count_chunks(monkeypatch)
     clf.fit(*data())
-    assert chunks[0][0] == CHUNK_STEPS
+    assert chunks[0][0] == LONG_CHUNK
     assert_same(clf, make(name).fit(*data()))
 
 
@@ -215,7 +215,7 @@ def test_resumes_after_a_chain_has_diverged(tmp_path, monkeypatch):
             2,
             init=np.array([[0.0, 0.0], [1e3, 0.0], [0.0, 0.0]]),
             n_chains=3,
-            n_draws=3 * CHUNK_STEPS,
+            n_draws=3 * LONG_CHUNK,
             burn_in=0,
             step_size=0.01,
             random_state=0,

@@ -10,10 +10,15 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+)
 
 #: chains this short need not mix; what the checks look at does not depend on it
 SMALL = {"n_draws": 100, "n_chains": 2}
+SHORT = {"n_draws": 50, "n_chains": 2, "burn_in": 300, "thinning": 2}
 
 ESTIMATORS = [
     BayesianLogisticRegression(**SMALL),
@@ -23,6 +28,8 @@ ESTIMATORS = [
     # intercepts, which have no prior, then have an almost improper posterior with a wall on one
     # side, which msgnht's splitting and Euler's steps bounce off too far
     BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
+    BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT),
+    BayesianMLPRegressor(hidden_layer_sizes=8, **SHORT),
 ]
 
 

@@ -14,7 +14,7 @@ import pytest
 from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc.chains import CHUNK_STEPS
+from skbayes_sgmcmc.chains import LONG_CHUNK
 from skbayes_sgmcmc.samplers import SGHMC
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
@@ -48,8 +48,8 @@ def test_warm_start_goes_on(binary):
     portion differently. Positions pass through theta in between, hence ROUNDING.
     """
     X, y = binary
-    whole = small(n_draws=2 * CHUNK_STEPS, burn_in=CHUNK_STEPS, thinning=1).fit(X, y)
-    clf = small(n_draws=CHUNK_STEPS, burn_in=CHUNK_STEPS, thinning=1, warm_start=True).fit(X, y)
+    whole = small(n_draws=2 * LONG_CHUNK, burn_in=LONG_CHUNK, thinning=1).fit(X, y)
+    clf = small(n_draws=LONG_CHUNK, burn_in=LONG_CHUNK, thinning=1, warm_start=True).fit(X, y)
     first = clf.posterior_["coef"].copy()
     clf.set_params(burn_in="auto").fit(X, y)
     both = np.concatenate([first, clf.posterior_["coef"]], axis=1)

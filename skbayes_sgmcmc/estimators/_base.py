@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Bunch, column_or_1d
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
-from .. import prediction
 from .._callbacks import CallbackSupportMixin, Progress
-from .._validation import check_int
+from .._validation import check_choice, check_int, check_real, check_sample_weight
 from ..exceptions import warn
 from ..samples import PosteriorSamples
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from ..diagnostics import Summary
     from ..minibatch import Data
     from ..models._protocol import Model
+    from ..models.priors import Prior
     from ..sampling import Run
     from ..settings import Settings
 
@@ -55,6 +54,11 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of all estimators: subclasses make a model and its data, this runs the chains."""
 
     posterior_: PosteriorSamples
+    # parameters of every estimator, which their constructors set
+    prior: Any
+    total_samples: float | None
+    checkpoint: Any
+    warm_start: bool
 
     def _sample(
         self,
@@ -93,34 +97,126 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self.batch_size_ = run.batch_size
         return run
 
-    def _warn_of_mixing(self, names: tuple[str, ...]) -> None:
-        """Warn of a large R-hat, a small ESS, or draws that do not move."""
+    def _check(self) -> Settings:
+        """Check every parameter, before any work."""
+        from ..models.priors import PRIORS, Prior
+        from ..settings import Settings
+
+        if not isinstance(self.prior, Prior):
+            check_choice("prior", self.prior, PRIORS)
+        if self.total_samples is not None:
+            check_real("total_samples", self.total_samples, low=0.0)
+        return Settings.of(self)
+
+    def _check_stream(self) -> None:
+        if self.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint={self.checkpoint!r} is not allowed in partial_fit, whose calls are "
+                "short: save the estimator between calls instead."
+            )
+
+    def _prior(self) -> Prior:
+        from ..models.priors import PRIORS
+
+        return PRIORS[self.prior]() if isinstance(self.prior, str) else self.prior
+
+    def _previous(self, *, stream: bool) -> Any:
+        """Where earlier chains stopped, if this call goes on from there."""
+        if stream:
+            return getattr(self, "_chain_state", None)
+        return getattr(self, "_chain_state", None) if self.warm_start else None
+
+    def _inputs(self, X: Any) -> Any:
+        """X as the model sees it."""
+        return X
+
+    def _targets(self, target: Array) -> Array:
+        """Targets as the model sees them."""
+        return target
+
+    def _fit_rows(
+        self,
+        model: Any,
+        X: Any,
+        target: Array,
+        weight: Array | None,
+        settings: Settings,
+        *,
+        previous: Any,
+        stream: bool,
+    ) -> None:
+        """Sample the posterior of a model given rows, which may be a part of a stream."""
+        device = settings.resolve_device()
+        dtype = settings.resolve_dtype(device, model.n_parameters)
+        data = model.make_data(self._inputs(X), self._targets(target), weight, dtype, device)
+        rows_seen = None
+        if stream:
+            rows_seen = data.total + (0.0 if previous is None else previous.rows_seen)
+            data.total = rows_seen if self.total_samples is None else float(self.total_samples)
+        run = self._sample(
+            model,
+            data,
+            settings,
+            dtype=dtype,
+            device=device,
+            previous=previous,
+            rows_seen=rows_seen,
+        )
+        self._chain_state = run.state if stream or self.warm_start else None
+
+    def _weights(
+        self, X: Any, target: Array, sample_weight: Any, factors: Array | None = None
+    ) -> tuple[Any, Array, Array | None]:
+        """Rows of positive weight, their targets, and their weights (None if all are one).
+
+        ``factors`` multiply the weights.
+        """
+        if sample_weight is None and factors is None:
+            return X, target, None
+        weight = check_sample_weight(sample_weight, X.shape[0])
+        if factors is not None:
+            weight = weight * factors
+        positive = weight > 0
+        if not positive.all():
+            X, target, weight = X[positive], target[positive], weight[positive]
+        if len(target) == 0:
+            raise ValueError(
+                "sample_weight is zero for every row: give some rows a positive weight."
+            )
+        return X, target, weight
+
+    def _warn_of_mixing(
+        self,
+        draws: dict[str, Array],
+        r_hat_limit: float = R_HAT_LIMIT,
+        ess_limit: float = ESS_LIMIT,
+    ) -> None:
+        """Warn of a large R-hat, a small ESS, or draws (chains, draws, *shape) that do not move."""
         from ..diagnostics import effective_sample_size, r_hat
 
-        posterior = self.posterior_
-        if posterior.n_draws < 4:
+        if self.posterior_.n_draws < 4:
             return
         thin = {}
-        for name in names:
-            flat = posterior[name].reshape(*posterior[name].shape[:2], -1)
+        for name, values in draws.items():
+            flat = values.reshape(*values.shape[:2], -1)
             step = -(-flat.shape[2] // CHECKED_COORDINATES)
             thin[name] = flat[:, :, ::step]
         checked = PosteriorSamples(thin)
-        still = [name for name in names if not _moves(thin[name])]
+        still = [name for name, values in thin.items() if not _moves(values)]
         if still:
             warn(
                 f"the draws of {', '.join(still)} have no spread: the chains did not move. Give a "
                 "larger step_size or a temperature above 0."
             )
             return
-        worst = max(float(np.nanmax(r_hat(checked, name), initial=1.0)) for name in names)
+        worst = max(float(np.nanmax(r_hat(checked, name), initial=1.0)) for name in thin)
         least = min(
-            float(np.nanmin(effective_sample_size(checked, name), initial=np.inf)) for name in names
+            float(np.nanmin(effective_sample_size(checked, name), initial=np.inf)) for name in thin
         )
-        if worst > R_HAT_LIMIT or least < ESS_LIMIT:
+        if worst > r_hat_limit or least < ess_limit:
             warn(
                 f"the chains have not mixed well (largest R-hat {worst:.2f}, smallest effective "
-                f"sample size {least:.0f} of {posterior.n_chains * posterior.n_draws} draws): "
+                f"sample size {least:.0f} of {checked.n_chains * checked.n_draws} draws): "
                 "uncertainties may be wrong. Give more draws or a larger thinning, another "
                 "step_size, or step_size='auto'."
             )
@@ -210,147 +306,3 @@ def _moves(draws: Array) -> bool:
     """Whether some coordinate of some chain moves by more than rounding."""
     rounding = 100 * np.finfo(draws.dtype).eps * np.abs(draws).max(axis=1)
     return bool((np.ptp(draws, axis=1) > rounding).any())
-
-
-class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
-    """Posterior predictions of classifiers; subclasses have ``_predict_block``."""
-
-    classes_: Array
-
-    def _predict_block(self, draws: slice, x: Any) -> Array:
-        """Class probabilities (draws, rows, classes) of some pooled draws."""
-        raise NotImplementedError
-
-    def _validate_x(self, X: Any) -> Any:
-        check_is_fitted(self, "posterior_")
-        return validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32)
-        )
-
-    def predict_proba(self, X: Any) -> Array:
-        """Class probabilities averaged over the posterior.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-        """
-        X = self._validate_x(X)
-        posterior = self.posterior_
-        return prediction.average(
-            self._predict_block,
-            X,
-            posterior.n_chains * posterior.n_draws,
-            len(self.classes_),
-            posterior.pooled_weights(),
-        )
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithm of :meth:`predict_proba`, shape (n_samples, n_classes)."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    def decision_function(self, X: Any) -> Array:
-        """Log odds of the averaged probabilities, so that they rank rows as :meth:`predict_proba`.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of shape (n_samples,) or (n_samples, n_classes)
-            With two classes the log odds of the second; else the logarithms of the probabilities.
-        """
-        log_p = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-        return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
-
-    def predict(self, X: Any) -> Array:
-        """Most probable class of every row, shape (n_samples,)."""
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
-
-    def predict_proba_samples(
-        self, X: Any, n_draws: int | None = None, random_state: Any = None
-    ) -> Array:
-        """Class probabilities of single draws.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Rows.
-        n_draws : int or None, default=None
-            Draws, taken with replacement by weight; None: every draw once.
-        random_state : int, RandomState or None, default=None
-            Seed of the choice.
-
-        Returns
-        -------
-        array of shape (n_draws, n_samples, n_classes)
-            See :meth:`iter_proba_samples` for large X.
-        """
-        return np.concatenate(list(self.iter_proba_samples(X, n_draws, random_state)), axis=1)
-
-    def iter_proba_samples(
-        self, X: Any, n_draws: int | None = None, random_state: Any = None
-    ) -> Iterator[Array]:
-        """Blocks (n_draws, rows, n_classes) of :meth:`predict_proba_samples`, in the order of X."""
-        X = self._validate_x(X)
-        posterior = self.posterior_
-        total = posterior.n_chains * posterior.n_draws
-        chosen: Any = slice(0, total)
-        if n_draws is not None:
-            from sklearn.utils import check_random_state
-
-            rng = check_random_state(random_state)
-            total = check_int("n_draws", n_draws)
-            chosen = rng.choice(
-                posterior.n_chains * posterior.n_draws, total, p=posterior.pooled_weights()
-            )
-        rows_at_once = max(1, prediction.BLOCK_NUMBERS // (total * len(self.classes_)))
-        for start in range(0, X.shape[0], rows_at_once):
-            yield self._predict_block(chosen, X[start : start + rows_at_once])
-
-    def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
-        y = column_or_1d(y)
-        unseen = np.setdiff1d(y, self.classes_)
-        if len(unseen):
-            raise ValueError(
-                f"y has labels {unseen.tolist()} that are not in classes_={self.classes_.tolist()}."
-            )
-        codes, start = np.searchsorted(self.classes_, y), 0
-        smallest = np.finfo(np.float64).tiny
-        for p in self.iter_proba_samples(X):
-            rows = np.arange(p.shape[1])
-            chosen = p[:, rows, codes[start + rows]]
-            start += len(rows)
-            yield np.log(np.maximum(chosen, smallest))
-
-    def predict_uncertainty(self, X: Any) -> Bunch:
-        """Predictive entropy in nats and its split into two parts.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        Bunch
-            Arrays of shape (n_samples,): ``total``, the entropy of :meth:`predict_proba`;
-            ``aleatoric``, what would remain with known parameters; ``epistemic``, their difference.
-        """
-        X = self._validate_x(X)
-        posterior = self.posterior_
-        return prediction.uncertainty(
-            self._predict_block,
-            X,
-            posterior.n_chains * posterior.n_draws,
-            len(self.classes_),
-            posterior.pooled_weights(),
-        )

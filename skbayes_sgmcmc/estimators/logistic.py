@@ -7,13 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
-from .._callbacks import with_callbacks
-from .._validation import check_choice, check_real, check_sample_weight
-from ._base import BayesianClassifier, all_or_nothing
+from .._validation import check_choice, check_real
+from ._classifier import BayesianClassifier
 
 Array = NDArray[Any]
 
@@ -212,120 +208,8 @@ class BayesianLogisticRegression(BayesianClassifier):
         tags.input_tags.sparse = True
         return tags
 
-    @all_or_nothing
-    @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianLogisticRegression:
-        """Draw the posterior of the coefficients.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Labels of at least two classes.
-        sample_weight : array of shape (n_samples,) or None, default=None
-            Exponents of the rows' likelihoods, not negative.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            A parameter or the data are not allowed.
-        SamplingError
-            Every chain left the finite numbers; nothing is fitted then.
-        """
-        settings = self._check()
-        X, y = self._validate_xy(X, y, reset=True)
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
-        X, codes, weight = self._weighted_rows(X, codes, classes, sample_weight)
-        present = len(np.unique(codes))
-        if present < 2:
-            raise ValueError(
-                f"y has {present} class with positive weight: classification needs at least 2 "
-                "classes."
-            )
-        previous = getattr(self, "_chain_state", None) if self.warm_start else None
-        if previous is not None and not np.array_equal(classes, self.classes_):
-            previous = None
-        self._run(X, codes, weight, classes, settings, previous=previous)
-        self._warn_of_mixing(("coef", "intercept") if self.fit_intercept else ("coef",))
-        return self
-
-    @all_or_nothing
-    @with_callbacks
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> BayesianLogisticRegression:
-        """Go on sampling with new rows of a stream, for one pass over them.
-
-        The target is the posterior of ``total_samples`` data if that is given, else of the rows
-        seen so far; the newest ``n_draws`` draws of each chain are kept. The first call after
-        ``fit`` starts a new stream, unless ``warm_start=True``. With ``step_size="auto"``, one pass
-        over a stream of small batches was measured to place the mean within about one posterior sd
-        and to have 0.7 to 2.3 times the sd; passes with ``total_samples`` come closer.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            New rows.
-        y : array of shape (n_samples,)
-            Their labels.
-        classes : array of shape (n_classes,) or None, default=None
-            All classes that will occur; needed in the first call unless y has them all.
-        sample_weight : array of shape (n_samples,) or None, default=None
-            Exponents of the rows' likelihoods.
-
-        Returns
-        -------
-        self
-        """
-        settings = self._check()
-        if self.checkpoint is not None:
-            raise ValueError(
-                f"checkpoint={self.checkpoint!r} is not allowed in partial_fit, whose calls are "
-                "short: save the estimator between calls instead."
-            )
-        first = not hasattr(self, "posterior_")
-        X, y = self._validate_xy(X, y, reset=first)
-        check_classification_targets(y)
-        if first:
-            known = np.unique(y) if classes is None else np.unique(classes)
-            if len(known) < 2:
-                raise ValueError(
-                    f"classes={known.tolist()} is not allowed: give all classes (at least 2) in "
-                    "the first call of partial_fit."
-                )
-        else:
-            known = self.classes_
-            if classes is not None and not np.array_equal(np.unique(classes), known):
-                raise ValueError(
-                    f"classes={classes!r} is not allowed: the first call gave {known.tolist()}."
-                )
-        unseen = np.setdiff1d(y, known)
-        if len(unseen):
-            raise ValueError(
-                f"y has labels {unseen.tolist()} that are not in classes={known.tolist()}: name "
-                "every class in the first call of partial_fit."
-            )
-        codes = np.searchsorted(known, y)
-        X, codes, weight = self._weighted_rows(X, codes, known, sample_weight)
-        previous = None if first else getattr(self, "_chain_state", None)
-        self._run(X, codes, weight, known, settings, previous=previous, stream=True)
-        return self
-
-    # fitting --------------------------------------------------------------------------------------
-
     def _check(self) -> Any:
-        """Check every parameter, before any work."""
-        from ..models.priors import PRIORS, Prior
-        from ..settings import Settings
-
-        if not isinstance(self.prior, Prior):
-            check_choice("prior", self.prior, PRIORS)
+        settings = super()._check()
         if isinstance(self.prior_scale, Real):
             check_real("prior_scale", self.prior_scale, low=0.0)
         else:
@@ -336,78 +220,28 @@ class BayesianLogisticRegression(BayesianClassifier):
                     "an array of them of shape (n_features,)."
                 )
         check_choice("fit_intercept", self.fit_intercept, (True, False))
-        if self.total_samples is not None:
-            check_real("total_samples", self.total_samples, low=0.0)
-        return Settings.of(self)
+        return settings
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        return validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32)
-        )
+    def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
+        from ..models.logistic import LogisticModel
 
-    def _weighted_rows(
-        self, X: Any, codes: Array, classes: Array, sample_weight: Any
-    ) -> tuple[Any, Array, Array | None]:
-        """Rows of positive weight, and their weights (None if all are one)."""
-        if np.ndim(self.prior_scale) == 1 and len(self.prior_scale) != X.shape[1]:
+        n_features = X.shape[1]
+        if np.ndim(self.prior_scale) == 1 and len(self.prior_scale) != n_features:
             raise ValueError(
                 f"prior_scale of length {len(self.prior_scale)} is not allowed: X has "
-                f"{X.shape[1]} features."
+                f"{n_features} features."
             )
-        if sample_weight is None and self.class_weight is None:
-            return X, codes, None
-        weight = check_sample_weight(sample_weight, X.shape[0])
-        if self.class_weight is not None:
-            per_class = compute_class_weight(
-                self.class_weight, classes=classes, y=classes[codes], sample_weight=sample_weight
-            )
-            weight = weight * per_class[codes]
-        if not (weight > 0).all():
-            X, codes, weight = X[weight > 0], codes[weight > 0], weight[weight > 0]
-        if len(codes) == 0:
-            raise ValueError(
-                "sample_weight is zero for every row: give some rows a positive weight."
-            )
-        return X, codes, weight
-
-    def _run(
-        self,
-        X: Any,
-        codes: Array,
-        weight: Array | None,
-        classes: Array,
-        settings: Any,
-        *,
-        previous: Any,
-        stream: bool = False,
-    ) -> None:
-        from ..models.logistic import LogisticModel
-        from ..models.priors import PRIORS
-
-        prior = PRIORS[self.prior]() if isinstance(self.prior, str) else self.prior
-        model = LogisticModel(X.shape[1], len(classes), prior, self.prior_scale, self.fit_intercept)
-        device = settings.resolve_device()
-        dtype = settings.resolve_dtype(device, model.n_parameters)
-        data = model.make_data(X, codes, weight, dtype, device)
-        rows_seen = None
-        if stream:
-            rows_seen = data.total + (0.0 if previous is None else previous.rows_seen)
-            data.total = rows_seen if self.total_samples is None else float(self.total_samples)
-        run = self._sample(
-            model,
-            data,
-            settings,
-            dtype=dtype,
-            device=device,
-            previous=previous,
-            rows_seen=rows_seen,
+        return LogisticModel(
+            n_features, n_classes, self._prior(), self.prior_scale, self.fit_intercept
         )
-        self._chain_state = run.state if stream or self.warm_start else None
-        self.classes_ = classes
+
+    def _set_attributes(self) -> None:
         self.coef_ = self.posterior_.mean("coef")
         self.intercept_ = self.posterior_.mean("intercept")
 
-    # prediction -----------------------------------------------------------------------------------
+    def _check_mixing(self, X: Any) -> None:
+        names = ("coef", "intercept") if self.fit_intercept else ("coef",)
+        self._warn_of_mixing({name: self.posterior_[name] for name in names})
 
     def _predict_block(self, draws: slice, x: Any) -> Array:
         from ..models.logistic import predict_proba

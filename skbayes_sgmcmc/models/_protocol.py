@@ -78,6 +78,9 @@ class Model:
     shapes: dict[str, tuple[int, ...]]
     #: False if the density has corners, which need smaller steps
     smooth: bool = True
+    #: True where every chain must find a mode of its own, and no Gaussian describes the posterior:
+    #: "auto" then means the table's rates and a descent at temperature 0 (networks)
+    many_modes: bool = False
 
     @property
     def n_parameters(self) -> int:

@@ -39,18 +39,20 @@ class Cell:
     """One cell of the table: an integrator of a sampler and its default dimensionless step.
 
     ``step`` is eta in coordinates in which the posterior is standard normal, for
-    ``step_size="auto"``; ``None``: the sampler's own rule (see ``warmup``).
+    ``step_size="auto"``; ``None``: the sampler's own rule (see ``warmup``). ``rate`` is eta for
+    models without such coordinates (networks); ``None``: there is none.
     """
 
     integrator: Integrator
     step: float | None
+    rate: float | None = None
 
 
 _MOMENTUM = {
-    "splitting": Cell(integrators.splitting, 0.1),
-    "euler": Cell(integrators.euler, 0.03),
-    "baoab": Cell(integrators.baoab, 0.2),
-    "aboba": Cell(integrators.aboba, 0.1),
+    "splitting": Cell(integrators.splitting, 0.1, 0.005),
+    "euler": Cell(integrators.euler, 0.03, 0.002),
+    "baoab": Cell(integrators.baoab, 0.2, 0.005),
+    "aboba": Cell(integrators.aboba, 0.1, 0.005),
 }
 
 #: name -> (class, integrators; the first is the one that ``integrator="auto"`` takes)
@@ -58,11 +60,11 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
     "sgld": (
         SGLD,
         {
-            "leimkuhler_matthews": Cell(integrators.leimkuhler_matthews, 0.5),
-            "euler": Cell(integrators.euler, 0.1),
+            "leimkuhler_matthews": Cell(integrators.leimkuhler_matthews, 0.5, 0.03),
+            "euler": Cell(integrators.euler, 0.1, 0.03),
         },
     ),
-    "psgld": (PSGLD, {"euler": Cell(integrators.euler, None)}),
+    "psgld": (PSGLD, {"euler": Cell(integrators.euler, None, 1e-3)}),
     "rsgld": (RSGLD, {"euler": Cell(integrators.euler, None)}),
     "sghmc": (SGHMC, _MOMENTUM),
     "sgnht": (SGNHT, _MOMENTUM),

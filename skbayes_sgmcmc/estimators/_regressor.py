@@ -1,0 +1,266 @@
+"""What all regressors share: fitting, streams of rows, predictions with their uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import prediction
+from .._callbacks import with_callbacks
+from .._validation import check_int, check_real
+from ._base import SGMCMCEstimator, all_or_nothing
+
+if TYPE_CHECKING:
+    from ..models._protocol import Model
+
+Array = NDArray[Any]
+
+#: bisections for a quantile: the bracket of some twenty sd shrinks to 1e-8 sd
+BISECTIONS = 32
+
+
+class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
+    """Base of regressors with normal noise."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    @all_or_nothing
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Draw the posterior of the parameters.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array of shape (n_samples,) or None, default=None
+            Exponents of the rows' likelihoods, not negative.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            A parameter or the data are not allowed.
+        SamplingError
+            Every chain left the finite numbers; nothing is fitted then.
+        """
+        settings = self._check()
+        X, y = self._validate_xy(X, y, reset=True)
+        X, y, weight = self._weights(X, y, sample_weight)
+        previous = self._previous(stream=False)
+        model = self._make_model(X, y, weight, first=previous is None)
+        self._fit_rows(model, X, y, weight, settings, previous=previous, stream=False)
+        self._check_mixing(X)
+        return self
+
+    @all_or_nothing
+    @with_callbacks
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Go on sampling with new rows of a stream, for one pass over them.
+
+        The target is the posterior of ``total_samples`` data if that is given, else of the rows
+        seen so far; the newest ``n_draws`` draws of each chain are kept.
+
+        Parameters
+        ----------
+        X, y, sample_weight : arrays
+            New rows, as for ``fit``.
+
+        Returns
+        -------
+        self
+        """
+        settings = self._check()
+        self._check_stream()
+        first = not hasattr(self, "posterior_")
+        X, y = self._validate_xy(X, y, reset=first)
+        if not first and y.shape[1:] != self._y_shape:
+            raise ValueError(
+                f"y of shape {y.shape} is not allowed: earlier calls had {(-1, *self._y_shape)}."
+            )
+        X, y, weight = self._weights(X, y, sample_weight)
+        previous = None if first else self._previous(stream=True)
+        model = self._make_model(X, y, weight, first=first)
+        self._fit_rows(model, X, y, weight, settings, previous=previous, stream=True)
+        return self
+
+    # what subclasses add --------------------------------------------------------------------------
+
+    _y_shape: tuple[int, ...]
+
+    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Model:
+        """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
+        raise NotImplementedError
+
+    def _check_mixing(self, X: Any) -> None:
+        """Warn if the chains have not mixed."""
+        raise NotImplementedError
+
+    def _predict_block(self, draws: Any, x: Any) -> Array:
+        """Means (draws, rows, outputs) of some pooled draws."""
+        raise NotImplementedError
+
+    def _noise_sd(self) -> Array:
+        """Standard deviation of the noise, (draws, outputs), of all pooled draws."""
+        raise NotImplementedError
+
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            reset=reset,
+            dtype=(np.float64, np.float32),
+            multi_output=True,
+            y_numeric=True,
+        )
+        if reset:
+            self._y_shape = y.shape[1:]
+        return X, np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+
+    def _validate_x(self, X: Any) -> Any:
+        check_is_fitted(self, "posterior_")
+        return validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
+
+    # prediction -----------------------------------------------------------------------------------
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean of the target.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+        return_std : bool, default=False
+            Also return the standard deviation of a new observation, noise included.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_outputs), or a pair of them
+        """
+        X = self._validate_x(X)
+        posterior, k = self.posterior_, self._noise_sd().shape[1]
+
+        def with_square(draws: slice, part: Any) -> Array:
+            f = self._predict_block(draws, part)
+            return np.concatenate([f, f * f], axis=2) if return_std else f
+
+        width = 2 * k if return_std else k
+        n_draws, weights = posterior.n_chains * posterior.n_draws, posterior.pooled_weights()
+        moments = prediction.average(with_square, X, n_draws, width, weights)
+        mean = moments[:, :k]
+        if not return_std:
+            return self._shaped(mean)
+        noise = np.average(self._noise_sd() ** 2, axis=0, weights=weights)
+        spread = np.maximum(moments[:, k:] - mean**2, 0.0)
+        return self._shaped(mean), self._shaped(np.sqrt(spread + noise))
+
+    def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
+        """Quantiles of a new observation: of the draws' mixture of normal distributions.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+        quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+            Probabilities in (0, 1).
+
+        Returns
+        -------
+        array of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
+        """
+        levels = [check_real("quantiles", q, low=0.0, high=1.0) for q in np.atleast_1d(quantiles)]
+        X, sd = self._validate_x(X), self._noise_sd()[:, None]
+        weights = self.posterior_.pooled_weights()
+        parts = [
+            np.stack([_mixture_quantile(f, sd, weights, q) for q in levels], axis=1)
+            for f in self._means(X)
+        ]
+        out = np.concatenate(parts)
+        return out if len(self._y_shape) else out[:, :, 0]
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        """Central interval of a new observation, noise included.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+        coverage : float, default=0.9
+            Its probability, in (0, 1).
+
+        Returns
+        -------
+        array of shape (n_samples, 2) or (n_samples, 2, n_outputs)
+            Lower and upper ends.
+        """
+        check_real("coverage", coverage, low=0.0, high=1.0)
+        return self.predict_quantiles(X, (0.5 - coverage / 2.0, 0.5 + coverage / 2.0))
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+        """New observations, each with a draw of the parameters and noise of its own.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+        n_samples : int, default=1
+            Observations of every row.
+        random_state : int, RandomState or None, default=None
+            Seed.
+
+        Returns
+        -------
+        array of shape (n_rows, n_samples) or (n_rows, n_outputs, n_samples)
+        """
+        check_int("n_samples", n_samples)
+        X, rng, noise = self._validate_x(X), check_random_state(random_state), self._noise_sd()
+        chosen = rng.choice(len(noise), size=n_samples, p=self.posterior_.pooled_weights())
+        f = np.concatenate(list(self._means(X, chosen)), axis=1)
+        y = np.moveaxis(f + noise[chosen][:, None] * rng.standard_normal(f.shape), 0, -1)
+        return y if len(self._y_shape) else y[:, 0]
+
+    def _means(self, X: Any, draws: Any = None) -> Iterator[Array]:
+        """Blocks (draws, rows, outputs) of the draws' means, in the order of the rows."""
+        total = self.posterior_.n_chains * self.posterior_.n_draws
+        chosen = slice(0, total) if draws is None else draws
+        n_draws = total if draws is None else len(draws)
+        at_once = max(1, prediction.BLOCK_NUMBERS // (n_draws * self._noise_sd().shape[1]))
+        for start in range(0, X.shape[0], at_once):
+            yield self._predict_block(chosen, X[start : start + at_once])
+
+    def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
+        y = np.asarray(y, dtype=np.float64).reshape(X.shape[0], -1)
+        sd, start = self._noise_sd()[:, None], 0
+        for f in self._means(self._validate_x(X)):
+            z = (y[start : start + f.shape[1]] - f) / sd
+            start += f.shape[1]
+            yield np.sum(-0.5 * z * z - np.log(sd) - 0.5 * np.log(2.0 * np.pi), axis=2)
+
+    def _shaped(self, values: Array) -> Array:
+        return values if len(self._y_shape) else values[:, 0]
+
+
+def _mixture_quantile(f: Array, sd: Array, weights: Array | None, q: float) -> Array:
+    """Quantile (rows, outputs) of the mixture over draws of N(f, sd^2), by bisection."""
+    low, high = (f - 9.0 * sd).min(axis=0), (f + 9.0 * sd).max(axis=0)
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        below = np.average(ndtr((middle - f) / sd), axis=0, weights=weights) < q
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return 0.5 * (low + high)

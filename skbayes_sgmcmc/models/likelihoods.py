@@ -1,0 +1,101 @@
+r"""Likelihoods of network outputs f (chains, rows, k): log densities and their derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+
+
+class Likelihood:
+    """Base; ``shapes`` are the likelihood's own parameters, which follow the network's in theta."""
+
+    shapes: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
+
+    def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
+        """The field "y" of the rows."""
+        raise NotImplementedError
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        """log p(y | f) of every row, (chains, rows); ``own`` (chains, m) are its parameters."""
+        raise NotImplementedError
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
+        """-d log p / df, which may overwrite f, and -d log p / d own (chains, rows, m) or None."""
+        raise NotImplementedError
+
+
+class Categorical(Likelihood):
+    """Softmax of the outputs; y are class numbers."""
+
+    def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        chosen = f.gather(2, y.expand(f.shape[:2])[..., None])[..., 0]
+        return chosen - f.logsumexp(2)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
+        # elementwise: torch.softmax starts threads even for a few hundred rows
+        f.sub_(f.amax(2, keepdim=True)).exp_()
+        f.div_(f.sum(2, keepdim=True))
+        f.scatter_add_(2, y.expand(f.shape[:2])[..., None], _minus_one(f).expand(*f.shape[:2], 1))
+        return f, None
+
+
+class Gaussian(Likelihood):
+    r"""Normal noise with the same standard deviation for all rows, one for each output.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Outputs k.
+    noise : array of shape (n_outputs,) or None
+        Standard deviations; None: they are inferred, as the parameters
+        ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``typical``.
+    typical : float, default=0.3
+        s_0, where the prior of the noise has its median, in units of y.
+    """
+
+    def __init__(self, n_outputs: int, noise: Array | None, typical: float = 0.3):
+        self.n_outputs = n_outputs
+        self.noise = noise
+        self.typical = typical
+        self.shapes = {} if noise is not None else {"log_noise": (n_outputs,)}
+
+    def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(y)).to(device, dtype)
+
+    def log_sd(self, own: Tensor) -> Tensor:
+        """Logarithms of the standard deviations: (chains or 1, 1, k)."""
+        if self.noise is not None:
+            return torch.from_numpy(np.log(self.noise)).to(own)[None, None]
+        return own[:, None] + math.log(self.typical)
+
+    def sd(self, draws: Mapping[str, Array], n_draws: int) -> Array:
+        """Standard deviations (n_draws, k) of pooled draws."""
+        if self.noise is not None:
+            return np.tile(self.noise, (n_draws, 1))
+        return self.typical * np.exp(draws["log_noise"].reshape(n_draws, self.n_outputs))
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        log_sd = self.log_sd(own)
+        z = (y - f) * torch.exp(-log_sd)
+        return (-0.5 * z * z - log_sd - 0.5 * math.log(2.0 * math.pi)).sum(2)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
+        precision = torch.exp(-2.0 * self.log_sd(own))
+        away = f.sub_(y)
+        own_slope = None if self.noise is not None else 1.0 - away * away * precision
+        return away.mul_(precision), own_slope
+
+
+def _minus_one(like: Tensor) -> Tensor:
+    return like.new_full((1, 1, 1), -1.0)

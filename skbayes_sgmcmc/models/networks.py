@@ -1,0 +1,158 @@
+r"""Feed-forward networks as functions of flat parameters, for many chains at once.
+
+A network maps positions (chains, n_parameters) and inputs (chains or 1, rows, ...) to outputs
+(chains, rows, n_outputs), and the derivatives of a loss by the outputs back to the parameters.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+
+ACTIVATIONS = ("relu", "tanh", "logistic")
+#: numbers in one layer's outputs when several draws predict at once
+ACTIVATION_NUMBERS = 2**20
+
+
+class Network:
+    """Base of networks.
+
+    Attributes
+    ----------
+    shapes : dict of str to tuple
+        Name and shape of every block of parameters, in their order.
+    fan_in : dict of str to int
+        Inputs of a unit, by block of weights; blocks that are not in it are biases and the like.
+    n_outputs : int
+        Width of the output.
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+    fan_in: dict[str, int]
+    n_outputs: int
+
+    def init(self, rng: np.random.Generator) -> Array:
+        """Random starting weights of variance 2 / fan-in (He et al. 2015), other blocks zero."""
+        parts = []
+        for name, shape in self.shapes.items():
+            size = int(np.prod(shape))
+            if name in self.fan_in:
+                parts.append(rng.standard_normal(size) * np.sqrt(2.0 / self.fan_in[name]))
+            else:
+                parts.append(np.zeros(size))
+        return np.concatenate(parts)
+
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Outputs (chains, rows, n_outputs)."""
+        raise NotImplementedError
+
+    def draws_at_once(self, n_rows: int) -> int:
+        """How many draws to predict so many rows with at once."""
+        return 1
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        """Outputs, and what :meth:`backward` needs."""
+        raise NotImplementedError
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        """out += d loss / d theta, for delta = d loss / d outputs, which may be overwritten."""
+        raise NotImplementedError
+
+
+class MLP(Network):
+    r"""Fully connected layers, :math:`h_l = a(h_{l-1} W_l + b_l)`, linear at the end.
+
+    All chains advance as one batched product per layer, forward and backward, without autograd.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Units of every layer, from the inputs to the outputs.
+    activation : {"relu", "tanh", "logistic"}
+        a.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], activation: str):
+        self.sizes = sizes
+        self.activation = activation
+        self.n_outputs = sizes[-1]
+        self.shapes, self.fan_in = {}, {}
+        for layer, (before, after) in enumerate(pairwise(sizes), 1):
+            self.shapes[f"weight_{layer}"] = (before, after)
+            self.shapes[f"bias_{layer}"] = (after,)
+            self.fan_in[f"weight_{layer}"] = before
+
+    def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Views of the weights (chains, before, after) and biases (chains, 1, after)."""
+        views, start, chains = [], 0, len(theta)
+        for before, after in pairwise(self.sizes):
+            middle, stop = start + before * after, start + before * after + after
+            weight = theta[:, start:middle].view(chains, before, after)
+            views.append((weight, theta[:, middle:stop].view(chains, 1, after)))
+            start = stop
+        return views
+
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        h = x.expand(len(theta), -1, -1)
+        layers = self.layers(theta)
+        for number, (weight, bias) in enumerate(layers, 1):
+            h = _affine(h, weight, bias)
+            if number < len(layers):
+                self._activate(h)
+        return h
+
+    def draws_at_once(self, n_rows: int) -> int:
+        return max(1, ACTIVATION_NUMBERS // (n_rows * max(self.sizes[1:])))
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        layers = self.layers(theta)
+        hidden = [x.expand(len(theta), -1, -1)]
+        for number, (weight, bias) in enumerate(layers, 1):
+            z = _affine(hidden[-1], weight, bias)
+            hidden.append(self._activate(z) if number < len(layers) else z)
+        return hidden[-1], (layers, hidden)
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        layers, hidden = tape
+        for number in range(len(layers) - 1, -1, -1):
+            weight_gradient, bias_gradient = self.layers(out)[number]
+            _add_product(weight_gradient, hidden[number], delta)
+            bias_gradient.add_(delta.sum(1, keepdim=True))
+            if number:
+                delta = delta @ layers[number][0].transpose(1, 2)
+                self._times_slope(delta, hidden[number])
+
+    def _activate(self, z: Tensor) -> Tensor:
+        if self.activation == "relu":
+            return z.relu_()
+        return z.tanh_() if self.activation == "tanh" else z.sigmoid_()
+
+    def _times_slope(self, delta: Tensor, h: Tensor) -> None:
+        """delta *= dh/dz, in terms of h."""
+        if self.activation == "relu":
+            torch.ops.aten.threshold_backward.grad_input(delta, h, 0, grad_input=delta)
+        elif self.activation == "tanh":
+            torch.ops.aten.tanh_backward.grad_input(delta, h, grad_input=delta)
+        else:
+            torch.ops.aten.sigmoid_backward.grad_input(delta, h, grad_input=delta)
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if len(weight) == 1:  # a plain product is faster than a batch of one
+        return torch.addmm(bias[0], x[0], weight[0])[None]
+    return torch.baddbmm(bias, x, weight)
+
+
+def _add_product(out: Tensor, x: Tensor, delta: Tensor) -> None:
+    """out += x' delta for every chain."""
+    if len(out) == 1:
+        out[0].addmm_(x[0].t(), delta[0])
+    else:
+        out.baddbmm_(x.transpose(1, 2), delta)
