@@ -49,8 +49,13 @@ class Philox:
 
     def _fill(self, fill: Any, out: Tensor) -> None:
         flat = out.view(-1).numpy()
-        fill(flat, np.uint64(self.key), np.uint64(self.counter))
-        self.counter += -(-len(flat) // (4 * BLOCK)) * BLOCK
+        fill(flat, np.uint64(self.key), np.uint64(self.reserve(len(flat))))
+
+    def reserve(self, n: int) -> int:
+        """The counter at which n numbers begin, whoever makes them; they count as used."""
+        begin = self.counter
+        self.counter += -(-n // (4 * BLOCK)) * BLOCK
+        return begin
 
     def get_state(self) -> Array:
         return np.array([self.key, self.counter], dtype=np.uint64)

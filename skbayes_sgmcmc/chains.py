@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -187,8 +188,6 @@ class Chains:
         indices = self.minibatches.indices(1, self.rng)
         self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
         self.state = self.sampler.start(self.phi, self._step)
-        if self.plan.burn_in == 0 and not self.plan.stream:
-            self.sampler.end_burn_in(self.state)
 
     @property
     def _state(self) -> State:
@@ -202,6 +201,9 @@ class Chains:
 
     def _normals(self, count: int) -> Iterator[Tensor]:
         """Noise (chains, parameters) of every step, made for several at once if it is small."""
+        if getattr(self.integrator, "own_noise", False):
+            yield from repeat(self._step.xi, count)
+            return
         n_parameters, dtype = self.phi.shape[1], self.phi.dtype
         block = max(1, CHUNK_NUMBERS // n_parameters)
         for start in range(0, count, block):
@@ -324,6 +326,7 @@ class Chains:
             metric=model.metric,
             project=model.project,
             prior_curvature=model.prior_curvature() / self.posterior.n,
+            streams=self.rng.noise,
         )
         if old is not None:
             step.eta, step.temperature, step.noise = old.eta, old.temperature, old.noise

@@ -96,8 +96,9 @@ class Job:
 
     def _chains(self) -> Chains:
         posterior, like = self.posterior, self.posterior.like
-        kernel = self._kernel()
-        rng = ChainRandom(self.seeds, str(like.device), philox=kernel is not None)
+        kernel, integrator = self._compiled()
+        philox = kernel is not None or integrator is not None
+        rng = ChainRandom(self.seeds, str(like.device), philox=philox)
         if self.previous is not None:
             rng.set_state(_select(self.previous.rng, self.group))
             theta = torch.from_numpy(self.previous.theta[self.group]).to(like)
@@ -107,7 +108,7 @@ class Job:
         chains = Chains(
             posterior,
             self.sampler,
-            self.cell.integrator,
+            integrator or self.cell.integrator,
             self.minibatches,
             self.plan,
             phi,
@@ -123,16 +124,21 @@ class Job:
                 chains.resume()
         return chains
 
-    def _kernel(self) -> Any:
-        """Compiled code that takes the place of the loop over a chunk's steps, where there is."""
+    def _compiled(self) -> tuple[Any, Any]:
+        """Compiled code for a chunk's steps, or else for the integrator; where there is any."""
         if self.settings.compiled is False:
-            return None
+            return None, None
         from ._fast import find_kernel
+        from ._fused import find_integrator
 
         required = self.settings.compiled is True
-        return find_kernel(
+        kernel = find_kernel(
             self.posterior, self.minibatches, self.sampler, self.cell, required=required
         )
+        if kernel is not None:
+            return kernel, None
+        n_steps = self.plan.n_steps * len(self.group)
+        return None, find_integrator(self.sampler, self.cell, self.posterior, n_steps)
 
     def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
         """Rows of this group of stored state, on the run's device and in its dtype."""

@@ -22,7 +22,7 @@ LAYERS = [
     {"minibatch"},
     {"schedules", "models", "integrators", "diagnostics", "interop"},
     {"posterior", "samplers"},
-    {"chains", "warmup", "_fast"},
+    {"chains", "warmup", "_fast", "_fused"},
     {"settings", "checkpoint"},
     {"jobs"},
     {"sampling"},

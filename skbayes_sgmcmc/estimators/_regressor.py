@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
@@ -89,9 +90,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         self._check_stream()
         first = not hasattr(self, "posterior_")
         X, y = self._validate_xy(X, y, reset=first)
-        if not first and y.shape[1:] != self._y_shape:
+        n_outputs = math.prod(self._y_shape)
+        if y.shape[1] != n_outputs:
             raise ValueError(
-                f"y of shape {y.shape} is not allowed: earlier calls had {(-1, *self._y_shape)}."
+                f"y with {y.shape[1]} outputs is not allowed: earlier calls had {n_outputs}."
             )
         X, y, weight = self._weights(X, y, sample_weight)
         previous = None if first else self._previous(stream=True)

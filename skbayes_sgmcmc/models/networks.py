@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ._products import add_product, affine, times_transposed
+
 Array = NDArray[Any]
 
 ACTIVATIONS = ("relu", "tanh", "logistic")
@@ -103,7 +105,7 @@ class MLP(Network):
         h = x.expand(len(theta), -1, -1)
         layers = self.layers(theta)
         for number, (weight, bias) in enumerate(layers, 1):
-            h = _affine(h, weight, bias)
+            h = affine(h, weight, bias)
             if number < len(layers):
                 self._activate(h)
         return h
@@ -115,18 +117,19 @@ class MLP(Network):
         layers = self.layers(theta)
         hidden = [x.expand(len(theta), -1, -1)]
         for number, (weight, bias) in enumerate(layers, 1):
-            z = _affine(hidden[-1], weight, bias)
+            z = affine(hidden[-1], weight, bias)
             hidden.append(self._activate(z) if number < len(layers) else z)
         return hidden[-1], (layers, hidden)
 
     def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
         layers, hidden = tape
+        gradients = self.layers(out)
         for number in range(len(layers) - 1, -1, -1):
-            weight_gradient, bias_gradient = self.layers(out)[number]
-            _add_product(weight_gradient, hidden[number], delta)
+            weight_gradient, bias_gradient = gradients[number]
+            add_product(weight_gradient, hidden[number], delta)
             bias_gradient.add_(delta.sum(1, keepdim=True))
             if number:
-                delta = delta @ layers[number][0].transpose(1, 2)
+                delta = times_transposed(delta, layers[number][0])
                 self._times_slope(delta, hidden[number])
 
     def _activate(self, z: Tensor) -> Tensor:
@@ -142,17 +145,3 @@ class MLP(Network):
             torch.ops.aten.tanh_backward.grad_input(delta, h, grad_input=delta)
         else:
             torch.ops.aten.sigmoid_backward.grad_input(delta, h, grad_input=delta)
-
-
-def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    if len(weight) == 1:  # a plain product is faster than a batch of one
-        return torch.addmm(bias[0], x[0], weight[0])[None]
-    return torch.baddbmm(bias, x, weight)
-
-
-def _add_product(out: Tensor, x: Tensor, delta: Tensor) -> None:
-    """out += x' delta for every chain."""
-    if len(out) == 1:
-        out[0].addmm_(x[0].t(), delta[0])
-    else:
-        out.baddbmm_(x.transpose(1, 2), delta)

@@ -7,7 +7,7 @@ h^2 = eta/N), ``a`` friction per step (a = h xi), ``g`` gradient of the mean pot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,8 @@ class Step:
         Standard normals, fresh at each step.
     uniform : Tensor of shape (chains,)
         Uniform numbers of this step, for Metropolis-Hastings.
+    streams : sequence
+        The chains' streams of random numbers, for compiled steps that make their own normals.
     gradient : callable
         ``gradient(theta)`` returns the stochastic gradient g; the result is a buffer that the
         next call overwrites.
@@ -67,6 +69,7 @@ class Step:
     xi: Tensor = field(default_factory=_nothing)
     uniform: Tensor = field(default_factory=_nothing)
     prior_curvature: float = 0.0
+    streams: Sequence[Any] = ()
 
 
 class Sampler(BaseEstimator):

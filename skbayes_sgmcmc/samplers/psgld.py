@@ -32,7 +32,8 @@ class PSGLD(Sampler):
     regularization : float, default=1e-5
         lambda, positive.
     adapt : {"burn_in", "always"}, default="burn_in"
-        "burn_in" freezes V afterwards: exact as eta goes to 0. "always" is as published: for small
+        "burn_in" freezes V afterwards: exact as eta goes to 0 (without a burn-in, and in streams,
+        V goes on adapting). "always" is as published: for small
         eta V follows theta and the chain targets exp(-U)/G instead.
     lag : bool, default=True
         Use G from V *before* this step, so that it is independent of this step's gradient. While V
@@ -118,7 +119,7 @@ class PSGLD(Sampler):
         if G is None:
             G = self._preconditioner(state["V"], step)
         drift = self._divergence(theta, g_bar, state) if self.gamma and adapting else None
-        cap = self._cap(step)
+        cap = self.capped_at(step)
         if drift is not None and cap is not None:
             drift.masked_fill_(cap <= G, 0.0)  # a capped G does not move with theta
         theta.addcmul_(G, g, value=-step.eta)
@@ -129,10 +130,11 @@ class PSGLD(Sampler):
 
     def _preconditioner(self, V: Tensor, step: Step) -> Tensor:
         G = V.sqrt().add_(self.regularization).reciprocal_()
-        cap = self._cap(step)
+        cap = self.capped_at(step)
         return G if cap is None else G.clamp_(max=cap)
 
-    def _cap(self, step: Step) -> float | None:
+    def capped_at(self, step: Step) -> float | None:
+        """The bound on G."""
         if self.cap is None and step.prior_curvature > 0.0:
             return 0.5 / (step.eta * step.prior_curvature)
         return self.cap
