@@ -10,8 +10,11 @@ __version__ = "0.1.0"
 #: public name -> module; modules are imported at first use, so that importing the package is quick
 _WHERE = {
     "BayesianLogisticRegression": "estimators.logistic",
+    "BayesianCNNClassifier": "estimators.cnn",
     "BayesianMLPClassifier": "estimators.mlp",
     "BayesianMLPRegressor": "estimators.mlp",
+    "BayesianModuleClassifier": "estimators.module",
+    "BayesianModuleRegressor": "estimators.module",
     "PosteriorSamples": "samples",
     "MixingDistance": "chains",
     "sample": "sampling",
@@ -26,9 +29,12 @@ __all__ = [*_WHERE, "__version__"]
 
 if TYPE_CHECKING:
     from .chains import MixingDistance as MixingDistance
+    from .estimators.cnn import BayesianCNNClassifier as BayesianCNNClassifier
     from .estimators.logistic import BayesianLogisticRegression as BayesianLogisticRegression
     from .estimators.mlp import BayesianMLPClassifier as BayesianMLPClassifier
     from .estimators.mlp import BayesianMLPRegressor as BayesianMLPRegressor
+    from .estimators.module import BayesianModuleClassifier as BayesianModuleClassifier
+    from .estimators.module import BayesianModuleRegressor as BayesianModuleRegressor
     from .exceptions import CheckpointError as CheckpointError
     from .exceptions import SamplingError as SamplingError
     from .exceptions import SamplingWarning as SamplingWarning

@@ -11,6 +11,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -30,6 +31,7 @@ ESTIMATORS = [
     BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
     BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT),
     BayesianMLPRegressor(hidden_layer_sizes=8, **SHORT),
+    BayesianCNNClassifier(conv_channels=4, pool_size=1, hidden_layer_sizes=(), **SHORT),
 ]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from .._validation import check_choice, check_int, check_real
 from ._base import SGMCMCEstimator
+from ._classifier import BayesianClassifier
+from ._regressor import BayesianRegressor
 
 if TYPE_CHECKING:
     from ..models.likelihoods import Likelihood
@@ -31,10 +35,14 @@ class NetworkEstimator(SGMCMCEstimator):
 
     prior_scale: Any
     standardize: bool
+    _n_outputs: int
 
     def _make_network(self, n_outputs: int) -> Network:
         """The network for rows like those of the fit."""
         raise NotImplementedError
+
+    def _check_network(self, X: Array) -> None:
+        """Raise ``ValueError`` if the network does not fit the data."""
 
     def _check(self) -> Any:
         settings = super()._check()
@@ -54,8 +62,10 @@ class NetworkEstimator(SGMCMCEstimator):
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
         from ..models.network import NetworkModel
 
-        network = self._make_network(n_outputs)
-        return NetworkModel(network, likelihood, self._prior(), self.prior_scale, output_gain)
+        network, augment = self._make_network(n_outputs), getattr(self, "augment", None)
+        return NetworkModel(
+            network, likelihood, self._prior(), self.prior_scale, output_gain, augment
+        )
 
     # inputs ---------------------------------------------------------------------------------------
 
@@ -77,18 +87,33 @@ class NetworkEstimator(SGMCMCEstimator):
         import torch
 
         network = self._make_network(self._n_outputs)
-        blocks = [self.posterior_[name] for name in network.shapes]
-        theta = [block.reshape(-1, int(np.prod(block.shape[2:])))[draws] for block in blocks]
-        n_draws = len(theta[0])
-        inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), theta[0].dtype))[None]
-        out = np.empty((n_draws, len(x), network.n_outputs), theta[0].dtype)
+        theta = self._positions(draws, network)
+        buffers = self._buffers(draws, network)
+        inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), theta.dtype))[None]
+        out = np.empty((len(theta), len(x), self._n_outputs), theta.dtype)
         at_once = network.draws_at_once(len(x))
         with torch.no_grad():
-            for start in range(0, n_draws, at_once):
+            for start in range(0, len(theta), at_once):
                 part = slice(start, start + at_once)
-                flat = torch.from_numpy(np.concatenate([block[part] for block in theta], axis=1))
-                out[part] = network.outputs(flat, inputs).numpy()
+                state = {name: torch.from_numpy(values[part]) for name, values in buffers.items()}
+                out[part] = network.outputs(torch.from_numpy(theta[part]), inputs, state).numpy()
         return out
+
+    def _positions(self, draws: Any, network: Network) -> Array:
+        """Some pooled draws as positions (draws, n_parameters)."""
+        return np.concatenate(
+            [self._pooled(name)[draws].reshape(-1, math.prod(shape))
+             for name, shape in network.shapes.items()],
+            axis=1,
+        )  # fmt: skip
+
+    def _buffers(self, draws: Any, network: Network) -> dict[str, Array]:
+        """What else a network needs for some pooled draws, by name."""
+        return {name: self._pooled(name)[draws] for name in network.buffers}
+
+    def _pooled(self, name: str) -> Array:
+        values = self.posterior_[name]
+        return values.reshape(-1, *values.shape[2:])
 
     def _check_mixing(self, X: Any) -> None:
         posterior, rows = self.posterior_, np.linspace(0, len(X) - 1, min(len(X), MIXING_ROWS))
@@ -97,8 +122,57 @@ class NetworkEstimator(SGMCMCEstimator):
         by_chain = f.reshape(posterior.n_chains, posterior.n_draws, -1)
         self._warn_of_mixing({"predictions": by_chain}, NETWORK_R_HAT_LIMIT, NETWORK_ESS_LIMIT)
 
+
+class NetworkClassifier(NetworkEstimator, BayesianClassifier):
+    """Base of classifiers by a network: a softmax of its outputs."""
+
+    def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
+        from ..models.likelihoods import Categorical
+
+        self._n_outputs = n_classes
+        if first:
+            self._fit_inputs(X, weight)
+            self._check_network(X)
+        return self._model(Categorical(), n_classes, LOGIT_GAIN)
+
     def _predict_block(self, draws: Any, x: Any) -> Array:
-        raise NotImplementedError
+        return np.asarray(softmax(self._outputs(draws, x), axis=2))
+
+
+class NetworkRegressor(NetworkEstimator, BayesianRegressor):
+    """Base of regressors by a network: normal noise about its outputs."""
+
+    noise: Any
+
+    def _check(self) -> Any:
+        if self.noise != "infer":
+            check_real("noise", self.noise, low=0.0)
+        return super()._check()
+
+    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Any:
+        self._n_outputs = y.shape[1]
+        if first:
+            self._fit_inputs(X, weight)
+            self._y_center, self._y_scale = center_and_scale(y, weight)
+            self._check_network(X)
+        return self._model(self._likelihood(), y.shape[1], 1.0)
+
+    def _likelihood(self) -> Any:
+        from ..models.likelihoods import Gaussian
+
+        noise = None if self.noise == "infer" else np.asarray(self.noise / self._y_scale)
+        return Gaussian(self._n_outputs, noise)
+
+    def _targets(self, y: Array) -> Array:
+        return (y - self._y_center) / self._y_scale
+
+    def _predict_block(self, draws: Any, x: Any) -> Array:
+        return self._outputs(draws, x) * self._y_scale + self._y_center
+
+    def _noise_sd(self) -> Array:
+        posterior = self.posterior_
+        n_draws = posterior.n_chains * posterior.n_draws
+        return np.asarray(self._likelihood().sd(posterior.draws, n_draws) * self._y_scale)
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:

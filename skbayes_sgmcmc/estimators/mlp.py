@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import softmax
-
-from .._validation import check_choice, check_real
-from ._classifier import BayesianClassifier
-from ._network import LOGIT_GAIN, NetworkEstimator, center_and_scale, check_sizes
-from ._regressor import BayesianRegressor
-
-Array = NDArray[Any]
+from .._validation import check_choice
+from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor, check_sizes
 
 
 class _MLP(NetworkEstimator):
@@ -36,7 +28,7 @@ class _MLP(NetworkEstimator):
         return MLP((self.n_features_in_, *hidden, n_outputs), self.activation)
 
 
-class BayesianMLPClassifier(_MLP, BayesianClassifier):
+class BayesianMLPClassifier(_MLP, NetworkClassifier):
     r"""Multilayer perceptron with a posterior drawn by stochastic-gradient MCMC.
 
     .. math::
@@ -210,19 +202,8 @@ class BayesianMLPClassifier(_MLP, BayesianClassifier):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
-        from ..models.likelihoods import Categorical
 
-        if first:
-            self._fit_inputs(X, weight)
-        self._n_outputs = n_classes
-        return self._model(Categorical(), n_classes, LOGIT_GAIN)
-
-    def _predict_block(self, draws: Any, x: Any) -> Array:
-        return softmax(self._outputs(draws, x), axis=2)
-
-
-class BayesianMLPRegressor(_MLP, BayesianRegressor):
+class BayesianMLPRegressor(_MLP, NetworkRegressor):
     r"""Multilayer perceptron for regression with a posterior drawn by stochastic-gradient MCMC.
 
     .. math::
@@ -384,32 +365,3 @@ class BayesianMLPRegressor(_MLP, BayesianRegressor):
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
-
-    def _check(self) -> Any:
-        if self.noise != "infer":
-            check_real("noise", self.noise, low=0.0)
-        return super()._check()
-
-    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Any:
-        if first:
-            self._fit_inputs(X, weight)
-            self._y_center, self._y_scale = center_and_scale(y, weight)
-        self._n_outputs = y.shape[1]
-        return self._model(self._likelihood(), y.shape[1], 1.0)
-
-    def _likelihood(self) -> Any:
-        from ..models.likelihoods import Gaussian
-
-        noise = None if self.noise == "infer" else np.asarray(self.noise / self._y_scale)
-        return Gaussian(self._n_outputs, noise)
-
-    def _targets(self, y: Array) -> Array:
-        return (y - self._y_center) / self._y_scale
-
-    def _predict_block(self, draws: Any, x: Any) -> Array:
-        return self._outputs(draws, x) * self._y_scale + self._y_center
-
-    def _noise_sd(self) -> Array:
-        posterior = self.posterior_
-        n_draws = posterior.n_chains * posterior.n_draws
-        return np.asarray(self._likelihood().sd(posterior.draws, n_draws) * self._y_scale)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from .networks import Network
 from .priors import Prior
 
 Array = NDArray[Any]
+Augmentation = Callable[[Tensor, ChainRandom], Tensor]
 
 
 class NetworkModel(Model):
@@ -37,6 +40,8 @@ class NetworkModel(Model):
         width.
     output_gain : float, default=1.0
         With "fan_in": the last layer's weights have the scale output_gain / sqrt(fan-in).
+    augment : callable or None
+        ``augment(x, rng)`` changes the inputs of every minibatch.
     """
 
     many_modes = True
@@ -48,11 +53,13 @@ class NetworkModel(Model):
         prior: Prior,
         prior_scale: Any,
         output_gain: float = 1.0,
+        augment: Augmentation | None = None,
     ):
         self.network = network
         self.likelihood = likelihood
         self.prior = prior
         self.smooth = prior.smooth
+        self.augment = augment
         self.shapes = network.shapes | likelihood.shapes
         self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())
         self.rates = prior.rates(self._scales(prior_scale, output_gain))
@@ -92,7 +99,8 @@ class NetworkModel(Model):
             "x": torch.from_numpy(np.ascontiguousarray(x)).to(device, dtype),
             "y": self.likelihood.targets(y, dtype, device),
         }
-        return Data(fields, len(y), weights)
+        augment = None if self.augment is None else partial(_augmented, self.augment)
+        return Data(fields, len(y), weights, augment=augment)
 
     def init(self, rng: np.random.Generator) -> Array:
         own = self.n_parameters - self.n_network
@@ -143,6 +151,10 @@ class NetworkModel(Model):
 
     def prior_curvature(self) -> float:
         return float(self.rates.max()) if self.prior.smooth else 0.0
+
+
+def _augmented(augment: Augmentation, fields: dict[str, Any], rng: ChainRandom) -> dict[str, Any]:
+    return fields | {"x": augment(fields["x"], rng)}
 
 
 def _by_chain(batch: Batch, name: str) -> Tensor:

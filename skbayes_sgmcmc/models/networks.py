@@ -6,6 +6,7 @@ A network maps positions (chains, n_parameters) and inputs (chains or 1, rows, .
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -32,13 +33,13 @@ class Network:
         Name and shape of every block of parameters, in their order.
     fan_in : dict of str to int
         Inputs of a unit, by block of weights; blocks that are not in it are biases and the like.
-    n_outputs : int
-        Width of the output.
+    buffers : sequence of str
+        Names of what depends on a draw without being sampled (batch norms' statistics).
     """
 
     shapes: dict[str, tuple[int, ...]]
     fan_in: dict[str, int]
-    n_outputs: int
+    buffers: Sequence[str] = ()
 
     def init(self, rng: np.random.Generator) -> Array:
         """Random starting weights of variance 2 / fan-in (He et al. 2015), other blocks zero."""
@@ -51,8 +52,8 @@ class Network:
                 parts.append(np.zeros(size))
         return np.concatenate(parts)
 
-    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Outputs (chains, rows, n_outputs)."""
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        """Outputs (chains, rows, n_outputs), given the ``buffers`` (chains, ...)."""
         raise NotImplementedError
 
     def draws_at_once(self, n_rows: int) -> int:
@@ -84,7 +85,6 @@ class MLP(Network):
     def __init__(self, sizes: tuple[int, ...], activation: str):
         self.sizes = sizes
         self.activation = activation
-        self.n_outputs = sizes[-1]
         self.shapes, self.fan_in = {}, {}
         for layer, (before, after) in enumerate(pairwise(sizes), 1):
             self.shapes[f"weight_{layer}"] = (before, after)
@@ -101,7 +101,7 @@ class MLP(Network):
             start = stop
         return views
 
-    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         h = x.expand(len(theta), -1, -1)
         layers = self.layers(theta)
         for number, (weight, bias) in enumerate(layers, 1):

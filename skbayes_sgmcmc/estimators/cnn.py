@@ -1,0 +1,311 @@
+"""Bayesian convolutional networks for images."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import check_choice, check_int
+from ._network import NetworkClassifier, center_and_scale, check_sizes
+
+Array = NDArray[Any]
+
+
+class BayesianCNNClassifier(NetworkClassifier):
+    r"""Convolutional network for images with a posterior drawn by stochastic-gradient MCMC.
+
+    Convolutions with "same" padding, each followed by the activation and a max pool, then fully
+    connected layers and a softmax. Sides of length 1 are neither convolved nor pooled.
+
+    Parameters
+    ----------
+    image_shape : tuple (channels, height, width) or None, default=None
+        Shape of a row of two-dimensional X. None: from X if that has shape (n, height, width) or
+        (n, channels, height, width); else a square image if the number of features is a square, or
+        one of height 1.
+    conv_channels : int or sequence of int, default=(16, 32)
+        Channels after each convolution.
+    kernel_size : int, default=3
+        Sides of the kernels; for images of a guessed shape smaller ones if need be.
+    pool_size : int, default=2
+        Sides of the max pools; 1: none.
+    hidden_layer_sizes : int or sequence of int, default=(64,)
+        Units of the fully connected layers.
+    activation : {"relu", "tanh", "logistic"}, default="relu"
+        Activation after convolutions and fully connected layers.
+    prior : {"normal", "laplace"} or Prior, default="normal"
+        Prior on all weights and biases.
+    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+        As for :class:`BayesianMLPClassifier`; a sequence has one number for each matrix or kernel.
+    class_weight : dict, "balanced" or None, default=None
+        Likelihood exponents by class, as in scikit-learn.
+    standardize : bool, default=True
+        Let the network see channels of mean 0 and variance 1.
+    augment : callable or None, default=None
+        ``augment(x, rng)`` changes the images (..., channels, height, width) of a minibatch at each
+        step, on the device; see :mod:`skbayes_sgmcmc.augmentation`.
+    sampler : str or Sampler, default="psgld"
+        "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
+        ``PSGLD(adapt="always")``.
+    integrator : str, default="auto"
+        As for :class:`BayesianLogisticRegression`.
+    step_size : "auto", float or Schedule, default="auto"
+        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
+        0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers' splittings.
+    batch_size : "auto" or int, default="auto"
+        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+    n_chains : int, default=4
+        Chains, which advance together and predict together, each from a start of its own.
+    n_draws : "auto" or int, default="auto"
+        Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
+    burn_in : "auto" or int, default="auto"
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+    thinning : "auto", int or MixingDistance, default="auto"
+        Steps between two draws. "auto": so that the draws take as long as the burn-in.
+    temperature : float or Schedule, default=1.0
+        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+    init : "auto", "random", "map" or array, default="auto"
+        Where chains start. "random": He's normal weights. "map": from there, the first half of the
+        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
+        "auto": "map" with ``step_size="auto"``, else "random".
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step.
+    compiled : "auto" or bool, default="auto"
+        Use compiled code of the extra ``fast`` where it applies.
+    total_samples : float or None, default=None
+        N of ``partial_fit``; None: the rows seen so far.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit goes on, bit-identically on a CPU.
+    device : str, default="auto"
+        "cpu", "cuda", ...; "auto" takes CUDA if there.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    n_jobs : int or None, default=None
+        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+    random_state : int, RandomState or None, default=None
+        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
+    verbose : int, default=0
+        Print progress if positive. Scikit-learn's callbacks work too.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        Class labels.
+    posterior_ : PosteriorSamples
+        Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
+    n_chains_, n_draws_ : int
+        Chains and draws of each that ``posterior_`` holds.
+    step_size_ : float
+        eta of the last step.
+    batch_size_ : int
+        Rows in a minibatch.
+    n_features_in_ : int
+        Numbers in a row.
+    image_shape_ : tuple of int
+        Channels, height and width.
+
+    See Also
+    --------
+    BayesianModuleClassifier : The same for any ``torch.nn.Module``.
+
+    Notes
+    -----
+    ``conv_channels=(32, 64), kernel_size=5, hidden_layer_sizes=(200, 200)`` and
+    ``hidden_layer_sizes=500`` are the networks of Li et al. (2016).
+
+    References
+    ----------
+    Li, Chen, Carlson & Carin (2016), Preconditioned stochastic gradient Langevin dynamics for deep
+    neural networks, AAAI.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skbayes_sgmcmc import BayesianCNNClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> clf = BayesianCNNClassifier(conv_channels=4, hidden_layer_sizes=(), n_chains=2,
+    ...                             burn_in=600, n_draws=20, thinning=5, random_state=0)
+    >>> clf.fit(X, y).score(X, y) > 0.9
+    True
+    >>> clf.image_shape_
+    (1, 8, 8)
+    """
+
+    def __init__(
+        self,
+        *,
+        image_shape: Any = None,
+        conv_channels: Any = (16, 32),
+        kernel_size: int = 3,
+        pool_size: int = 2,
+        hidden_layer_sizes: Any = (64,),
+        activation: str = "relu",
+        prior: Any = "normal",
+        prior_scale: Any = "fan_in",
+        class_weight: Any = None,
+        standardize: bool = True,
+        augment: Any = None,
+        sampler: Any = "psgld",
+        integrator: str = "auto",
+        step_size: Any = "auto",
+        batch_size: Any = "auto",
+        n_chains: int = 4,
+        n_draws: Any = "auto",
+        burn_in: Any = "auto",
+        thinning: Any = "auto",
+        temperature: Any = 1.0,
+        init: Any = "auto",
+        shared_minibatch: bool = False,
+        compiled: Any = "auto",
+        total_samples: float | None = None,
+        checkpoint: Any = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ):
+        self.image_shape = image_shape
+        self.conv_channels = conv_channels
+        self.kernel_size = kernel_size
+        self.pool_size = pool_size
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.class_weight = class_weight
+        self.standardize = standardize
+        self.augment = augment
+        self.sampler = sampler
+        self.integrator = integrator
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.n_chains = n_chains
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thinning = thinning
+        self.temperature = temperature
+        self.init = init
+        self.shared_minibatch = shared_minibatch
+        self.compiled = compiled
+        self.total_samples = total_samples
+        self.checkpoint = checkpoint
+        self.device = device
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _check(self) -> Any:
+        from ..models.networks import ACTIVATIONS
+
+        settings = super()._check()
+        check_sizes("conv_channels", self.conv_channels)
+        check_sizes("hidden_layer_sizes", self.hidden_layer_sizes)
+        check_int("kernel_size", self.kernel_size)
+        check_int("pool_size", self.pool_size)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        if self.augment is not None and not callable(self.augment):
+            raise ValueError(f"augment={self.augment!r} is not allowed: give None or a callable.")
+        if self.image_shape is not None:
+            shape = check_sizes("image_shape", self.image_shape)
+            if len(shape) != 3:
+                raise ValueError(
+                    f"image_shape={self.image_shape!r} is not allowed: give (channels, height, "
+                    "width)."
+                )
+            self._check_kernel(shape)
+        return settings
+
+    def _check_kernel(self, shape: tuple[int, ...]) -> None:
+        side = min((side for side in shape[1:] if side > 1), default=self.kernel_size)
+        if self.kernel_size > side:
+            raise ValueError(
+                f"kernel_size={self.kernel_size} is not allowed for images of shape {shape}: give "
+                f"at most {side}."
+            )
+
+    def _make_network(self, n_outputs: int) -> Any:
+        from ..models.modules import ModuleNetwork, cnn
+
+        sides = [side for side in self.image_shape_[1:] if side > 1]
+        kernel = min([self.kernel_size, *sides])
+        if kernel < self.kernel_size and kernel % 2 == 0:
+            kernel -= 1  # "same" padding of even kernels is lopsided
+        return ModuleNetwork(
+            cnn(
+                self.image_shape_,
+                check_sizes("conv_channels", self.conv_channels),
+                kernel,
+                self.pool_size,
+                check_sizes("hidden_layer_sizes", self.hidden_layer_sizes),
+                self.activation,
+                n_outputs,
+            )
+        )
+
+    # images ---------------------------------------------------------------------------------------
+
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        flat, shape = _flat(X)
+        flat, y = super()._validate_xy(flat, y, reset=reset)
+        if reset:
+            self.image_shape_ = self._resolve_shape(flat.shape[1], shape)
+        elif shape is not None:
+            self._check_shape(shape)
+        return flat, y
+
+    def _validate_x(self, X: Any) -> Any:
+        flat, shape = _flat(X)
+        flat = super()._validate_x(flat)
+        if shape is not None:
+            self._check_shape(shape)
+        return flat
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if shape != self.image_shape_:
+            raise ValueError(
+                f"X has images of shape {shape}, but the network was fitted to {self.image_shape_}."
+            )
+
+    def _resolve_shape(
+        self, n_features: int, shape: tuple[int, int, int] | None
+    ) -> tuple[int, int, int]:
+        if self.image_shape is not None:
+            given = check_sizes("image_shape", self.image_shape)
+            if math.prod(given) != n_features or (shape is not None and shape != given):
+                raise ValueError(
+                    f"image_shape={self.image_shape!r} is not allowed: a row of X has "
+                    f"{n_features} numbers" + (f" of shape {shape}." if shape else ".")
+                )
+            return given[0], given[1], given[2]
+        if shape is not None:
+            self._check_kernel(shape)
+            return shape
+        side = math.isqrt(n_features)
+        return (1, side, side) if side * side == n_features else (1, 1, n_features)
+
+    def _fit_inputs(self, X: Array, weight: Array | None) -> None:
+        images = X.reshape(-1, *self.image_shape_)
+        super()._fit_inputs(images, weight)
+        if self.standardize:
+            self._x_center, self._x_scale = center_and_scale(images, weight, axis=(0, 2, 3))
+
+    def _inputs(self, X: Array) -> Array:
+        return super()._inputs(X.reshape(-1, *self.image_shape_))
+
+
+def _flat(X: Any) -> tuple[Any, tuple[int, int, int] | None]:
+    """X with rows of numbers, and the shape of an image if it had images."""
+    shape: Any = getattr(X, "shape", ())
+    if len(shape) not in (3, 4):
+        return X, None
+    channels = shape[1] if len(shape) == 4 else 1
+    return np.asarray(X).reshape(len(X), -1), (channels, shape[-2], shape[-1])

@@ -1,0 +1,384 @@
+"""Bayesian versions of any torch module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+
+Array = NDArray[Any]
+
+#: rows over which batch norms' statistics are computed for each draw
+STATISTICS_ROWS = 5000
+
+
+class _Module(NetworkEstimator):
+    module: Any
+    input_shape: Any
+
+    def _check(self) -> Any:
+        if not callable(self.module):
+            raise ValueError(
+                f"module={self.module!r} is not allowed: give a callable that builds a "
+                "torch.nn.Module."
+            )
+        return super()._check()
+
+    def _make_network(self, n_outputs: int) -> Any:
+        from ..models.modules import ModuleNetwork, build
+
+        return ModuleNetwork(build(self.module))
+
+    def _check_network(self, X: Array) -> None:
+        # two rows through the module: its output must be (rows, n_outputs)
+        import torch
+
+        n_outputs = self._n_outputs
+        network = self._make_network(n_outputs)
+        theta = torch.from_numpy(network.init(np.random.default_rng(0))).float()[None]
+        x = torch.from_numpy(np.ascontiguousarray(self._inputs(X[:2]), np.float32))[None]
+        with torch.no_grad():
+            shape = tuple(network.outputs(theta, x).shape[1:])
+        if shape != (x.shape[1], n_outputs):
+            raise ValueError(
+                f"module={self.module!r} is not allowed: for {x.shape[1]} rows its output has the "
+                f"shape {shape}; it must be {(x.shape[1], n_outputs)}."
+            )
+
+    def _inputs(self, X: Array) -> Array:
+        x = super()._inputs(X)
+        return x if self.input_shape is None else x.reshape(-1, *self.input_shape)
+
+    def _fit_rows(self, model: Any, X: Any, *args: Any, **kwargs: Any) -> None:
+        super()._fit_rows(model, X, *args, **kwargs)
+        network = model.network
+        if not network.batch_norms:
+            return
+        import torch
+
+        posterior, few = self.posterior_, X[:: -(-len(X) // STATISTICS_ROWS)]
+        theta = self._positions(slice(None), network)
+        x = torch.from_numpy(np.ascontiguousarray(self._inputs(few), theta.dtype))
+        with torch.no_grad():
+            statistics = network.batch_norm_statistics(torch.from_numpy(theta), x)
+        shape = (posterior.n_chains, posterior.n_draws)
+        for name, values in statistics.items():
+            posterior.draws[name] = values.reshape(*shape, *values.shape[1:])
+
+
+class BayesianModuleClassifier(_Module, NetworkClassifier):
+    r"""Any torch module as a classifier with a posterior drawn by stochastic-gradient MCMC.
+
+    Parameters
+    ----------
+    module : callable
+        Called without arguments it builds a ``torch.nn.Module`` that maps rows (n, ...) to logits
+        (n, n_classes). It must not have dropout. To be pickled it must be a function or class of a
+        module, or a ``functools.partial`` of one.
+    input_shape : tuple of int or None, default=None
+        Shape to which rows of X are brought; None: as they are.
+    prior : {"normal", "laplace"} or Prior, default="normal"
+        Prior on all weights and biases.
+    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+        As for :class:`BayesianMLPClassifier`; a sequence has one number for each matrix or kernel.
+    class_weight : dict, "balanced" or None, default=None
+        Likelihood exponents by class, as in scikit-learn.
+    standardize : bool, default=False
+        Let the module see features of mean 0 and variance 1.
+    sampler : str or Sampler, default="psgld"
+        "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
+        ``PSGLD(adapt="always")``.
+    integrator : str, default="auto"
+        As for :class:`BayesianLogisticRegression`.
+    step_size : "auto", float or Schedule, default="auto"
+        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
+        0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers' splittings.
+    batch_size : "auto" or int, default="auto"
+        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+    n_chains : int, default=4
+        Chains, which advance together and predict together, each from a start of its own.
+    n_draws : "auto" or int, default="auto"
+        Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
+    burn_in : "auto" or int, default="auto"
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+    thinning : "auto", int or MixingDistance, default="auto"
+        Steps between two draws. "auto": so that the draws take as long as the burn-in.
+    temperature : float or Schedule, default=1.0
+        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+    init : "auto", "random", "map" or array, default="auto"
+        Where chains start. "random": He's normal weights. "map": from there, the first half of the
+        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
+        "auto": "map" with ``step_size="auto"``, else "random".
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step.
+    compiled : "auto" or bool, default="auto"
+        Use compiled code of the extra ``fast`` where it applies.
+    total_samples : float or None, default=None
+        N of ``partial_fit``; None: the rows seen so far.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit goes on, bit-identically on a CPU.
+    device : str, default="auto"
+        "cpu", "cuda", ...; "auto" takes CUDA if there.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    n_jobs : int or None, default=None
+        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+    random_state : int, RandomState or None, default=None
+        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
+    verbose : int, default=0
+        Print progress if positive. Scikit-learn's callbacks work too.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        Class labels.
+    posterior_ : PosteriorSamples
+        Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
+    n_chains_, n_draws_ : int
+        Chains and draws of each that ``posterior_`` holds.
+    step_size_ : float
+        eta of the last step.
+    batch_size_ : int
+        Rows in a minibatch.
+    n_features_in_ : int
+        Numbers in a row.
+
+    See Also
+    --------
+    BayesianMLPClassifier, BayesianCNNClassifier : Networks with their own, faster code.
+
+    Notes
+    -----
+    Batch norms use the statistics of the minibatch while sampling, as in training. For predictions
+    each draw needs its own: they are computed after the run over (at most 5000) training rows, and
+    kept with the draws.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_iris
+    >>> from skbayes_sgmcmc import BayesianModuleClassifier
+    >>> def module():
+    ...     return torch.nn.Sequential(
+    ...         torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(),
+    ...         torch.nn.Linear(8, 3))
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = BayesianModuleClassifier(module, standardize=True, n_chains=2, burn_in=2000,
+    ...                                n_draws=50, thinning=10, random_state=0).fit(X, y)
+    >>> clf.score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        input_shape: Any = None,
+        prior: Any = "normal",
+        prior_scale: Any = "fan_in",
+        class_weight: Any = None,
+        standardize: bool = False,
+        sampler: Any = "psgld",
+        integrator: str = "auto",
+        step_size: Any = "auto",
+        batch_size: Any = "auto",
+        n_chains: int = 4,
+        n_draws: Any = "auto",
+        burn_in: Any = "auto",
+        thinning: Any = "auto",
+        temperature: Any = 1.0,
+        init: Any = "auto",
+        shared_minibatch: bool = False,
+        compiled: Any = "auto",
+        total_samples: float | None = None,
+        checkpoint: Any = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ):
+        self.module = module
+        self.input_shape = input_shape
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.class_weight = class_weight
+        self.standardize = standardize
+        self.sampler = sampler
+        self.integrator = integrator
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.n_chains = n_chains
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thinning = thinning
+        self.temperature = temperature
+        self.init = init
+        self.shared_minibatch = shared_minibatch
+        self.compiled = compiled
+        self.total_samples = total_samples
+        self.checkpoint = checkpoint
+        self.device = device
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+
+class BayesianModuleRegressor(_Module, NetworkRegressor):
+    r"""Any torch module as a regressor with a posterior drawn by stochastic-gradient MCMC.
+
+    Targets are standardised inside; predictions are in their own units.
+
+    Parameters
+    ----------
+    module : callable
+        Called without arguments it builds a ``torch.nn.Module`` that maps rows (n, ...) to outputs
+        (n, n_outputs). It must not have dropout.
+    input_shape : tuple of int or None, default=None
+        Shape to which rows of X are brought; None: as they are.
+    prior : {"normal", "laplace"} or Prior, default="normal"
+        Prior on all weights and biases.
+    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+        As for :class:`BayesianMLPClassifier`; a sequence has one number for each matrix or kernel.
+    noise : "infer" or float, default="infer"
+        Standard deviation of the noise; as for :class:`BayesianMLPRegressor`.
+    standardize : bool, default=False
+        Let the module see features of mean 0 and variance 1.
+    sampler : str or Sampler, default="psgld"
+        "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
+        ``PSGLD(adapt="always")``.
+    integrator : str, default="auto"
+        As for :class:`BayesianLogisticRegression`.
+    step_size : "auto", float or Schedule, default="auto"
+        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
+        0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers' splittings.
+    batch_size : "auto" or int, default="auto"
+        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+    n_chains : int, default=4
+        Chains, which advance together and predict together, each from a start of its own.
+    n_draws : "auto" or int, default="auto"
+        Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
+    burn_in : "auto" or int, default="auto"
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+    thinning : "auto", int or MixingDistance, default="auto"
+        Steps between two draws. "auto": so that the draws take as long as the burn-in.
+    temperature : float or Schedule, default=1.0
+        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+    init : "auto", "random", "map" or array, default="auto"
+        Where chains start. "random": He's normal weights. "map": from there, the first half of the
+        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
+        "auto": "map" with ``step_size="auto"``, else "random".
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step.
+    compiled : "auto" or bool, default="auto"
+        Use compiled code of the extra ``fast`` where it applies.
+    total_samples : float or None, default=None
+        N of ``partial_fit``; None: the rows seen so far.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit goes on, bit-identically on a CPU.
+    device : str, default="auto"
+        "cpu", "cuda", ...; "auto" takes CUDA if there.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    n_jobs : int or None, default=None
+        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+    random_state : int, RandomState or None, default=None
+        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
+    verbose : int, default=0
+        Print progress if positive. Scikit-learn's callbacks work too.
+
+    Attributes
+    ----------
+    posterior_ : PosteriorSamples
+        Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
+    n_chains_, n_draws_ : int
+        Chains and draws of each that ``posterior_`` holds.
+    step_size_ : float
+        eta of the last step.
+    batch_size_ : int
+        Rows in a minibatch.
+    n_features_in_ : int
+        Numbers in a row.
+
+    See Also
+    --------
+    BayesianMLPRegressor : A network with its own, faster code.
+    BayesianModuleClassifier : The same for classes; its notes on batch norms apply.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from skbayes_sgmcmc import BayesianModuleRegressor
+    >>> X = np.linspace(-1.0, 1.0, 50)[:, None]
+    >>> reg = BayesianModuleRegressor(lambda: torch.nn.Linear(1, 1), n_chains=2, random_state=0)
+    >>> reg.fit(X, 3.0 * X[:, 0]).score(X, 3.0 * X[:, 0]) > 0.99
+    True
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        input_shape: Any = None,
+        prior: Any = "normal",
+        prior_scale: Any = "fan_in",
+        noise: Any = "infer",
+        standardize: bool = False,
+        sampler: Any = "psgld",
+        integrator: str = "auto",
+        step_size: Any = "auto",
+        batch_size: Any = "auto",
+        n_chains: int = 4,
+        n_draws: Any = "auto",
+        burn_in: Any = "auto",
+        thinning: Any = "auto",
+        temperature: Any = 1.0,
+        init: Any = "auto",
+        shared_minibatch: bool = False,
+        compiled: Any = "auto",
+        total_samples: float | None = None,
+        checkpoint: Any = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ):
+        self.module = module
+        self.input_shape = input_shape
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.noise = noise
+        self.standardize = standardize
+        self.sampler = sampler
+        self.integrator = integrator
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.n_chains = n_chains
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thinning = thinning
+        self.temperature = temperature
+        self.init = init
+        self.shared_minibatch = shared_minibatch
+        self.compiled = compiled
+        self.total_samples = total_samples
+        self.checkpoint = checkpoint
+        self.device = device
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose

@@ -1,0 +1,195 @@
+"""Networks made of torch modules: any ``nn.Module``, and convolutional ones for images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from .networks import Network
+
+Array = NDArray[Any]
+
+#: rows that go through a module at once when it predicts
+PREDICTION_ROWS = 1000
+_BATCH_NORM = nn.modules.batchnorm._BatchNorm
+_DROPOUT = nn.modules.dropout._DropoutNd
+
+
+class ModuleNetwork(Network):
+    """A module whose parameters are taken from theta; gradients by autograd, chain by chain.
+
+    Matrices and kernels start as He et al. (2015) have it, biases at zero, other parameters (the
+    scales of batch norms) where the module has them.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The module. Its own parameters only give shapes.
+
+    Raises
+    ------
+    ValueError
+        It has no parameters, or has dropout, which has no place in a posterior.
+    """
+
+    def __init__(self, module: nn.Module):
+        dropout = [name for name, part in module.named_modules() if isinstance(part, _DROPOUT)]
+        if dropout:
+            raise ValueError(
+                f"module with dropout ({', '.join(dropout)}) is not allowed: the density of a "
+                "posterior is not random; remove it, the prior and the draws take its place."
+            )
+        self.module = module
+        self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+        if not self.shapes:
+            raise ValueError("module without parameters is not allowed: there is nothing to learn.")
+        self.fan_in = {
+            name: math.prod(shape[1:]) for name, shape in self.shapes.items() if len(shape) > 1
+        }
+        self._sizes = [math.prod(shape) for shape in self.shapes.values()]
+        self.batch_norms = [
+            name for name, part in module.named_modules() if isinstance(part, _BATCH_NORM)
+        ]
+
+        self.buffers = [
+            f"{name}.{kind}"
+            for name in self.batch_norms
+            for kind in ("running_mean", "running_var")
+        ]
+
+    def init(self, rng: np.random.Generator) -> Array:
+        parts = []
+        for name, parameter in self.module.named_parameters():
+            size = parameter.numel()
+            if name in self.fan_in:
+                parts.append(rng.standard_normal(size) * np.sqrt(2.0 / self.fan_in[name]))
+            elif name.rsplit(".", 1)[-1] == "bias":
+                parts.append(np.zeros(size))
+            else:
+                parts.append(parameter.detach().double().numpy().reshape(-1))
+        return np.concatenate(parts)
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        self._prepare(theta, training=True)
+        leaves, outputs = [], []
+        with torch.enable_grad():
+            for c in range(len(theta)):
+                views = self._views(theta[c])
+                leaves.append({name: v.detach().requires_grad_() for name, v in views.items()})
+                rows = x[c if len(x) > 1 else 0]
+                outputs.append(functional_call(self.module, leaves[-1], (rows,)))
+        return torch.stack([f.detach() for f in outputs]), (leaves, outputs)
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        for c, (leaves, f) in enumerate(zip(*tape, strict=True)):
+            for leaf, gradient in zip(leaves.values(), self._views(out[c]).values(), strict=True):
+                leaf.grad = gradient  # autograd adds to what is there
+            with torch.enable_grad():
+                f.backward(delta[c])
+
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        # in evaluation mode
+        self._prepare(theta, training=False)
+        found = []
+        for c in range(len(theta)):
+            state = self._views(theta[c])
+            state |= {name: values[c] for name, values in (buffers or {}).items()}
+            parts = x[c if len(x) > 1 else 0].split(PREDICTION_ROWS)
+            found.append(torch.cat([functional_call(self.module, state, (p,)) for p in parts]))
+        return torch.stack(found)
+
+    def batch_norm_statistics(self, theta: Tensor, x: Tensor) -> dict[str, Array]:
+        """Means and variances (draws, units) inside the network over the rows ``x``."""
+        self._prepare(theta, training=True)
+        parts: list[Any] = [self.module.get_submodule(name) for name in self.batch_norms]
+        momenta = [part.momentum for part in parts]
+        found: dict[str, list[Array]] = {}
+        try:
+            for at in theta:
+                for part in parts:
+                    part.momentum = None  # an average over all the rows
+                    part.reset_running_stats()
+                for rows in x.split(PREDICTION_ROWS):
+                    functional_call(self.module, self._views(at), (rows,))
+                for name, part in zip(self.batch_norms, parts, strict=True):
+                    for kind in ("running_mean", "running_var"):
+                        values = getattr(part, kind).cpu().numpy().copy()
+                        found.setdefault(f"{name}.{kind}", []).append(values)
+        finally:
+            for part, momentum in zip(parts, momenta, strict=True):
+                part.momentum = momentum
+        return {name: np.stack(values) for name, values in found.items()}
+
+    def _views(self, theta: Tensor) -> dict[str, Tensor]:
+        parts = theta.split(self._sizes)
+        return {
+            name: part.view(shape)
+            for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
+        }
+
+    def _prepare(self, like: Tensor, *, training: bool) -> None:
+        self.module.train(training)
+        for buffer in self.module.buffers():
+            if buffer.device != like.device or (
+                buffer.is_floating_point() and buffer.dtype != like.dtype
+            ):
+                self.module.to(like.device, like.dtype)
+                return
+
+
+def build(module: Callable[[], Any]) -> nn.Module:
+    """Call what builds a module, leaving torch's global random numbers as they are.
+
+    Raises
+    ------
+    ValueError
+        The result is not a module.
+    """
+    with torch.random.fork_rng(devices=[]):
+        built = module()
+    if not isinstance(built, nn.Module):
+        raise ValueError(
+            f"module={module!r} is not allowed: called without arguments it must build a "
+            f"torch.nn.Module, and it built {type(built).__name__}."
+        )
+    return built
+
+
+def cnn(
+    image_shape: tuple[int, int, int],
+    conv_channels: Sequence[int],
+    kernel_size: int,
+    pool_size: int,
+    hidden_layer_sizes: Sequence[int],
+    activation: str,
+    n_outputs: int,
+) -> nn.Module:
+    """Convolutions with "same" padding, each with a max pool, and fully connected layers.
+
+    Along sides of length 1 kernels and pools have length 1; the module is without values.
+    """
+    act = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}[activation]
+    channels, *sides = image_shape
+    parts: list[nn.Module] = []
+    with torch.device("meta"):
+        for after in conv_channels:
+            height, width = (1 if side == 1 else kernel_size for side in sides)
+            pool = tuple(min(pool_size, side) for side in sides)
+            parts += [nn.Conv2d(channels, after, (height, width), padding="same"), act()]
+            if max(pool) > 1:
+                parts.append(nn.MaxPool2d(pool))
+            channels, sides = after, [s // p for s, p in zip(sides, pool, strict=True)]
+        parts.append(nn.Flatten())
+        units = channels * math.prod(sides)
+        for after in hidden_layer_sizes:
+            parts += [nn.Linear(units, after), act()]
+            units = after
+        parts.append(nn.Linear(units, n_outputs))
+    return nn.Sequential(*parts)
