@@ -20,6 +20,7 @@ from .minibatch import Minibatches
 from .posterior import Evaluator, Posterior
 from .samplers._protocol import Sampler, Step
 from .schedules import Schedule
+from .storage import encode
 from .streams import ChainRandom
 
 Array = NDArray[Any]
@@ -112,6 +113,8 @@ class Chains:
         Starting positions, in the posterior's coordinates.
     rng : ChainRandom
         One stream per chain.
+    draws : array of shape (n_chains, n_draws, n_parameters)
+        Where draws are put (see ``storage.py``).
     kernel : callable or None
         A compiled replacement of the loop over a chunk's steps (see ``_fast.py``).
     alpha : callable or None
@@ -128,6 +131,7 @@ class Chains:
         phi: Tensor,
         rng: ChainRandom,
         *,
+        draws: Array,
         kernel: Any = None,
         alpha: Callable[[Tensor], float] | None = None,
     ):
@@ -144,9 +148,7 @@ class Chains:
         self.state: State | None = None
         self.model_state: State = posterior.model.init_state(posterior.to_theta(phi))
         self.progress = Progress()
-        self.draws = np.empty(
-            (len(phi), plan.n_draws, phi.shape[1]), dtype=np.dtype(str(phi.dtype).split(".")[1])
-        )
+        self.draws = draws
         self.weights = np.ones(plan.n_draws)
 
     # the loop -------------------------------------------------------------------------------------
@@ -278,7 +280,8 @@ class Chains:
     def _keep(self, phi: Tensor, eta: float) -> None:
         kept = self.progress.kept
         if kept < self.plan.n_draws:
-            self.draws[self.alive, kept] = self.posterior.to_theta(phi).cpu().numpy()
+            theta = self.posterior.to_theta(phi).cpu().numpy()
+            self.draws[self.alive, kept] = encode(theta, self.draws.dtype)
             if self.plan.step_size.weights_draws and not isinstance(
                 self.plan.thinning, MixingDistance
             ):

@@ -61,7 +61,7 @@ def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
 def _by_coordinate(posterior: PosteriorSamples, name: str, figure: str, **options: Any) -> Array:
     from arviz_stats.base import array_stats
 
-    values = np.asarray(posterior.draws[name], dtype=np.float64)
+    values = np.asarray(posterior[name], dtype=np.float64)
     flat = values.reshape(*values.shape[:2], -1)
     function = getattr(array_stats, figure)
     out = np.full(flat.shape[2], np.nan)

@@ -9,7 +9,7 @@ name                  formula                bias in h at fixed D
 euler                 the sampler's own      1 (SGHMC: 1 in <v^2>, 2 in theta)
 splitting             A½ F½ (B+N) F½ A½      2 (Li, Chen, Fan & Carin 2016)
 baoab                 B½ A½ O A½ B½          2, and exact for theta on Gaussians
-aboba                 A½ B½ O B½ A½          2
+aboba                 A½ B½ O B½ A½          2 (SGHMC: exact for theta on Gaussians)
 leimkuhler_matthews   SGLD, shared noise     2, and exact on Gaussians
 metropolis            MALA's accept step     none
 ====================  =====================  ==============================================

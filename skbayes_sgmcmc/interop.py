@@ -74,7 +74,7 @@ def to_arviz(
         check_is_fitted(estimator, "posterior_")
         posterior = estimator.posterior_
     chosen = _resampled(posterior)
-    groups = {"posterior": {name: draws[:, chosen] for name, draws in posterior.draws.items()}}
+    groups = {"posterior": {name: posterior[name][:, chosen] for name in posterior.draws}}
     coords, dims = _named_axes(estimator)
     if X is not None or y is not None:
         if estimator is None or X is None or y is None:

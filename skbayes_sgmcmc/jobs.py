@@ -16,6 +16,7 @@ from .minibatch import Minibatches
 from .posterior import Posterior
 from .samplers import Cell, Sampler
 from .settings import Settings
+from .storage import allocate
 from .streams import ChainRandom
 from .warmup import Warmup
 
@@ -113,6 +114,7 @@ class Job:
             self.plan,
             phi,
             rng,
+            draws=self._allocate(),
             kernel=kernel,
             alpha=self._alpha,
         )
@@ -123,6 +125,13 @@ class Job:
                 chains.progress.last_eta = self.previous.last_eta
                 chains.resume()
         return chains
+
+    def _allocate(self) -> Array:
+        shape = (len(self.group), self.plan.n_draws, self.posterior.model.n_parameters)
+        kind = self.settings.draws_dtype
+        if kind == "auto":
+            kind = str(self.posterior.like.dtype).split(".")[1]
+        return allocate(shape, kind, self.settings.draws_dir)
 
     def _compiled(self) -> tuple[Any, Any]:
         """Compiled code for a chunk's steps, or else for the integrator; where there is any."""

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from .storage import decode
+
 Array = NDArray[Any]
 
 
@@ -18,7 +20,7 @@ class PosteriorSamples:
     Parameters
     ----------
     draws : dict of str to array of shape (n_chains, n_draws, *shape)
-        Draws by name.
+        Draws by name; ``uint16`` arrays are the bits of bfloat16 numbers, and are read as float32.
     weights : array of shape (n_draws,) or None
         Averaging weights of the draws, equal for all chains (step sizes under a decaying
         schedule); None: equal weights.
@@ -56,7 +58,7 @@ class PosteriorSamples:
         return f"PosteriorSamples({self.n_chains} chains x {self.n_draws} draws, {{{shapes}}})"
 
     def __getitem__(self, name: str) -> Array:
-        return self.draws[name]
+        return decode(self.draws[name])
 
     @property
     def n_chains(self) -> int:
@@ -68,8 +70,12 @@ class PosteriorSamples:
 
     def pooled(self, name: str) -> Array:
         """All chains' draws of one name, shape (n_chains * n_draws, *shape)."""
+        return self.select(name, slice(None))
+
+    def select(self, name: str, draws: Any) -> Array:
+        """Some of the pooled draws of one name, by their numbers or a slice of these."""
         values = self.draws[name]
-        return values.reshape(-1, *values.shape[2:])
+        return decode(values.reshape(-1, *values.shape[2:])[draws])
 
     def pooled_weights(self) -> Array | None:
         """Normalised weights of the pooled draws, or None if equal."""
@@ -112,4 +118,4 @@ class PosteriorSamples:
         rng = check_random_state(random_state)
         total = self.n_chains * self.n_draws
         chosen = rng.choice(total, size=n_samples, replace=True, p=self.pooled_weights())
-        return {name: self.pooled(name)[chosen] for name in self.draws}
+        return {name: self.select(name, chosen) for name in self.draws}

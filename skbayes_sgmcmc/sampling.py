@@ -65,13 +65,7 @@ def draw(
     sampler, _, cell = resolve(settings.sampler, settings.integrator, plain=not settings.auto)
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])
-    if sampler.full_data and level == 0.0:
-        raise ValueError("temperature=0 is not allowed with MALA: give a positive number.")
-    if sampler.needs_metric and model.metric is None:
-        raise ValueError(
-            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
-            "metric; give another sampler."
-        )
+    _check_pair(sampler, model, level)
     previous = _continuable(previous, model, settings, stream)
     n_asked = settings.n_chains
     if previous is not None:
@@ -80,38 +74,16 @@ def draw(
     if warm is None or (warm.step_size is not None) != settings.auto:
         # total=0: as the posterior of these rows alone. Taken for all of a stream, they would be
         # too sure of themselves, and without a maximum where the prior no longer counts.
-        warm = warmup.warm_up(
-            model,
-            replace(data, total=0.0) if stream else data,
-            sampler,
-            cell,
-            auto=settings.auto,
-            preconditioner=settings.preconditioner,
-            gradient=settings.gradient,
-            init=settings.init,
-            temperature=level,
-            stream=stream,
-        )
-    like = torch.empty(0, dtype=dtype, device=device)
-    coordinates = None
-    if warm.root is not None:
-        center = np.zeros(model.n_parameters) if warm.center is None else warm.center
-        coordinates = Coordinates.from_arrays(center, warm.root, like)
-    posterior = Posterior(
-        model,
-        data,
-        coordinates=coordinates,
-        gradient=warm.gradient,
-        center=warm.center,
-        temperature=level,
-        dtype=dtype,
-        device=device,
-    )
+        rows = replace(data, total=0.0) if stream else data
+        warm = warmup.warm_up(model, rows, sampler, cell, settings, level, stream=stream)
+    posterior = _posterior(model, data, warm, level, torch.empty(0, dtype=dtype, device=device))
+    if stream and is_auto(settings.batch_size):
+        settings = replace(settings, batch_size=STREAM_BATCH)
     minibatches = warmup.minibatches(
         posterior,
         sampler,
         warm,
-        batch_size=STREAM_BATCH if stream and is_auto(settings.batch_size) else settings.batch_size,
+        batch_size=settings.batch_size,
         shared=settings.shared_minibatch,
         temperature=level,
     )
@@ -130,23 +102,9 @@ def draw(
         previous,
         math.ceil(data.n_rows / minibatches.size) if stream else None,
     )
-    groups = settings.groups()
     seeds = settings.seeds()
-    jobs = [
-        Job(
-            posterior,
-            sampler,
-            cell,
-            minibatches,
-            plan,
-            settings,
-            warm,
-            previous,
-            group,
-            [seeds[c] for c in group],
-        )
-        for group in groups
-    ]
+    shared = (posterior, sampler, cell, minibatches, plan, settings, warm, previous)
+    jobs = [Job(*shared, group, [seeds[c] for c in group]) for group in settings.groups()]
     if len(jobs) == 1:
         results = [jobs[0](on_progress)]
     else:
@@ -157,6 +115,37 @@ def draw(
     run.state.rows_seen = data.total if rows_seen is None else rows_seen
     run.state.n_drawn = run.draws.shape[1] + (previous.n_drawn if previous and stream else 0)
     return run
+
+
+def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
+    """Refuse a sampler that can't sample this model at this temperature."""
+    if sampler.full_data and temperature == 0.0:
+        raise ValueError("temperature=0 is not allowed with MALA: give a positive number.")
+    if sampler.needs_metric and model.metric is None:
+        raise ValueError(
+            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
+            "metric; give another sampler."
+        )
+
+
+def _posterior(
+    model: Model, data: Data, warm: warmup.Warmup, temperature: float, like: torch.Tensor
+) -> Posterior:
+    """The posterior in the coordinates, and with the gradient estimator, that were found."""
+    coordinates = None
+    if warm.root is not None:
+        center = np.zeros(model.n_parameters) if warm.center is None else warm.center
+        coordinates = Coordinates.from_arrays(center, warm.root, like)
+    return Posterior(
+        model,
+        data,
+        coordinates=coordinates,
+        gradient=warm.gradient,
+        center=warm.center,
+        temperature=temperature,
+        dtype=like.dtype,
+        device=str(like.device),
+    )
 
 
 def _continuable(
@@ -210,7 +199,9 @@ def _plan(
         thinning = n_steps // n_draws
         burn_in = n_steps - n_draws * thinning
         return Plan(step_size, temperature, n_draws, burn_in, thinning, stream=True)
-    _check_memory(settings.n_chains, n_draws, model.n_parameters, itemsize)
+    if settings.draws_dir is None:
+        kept = 2 if settings.draws_dtype == "bfloat16" else itemsize
+        _check_memory(settings.n_chains, n_draws, model.n_parameters, kept)
     burn_in, thin = warmup.auto_lengths(
         model, settings.auto, warm.step_size, minibatches.data.n_rows, minibatches.size, n_draws
     )
@@ -231,7 +222,7 @@ def _check_memory(n_chains: int, n_draws: int, n_parameters: int, itemsize: int)
         raise ValueError(
             f"n_draws={n_draws!r} is not allowed here: {n_chains} chains x {n_draws} draws x "
             f"{n_parameters} parameters need {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
-            "are free; give fewer draws or chains, or dtype='float32'."
+            "are free; give fewer draws or chains, or dtype='float32' (networks: draws_dir)."
         )
 
 

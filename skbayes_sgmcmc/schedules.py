@@ -271,7 +271,8 @@ class Cyclical(Schedule):
     n_cycles : int, default=4
         Cycles in the run.
     exploration : float, default=0.5
-        Fraction of each cycle without noise and without draws.
+        Fraction of each cycle without noise and without draws: a run keeps fewer than ``n_draws``
+        by about this fraction.
 
     References
     ----------

@@ -43,6 +43,8 @@ class Settings:
     checkpoint: Any = None
     device: str = "auto"
     dtype: Any = "auto"
+    draws_dtype: str = "auto"
+    draws_dir: Any = None
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -72,6 +74,11 @@ class Settings:
         check_int("n_chains", self.n_chains)
         check_choice("compiled", self.compiled, ("auto", True, False))
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
+        check_choice("draws_dtype", self.draws_dtype, ("auto", "float32", "float64", "bfloat16"))
+        if self.draws_dir is not None and not Path(self.draws_dir).is_dir():
+            raise ValueError(
+                f"draws_dir={str(self.draws_dir)!r} is not allowed: there is no such folder."
+            )
         check_choice("shared_minibatch", self.shared_minibatch, (True, False))
         if self.n_jobs is not None and self.n_jobs >= 0:
             check_int("n_jobs", self.n_jobs)

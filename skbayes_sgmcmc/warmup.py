@@ -64,18 +64,17 @@ def warm_up(
     data: Data,
     sampler: Sampler,
     cell: Cell,
+    settings: Any,
+    temperature: float,
     *,
-    auto: bool,
-    preconditioner: Any = "auto",
-    gradient: str = "auto",
-    init: Any = "auto",
-    temperature: float = 1.0,
     stream: bool = False,
 ) -> Warmup:
     """Resolve centre, preconditioner, gradient estimator, starts and step size.
 
     ``stream`` says that later calls bring other rows, which rules out control variates.
     """
+    auto, preconditioner = settings.auto, settings.preconditioner
+    gradient, init = settings.gradient, settings.init
     check_choice("gradient", gradient, ["auto", *GRADIENTS])
     if isinstance(init, str):
         check_choice("init", init, ("auto", "random", "map", "gaussian"))

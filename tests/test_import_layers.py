@@ -17,8 +17,8 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 #: modules and folders from the ground up: each may import from lower lines only (and a folder's
 #: files from each other, without cycles). A new module needs a place here
 LAYERS = [
-    {"_validation", "exceptions", "_callbacks", "_philox", "metrics", "samples", "prediction"},
-    {"streams"},
+    {"_validation", "exceptions", "_callbacks", "_philox", "metrics", "storage", "prediction"},
+    {"streams", "samples"},
     {"minibatch"},
     {"schedules", "models", "integrators", "diagnostics", "interop"},
     {"posterior", "samplers"},

@@ -30,6 +30,8 @@ Array = NDArray[Any]
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100.0
 #: coordinates beyond this number are checked on an even sample, since each costs a millisecond
 CHECKED_COORDINATES = 300
+#: up to so many bytes each block of parameters is stored apart, which is quicker to read
+COPIED_BYTES = 2**28
 #: draws of each chain that a stream keeps with ``n_draws="auto"``
 AUTO_DRAWS = 1000
 
@@ -86,7 +88,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             on_progress=progress,
         )
         progress.close()
-        draws = {name: np.ascontiguousarray(v) for name, v in model.unpack(run.draws).items()}
+        draws = model.unpack(run.draws)
+        if run.draws.nbytes <= COPIED_BYTES and not isinstance(run.draws, np.memmap):
+            draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
         if rows_seen is not None and previous is not None:
             posterior = _newest(self.posterior_, posterior, run.state.n_drawn, settings.n_draws)

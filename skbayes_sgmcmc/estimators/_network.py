@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -86,34 +85,25 @@ class NetworkEstimator(SGMCMCEstimator):
         """Outputs (draws, rows, k) of some pooled draws of the parameters."""
         import torch
 
-        network = self._make_network(self._n_outputs)
-        theta = self._positions(draws, network)
-        buffers = self._buffers(draws, network)
-        inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), theta.dtype))[None]
-        out = np.empty((len(theta), len(x), self._n_outputs), theta.dtype)
+        network, posterior = self._make_network(self._n_outputs), self.posterior_
+        chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
+        dtype = posterior.select(next(iter(network.shapes)), slice(0, 1)).dtype
+        inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), dtype))[None]
+        out = np.empty((len(chosen), len(x), self._n_outputs), dtype)
         at_once = network.draws_at_once(len(x))
         with torch.no_grad():
-            for start in range(0, len(theta), at_once):
-                part = slice(start, start + at_once)
-                state = {name: torch.from_numpy(values[part]) for name, values in buffers.items()}
-                out[part] = network.outputs(torch.from_numpy(theta[part]), inputs, state).numpy()
+            for start in range(0, len(chosen), at_once):
+                some = chosen[start : start + at_once]
+                theta = torch.from_numpy(self._positions(some, network))
+                state = {name: torch.from_numpy(posterior.select(name, some))
+                         for name in network.buffers}  # fmt: skip
+                out[start : start + at_once] = network.outputs(theta, inputs, state).numpy()
         return out
 
     def _positions(self, draws: Any, network: Network) -> Array:
         """Some pooled draws as positions (draws, n_parameters)."""
-        return np.concatenate(
-            [self._pooled(name)[draws].reshape(-1, math.prod(shape))
-             for name, shape in network.shapes.items()],
-            axis=1,
-        )  # fmt: skip
-
-    def _buffers(self, draws: Any, network: Network) -> dict[str, Array]:
-        """What else a network needs for some pooled draws, by name."""
-        return {name: self._pooled(name)[draws] for name in network.buffers}
-
-    def _pooled(self, name: str) -> Array:
-        values = self.posterior_[name]
-        return values.reshape(-1, *values.shape[2:])
+        blocks = [self.posterior_.select(name, draws) for name in network.shapes]
+        return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
 
     def _check_mixing(self, X: Any) -> None:
         posterior, rows = self.posterior_, np.linspace(0, len(X) - 1, min(len(X), MIXING_ROWS))
@@ -172,7 +162,8 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     def _noise_sd(self) -> Array:
         posterior = self.posterior_
         n_draws = posterior.n_chains * posterior.n_draws
-        return np.asarray(self._likelihood().sd(posterior.draws, n_draws) * self._y_scale)
+        draws = {name: posterior[name] for name in self._likelihood().shapes}
+        return np.asarray(self._likelihood().sd(draws, n_draws) * self._y_scale)
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:

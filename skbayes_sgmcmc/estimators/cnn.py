@@ -83,6 +83,10 @@ class BayesianCNNClassifier(NetworkClassifier):
         "cpu", "cuda", ...; "auto" takes CUDA if there.
     dtype : {"auto", "float32", "float64"}, default="auto"
         "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
+        Precision in which draws are kept; "auto": that of the sampling.
+    draws_dir : path or None, default=None
+        Folder in which draws are kept, in files mapped into memory; None: in memory.
     n_jobs : int or None, default=None
         Groups of chains that run in parallel through joblib; None: all chains as one batch.
     random_state : int, RandomState or None, default=None
@@ -166,6 +170,8 @@ class BayesianCNNClassifier(NetworkClassifier):
         checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "auto",
+        draws_dtype: str = "auto",
+        draws_dir: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         warm_start: bool = False,
@@ -198,6 +204,8 @@ class BayesianCNNClassifier(NetworkClassifier):
         self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
+        self.draws_dtype = draws_dtype
+        self.draws_dir = draws_dir
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.warm_start = warm_start

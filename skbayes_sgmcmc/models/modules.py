@@ -116,7 +116,8 @@ class ModuleNetwork(Network):
                 for part in parts:
                     part.momentum = None  # an average over all the rows
                     part.reset_running_stats()
-                for rows in x.split(PREDICTION_ROWS):
+                # parts of one length, as each counts as much as the others
+                for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
                     functional_call(self.module, self._views(at), (rows,))
                 for name, part in zip(self.batch_norms, parts, strict=True):
                     for kind in ("running_mean", "running_var"):

@@ -1,0 +1,67 @@
+"""Where draws are kept: host arrays or files mapped into memory, in full or half precision.
+
+bfloat16, which numpy lacks, is held as the ``uint16`` of its bits: the upper half of a float32's.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+ENCODED = np.dtype(np.uint16)
+
+
+def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
+    """An array for draws in memory, or in a new file in ``folder``.
+
+    The file is deleted when the array is no longer used, on systems that allow it at once.
+
+    Raises
+    ------
+    OSError
+        There is no room in the folder; the message has the size that is needed.
+    """
+    kind = ENCODED if dtype == "bfloat16" else np.dtype(dtype)
+    if folder is None:
+        return np.empty(shape, kind)
+    size = int(np.prod(shape)) * kind.itemsize
+    handle, name = tempfile.mkstemp(dir=folder, prefix="draws-", suffix=".bin")
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, 0, max(size, 1))  # a full disk shows now, not in mid-run
+        else:
+            os.truncate(handle, max(size, 1))
+        with os.fdopen(handle, "r+b") as file:
+            return np.memmap(file, kind, "r+", shape=shape)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"draws_dir={str(folder)!r} has no room for the draws ({size / 2**30:.2f} GiB): give "
+            "another folder, fewer draws, or draws_dtype='bfloat16'",
+        ) from error
+    finally:
+        if os.name == "posix":
+            Path(name).unlink(missing_ok=True)
+
+
+def encode(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Values as an array of this dtype holds them; to bfloat16 by rounding to the nearest even."""
+    if dtype != ENCODED:
+        return values
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = (bits + (((bits >> 16) & 1) + 0x7FFF).astype(np.uint32)) >> 16
+    return np.where(np.isfinite(values), rounded, bits >> 16).astype(ENCODED)
+
+
+def decode(values: Array) -> Array:
+    """The numbers that an array of draws holds: itself, or float32 of bfloat16's bits."""
+    if values.dtype != ENCODED:
+        return values
+    return (values.astype(np.uint32) << 16).view(np.float32)

@@ -1,0 +1,98 @@
+"""Draws in half precision and on disk: the same draws, in less memory."""
+
+import errno
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from skbayes_sgmcmc import BayesianMLPClassifier, storage
+from skbayes_sgmcmc.storage import ENCODED, allocate, decode, encode
+
+X, y = load_digits(return_X_y=True)
+SHORT = {
+    "hidden_layer_sizes": 20,
+    "n_chains": 2,
+    "n_draws": 20,
+    "burn_in": 200,
+    "thinning": 5,
+    "dtype": "float32",
+    "random_state": 0,
+}
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return BayesianMLPClassifier(**SHORT).fit(X, y)
+
+
+def test_bfloat16_is_torchs():
+    """Rounding to the nearest, ties to even, also at the ends of the range."""
+    values = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    values *= np.float32(10.0) ** np.arange(-20, 30).repeat(200).astype(np.float32)
+    special = [0.0, -0.0, 1.0, 1.00390625, 1.01171875, np.inf, -np.inf, 3.3895314e38]
+    values = np.concatenate([values, np.array(special, np.float32)])
+    expected = torch.from_numpy(values).bfloat16().float().numpy()
+    np.testing.assert_array_equal(decode(encode(values, ENCODED)), expected)
+    assert np.isnan(decode(encode(np.array([np.nan], np.float32), ENCODED))).all()
+
+
+def test_draws_on_disk_are_those_in_memory(plain, tmp_path):
+    on_disk = BayesianMLPClassifier(**SHORT, draws_dir=tmp_path).fit(X, y)
+    for name, values in plain.posterior_.draws.items():
+        assert isinstance(on_disk.posterior_.draws[name], np.memmap)
+        np.testing.assert_array_equal(on_disk.posterior_[name], values)
+    np.testing.assert_array_equal(on_disk.predict_proba(X), plain.predict_proba(X))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the file's name is removed at once on posix only")
+def test_no_file_is_left_behind(tmp_path):
+    BayesianMLPClassifier(**SHORT, draws_dir=tmp_path).fit(X, y)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pickling_embeds_draws_on_disk(plain, tmp_path):
+    on_disk = BayesianMLPClassifier(**SHORT, draws_dir=tmp_path).fit(X, y)
+    loaded = pickle.loads(pickle.dumps(on_disk))
+    np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
+
+
+def test_bfloat16_draws_predict_nearly_the_same_from_half_the_bytes(plain):
+    """Weights are rounded by at most 2^-9 of themselves: logits of a few by 1e-2 at the most."""
+    half = BayesianMLPClassifier(**SHORT, draws_dtype="bfloat16").fit(X, y)
+    for name, values in plain.posterior_.draws.items():
+        assert half.posterior_.draws[name].nbytes == values.nbytes // 2
+        np.testing.assert_allclose(half.posterior_[name], values, rtol=2.0**-8)
+    assert 0.0 < np.abs(half.predict_proba(X) - plain.predict_proba(X)).max() < 0.02
+    assert len(pickle.dumps(half)) < 0.6 * len(pickle.dumps(plain))
+    assert half.sample_posterior(3)["weight_1"].dtype == np.float32
+    assert half.posterior_.mean("bias_1").shape == (20,)
+
+
+def test_a_full_disk_is_said_before_any_step(monkeypatch, tmp_path):
+    def full(handle, offset, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "posix_fallocate", full, raising=False)
+    clf = BayesianMLPClassifier(**SHORT, draws_dir=tmp_path)
+    with pytest.raises(OSError, match=r"draws_dir=.* has no room for the draws .*fewer draws"):
+        clf.fit(X, y)
+    assert not hasattr(clf, "posterior_") and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"), [("draws_dir", "no/such/folder"), ("draws_dtype", "int8")]
+)
+def test_storage_parameters_are_checked(parameter, value):
+    with pytest.raises(ValueError, match=f"{parameter}='{value}' is not allowed"):
+        BayesianMLPClassifier(**SHORT, **{parameter: value}).fit(X, y)
+
+
+def test_arrays_have_the_shape_and_kind_that_were_asked_for(tmp_path):
+    for folder in (None, tmp_path):
+        assert allocate((2, 3, 4), "float64", folder).dtype == np.float64
+        assert allocate((2, 3, 4), "bfloat16", folder).shape == (2, 3, 4)
