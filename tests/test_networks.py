@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
-from _linear import assert_moments
+from _linear import assert_close, assert_moments, chain_errors, limit
 
 from skbayes_sgmcmc import sample
 from skbayes_sgmcmc.minibatch import Batch, Minibatches
@@ -235,9 +235,9 @@ def test_prior_is_scipys(prior, kind):
 def test_outputs_do_not_depend_on_the_width_a_priori():
     """What "fan_in" is for: the prior sd of outputs is about the gain for 10 or 1000 units.
 
-    Inputs of mean square 1; biases add 1 of variance a layer to the output gain's 16 times the mean
-    square of the last hidden layer (1 + 1/2 with relu). 3000 draws: 1.3% a sd, five of them
-    allowed, and widths differ by the tails of the narrow ones only.
+    Hidden units see N(0, 2 + 1) of inputs 1 and their bias, half of whose mean square relu leaves:
+    outputs have the variance 4^2 x 1.5 + 1. The sd of 1000 draws of the narrow network is good to
+    2% (the mean square of 10 units varies by 70% among draws), of which four are allowed.
     """
     x = torch.ones(1, 1, N_FEATURES, dtype=torch.float64)
     rng = np.random.default_rng(0)
@@ -251,7 +251,7 @@ def test_outputs_do_not_depend_on_the_width_a_priori():
                 for _ in range(10)
             ]
         )
-        assert f.std().item() == pytest.approx(np.sqrt(16.0 * 1.5 + 1.0), rel=0.065)
+        assert f.std().item() == pytest.approx(np.sqrt(16.0 * 1.5 + 1.0), rel=0.08)
 
 
 @pytest.mark.parametrize("wrong", [[1.0], [1.0, 2.0, 3.0], []])
@@ -384,9 +384,9 @@ def test_wide_networks_in_single_precision(calls):
 
 
 def test_wide_networks_can_be_differentiated(calls):
-    """log_lik is differentiable in float32 too, as ``Model.scores`` needs: oneDNN's operator is not.
+    """log_lik is differentiable in float32 too, as ``Model.scores`` needs.
 
-    The base class's gradient is autograd's.
+    OneDNN's operator has no derivative. The base class's gradient is autograd's.
     """
     exact = wide_gradient(torch.float64)
     base = super(NetworkModel, NetworkModel).likelihood_gradient
@@ -400,7 +400,7 @@ def test_wide_networks_can_be_differentiated(calls):
 class LinearRegression:
     """A network without hidden layer, its rows, and its exact posterior N(mean, T covariance)."""
 
-    def __init__(self, prior_scale=0.8, noise=(0.5, 2.0), n_rows=30):
+    def __init__(self, prior_scale=0.8, noise=(0.5, 1.0), n_rows=30):
         rng = np.random.default_rng(0)
         x = rng.standard_normal((n_rows, 3)) @ np.array([[1, 0.5, 0], [0, 1, 0.3], [0, 0, 1]])
         noise, k = np.array(noise), len(noise)
@@ -431,40 +431,37 @@ def test_linear_network_has_the_exact_posterior(temperature):
     """Leimkuhler-Matthews is exact on Gaussians with full gradients, at any stable step size.
 
     Hence no bias is allowed for: means, variances and covariances within Monte Carlo error (one
-    failure in a million), of at most 3% of a variance. T = 1/2 halves the covariance.
+    failure in a million), which is at most 4% of a variance. T = 1/2 halves the covariance.
     """
     truth = LinearRegression()
     away = truth.away(
         sampler="sgld",
         integrator="leimkuhler_matthews",
-        step_size=0.5 / truth.curvature,
+        step_size=1.0 / truth.curvature,
         temperature=temperature,
-        burn_in=1500,
-        n_draws=600,
+        burn_in=1000,
+        n_draws=1000,
         thinning=2,
     )
-    assert_moments(away, temperature * truth.covariance, precision=0.05)
+    assert_moments(away, temperature * truth.covariance, precision=0.04)
 
 
 def test_linear_network_by_psgld():
     """Frozen after burn-in, pSGLD is an Euler step with a constant diagonal preconditioner G.
 
-    Its variance is 1 / (1 - eta a / 2) times the target's for the curvatures a of G^1/2 A G^1/2, of
-    which the largest is bounded by G's cap in the run below: eta a <= 0.06, a bias of 3%. The other
-    8% are Monte Carlo error: 64 chains, whose 4000 steps at eta a of 0.01 hold 10 independent draws
-    or more: 1 / sqrt(2 x 640) = 3% a standard deviation at most.
+    Means are exact, and variances up to 1 / (1 - eta a / 2) of the target's, a being the largest
+    curvature of G^1/2 A G^1/2. Here G's cap bounds it: eta a <= 0.06, a bias of 0 to 3.1%. The rest
+    is Monte Carlo error (at most 4% of a sd for the mean and 3% of a variance; one in a million).
     """
     truth = LinearRegression()
-    cap = 5.0 / truth.curvature
+    sampler, eta = PSGLD(cap=5.0 / truth.curvature), 0.012
     away = truth.away(
-        sampler=PSGLD(cap=cap),
-        step_size=0.06 / 5.0,
-        burn_in=3000,
-        n_draws=1000,
-        thinning=4,
+        sampler=sampler, step_size=eta, burn_in=3000, n_draws=1500, thinning=3, n_chains=100
     )
-    sd = np.sqrt(np.diag(truth.covariance))
-    ratio = away.std((0, 1)) / sd
-    print(ratio, away.mean((0, 1)) / sd)
-    assert np.abs(ratio - 1.0).max() < 0.11
-    assert np.abs(away.mean((0, 1)) / sd).max() < 0.2
+    white = away / np.sqrt(np.diag(truth.covariance))
+    assert_close(white.mean(1), 0.0, precision=0.04)
+    ratio, error = chain_errors((white**2).mean(1))
+    assert error.max() < 0.03
+    allowed = limit(len(white), white.shape[2]) * error
+    assert (ratio > 1.0 - allowed).all()
+    assert (ratio < 1.0 / (1.0 - 0.5 * 0.06) + allowed).all()

@@ -21,6 +21,7 @@ from sklearn.datasets import fetch_openml
 
 import skbayes_sgmcmc
 
+PARTS = ("train", "test")
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -72,6 +73,18 @@ def load_a9a():
     if X.shape != (48842, 123) or y[:n_train].sum() != 7841:
         raise SystemExit("OpenML's a9a is not the training rows and then the test rows of LIBSVM.")
     return X[:n_train], y[:n_train], X[n_train:], y[n_train:]
+
+
+def load_mnist():
+    """MNIST: float32 X in [0, 1] of shape (60000, 784), y_train, X_test (10000, 784), y_test."""
+    with _npz("mnist") as data:
+        if data is not None:
+            X = [data[f"X_{part}"].reshape(-1, 784) / np.float32(255.0) for part in PARTS]
+            y = [data[f"y_{part}"].astype(np.int64) for part in PARTS]
+            return X[0], y[0], X[1], y[1]
+    table = _openml("mnist_784", version=1, as_frame=False)
+    X, y = (table.data / 255.0).astype(np.float32), table.target.astype(np.int64)
+    return X[:60_000], y[:60_000], X[60_000:], y[60_000:]
 
 
 def _a9a_part(data, part):

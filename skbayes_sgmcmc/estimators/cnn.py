@@ -74,7 +74,9 @@ class BayesianCNNClassifier(NetworkClassifier):
     shared_minibatch : bool, default=False
         One minibatch for all chains of a step.
     compiled : "auto" or bool, default="auto"
-        Use compiled code of the extra ``fast`` where it applies.
+        Use the compiled steps of the extra ``fast`` where they apply (SGLD and pSGLD by Euler, long
+        runs, CPU). They have a random number generator of their own, and so other draws for the
+        same seed.
     total_samples : float or None, default=None
         N of ``partial_fit``; None: the rows seen so far.
     checkpoint : path or None, default=None

@@ -76,7 +76,7 @@ class BayesianLogisticRegression(BayesianClassifier):
         that R-hat and MCSE are too small.
     compiled : "auto" or bool, default="auto"
         Use the compiled kernel of the extra ``fast`` where it applies (plain SGLD, two classes,
-        CPU).
+        CPU). It has a random number generator of its own, and so other draws for the same seed.
     total_samples : float or None, default=None
         N of ``partial_fit``; None: the rows seen so far.
     checkpoint : path or None, default=None

@@ -42,6 +42,8 @@ class Step:
         Uniform numbers of this step, for Metropolis-Hastings.
     streams : sequence
         The chains' streams of random numbers, for compiled steps that make their own normals.
+    scratch : Tensor
+        What :meth:`buffer` returns.
     gradient : callable
         ``gradient(theta)`` returns the stochastic gradient g; the result is a buffer that the
         next call overwrites.
@@ -70,6 +72,13 @@ class Step:
     uniform: Tensor = field(default_factory=_nothing)
     prior_curvature: float = 0.0
     streams: Sequence[Any] = ()
+    scratch: Tensor = field(default_factory=_nothing)
+
+    def buffer(self, like: Tensor) -> Tensor:
+        """Working memory of this shape, the same at each call: a fresh one is slow to touch."""
+        if self.scratch.shape != like.shape:
+            self.scratch = torch.empty_like(like)
+        return self.scratch
 
 
 class Sampler(BaseEstimator):

@@ -108,18 +108,18 @@ class PSGLD(Sampler):
         g = step.gradient(theta)
         g_bar = step.likelihood()
         adapting = "adapting" in state
-        G = None
+        G = step.buffer(theta)
         if self.lag:
-            # a coordinate that no minibatch has had yet (V = 0, a rare feature) would be thrown by
-            # G = 1/lambda when it first occurs: |G g| is at most 10, as without lag at rho = 0.99
-            V = torch.maximum(state["V"], 0.01 * g_bar * g_bar) if adapting else state["V"]
-            G = self._preconditioner(V, step)
+            self._lagged(state["V"], g_bar, adapting, G)
         if adapting:
             state["V"].mul_(self.decay).addcmul_(g_bar, g_bar, value=1.0 - self.decay)
-        if G is None:
-            G = self._preconditioner(state["V"], step)
-        drift = self._divergence(theta, g_bar, state) if self.gamma and adapting else None
+        if not self.lag:
+            G.copy_(state["V"])
         cap = self.capped_at(step)
+        G.sqrt_().add_(self.regularization).reciprocal_()
+        if cap is not None:
+            G.clamp_(max=cap)
+        drift = self._divergence(theta, g_bar, state) if self.gamma and adapting else None
         if drift is not None and cap is not None:
             drift.masked_fill_(cap <= G, 0.0)  # a capped G does not move with theta
         theta.addcmul_(G, g, value=-step.eta)
@@ -128,10 +128,18 @@ class PSGLD(Sampler):
                 theta.add_(drift, alpha=step.noise)
             theta.addcmul_(G.sqrt_(), step.xi, value=math.sqrt(2.0 * step.noise))
 
-    def _preconditioner(self, V: Tensor, step: Step) -> Tensor:
-        G = V.sqrt().add_(self.regularization).reciprocal_()
-        cap = self.capped_at(step)
-        return G if cap is None else G.clamp_(max=cap)
+    @staticmethod
+    def _lagged(V: Tensor, g_bar: Tensor, adapting: bool, out: Tensor) -> None:
+        """V as it was before this step.
+
+        A coordinate that no minibatch has had yet (V = 0, a rare feature) would be thrown by
+        G = 1/lambda when it first occurs: while V adapts |G g| is at most 10, as without lag at
+        rho = 0.99.
+        """
+        if adapting:
+            torch.maximum(torch.mul(g_bar, g_bar, out=out).mul_(0.01), V, out=out)
+        else:
+            out.copy_(V)
 
     def capped_at(self, step: Step) -> float | None:
         """The bound on G."""

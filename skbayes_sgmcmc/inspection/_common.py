@@ -1,0 +1,93 @@
+"""What the displays share: finding the Bayesian estimator, and axes to draw on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+Array = NDArray[Any]
+
+#: panels side by side, at most
+COLUMNS = 4
+#: inches of one panel
+WIDTH, HEIGHT = 3.6, 3.2
+
+
+def pyplot(caller: str) -> Any:
+    """``matplotlib.pyplot``; ``caller`` is named in the error if it is missing."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} needs matplotlib: install the extra 'skbayes-sgmcmc[plot]'."
+        ) from error
+    return plt
+
+
+def panels(caller: str, ax: Any, n_panels: int) -> Array:
+    """Axes, as an array (n_panels,): new ones, the given ones, or new ones inside a given one."""
+    plt = pyplot(caller)
+    n_columns = min(n_panels, COLUMNS)
+    n_rows = -(-n_panels // n_columns)
+    if ax is None:
+        size = (WIDTH * n_columns, HEIGHT * n_rows)
+        _, grid = plt.subplots(n_rows, n_columns, figsize=size, squeeze=False, layout="constrained")
+        for unused in grid.ravel()[n_panels:]:
+            unused.remove()
+        return np.asarray(grid.ravel()[:n_panels])
+    given = np.asarray(ax, dtype=object).ravel()
+    if len(given) == n_panels:
+        return given
+    box = given[0].get_subplotspec() if len(given) == 1 else None
+    if box is None:
+        raise ValueError(
+            f"ax with {len(given)} axes is not allowed: give {n_panels}, one a panel, or one made "
+            "by subplots that all panels share."
+        )
+    given[0].set_axis_off()
+    cells = box.subgridspec(n_rows, n_columns)
+    axes = np.empty(n_panels, dtype=object)
+    for i in range(n_panels):
+        axes[i] = given[0].figure.add_subplot(cells[i // n_columns, i % n_columns])
+    return axes
+
+
+def one_axes(caller: str, ax: Any) -> Any:
+    """The given axes, or new ones."""
+    return panels(caller, ax, 1)[0]
+
+
+def last_step(estimator: Any, *rows: Any) -> tuple[Any, ...]:
+    """The fitted estimator of this package inside a pipeline or search, and the rows it gets."""
+    check_is_fitted(estimator)
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    if isinstance(estimator, Pipeline):
+        if len(estimator) > 1:
+            rows = tuple(estimator[:-1].transform(X) for X in rows)
+        estimator = estimator[-1]
+    if not hasattr(estimator, "posterior_"):
+        raise ValueError(
+            f"estimator={estimator!r} is not allowed: give a fitted estimator of this package, or "
+            "a pipeline or search that ends in one."
+        )
+    return (estimator, *rows)
+
+
+def name_of(estimator: Any) -> str:
+    """Class of the estimator, or of the last step of a pipeline or search."""
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    return type(estimator[-1] if isinstance(estimator, Pipeline) else estimator).__name__
+
+
+def class_codes(y: Array, classes: Array) -> Array:
+    """Place of every label in the sorted ``classes``."""
+    unseen = np.setdiff1d(y, classes)
+    if len(unseen):
+        raise ValueError(
+            f"y has labels {unseen.tolist()} that are not among the classes {classes.tolist()}."
+        )
+    return np.searchsorted(classes, y)

@@ -1,0 +1,235 @@
+"""Predictive entropy of rows like those of the fit, and of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from .. import prediction
+from .._validation import check_choice, check_int
+from ._common import last_step, one_axes, pyplot
+
+Array = NDArray[Any]
+
+#: which entropy -> label of its axis
+KINDS = {
+    "total": "predictive entropy (nats)",
+    "aleatoric": "aleatoric entropy (nats)",
+    "epistemic": "epistemic entropy (nats)",
+}
+
+
+class EntropyHistogramDisplay:
+    """Histograms of predictive entropy in and out of distribution.
+
+    A model that knows what it does not know has higher entropies for rows that are unlike those of
+    its fit. The AUROC is the probability that it has: 0.5 tells nothing, 1 tells both sets apart.
+
+    Use :meth:`from_estimator` or :meth:`from_predictions` to make one.
+
+    Parameters
+    ----------
+    entropy : array of shape (n_samples,)
+        Entropies in nats of rows like those of the fit.
+    entropy_other : array of shape (n_other,)
+        Of the other rows.
+    kind : {"total", "aleatoric", "epistemic"}, default="total"
+        Which entropy they are.
+    labels : pair of str, default=("in distribution", "out of distribution")
+        Names of the two sets.
+
+    Attributes
+    ----------
+    auroc : float
+        Probability that a row of the second set has a higher entropy than one of the first, ties
+        counting half: the area under the ROC curve of telling them apart by entropy.
+    counts_ : pair of arrays of shape (n_bins,)
+        Rows of both sets in each bin.
+    edges_ : array of shape (n_bins + 1,)
+        Edges of the bins, in nats.
+    ax_ : matplotlib Axes
+        Axes of the histograms.
+    figure_ : matplotlib Figure
+        Their figure.
+
+    See Also
+    --------
+    BayesianMLPClassifier.predict_uncertainty : The entropies.
+
+    References
+    ----------
+    Lakshminarayanan, Pritzel & Blundell (2017), Simple and scalable predictive uncertainty
+    estimation using deep ensembles, NeurIPS.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skbayes_sgmcmc import BayesianLogisticRegression
+    >>> from skbayes_sgmcmc.inspection import EntropyHistogramDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = BayesianLogisticRegression(random_state=0).fit(X[y < 2], y[y < 2])
+    >>> display = EntropyHistogramDisplay.from_estimator(
+    ...     clf, X[y < 2], X[y == 2][:, [2, 3, 0, 1]], kind="epistemic",
+    ...     labels=("two irises", "columns exchanged"))
+    >>> display.auroc > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        entropy: Array,
+        entropy_other: Array,
+        *,
+        kind: str = "total",
+        labels: Sequence[str] = ("in distribution", "out of distribution"),
+    ):
+        self.entropy = entropy
+        self.entropy_other = entropy_other
+        self.kind = kind
+        self.labels = labels
+        self.auroc = _auroc(np.asarray(entropy), np.asarray(entropy_other))
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        X_other: Any,
+        *,
+        kind: str = "total",
+        labels: Sequence[str] = ("in distribution", "out of distribution"),
+        bins: int = 30,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the histograms of a fitted classifier.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted classifier of this package, or a pipeline or search that ends in one.
+        X : array or CSR matrix of shape (n_samples, n_features)
+            Rows like those of the fit, best ones that it has not seen.
+        X_other : array or CSR matrix of shape (n_other, n_features)
+            Rows of another kind.
+        kind : {"total", "aleatoric", "epistemic"}, default="total"
+            "total": entropy of the averaged probabilities; "aleatoric": what would remain if the
+            parameters were known; "epistemic": the difference, what the draws disagree about.
+        labels : pair of str, default=("in distribution", "out of distribution")
+            Names of the two sets.
+        bins : int, default=30
+            Bins, of equal width.
+        ax : Axes or None, default=None
+            Where to draw; None: a new figure.
+        **kwargs
+            For both histograms, as in :meth:`matplotlib.axes.Axes.stairs`.
+
+        Returns
+        -------
+        EntropyHistogramDisplay
+
+        Raises
+        ------
+        NotFittedError
+            The estimator is not fitted.
+        ValueError
+            A parameter is not allowed, or the estimator is no classifier of this package.
+        ImportError
+            Matplotlib is not installed.
+        """
+        pyplot(f"{cls.__name__}.from_estimator")  # before any work
+        check_choice("kind", kind, KINDS)
+        check_int("bins", bins)
+        last, X, X_other = last_step(estimator, X, X_other)
+        if not hasattr(last, "predict_uncertainty"):
+            raise ValueError(f"estimator={last!r} is not allowed: give a classifier.")
+        entropies = [last.predict_uncertainty(rows)[kind] for rows in (X, X_other)]
+        return cls(*entropies, kind=kind, labels=labels).plot(ax, bins=bins, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        proba: Any,
+        proba_other: Any,
+        *,
+        labels: Sequence[str] = ("in distribution", "out of distribution"),
+        bins: int = 30,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the histograms of total entropy of any model's class probabilities.
+
+        Parameters
+        ----------
+        proba : array of shape (n_samples, n_classes)
+            Probabilities for rows like those of the fit.
+        proba_other : array of shape (n_other, n_classes)
+            Probabilities for rows of another kind.
+        labels : pair of str, default=("in distribution", "out of distribution")
+            Names of the two sets.
+        bins : int, default=30
+            Bins, of equal width.
+        ax : Axes or None, default=None
+            Where to draw; None: a new figure.
+        **kwargs
+            For both histograms, as in :meth:`matplotlib.axes.Axes.stairs`.
+
+        Returns
+        -------
+        EntropyHistogramDisplay
+        """
+        pyplot(f"{cls.__name__}.from_predictions")  # before any work
+        check_int("bins", bins)
+        proba = check_array(proba, input_name="proba")
+        proba_other = check_array(proba_other, input_name="proba_other")
+        if proba.shape[1] != proba_other.shape[1]:
+            raise ValueError(
+                f"proba_other of {proba_other.shape[1]} classes is not allowed: proba has "
+                f"{proba.shape[1]}."
+            )
+        entropies = [prediction.entropy(p) for p in (proba, proba_other)]
+        return cls(*entropies, labels=labels).plot(ax, bins=bins, **kwargs)
+
+    def plot(self, ax: Any = None, *, bins: int = 30, **kwargs: Any) -> Self:
+        """Draw the histograms, each with an area of 1.
+
+        Parameters
+        ----------
+        ax : Axes or None, default=None
+            Where to draw; None: a new figure.
+        bins : int, default=30
+            Bins, of equal width between 0 and the largest entropy.
+        **kwargs
+            For both histograms, as in :meth:`matplotlib.axes.Axes.stairs`.
+
+        Returns
+        -------
+        self
+        """
+        check_int("bins", bins)
+        self.ax_ = one_axes(f"{type(self).__name__}.plot", ax)
+        self.figure_ = self.ax_.figure
+        both = (np.asarray(self.entropy), np.asarray(self.entropy_other))
+        largest = max(values.max() for values in both)
+        self.edges_ = np.linspace(0.0, largest if largest > 0.0 else 1.0, bins + 1)
+        counts = [np.histogram(values, self.edges_)[0] for values in both]
+        self.counts_ = (counts[0], counts[1])
+        for label, rows in zip(self.labels, self.counts_, strict=True):
+            density = rows / (rows.sum() * np.diff(self.edges_))
+            style = {"fill": True, "alpha": 0.5, "label": label} | kwargs
+            self.ax_.stairs(density, self.edges_, **style)
+        self.ax_.set(xlabel=KINDS[self.kind], ylabel="density")
+        self.ax_.legend(title=f"AUROC {self.auroc:.3f}")
+        return self
+
+
+def _auroc(low: Array, high: Array) -> float:
+    """P(high > low) + P(high = low) / 2 of two sets of numbers."""
+    ordered = np.sort(low)
+    below = np.searchsorted(ordered, high, side="left").mean()
+    not_above = np.searchsorted(ordered, high, side="right").mean()
+    return float(0.5 * (below + not_above) / len(ordered))

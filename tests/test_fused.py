@@ -1,0 +1,307 @@
+"""The compiled steps of SGLD and pSGLD do what the samplers' own steps do, on the same normals."""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_classification
+
+from skbayes_sgmcmc import BayesianMLPClassifier, _fused, jobs
+from skbayes_sgmcmc._philox import BLOCK, Philox
+from skbayes_sgmcmc.chains import CHUNK_NUMBERS
+from skbayes_sgmcmc.integrators import euler, leimkuhler_matthews
+from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
+from skbayes_sgmcmc.schedules import Polynomial
+
+pytest.importorskip("numba")
+
+#: budgets too small to mix, on purpose
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+N_STEPS = 44
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_classification(120, 30, n_informative=10, n_classes=3, random_state=0)
+
+
+@pytest.fixture(autouse=True)
+def short_runs_count(monkeypatch):
+    monkeypatch.setattr(_fused, "WORTH_NUMBERS", 0)
+
+
+class Plain:
+    """The sampler's own Euler step with the normals that the compiled one makes: a portion a step.
+
+    (The loop over steps would ask for those of several steps at once, which are others.)
+    """
+
+    own_noise = True
+
+    def __call__(self, sampler, theta, state, step):
+        normals = torch.empty(theta.shape, dtype=torch.float32)
+        for row, stream in zip(normals, step.streams, strict=True):
+            stream.normal(row)
+        step.xi = normals.to(theta.dtype)
+        euler(sampler, theta, state, step)
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """``draws`` of a run by :class:`Plain`."""
+
+    def run(*args, **parameters):
+        with monkeypatch.context() as patch:
+            patch.setattr(_fused, "find_integrator", lambda *run: Plain())
+            return draws(*args, **parameters)
+
+    return run
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Steps that the compiled code takes."""
+    made, step = [], _fused.FusedEuler.__call__
+
+    def counted(self, *args):
+        made.append(args)
+        return step(self, *args)
+
+    monkeypatch.setattr(_fused.FusedEuler, "__call__", counted)
+    return made
+
+
+def fitted(data, **parameters):
+    """A network of 2587 parameters: more than one block of normals, and not whole blocks."""
+    assert 4 * BLOCK < 2587 < 8 * BLOCK
+    defaults = {
+        "hidden_layer_sizes": 76,
+        "step_size": 0.003,
+        "batch_size": 20,
+        "n_chains": 3,
+        "burn_in": 20,
+        "n_draws": 12,
+        "thinning": 2,
+        "random_state": 0,
+        "dtype": "float64",
+    }
+    clf = BayesianMLPClassifier(**(defaults | parameters)).fit(*data)
+    assert sum(v[0, 0].size for v in clf.posterior_.draws.values()) == 2587
+    return clf
+
+
+def draws(data, **parameters):
+    posterior = fitted(data, **parameters).posterior_
+    parts = [values.reshape(*values.shape[:2], -1) for values in posterior.draws.values()]
+    return np.concatenate(parts, axis=2)
+
+
+PSGLDS = [
+    PSGLD(adapt=adapt, lag=lag, cap=cap)
+    for adapt, lag, cap in product(("burn_in", "always"), (True, False), (None, 2.0))
+]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("sampler", [SGLD(), *PSGLDS], ids=repr)
+def test_compiled_steps_are_the_samplers(data, plain, calls, sampler, dtype):
+    """Draw by draw over 44 steps of three chains, across burn-in's end.
+
+    A step's rounding (1e-16, or 6e-8 in float32, of numbers of order 1) is multiplied by less than
+    ten over so few steps; another normal or a wrong scale would show as 1e-2.
+    """
+    parameters = {"sampler": sampler, "integrator": "euler", "dtype": dtype}
+    compiled = draws(data, **parameters)
+    assert len(calls) == N_STEPS and compiled.dtype == dtype
+    expected = plain(data, **parameters)
+    assert len(calls) == N_STEPS
+    bound = 1e-11 if dtype == "float64" else 2e-4
+    np.testing.assert_allclose(compiled, expected, rtol=0, atol=bound)
+    assert np.abs(compiled[:, -1] - compiled[:, 0]).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"temperature": 0.0},
+        {"temperature": 0.0, "sampler": "sgld", "integrator": "euler"},
+        {"n_chains": 1},
+        {"batch_size": 120},
+        {"step_size": Polynomial(first=0.01, last=0.001)},
+        {"init": "map", "burn_in": 20},
+        {"prior": "laplace", "prior_scale": 0.5},
+        {"prior_scale": 100.0, "sampler": PSGLD(regularization=1e-2, decay=0.9)},
+    ],
+    ids=lambda parameters: "-".join(parameters),
+)
+def test_compiled_steps_in_other_runs(data, plain, calls, parameters):
+    """No noise, one chain, all rows, changing steps and temperatures, and other bounds on G."""
+    compiled = draws(data, **parameters)
+    assert len(calls) == N_STEPS
+    np.testing.assert_allclose(compiled, plain(data, **parameters), rtol=0, atol=1e-11)
+
+
+def test_no_likelihood_gradient_leaves_a_bounded_step(data, plain, calls):
+    """V = 0 at a feature that is zero in every row: G is its cap there, and not infinite."""
+    X, y = data[0].copy(), data[1]
+    X[:, 3] = 0.0
+    compiled = draws((X, y))
+    np.testing.assert_allclose(compiled, plain((X, y)), rtol=0, atol=1e-11)
+    assert np.isfinite(compiled).all()
+
+
+# chains, threads and where a run goes on ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "psgld"])
+def test_a_chain_is_the_same_whatever_runs_beside_it(data, calls, sampler):
+    """Up to the order of the sums in products of one chain and of several."""
+    parameters = {"sampler": sampler, "integrator": "euler"}
+    together = draws(data, **parameters, n_chains=3)
+    assert calls
+    np.testing.assert_allclose(
+        together[:1], draws(data, **parameters, n_chains=1), rtol=0, atol=1e-11
+    )
+    assert np.abs(together[0] - together[1]).max() > 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sampler", [SGLD(), PSGLD()], ids=repr)
+def test_threads_do_not_change_the_bits(monkeypatch, sampler, dtype):
+    """Parts begin where blocks of the counter do, so that each parameter has its own normal.
+
+    The gradient is made without products, whose sums torch may order by the number of threads.
+    """
+    monkeypatch.setattr(_fused, "THREAD_NUMBERS", 3000)
+    n_parameters = 3 * 4 * BLOCK + 4321
+    curvature = torch.linspace(0.1, 2.0, n_parameters, dtype=dtype)
+
+    def run(n_threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(n_threads)
+        try:
+            fused = _fused.FusedEuler()
+        finally:
+            torch.set_num_threads(before)
+        streams = [Philox(key) for key in (3, 4)]
+        theta = torch.ones(2, n_parameters, dtype=dtype)
+        step = Step(
+            n=10.0,
+            gradient=lambda theta: theta * curvature,
+            likelihood=lambda: curvature.expand(2, -1).contiguous(),
+            potential=None,
+            eta=0.01,
+            noise=0.001,
+            streams=streams,
+        )
+        state = sampler.start(theta, step) if isinstance(sampler, PSGLD) else {}
+        for _ in range(3):
+            fused(sampler, theta, state, step)
+        return theta, [stream.counter for stream in streams]
+
+    (alone, at), (together, there) = run(1), run(3)
+    assert torch.equal(alone, together)
+    assert at == there == [3 * 6 * BLOCK] * 2
+    # no two parameters share a normal: of float32 numbers a few in ten thousand coincide
+    moved = alone - torch.ones_like(alone)
+    assert len(torch.unique(moved)) > 0.99 * moved.numel()
+
+
+def test_a_warm_start_goes_on_with_new_numbers(data, calls):
+    """Two runs of n draws without burn-in are one of 2n: the counter and V go on.
+
+    Runs must end where a portion of row numbers does.
+    """
+    n = CHUNK_NUMBERS // (2587 + 20)
+    parameters = {"sampler": PSGLD(adapt="always"), "burn_in": 0, "thinning": 1}
+    whole = draws(data, **parameters, n_draws=2 * n)
+    clf = fitted(data, **parameters, n_draws=n, warm_start=True)
+    first = clf.posterior_["weight_1"]
+    clf.fit(*data)
+    assert len(calls) == 4 * n
+    both = np.concatenate([first, clf.posterior_["weight_1"]], axis=1).reshape(3, 2 * n, -1)
+    np.testing.assert_allclose(both, whole[:, :, : both.shape[2]], rtol=0, atol=1e-11)
+
+
+def test_a_checkpointed_run_resumes_with_the_same_bits(data, calls, tmp_path, monkeypatch):
+    """Interrupted in its second chunk, after which the first is taken from the file."""
+    parameters = {"n_draws": 100, "thinning": 1, "burn_in": 50}
+    path = str(tmp_path / "file.npz")
+    whole = draws(data, **parameters)
+    maybe_save = jobs.Checkpoint.maybe_save
+    calls.clear()
+
+    def stop(self, chains):
+        maybe_save(self, chains)
+        self.save_snapshot()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs.Checkpoint, "maybe_save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            draws(data, **parameters, checkpoint=path)
+    done = len(calls)
+    assert 0 < done < 150
+    resumed = draws(data, **parameters, checkpoint=path)
+    assert len(calls) == 150
+    np.testing.assert_array_equal(resumed, whole)
+
+
+# where it is not used -----------------------------------------------------------------------------
+
+
+class MySGLD(SGLD):
+    """A user's sampler, whose Euler step may be another."""
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"sampler": "sghmc", "integrator": "euler"},
+        {"sampler": "sgnht", "integrator": "euler"},
+        {"sampler": "msgnht", "integrator": "euler"},
+        {"sampler": "sgld", "integrator": "leimkuhler_matthews"},
+        {"sampler": PSGLD(gamma=True)},
+        {"sampler": MySGLD()},
+        {"compiled": False},
+    ],
+    ids=str,
+)
+def test_other_runs_are_left_to_torch(data, calls, parameters):
+    assert np.isfinite(draws(data, **parameters)).all()
+    assert not calls
+
+
+def test_runs_too_small_to_be_worth_compiling_are_left_to_torch(data, calls, monkeypatch):
+    """``WORTH_NUMBERS`` counts parameters, steps and chains; the generator is torch's then."""
+    numbers = 2587 * N_STEPS * 3
+    monkeypatch.setattr(_fused, "WORTH_NUMBERS", numbers + 1)
+    small = draws(data)
+    assert not calls
+    np.testing.assert_array_equal(small, draws(data, compiled=False))
+    monkeypatch.setattr(_fused, "WORTH_NUMBERS", numbers)
+    assert np.abs(draws(data) - small).max() > 1e-2
+    assert len(calls) == N_STEPS
+
+
+def test_without_numba_torch_takes_over(data, calls, monkeypatch):
+    expected = draws(data, compiled=False)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    np.testing.assert_array_equal(draws(data), expected)
+    assert not calls
+
+
+def test_the_integrator_has_to_be_euler():
+    """What stands in for Leimkuhler and Matthews' step would be another method."""
+    from skbayes_sgmcmc.samplers import Cell
+
+    for integrator, applies in ((euler, True), (leimkuhler_matthews, False)):
+        posterior = type("Posterior", (), {"like": torch.empty(0)})()
+        posterior.model = type("Model", (), {"n_parameters": 10})()
+        found = _fused.find_integrator(SGLD(), Cell(integrator, 0.1), posterior, 10)
+        assert (found is not None) == applies
