@@ -7,7 +7,6 @@ uses. It needs the optional extra ``fast``.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -39,12 +38,14 @@ def find_kernel(
     *,
     required: bool,
 ) -> Kernel | None:
-    """The kernel for this run, or None if it does not apply or numba is not installed.
+    """The kernel for this run, or None if it does not apply.
+
+    It is made although torch would be faster if it is ``required``.
 
     Raises
     ------
-    ValueError
-        It is ``required`` (``compiled=True``) but does not apply, or numba is missing.
+    ImportError
+        It applies, but numba is not installed.
     """
     form = posterior.model.linear_form(posterior.data)
     applies = (
@@ -56,23 +57,7 @@ def find_kernel(
         and posterior.like.device.type == "cpu"
         and posterior.data.augment is None
     )
-    worth_it = minibatches.numbers <= DENSE_LIMIT
-    if not applies or not (worth_it or required):
-        if required:
-            raise ValueError(
-                "compiled=True is not allowed here: the compiled kernel is for sampler='sgld', "
-                "integrator='euler', two classes, preconditioner=None, gradient='minibatch' on a "
-                "CPU; give compiled='auto'."
-            )
-        return None
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        if required:
-            raise ValueError(
-                "compiled=True is not allowed here: numba is not installed; install the extra "
-                "'skbayes-sgmcmc[fast]' or give compiled='auto'."
-            ) from None
+    if not applies or (minibatches.numbers > DENSE_LIMIT and not required):
         return None
     return _bind(posterior, minibatches, form)
 
@@ -80,8 +65,10 @@ def find_kernel(
 def _bind(posterior: Posterior, minibatches: Minibatches, form: Any) -> Kernel:
     """The kernel as ``chains.py`` calls it, with the data's arrays in place."""
     dtype = np.dtype(str(posterior.like.dtype).split(".")[1])
+    from ._kernels.linear import STEPS
+
     layout, *rows = _rows(form.design, dtype)
-    compiled = _compile(layout)
+    compiled = STEPS[layout]
     weight = posterior.data.weight
     weights = np.ones(1, dtype) if weight is None else weight.numpy().astype(dtype)
     everything = np.arange(posterior.data.n_rows)[None, None]
@@ -147,113 +134,3 @@ def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
     values[filled], columns[filled] = x.data, x.indices
     pointer = np.array([0, width], np.uint64)  # the first row's; the others are as long
     return "padded", values.reshape(-1), columns.reshape(-1), pointer
-
-
-@functools.cache
-def _compile(layout: str) -> Any:
-    import numba
-
-    jit = numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
-    one = np.uint64(1)
-
-    # For each layout: the logits of the rows, and the gradient of the rows, given their residuals,
-    # added to one of two sums. Neighbouring rows go to different ones, because adding to a number
-    # that is still being added to is slow.
-
-    @jit
-    def dense_logits(rows, at, z, values, columns, pointer):  # type: ignore[no-untyped-def]
-        for b in range(len(rows)):
-            x = values[rows[b]]
-            total = at.dtype.type(0.0)
-            for j in range(len(x)):
-                total += x[j] * at[j]
-            z[b] = total
-
-    @jit
-    def dense_gradient(rows, r, left, right, values, columns, pointer):  # type: ignore[no-untyped-def]
-        for b in range(len(rows)):
-            x, p, half = values[rows[b]], r[b], right if b & 1 else left
-            for j in range(len(x)):
-                half[j] += p * x[j]
-
-    @jit
-    def padded_logits(rows, at, z, values, columns, pointer):  # type: ignore[no-untyped-def]
-        width = pointer[1]
-        for b in range(len(rows)):
-            start = rows[b] * width
-            total = at.dtype.type(0.0)
-            for m in range(start, start + width):
-                total += values[m] * at[columns[m]]
-            z[b] = total
-
-    @jit
-    def padded_gradient(rows, r, left, right, values, columns, pointer):  # type: ignore[no-untyped-def]
-        v, c, width = values, columns, pointer[1]
-        for b in range(0, len(rows) - 1, 2):
-            i, j, p, q = rows[b] * width, rows[b + 1] * width, r[b], r[b + 1]
-            for m in range(width):
-                left[c[i + m]] += p * v[i + m]
-                right[c[j + m]] += q * v[j + m]
-        if len(rows) % 2:
-            i, p = rows[-1] * width, r[-1]
-            for m in range(i, i + width):
-                left[c[m]] += p * v[m]
-
-    @jit
-    def ragged_logits(rows, at, z, values, columns, pointer):  # type: ignore[no-untyped-def]
-        for b in range(len(rows)):
-            total = at.dtype.type(0.0)
-            for m in range(pointer[rows[b]], pointer[rows[b] + one]):
-                total += values[m] * at[columns[m]]
-            z[b] = total
-
-    @jit
-    def ragged_gradient(rows, r, left, right, values, columns, pointer):  # type: ignore[no-untyped-def]
-        for b in range(len(rows)):
-            p, half = r[b], right if b & 1 else left
-            for m in range(pointer[rows[b]], pointer[rows[b] + one]):
-                half[columns[m]] += p * values[m]
-
-    logits, add_gradient = {
-        "dense": (dense_logits, dense_gradient),
-        "padded": (padded_logits, padded_gradient),
-        "ragged": (ragged_logits, ragged_gradient),
-    }[layout]
-
-    @jit
-    def run(  # type: ignore[no-untyped-def]
-        theta, eta, noise, indices, xi, keep, kept,
-        values, columns, pointer, weights, rates, laplace, scale,
-    ):  # fmt: skip
-        n_parameters, n_kept = len(theta), 0
-        number = theta.dtype.type
-        at = np.zeros(n_parameters + 1, theta.dtype)  # the last one is for the padding
-        at[:-1] = theta
-        left, right = np.zeros_like(at), np.zeros_like(at)
-        r = np.empty(indices.shape[1], theta.dtype)
-        for k in range(len(eta)):
-            # three passes over the rows, so that the first one's cache misses overlap
-            rows = indices[k if len(indices) > 1 else 0]
-            logits(rows, at, r, values, columns, pointer)
-            for b in range(len(rows)):
-                r[b] = scale / (number(1.0) + np.exp(-r[b]))
-            if len(weights) > 1:
-                for b in range(len(rows)):
-                    r[b] *= weights[rows[b]]
-            add_gradient(rows, r, left, right, values, columns, pointer)
-            step, sd, normal = eta[k], noise[k], xi[k]
-            if laplace:
-                for j in range(n_parameters):
-                    left[j] += np.sign(at[j]) * rates[j]
-            else:
-                for j in range(n_parameters):
-                    left[j] += at[j] * rates[j]
-            for j in range(n_parameters):
-                at[j] += sd * normal[j] - step * (left[j] + right[j])
-                left[j] = right[j] = number(0.0)
-            if keep[k]:
-                kept[n_kept] = at[:-1]
-                n_kept += 1
-        theta[:] = at[:-1]
-
-    return run

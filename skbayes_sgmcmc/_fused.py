@@ -8,7 +8,6 @@ to rounding. They need the optional extra ``fast`` and a CPU.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._philox import BLOCK, ROUNDS, functions
 from .integrators import Integrator, euler
+from .posterior import Posterior
 from .samplers import PSGLD, SGLD, Cell, Sampler
 from .samplers._protocol import State, Step
 
 #: normals of a whole run from which on compiling is worth its seconds
 WORTH_NUMBERS = 10**9
-#: normals made at once, and parameters that a thread must have to be worth waking
-NUMBERS, THREAD_NUMBERS = 4 * BLOCK, 2**16
+#: parameters that a thread must have to be worth waking
+THREAD_NUMBERS = 2**16
 
 
 class FusedEuler:
@@ -36,6 +35,9 @@ class FusedEuler:
     own_noise = True
 
     def __init__(self) -> None:
+        from ._kernels import steps
+
+        self._kernels = steps
         self._threads = torch.get_num_threads()
         self._pool = ThreadPoolExecutor(self._threads)
 
@@ -49,7 +51,7 @@ class FusedEuler:
     def _sgld(self, theta: Tensor, g: Tensor, step: Step) -> None:
         number = np.dtype(str(theta.dtype).split(".")[1]).type
         eta, sd = number(step.eta), number(math.sqrt(2.0 * step.noise))
-        run = _compile()["sgld"]
+        run = self._kernels.sgld
         at, by = theta.numpy(), g.numpy()
 
         def advance(c: int, part: slice, key: Any, counter: Any) -> None:
@@ -72,7 +74,7 @@ class FusedEuler:
             )
         ]
         adapting = "adapting" in state
-        run = _compile()["psgld"]
+        run = self._kernels.psgld
         at, by = theta.numpy(), g.numpy()
 
         def advance(c: int, part: slice, key: Any, counter: Any) -> None:
@@ -86,7 +88,8 @@ class FusedEuler:
     ) -> None:
         """Call ``advance`` for every chain, or its parts, with the places of their normals."""
         parts = max(1, min(self._threads, n_parameters // THREAD_NUMBERS))
-        length = -(-n_parameters // (parts * NUMBERS)) * NUMBERS
+        block = self._kernels.NUMBERS  # parts begin where a block of normals does
+        length = -(-n_parameters // (parts * block)) * block
         tasks = []
         for c, stream in enumerate(step.streams):
             key, counter = np.uint64(stream.key), stream.reserve(n_parameters)
@@ -101,72 +104,21 @@ class FusedEuler:
 
 
 def find_integrator(
-    sampler: Sampler, cell: Cell, posterior: Any, n_steps: int
+    posterior: Posterior, sampler: Sampler, cell: Cell, n_steps: int, *, required: bool
 ) -> Integrator | None:
-    """A compiled integrator for this run, or None if there is none or it would not pay."""
+    """A compiled integrator for this run, or None if there is none or it would not pay.
+
+    It is made even if it would not pay where it is ``required``.
+
+    Raises
+    ------
+    ImportError
+        There is one, but numba is not installed.
+    """
     applies = (
         cell.integrator is euler
         and (type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.gamma))
         and posterior.like.device.type == "cpu"
     )
-    if not applies or posterior.model.n_parameters * n_steps < WORTH_NUMBERS:
-        return None
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return None
-    return FusedEuler()
-
-
-@functools.cache
-def _compile() -> dict[str, Any]:
-    import numba
-
-    words, box_muller = functions().words, functions().box_muller
-    jit = numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
-
-    @jit
-    def normals(bits, out, key, counter):  # type: ignore[no-untyped-def]
-        words(bits, key, counter, ROUNDS)
-        box_muller(bits, out)
-
-    @jit
-    def sgld(theta, g, eta, sd, key, counter):  # type: ignore[no-untyped-def]
-        bits, xi = np.empty(NUMBERS, np.uint32), np.zeros(NUMBERS, np.float32)
-        for start in range(0, len(theta), NUMBERS):
-            if sd > 0:
-                normals(bits, xi, key, counter)
-                counter += np.uint64(BLOCK)
-            at, by = theta[start : start + NUMBERS], g[start : start + NUMBERS]
-            for i in range(len(at)):
-                at[i] += sd * xi[i] - eta * by[i]
-
-    @jit
-    def psgld(  # type: ignore[no-untyped-def]
-        theta, g, likelihood, V, adapting, lag, decay, regularization, cap, eta, sd, key, counter
-    ):
-        bits, xi = np.empty(NUMBERS, np.uint32), np.zeros(NUMBERS, np.float32)
-        G = np.empty(NUMBERS, theta.dtype)
-        one = theta.dtype.type(1.0)
-        floor = theta.dtype.type(0.01 if adapting and lag else 0.0)
-        for start in range(0, len(theta), NUMBERS):
-            if sd > 0:
-                normals(bits, xi, key, counter)
-                counter += np.uint64(BLOCK)
-            block = slice(start, start + NUMBERS)
-            at, by, data, v = theta[block], g[block], likelihood[block], V[block]
-            if lag:
-                for i in range(len(at)):
-                    G[i] = max(v[i], floor * data[i] * data[i])
-            if adapting:
-                for i in range(len(at)):
-                    v[i] = decay * v[i] + (one - decay) * data[i] * data[i]
-            if not lag:
-                for i in range(len(at)):
-                    G[i] = v[i]
-            for i in range(len(at)):
-                G[i] = min(one / (np.sqrt(G[i]) + regularization), cap)
-            for i in range(len(at)):
-                at[i] += sd * np.sqrt(G[i]) * xi[i] - eta * G[i] * by[i]
-
-    return {"sgld": sgld, "psgld": psgld}
+    pays = posterior.model.n_parameters * n_steps >= WORTH_NUMBERS
+    return FusedEuler() if applies and (pays or required) else None

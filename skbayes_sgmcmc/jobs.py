@@ -141,13 +141,26 @@ class Job:
         from ._fused import find_integrator
 
         required = self.settings.compiled is True
-        kernel = find_kernel(
-            self.posterior, self.minibatches, self.sampler, self.cell, required=required
-        )
-        if kernel is not None:
-            return kernel, None
+        run = (self.sampler, self.cell)
         n_steps = self.plan.n_steps * len(self.group)
-        return None, find_integrator(self.sampler, self.cell, self.posterior, n_steps)
+        reason = (
+            "there is compiled code for sampler='sgld' and 'psgld' (without gamma) with "
+            "integrator='euler' on a CPU only; give compiled='auto'."
+        )
+        try:
+            kernel = find_kernel(self.posterior, self.minibatches, *run, required=required)
+            if kernel is not None:
+                return kernel, None
+            integrator = find_integrator(self.posterior, *run, n_steps, required=required)
+        except ImportError:
+            integrator = None
+            reason = (
+                "numba is not installed; install the extra 'skbayes-sgmcmc[fast]' or give "
+                "compiled='auto'."
+            )
+        if required and integrator is None:
+            raise ValueError(f"compiled=True is not allowed here: {reason}")
+        return None, integrator
 
     def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
         """Rows of this group of stored state, on the run's device and in its dtype."""

@@ -145,7 +145,6 @@ def test_warm_start_goes_on_with_the_generator_it_began_with(data):
         {"sampler": "sghmc"},
         {"integrator": "leimkuhler_matthews"},
         {"step_size": "auto"},
-        {"gradient": "control_variates"},
     ],
 )
 def test_compiled_is_refused_where_it_does_not_apply(data, params):

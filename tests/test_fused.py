@@ -11,13 +11,14 @@ import torch
 from sklearn.datasets import make_classification
 
 from skbayes_sgmcmc import BayesianMLPClassifier, _fused, jobs
-from skbayes_sgmcmc._philox import BLOCK, Philox
+from skbayes_sgmcmc._philox import Philox
 from skbayes_sgmcmc.chains import CHUNK_NUMBERS
 from skbayes_sgmcmc.integrators import euler, leimkuhler_matthews
 from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
 from skbayes_sgmcmc.schedules import Polynomial
 
 pytest.importorskip("numba")
+from skbayes_sgmcmc._kernels.philox import BLOCK
 
 #: budgets too small to mix, on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -57,7 +58,7 @@ def plain(monkeypatch):
 
     def run(*args, **parameters):
         with monkeypatch.context() as patch:
-            patch.setattr(_fused, "find_integrator", lambda *run: Plain())
+            patch.setattr(_fused, "find_integrator", lambda *run, required: Plain())
             return draws(*args, **parameters)
 
     return run
@@ -289,8 +290,18 @@ def test_runs_too_small_to_be_worth_compiling_are_left_to_torch(data, calls, mon
     assert len(calls) == N_STEPS
 
 
+@pytest.mark.parametrize("sampler", ["sgld", "psgld"])
+def test_compiled_code_can_be_asked_for(data, calls, monkeypatch, sampler):
+    """``compiled=True`` takes what "auto" takes where it pays, however short the run is."""
+    monkeypatch.setattr(_fused, "WORTH_NUMBERS", 10**9)
+    draws(data, sampler=sampler, compiled=True)
+    assert len(calls) == N_STEPS
+
+
 def test_without_numba_torch_takes_over(data, calls, monkeypatch):
     expected = draws(data, compiled=False)
+    for name in [name for name in sys.modules if "._kernels" in name]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "numba", None)
     np.testing.assert_array_equal(draws(data), expected)
     assert not calls
@@ -303,5 +314,5 @@ def test_the_integrator_has_to_be_euler():
     for integrator, applies in ((euler, True), (leimkuhler_matthews, False)):
         posterior = type("Posterior", (), {"like": torch.empty(0)})()
         posterior.model = type("Model", (), {"n_parameters": 10})()
-        found = _fused.find_integrator(SGLD(), Cell(integrator, 0.1), posterior, 10)
+        found = _fused.find_integrator(posterior, SGLD(), Cell(integrator, 0.1), 10, required=False)
         assert (found is not None) == applies

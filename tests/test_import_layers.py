@@ -17,6 +17,7 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 #: modules and folders from the ground up: each may import from lower lines only (and a folder's
 #: files from each other, without cycles). A new module needs a place here
 LAYERS = [
+    {"_kernels"},
     {"_validation", "exceptions", "_callbacks", "_philox", "metrics", "storage", "prediction"},
     {"streams", "samples"},
     {"minibatch"},

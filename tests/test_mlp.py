@@ -75,11 +75,14 @@ def assert_same(a, b, atol=0.0):
 def test_digits_at_the_defaults():
     """One shuffled split, 360 rows held out: 97.4 to 97.8% were measured, sd 0.8% by rows alone.
 
-    The bound leaves about a row and a half to the worst seed seen.
+    The bound leaves about a row and a half to the worst seed seen. The chains mix well enough for
+    their own warning, which is about predictions.
     """
     X, y = load_digits(return_X_y=True)
     parts = train_test_split(X, y, test_size=0.2, random_state=0)
-    clf = BayesianMLPClassifier(random_state=0).fit(parts[0], parts[2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf = BayesianMLPClassifier(random_state=0).fit(parts[0], parts[2])
     assert clf.score(parts[1], parts[3]) >= 0.97
     assert (clf.n_chains_, clf.n_draws_, clf.batch_size_, clf.step_size_) == (4, 100, 100, 1e-3)
     # the mean over draws is worth more than a draw: less log loss than the draws' own, on average
@@ -133,7 +136,7 @@ def test_descent_finds_a_mode(iris):
     assert losses[1] < 0.1
 
 
-@pytest.mark.parametrize("burn_in", [300, 301])
+@pytest.mark.parametrize("burn_in", [40, 41])
 def test_descent_is_the_first_half_of_the_burn_in(iris, monkeypatch, burn_in):
     """At temperature 0, without noise; with init="random", and after a warm start, none is."""
     seen, set_scale = [], Chains._set_scale
@@ -527,16 +530,6 @@ def test_there_is_no_preconditioner_to_give():
         BayesianMLPClassifier(preconditioner=None)
 
 
-@pytest.mark.parametrize("sampler", ["sgld", "psgld"])
-def test_compiled_is_allowed_where_there_is_compiled_code(iris, sampler):
-    """``compiled=True`` asks for what "auto" takes where it pays: both samplers have it."""
-    pytest.importorskip("numba")
-    assert_same(
-        small(sampler=sampler, step_size=0.003, compiled=True).fit(*iris),
-        small(sampler=sampler, step_size=0.003, compiled=True).fit(*iris),
-    )
-
-
 @pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
 def test_a_step_size_far_too_large(iris, sampler):
     clf = small(sampler=sampler, step_size=1e6)
@@ -612,10 +605,8 @@ def test_pandas(iris, fitted):
         clf.predict(X[list("dcba")])
 
 
-def test_good_fits_are_not_warned_of(iris):
-    """The defaults mix well enough for their own warning, on predictions and not on weights."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        BayesianMLPClassifier(random_state=0).fit(*iris)
-    with pytest.warns(SamplingWarning, match="have not mixed well"):
+def test_slow_mixing_is_warned_of(iris):
+    """Of predictions: weights of different chains can't agree."""
+    with pytest.warns(SamplingWarning, match="have not mixed well") as caught:
         small(step_size=1e-7).fit(*iris)
+    assert [warning.filename for warning in caught] == [__file__]

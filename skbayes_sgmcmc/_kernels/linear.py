@@ -1,0 +1,125 @@
+"""Plain SGLD on a binary linear model: the steps of a chunk, for one chain.
+
+Rows are laid out "dense", (n, p); "padded", sparse and as long as the longest, flat, with
+``pointer`` = [0, length]; or "ragged", CSR.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import jit
+
+ONE = np.uint64(1)
+
+# For each layout: the logits of the rows, and the gradient of the rows, given their residuals,
+# added to one of two sums. Neighbouring rows go to different ones, because adding to a number
+# that is still being added to is slow.
+
+
+@jit
+def dense_logits(rows, at, z, values, columns, pointer):
+    for b in range(len(rows)):
+        x = values[rows[b]]
+        total = at.dtype.type(0.0)
+        for j in range(len(x)):
+            total += x[j] * at[j]
+        z[b] = total
+
+
+@jit
+def dense_gradient(rows, r, left, right, values, columns, pointer):
+    for b in range(len(rows)):
+        x, p, half = values[rows[b]], r[b], right if b & 1 else left
+        for j in range(len(x)):
+            half[j] += p * x[j]
+
+
+@jit
+def padded_logits(rows, at, z, values, columns, pointer):
+    width = pointer[1]
+    for b in range(len(rows)):
+        start = rows[b] * width
+        total = at.dtype.type(0.0)
+        for m in range(start, start + width):
+            total += values[m] * at[columns[m]]
+        z[b] = total
+
+
+@jit
+def padded_gradient(rows, r, left, right, values, columns, pointer):
+    v, c, width = values, columns, pointer[1]
+    for b in range(0, len(rows) - 1, 2):
+        i, j, p, q = rows[b] * width, rows[b + 1] * width, r[b], r[b + 1]
+        for m in range(width):
+            left[c[i + m]] += p * v[i + m]
+            right[c[j + m]] += q * v[j + m]
+    if len(rows) % 2:
+        i, p = rows[-1] * width, r[-1]
+        for m in range(i, i + width):
+            left[c[m]] += p * v[m]
+
+
+@jit
+def ragged_logits(rows, at, z, values, columns, pointer):
+    for b in range(len(rows)):
+        total = at.dtype.type(0.0)
+        for m in range(pointer[rows[b]], pointer[rows[b] + ONE]):
+            total += values[m] * at[columns[m]]
+        z[b] = total
+
+
+@jit
+def ragged_gradient(rows, r, left, right, values, columns, pointer):
+    for b in range(len(rows)):
+        p, half = r[b], right if b & 1 else left
+        for m in range(pointer[rows[b]], pointer[rows[b] + ONE]):
+            half[columns[m]] += p * values[m]
+
+
+def _steps(logits, add_gradient):
+    @jit
+    def run(
+        theta, eta, noise, indices, xi, keep, kept,
+        values, columns, pointer, weights, rates, laplace, scale,
+    ):  # fmt: skip
+        n_parameters, n_kept = len(theta), 0
+        number = theta.dtype.type
+        at = np.zeros(n_parameters + 1, theta.dtype)  # the last one is for the padding
+        at[:-1] = theta
+        left, right = np.zeros_like(at), np.zeros_like(at)
+        r = np.empty(indices.shape[1], theta.dtype)
+        for k in range(len(eta)):
+            # three passes over the rows, so that the first one's cache misses overlap
+            rows = indices[k if len(indices) > 1 else 0]
+            logits(rows, at, r, values, columns, pointer)
+            for b in range(len(rows)):
+                r[b] = scale / (number(1.0) + np.exp(-r[b]))
+            if len(weights) > 1:
+                for b in range(len(rows)):
+                    r[b] *= weights[rows[b]]
+            add_gradient(rows, r, left, right, values, columns, pointer)
+            step, sd, normal = eta[k], noise[k], xi[k]
+            if laplace:
+                for j in range(n_parameters):
+                    left[j] += np.sign(at[j]) * rates[j]
+            else:
+                for j in range(n_parameters):
+                    left[j] += at[j] * rates[j]
+            for j in range(n_parameters):
+                at[j] += sd * normal[j] - step * (left[j] + right[j])
+                left[j] = right[j] = number(0.0)
+            if keep[k]:
+                kept[n_kept] = at[:-1]
+                n_kept += 1
+        theta[:] = at[:-1]
+
+    return run
+
+
+#: the steps by layout; each is compiled when first called
+STEPS = {
+    "dense": _steps(dense_logits, dense_gradient),
+    "padded": _steps(padded_logits, padded_gradient),
+    "ragged": _steps(ragged_logits, ragged_gradient),
+}

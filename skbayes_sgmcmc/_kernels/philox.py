@@ -1,0 +1,148 @@
+"""Philox4x32 and what is made of its words: normals, uniforms, numbers without repeats.
+
+The loops are written so that the compiler turns each into vector instructions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import jit
+
+#: the fewest that pass BigCrush
+ROUNDS = 7
+#: counter values worked on at once: their words and normals stay in the first-level cache
+BLOCK = 512
+
+LOW, SHIFT, ONE = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(1)
+HALF_TURN, LOG_TWO = np.float32(np.pi / 2**32), np.float32(np.log(2.0))
+
+
+@jit
+def words(out, key, counter, rounds):
+    """Four words for each of len(out) / 4 counter values, those of one value a quarter apart.
+
+    Words are kept in 64 bits, which makes the high half of a product a shift.
+    """
+    n = len(out) // 4
+    for i in range(n):
+        count = counter + np.uint64(i)
+        a, b = count & LOW, count >> SHIFT
+        c = d = np.uint64(0)
+        k, q = key & LOW, key >> SHIFT
+        for _ in range(rounds):
+            left, right = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+            a, b = (right >> SHIFT) ^ b ^ k, right & LOW
+            c, d = (left >> SHIFT) ^ d ^ q, left & LOW
+            k = (k + np.uint64(0x9E3779B9)) & LOW
+            q = (q + np.uint64(0xBB67AE85)) & LOW
+        out[i], out[n + i], out[2 * n + i], out[3 * n + i] = a, b, c, d
+
+
+def _polynomial(f, low, high, degree):
+    """A compiled polynomial close to f between two bounds, by Chebyshev's interpolation."""
+    fit = np.polynomial.Chebyshev.interpolate(f, degree, (low, high))
+    coefficients = fit.convert(kind=np.polynomial.Polynomial).coef.astype(np.float32)
+    first, others = coefficients[-1], tuple(coefficients[-2::-1])
+
+    @jit
+    def evaluate(x):
+        p = first
+        for c in others:
+            p = p * x + c
+        return p
+
+    return evaluate
+
+
+# log(1 + x) = x + x^2 f(x); sin(x) = x f(x^2); cos(x) = f(x^2): relative errors below 1e-7
+_ROOT_HALF, _QUARTER = np.sqrt(0.5), (np.pi / 2) ** 2
+log_rest = _polynomial(lambda x: (np.log1p(x) - x) / x**2, _ROOT_HALF - 1, 2 * _ROOT_HALF - 1, 9)
+sine_rest = _polynomial(lambda y: np.sinc(np.sqrt(y) / np.pi), 0.0, _QUARTER, 5)
+cosine = _polynomial(lambda y: np.cos(np.sqrt(y)), 0.0, _QUARTER, 6)
+
+
+@jit
+def box_muller(bits, out):
+    """As many standard normals as there are words; the words are overwritten."""
+    n = len(bits) // 2
+    as_float, as_int = bits.view(np.float32), bits.view(np.int32)
+    for i in range(n):  # u in (0, 1)
+        as_float[i] = (np.float32(bits[i]) + np.float32(0.5)) * np.float32(2.0**-32)
+    for i in range(n):  # u = m 2^e with sqrt(1/2) <= m < sqrt(2)
+        high = as_int[i] - np.int32(0x3F3504F3)
+        out[i] = np.float32(high >> 23)
+        as_int[i] = (high & np.int32(0x7FFFFF)) + np.int32(0x3F3504F3)
+    for i in range(n):
+        x = as_float[i] - np.float32(1.0)
+        log = x + x * x * log_rest(x) + out[i] * LOG_TWO
+        radius = np.sqrt(np.float32(-2.0) * log)
+        # 31 bits for an angle in (-pi/2, pi/2), one for the other half of the circle
+        turn = as_int[n + i]
+        radius = radius if turn & 1 else -radius
+        angle = np.float32(turn) * HALF_TURN
+        square = angle * angle
+        out[i] = radius * angle * sine_rest(square)
+        as_float[i] = radius * cosine(square)
+    for i in range(n):
+        out[n + i] = as_float[i]
+
+
+@jit
+def fill_normal(out, key, counter):
+    """Standard normals."""
+    size = 4 * BLOCK
+    bits, normals = np.empty(size, np.uint32), np.empty(size, np.float32)
+    for start in range(0, len(out), size):
+        words(bits, key, counter, ROUNDS)
+        box_muller(bits, normals)
+        counter += np.uint64(BLOCK)
+        stop = min(len(out), start + size)
+        out[start:stop] = normals[: stop - start]
+
+
+@jit
+def fill_uniform(out, key, counter):
+    """Uniform numbers in [0, 1)."""
+    size = 4 * BLOCK
+    bits = np.empty(size, np.uint32)
+    for start in range(0, len(out), size):
+        words(bits, key, counter, ROUNDS)
+        counter += np.uint64(BLOCK)
+        for i in range(min(size, len(out) - start)):
+            # 24 bits, as many as float32 has, so that 1 is never reached by rounding
+            out[start + i] = (bits[i] >> np.uint32(8)) * 2.0**-24
+
+
+@jit
+def distinct(out, n, key, counter):
+    """The first different numbers of a sequence, for each row; returns the next counter."""
+    size = out.shape[1]
+    bits, used = np.empty(4 * BLOCK, np.uint32), 4 * BLOCK
+    n = np.uint64(n)
+    biased = (LOW + ONE) % n  # so many words too many for each number to have as many
+    # the row's numbers so far, in a table with open addresses; stamps spare clearing it
+    slots = np.uint64(4)
+    while slots < np.uint64(4 * size):
+        slots *= np.uint64(2)
+    stamp, member = np.zeros(slots, np.int64), np.empty(slots, np.uint64)
+    for k in range(len(out)):
+        found = 0
+        while found < size:
+            if used == len(bits):
+                words(bits, key, counter, ROUNDS)
+                counter += np.uint64(BLOCK)
+                used = 0
+            product = np.uint64(bits[used]) * n  # Lemire's way to a number below n
+            used += 1
+            if product & LOW < biased:
+                continue
+            number = product >> SHIFT
+            slot = number & (slots - ONE)
+            while stamp[slot] == k + 1 and member[slot] != number:
+                slot = (slot + ONE) & (slots - ONE)
+            if stamp[slot] != k + 1:
+                stamp[slot], member[slot] = k + 1, number
+                out[k, found] = number
+                found += 1
+    return counter
