@@ -153,7 +153,10 @@ def _to_object(
 #: what fitted estimators are made of besides arrays and plain Python: module -> classes
 _PARTS = {
     "chains": ("MixingDistance",),
+    "estimators.cnn": ("BayesianCNNClassifier",),
     "estimators.logistic": ("BayesianLogisticRegression",),
+    "estimators.mlp": ("BayesianMLPClassifier", "BayesianMLPRegressor"),
+    "estimators.module": ("BayesianModuleClassifier", "BayesianModuleRegressor"),
     "jobs": ("ChainState",),
     "models.priors": ("Laplace", "Normal"),
     "samplers.mala": ("MALA",),

@@ -27,7 +27,7 @@ LAYERS = [
     {"settings", "checkpoint"},
     {"jobs"},
     {"sampling"},
-    {"estimators"},
+    {"estimators", "inspection"},
     {"__init__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

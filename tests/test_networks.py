@@ -451,7 +451,7 @@ def test_linear_network_by_psgld():
 
     Means are exact, and variances up to 1 / (1 - eta a / 2) of the target's, a being the largest
     curvature of G^1/2 A G^1/2. Here G's cap bounds it: eta a <= 0.06, a bias of 0 to 3.1%. The rest
-    is Monte Carlo error (at most 4% of a sd for the mean and 3% of a variance; one in a million).
+    is Monte Carlo error (at most 4% of a sd for means and of variances; one in a million).
     """
     truth = LinearRegression()
     sampler, eta = PSGLD(cap=5.0 / truth.curvature), 0.012
@@ -461,7 +461,7 @@ def test_linear_network_by_psgld():
     white = away / np.sqrt(np.diag(truth.covariance))
     assert_close(white.mean(1), 0.0, precision=0.04)
     ratio, error = chain_errors((white**2).mean(1))
-    assert error.max() < 0.03
+    assert error.max() < 0.04
     allowed = limit(len(white), white.shape[2]) * error
     assert (ratio > 1.0 - allowed).all()
     assert (ratio < 1.0 / (1.0 - 0.5 * 0.06) + allowed).all()

@@ -303,11 +303,14 @@ def test_weights_are_repetitions(data):
 @pytest.mark.parametrize("n_rows", [60, 1])
 @pytest.mark.parametrize("value", [0.0, 7.0, -3e6])
 def test_targets_without_spread(data, n_rows, value):
-    """All alike, or one row: what was seen is predicted, in the units that numbers like 1 have."""
+    """All alike, or one row: what was seen is predicted, to a prior sd of the function (1.6).
+
+    Targets without a scale have 1 for it; one row leaves the prior's sd, and the noise's.
+    """
     X, y = data[0][:n_rows], np.full((n_rows, 2), value)
-    mean, sd = small().fit(X, y).predict(X, return_std=True)
-    assert np.abs(mean - value).max() < 1.0
-    assert (sd > 0.0).all() and sd.max() < 2.0
+    mean, sd = small(burn_in=1500).fit(X, y).predict(X, return_std=True)
+    assert np.abs(mean - value).max() < 1.6
+    assert (sd > 0.0).all() and sd.max() < (4.0 if n_rows == 1 else 1.0)
 
 
 def test_bad_targets(data):

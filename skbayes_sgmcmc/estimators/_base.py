@@ -124,11 +124,14 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
         return PRIORS[self.prior]() if isinstance(self.prior, str) else self.prior
 
-    def _previous(self, *, stream: bool) -> Any:
-        """Where earlier chains stopped, if this call goes on from there."""
-        if stream:
+    def _previous(self, *, stream: bool, same: bool = True) -> Any:
+        """Where earlier chains stopped, if this call goes on from there.
+
+        ``same`` says that the data have the widths of those of the earlier call.
+        """
+        if (stream or self.warm_start) and same:
             return getattr(self, "_chain_state", None)
-        return getattr(self, "_chain_state", None) if self.warm_start else None
+        return None
 
     def _inputs(self, X: Any) -> Any:
         """X as the model sees it."""

@@ -28,6 +28,7 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
 
     classes_: Array
     class_weight: Any
+    n_features_in_: int
 
     @all_or_nothing
     @with_callbacks
@@ -54,7 +55,7 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         SamplingError
             Every chain left the finite numbers; nothing is fitted then.
         """
-        settings = self._check()
+        settings, before = self._check(), getattr(self, "n_features_in_", None)
         X, y = self._validate_xy(X, y, reset=True)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
@@ -65,9 +66,8 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
                 f"y has {present} class with positive weight: classification needs at least 2 "
                 "classes."
             )
-        previous = self._previous(stream=False)
-        if previous is not None and not np.array_equal(classes, self.classes_):
-            previous = None
+        same = before == self.n_features_in_ and np.array_equal(classes, self.classes_)
+        previous = self._previous(stream=False, same=same)
         model = self._make_model(X, weight, len(classes), first=previous is None)
         self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=False)
         self.classes_ = classes

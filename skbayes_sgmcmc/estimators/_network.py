@@ -50,7 +50,7 @@ class NetworkEstimator(SGMCMCEstimator):
             check_real("prior_scale", scales, low=0.0)
         elif isinstance(scales, str):
             check_choice("prior_scale", scales, ("fan_in",))
-        elif np.ndim(scales) != 1 or not (np.asarray(scales, dtype=float) > 0).all():
+        elif not _positive_numbers(scales):
             raise ValueError(
                 f"prior_scale={scales!r} is not allowed: give 'fan_in', a positive number, or a "
                 "sequence of them, one a layer."
@@ -135,7 +135,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     noise: Any
 
     def _check(self) -> Any:
-        if self.noise != "infer":
+        if not (isinstance(self.noise, str) and self.noise == "infer"):
             check_real("noise", self.noise, low=0.0)
         return super()._check()
 
@@ -150,7 +150,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     def _likelihood(self) -> Any:
         from ..models.likelihoods import Gaussian
 
-        noise = None if self.noise == "infer" else np.asarray(self.noise / self._y_scale)
+        noise = None if isinstance(self.noise, str) else np.asarray(self.noise / self._y_scale)
         return Gaussian(self._n_outputs, noise)
 
     def _targets(self, y: Array) -> Array:
@@ -174,6 +174,14 @@ def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Arr
     variance = np.average((X - center) ** 2, axis=axis, weights=weight, keepdims=True)
     constant = variance <= (10.0 * np.finfo(X.dtype).eps * np.abs(center)) ** 2
     return center[0], np.where(constant, 1.0, np.sqrt(variance))[0]
+
+
+def _positive_numbers(values: Any) -> bool:
+    try:
+        numbers = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        return False
+    return numbers.ndim == 1 and bool((np.isfinite(numbers) & (numbers > 0)).all())
 
 
 def check_sizes(name: str, sizes: Any) -> tuple[int, ...]:

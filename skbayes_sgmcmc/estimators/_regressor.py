@@ -60,10 +60,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         SamplingError
             Every chain left the finite numbers; nothing is fitted then.
         """
-        settings = self._check()
+        settings, before = self._check(), self._widths()
         X, y = self._validate_xy(X, y, reset=True)
         X, y, weight = self._weights(X, y, sample_weight)
-        previous = self._previous(stream=False)
+        previous = self._previous(stream=False, same=before == self._widths())
         model = self._make_model(X, y, weight, first=previous is None)
         self._fit_rows(model, X, y, weight, settings, previous=previous, stream=False)
         self._check_mixing(X)
@@ -101,9 +101,18 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         self._fit_rows(model, X, y, weight, settings, previous=previous, stream=True)
         return self
 
+    def _widths(self) -> tuple[int, ...]:
+        """Features and outputs of the data; nothing before the first fit."""
+        if not hasattr(self, "_y_shape"):
+            return ()
+        return self.n_features_in_, math.prod(self._y_shape)
+
     # what subclasses add --------------------------------------------------------------------------
 
+    n_features_in_: int
     _y_shape: tuple[int, ...]
+    #: about where the targets are: squares are of what is beyond it
+    _y_center: Any = 0.0
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Model:
         """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
@@ -159,18 +168,18 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         posterior, k = self.posterior_, self._noise_sd().shape[1]
 
         def with_square(draws: slice, part: Any) -> Array:
-            f = self._predict_block(draws, part)
+            f = self._predict_block(draws, part) - self._y_center
             return np.concatenate([f, f * f], axis=2) if return_std else f
 
         width = 2 * k if return_std else k
         n_draws, weights = posterior.n_chains * posterior.n_draws, posterior.pooled_weights()
         moments = prediction.average(with_square, X, n_draws, width, weights)
-        mean = moments[:, :k]
+        mean = self._shaped(moments[:, :k] + self._y_center)
         if not return_std:
-            return self._shaped(mean)
+            return mean
         noise = np.average(self._noise_sd() ** 2, axis=0, weights=weights)
-        spread = np.maximum(moments[:, k:] - mean**2, 0.0)
-        return self._shaped(mean), self._shaped(np.sqrt(spread + noise))
+        spread = np.maximum(moments[:, k:] - moments[:, :k] ** 2, 0.0)
+        return mean, self._shaped(np.sqrt(spread + noise))
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of a new observation: of the draws' mixture of normal distributions.
@@ -247,9 +256,15 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             yield self._predict_block(chosen, X[start : start + at_once])
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
-        y = np.asarray(y, dtype=np.float64).reshape(X.shape[0], -1)
-        sd, start = self._noise_sd()[:, None], 0
-        for f in self._means(self._validate_x(X)):
+        X, y, start = self._validate_x(X), np.asarray(y, dtype=np.float64), 0
+        sd = self._noise_sd()[:, None]
+        if y.shape not in ((len(X), *self._y_shape), (len(X), sd.shape[2])):
+            raise ValueError(
+                f"y of shape {y.shape} is not allowed: give the outputs of the rows, "
+                f"{(len(X), *self._y_shape)}."
+            )
+        y = y.reshape(len(X), -1)
+        for f in self._means(X):
             z = (y[start : start + f.shape[1]] - f) / sd
             start += f.shape[1]
             yield np.sum(-0.5 * z * z - np.log(sd) - 0.5 * np.log(2.0 * np.pi), axis=2)

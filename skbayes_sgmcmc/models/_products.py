@@ -19,11 +19,13 @@ ONEDNN_NUMBERS = 1_500_000
 _linear: Any = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
 
 
-def _by_onednn(x: Tensor, inner: int, columns: int) -> bool:
+def _by_onednn(x: Tensor, other: Tensor, inner: int, columns: int) -> bool:
     return (
         _linear is not None
         and x.dtype == torch.float32
         and x.device.type == "cpu"
+        # autograd does not know the operator
+        and not (torch.is_grad_enabled() and (x.requires_grad or other.requires_grad))
         and x.shape[1] * inner * columns >= ONEDNN_NUMBERS
         and torch.backends.mkldnn.is_available()
     )
@@ -31,7 +33,7 @@ def _by_onednn(x: Tensor, inner: int, columns: int) -> bool:
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """X W + b: (C, n, p), (C, p, q), (C, 1, q)."""
-    if _by_onednn(x, *weight.shape[1:]):
+    if _by_onednn(x, weight, *weight.shape[1:]):
         parts = [
             _linear(x[c], weight[c].t(), bias[c, 0], "none", [], "") for c in range(len(weight))
         ]
@@ -43,7 +45,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def times_transposed(delta: Tensor, weight: Tensor) -> Tensor:
     """D W': (C, n, q), (C, p, q)."""
-    if _by_onednn(delta, *weight.shape[1:]):
+    if _by_onednn(delta, weight, *weight.shape[1:]):
         parts = [_linear(delta[c], weight[c], None, "none", [], "") for c in range(len(weight))]
         return parts[0][None] if len(parts) == 1 else torch.stack(parts)
     return delta @ weight.transpose(1, 2)
@@ -51,7 +53,7 @@ def times_transposed(delta: Tensor, weight: Tensor) -> Tensor:
 
 def add_product(out: Tensor, x: Tensor, delta: Tensor) -> None:
     """Out += X' D: (C, p, q), (C, n, p), (C, n, q)."""
-    if _by_onednn(x, *out.shape[1:]):
+    if _by_onednn(x, delta, *out.shape[1:]):
         for c in range(len(out)):
             out[c].add_(_linear(x[c].t(), delta[c].t(), None, "none", [], ""))
     elif len(out) == 1:
