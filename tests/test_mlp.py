@@ -285,9 +285,10 @@ def test_warm_start_with_other_features_starts_anew(iris, kept, later):
 
 @pytest.mark.parametrize("change", [{"hidden_layer_sizes": (4, 3)}, {"n_chains": 3}], ids=str)
 def test_warm_start_with_another_network_starts_anew(iris, change):
-    clf = small(warm_start=True).fit(*iris)
-    clf.set_params(**change).fit(*iris)
-    assert_same(clf, small(**change).fit(*iris))
+    X, y = iris
+    clf = small(warm_start=True).fit(1e3 * X, y)
+    clf.set_params(**change).fit(X, y)
+    assert_same(clf, small(**change).fit(X, y))
 
 
 def test_a_stream():

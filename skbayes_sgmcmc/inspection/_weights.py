@@ -138,7 +138,7 @@ class WeightHistogramDisplay:
         self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
         for axes, (name, density) in zip(self.axes_, self.densities.items(), strict=True):
             axes.stairs(density, self.edges[name], **({"fill": True} | kwargs))
-            axes.set(title=name, yticks=[])
+            axes.set(title=name, xlabel="value", yticks=[])
         for axes in self.axes_[:: min(len(self.axes_), COLUMNS)]:
             axes.set_ylabel("density")
         return self
