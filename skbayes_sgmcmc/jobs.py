@@ -43,6 +43,10 @@ class ChainState:
     rows_seen: float = 0.0
     n_drawn: int = 0
 
+    def fits(self, n_chains: int, n_parameters: int) -> bool:
+        """Whether a run of so many chains and parameters can go on from here."""
+        return (self.n_chains, self.theta.shape[1]) == (n_chains, n_parameters)
+
 
 @dataclass
 class Result:

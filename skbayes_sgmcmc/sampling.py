@@ -154,15 +154,14 @@ def _continuable(
     """The earlier chains, unless parameters have changed their number or length."""
     if previous is None:
         return None
-    lengths = (previous.n_chains, previous.theta.shape[1])
-    if lengths == (settings.n_chains, model.n_parameters):
+    if previous.fits(settings.n_chains, model.n_parameters):
         return previous
     if stream:
         raise ValueError(
             f"n_chains={settings.n_chains} with {model.n_parameters} parameters is not allowed "
-            f"here: earlier calls had {lengths[0]} chains of {lengths[1]} parameters. Keep "
-            "n_chains and fit_intercept as they were, or start a new stream with a clone of the "
-            "estimator."
+            f"here: earlier calls had {previous.n_chains} chains of {previous.theta.shape[1]} "
+            "parameters. Keep n_chains and what makes the model's size (fit_intercept, layers) as "
+            "they were, or start a new stream with a clone of the estimator."
         )
     return None
 

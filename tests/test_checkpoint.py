@@ -158,6 +158,8 @@ def test_a_finished_file_is_returned_at_once(tmp_path, monkeypatch):
 
 def interrupt_in_chunk(monkeypatch, number):
     """Ctrl-C in the midst of the steps of a chunk."""
+    # a shell's background jobs ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     calls, set_scale = [], Chains._set_scale
 
     def step(self, eta, temperature):

@@ -189,7 +189,7 @@ def test_class_weight_is_sample_weight(iris, whole):
     if whole:  # the same posterior and, from full batches, the same draws up to rounding
         times = np.array([1, 3, 2])[y]
         repeated = small(batch_size=1000).fit(np.repeat(X, times, 0), np.repeat(y, times))
-        assert_same(small(batch_size=1000, class_weight=weight).fit(X, y), repeated, atol=1e-6)
+        assert_same(small(batch_size=1000, class_weight=weight).fit(X, y), repeated, atol=1e-10)
 
 
 def test_balanced_classes():
@@ -228,7 +228,7 @@ def test_the_seed_decides(iris, fitted):
 def test_a_chain_is_the_same_whatever_runs_beside_it(iris, sampler):
     """Whether in one batch with others or in a job of its own, up to the order of sums.
 
-    140 steps, over which rounding (1e-16) grows by less than 1e6.
+    Rounding (1e-16) was seen to stay below 1e-15 over these 140 steps.
     """
     options = {"sampler": sampler, "batch_size": 20}
     three = small(n_chains=3, **options).fit(*iris)

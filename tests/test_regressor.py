@@ -233,12 +233,12 @@ def test_blocks_of_rows_do_not_matter(data, monkeypatch):
 def test_units_of_the_targets_do_not_matter(noise, scale):
     """Predictions and sds are multiplied; the draws, of standardised targets, stay.
 
-    400 steps, over which the rounding of targets (1e-16) grows by less than 1e7.
+    The rounding of targets, 1e-16, was seen to grow to 1e-15 over these 240 steps.
     """
     X, y = rows(80)
     plain = small(noise=noise).fit(X, y)
     scaled = small(noise=noise if noise == "infer" else noise * scale).fit(X, scale * y)
-    assert_same(plain, scaled, atol=1e-9)
+    assert_same(plain, scaled, atol=1e-11)
     for ours, theirs in zip(
         plain.predict(X, return_std=True), scaled.predict(X, return_std=True), strict=True
     ):
@@ -295,7 +295,7 @@ def test_weights_are_repetitions(data):
     times = np.arange(60) % 3
     weighted = small(batch_size=1000).fit(X, y, sample_weight=times)
     repeated = small(batch_size=1000).fit(np.repeat(X, times, 0), np.repeat(y, times, 0))
-    assert_same(weighted, repeated, atol=1e-6)
+    assert_same(weighted, repeated, atol=1e-10)
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-6)
     plain = small(batch_size=1000).fit(X, y)
     assert np.abs(plain.predict(X) - weighted.predict(X)).max() > 1.0

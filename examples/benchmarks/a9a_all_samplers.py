@@ -165,7 +165,7 @@ def main():
         ratios=f"{text_of(over_mala)} (bulk / mean)",
         nuts=NUTS_RATE,
         over_nuts=text_of(over_nuts),
-        verdict=f"{met[smallest >= 10]} with that older figure of NUTS (smallest ratio: {smallest:.1f})",
+        verdict=f"{met[smallest >= 10]} with that older figure (smallest ratio: {smallest:.1f})",
     )
     write_results(args, "a9a_all_samplers", "All samplers and integrators on a9a", body)
 

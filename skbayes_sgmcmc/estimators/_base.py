@@ -60,6 +60,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     prior: Any
     total_samples: float | None
     checkpoint: Any
+    n_chains: int
     warm_start: bool
 
     def _sample(
@@ -132,6 +133,13 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         if (stream or self.warm_start) and same:
             return getattr(self, "_chain_state", None)
         return None
+
+    def _begin(self, make: Callable[[bool], Any], previous: Any) -> tuple[Any, Any]:
+        """The model that ``make(first)`` makes, and the chains that it goes on with, if any."""
+        model = make(previous is None)
+        if previous is None or previous.fits(self.n_chains, model.n_parameters):
+            return model, previous
+        return make(True), None
 
     def _inputs(self, X: Any) -> Any:
         """X as the model sees it."""

@@ -68,7 +68,9 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
             )
         same = before == self.n_features_in_ and np.array_equal(classes, self.classes_)
         previous = self._previous(stream=False, same=same)
-        model = self._make_model(X, weight, len(classes), first=previous is None)
+        model, previous = self._begin(
+            lambda first: self._make_model(X, weight, len(classes), first=first), previous
+        )
         self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=False)
         self.classes_ = classes
         self._set_attributes()

@@ -64,7 +64,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         X, y = self._validate_xy(X, y, reset=True)
         X, y, weight = self._weights(X, y, sample_weight)
         previous = self._previous(stream=False, same=before == self._widths())
-        model = self._make_model(X, y, weight, first=previous is None)
+        model, previous = self._begin(
+            lambda first: self._make_model(X, y, weight, first=first), previous
+        )
         self._fit_rows(model, X, y, weight, settings, previous=previous, stream=False)
         self._check_mixing(X)
         return self

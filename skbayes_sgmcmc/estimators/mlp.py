@@ -144,11 +144,11 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
     >>> from sklearn.datasets import load_iris
     >>> from skbayes_sgmcmc import BayesianMLPClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> clf = BayesianMLPClassifier(hidden_layer_sizes=10, random_state=0).fit(X, y)
+    >>> clf = BayesianMLPClassifier(random_state=0).fit(X, y)
     >>> clf.score(X, y) > 0.95
     True
     >>> clf.posterior_
-    PosteriorSamples(4 chains x 100 draws, {weight_1: (4, 10), bias_1: (10,), ...})
+    PosteriorSamples(4 chains x 100 draws, {weight_1: (4, 100), bias_1: (100,), ...})
     """
 
     def __init__(
@@ -236,7 +236,8 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         outputs, and 1 for biases, which makes the prior of the function independent of the width.
     noise : "infer" or float, default="infer"
         Standard deviation sigma of the noise, in units of y, the same for all outputs; "infer": one
-        for each output, with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1).
+        for each output, with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or Laplace(0, 1) with
+        ``prior="laplace"``.
     standardize : bool, default=True
         Let the network see features of mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
