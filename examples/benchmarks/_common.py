@@ -192,7 +192,7 @@ def machine():
     """Kind of machine, e.g. ``2-core x86-64 CPU, 1 thread``; no names of hosts."""
     import torch
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = os.cpu_count()
     threads = torch.get_num_threads()
     kind = platform.machine().replace("_", "-")
     return f"{cores}-core {kind} CPU, {threads} thread{'s' * (threads > 1)}"
