@@ -152,6 +152,13 @@ def _to_object(
 
 #: what fitted estimators are made of besides arrays and plain Python: module -> classes
 _PARTS = {
+    "augmentation": (
+        "Compose",
+        "RandomCrop",
+        "RandomErasing",
+        "RandomFlip",
+        "RandomRotation",
+    ),
     "chains": ("MixingDistance",),
     "estimators.cnn": ("BayesianCNNClassifier",),
     "estimators.logistic": ("BayesianLogisticRegression",),

@@ -20,7 +20,7 @@ LAYERS = [
     {"_kernels"},
     {"_validation", "exceptions", "_callbacks", "_philox", "metrics", "storage", "prediction"},
     {"streams", "samples"},
-    {"minibatch"},
+    {"minibatch", "augmentation"},
     {"schedules", "models", "integrators", "diagnostics", "interop"},
     {"posterior", "samplers"},
     {"chains", "warmup", "_fast", "_fused"},

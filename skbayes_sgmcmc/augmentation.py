@@ -1,0 +1,166 @@
+"""Random changes to the images of a minibatch, all at once, on the device, in each chain's numbers.
+
+Give one, or several in a :class:`Compose`, as ``augment`` of ``BayesianCNNClassifier``. They act on
+what the network sees: standardised images, in which 0 is the mean of a channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sklearn.base import BaseEstimator
+
+from ._validation import check_int, check_real
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .streams import ChainRandom
+
+
+class Augmentation(BaseEstimator):
+    """Base: subclasses change images (n, channels, height, width) given uniforms (n, NUMBERS)."""
+
+    #: random numbers that one image needs
+    NUMBERS = 1
+
+    def __call__(self, x: Tensor, rng: ChainRandom) -> Tensor:
+        """Change images (chains, n, channels, height, width), or (n, ...) that chains share."""
+        images = x.reshape(-1, *x.shape[-3:])
+        u = rng.uniform(x.shape[-4], self.NUMBERS, dtype=x.dtype)
+        u = (u if x.ndim == 5 else u[:1]).reshape(len(images), self.NUMBERS)
+        return self.change(images, u).reshape(x.shape)
+
+    def change(self, x: Tensor, u: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class RandomFlip(Augmentation):
+    """Mirror an image from left to right.
+
+    Parameters
+    ----------
+    probability : float, default=0.5
+        How often.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc.augmentation import Compose, RandomCrop, RandomFlip
+    >>> Compose([RandomCrop(padding=2), RandomFlip()])
+    Compose(parts=[RandomCrop(padding=2), RandomFlip()])
+    """
+
+    def __init__(self, probability: float = 0.5):
+        self.probability = probability
+
+    def change(self, x: Tensor, u: Tensor) -> Tensor:
+        import torch
+
+        check_real("probability", self.probability, low=0.0, high=1.0, closed="both")
+        return torch.where((u[:, 0] < self.probability)[:, None, None, None], x.flip(-1), x)
+
+
+class RandomCrop(Augmentation):
+    """Shift an image by up to ``padding`` pixels in each direction; what comes in is 0.
+
+    Parameters
+    ----------
+    padding : int, default=4
+        Pixels.
+    """
+
+    NUMBERS = 2
+
+    def __init__(self, padding: int = 4):
+        self.padding = padding
+
+    def change(self, x: Tensor, u: Tensor) -> Tensor:
+        import torch
+
+        pad = check_int("padding", self.padding, low=0)
+        n, _, height, width = x.shape
+        wide = torch.nn.functional.pad(x, (pad, pad, pad, pad))
+        shift = (u * (2 * pad + 1)).long()
+        rows = shift[:, :1] + torch.arange(height, device=x.device)
+        columns = shift[:, 1:] + torch.arange(width, device=x.device)
+        image = torch.arange(n, device=x.device)[:, None, None]
+        chosen = wide.movedim(1, -1)[image, rows[:, :, None], columns[:, None, :]]
+        return chosen.movedim(-1, 1)
+
+
+class RandomRotation(Augmentation):
+    """Turn an image about its centre, with bilinear interpolation; what comes in is 0.
+
+    Parameters
+    ----------
+    degrees : float, default=15.0
+        Angles are uniform within this bound on either side.
+    """
+
+    def __init__(self, degrees: float = 15.0):
+        self.degrees = degrees
+
+    def change(self, x: Tensor, u: Tensor) -> Tensor:
+        import torch
+
+        bound = check_real("degrees", self.degrees, low=0.0, high=180.0, closed="both")
+        angle = (2.0 * u[:, 0] - 1.0) * (bound * torch.pi / 180.0)
+        cosine, sine = torch.cos(angle), torch.sin(angle)
+        ratio, zero = x.shape[-2] / x.shape[-1], torch.zeros_like(angle)
+        matrix = torch.stack(
+            [cosine, -sine * ratio, zero, sine / ratio, cosine, zero], dim=1
+        ).reshape(-1, 2, 3)
+        functional = torch.nn.functional
+        grid = functional.affine_grid(matrix, list(x.shape), align_corners=False)
+        return functional.grid_sample(x, grid, align_corners=False)
+
+
+class RandomErasing(Augmentation):
+    """Set a rectangle of an image to 0.
+
+    Parameters
+    ----------
+    probability : float, default=0.5
+        How often.
+    largest : float, default=0.4
+        The sides are uniform up to this part of the image's.
+    """
+
+    NUMBERS = 5
+
+    def __init__(self, probability: float = 0.5, largest: float = 0.4):
+        self.probability = probability
+        self.largest = largest
+
+    def change(self, x: Tensor, u: Tensor) -> Tensor:
+        import torch
+
+        check_real("probability", self.probability, low=0.0, high=1.0, closed="both")
+        largest = check_real("largest", self.largest, low=0.0, high=1.0, closed="right")
+        inside = (u[:, 4] < self.probability)[:, None, None]
+        for axis, side in enumerate(x.shape[-2:]):
+            length = u[:, axis] * largest * side
+            start = u[:, 2 + axis] * (side - length)
+            at = torch.arange(side, device=x.device) + 0.5
+            within = (at >= start[:, None]) & (at < (start + length)[:, None])
+            inside = inside & (within[:, :, None] if axis == 0 else within[:, None, :])
+        return x.masked_fill(inside[:, None], 0.0)
+
+
+class Compose(BaseEstimator):
+    """One change after the other.
+
+    Parameters
+    ----------
+    parts : sequence of callables
+        The changes, in their order.
+    """
+
+    def __init__(self, parts: Sequence[Any]):
+        self.parts = parts
+
+    def __call__(self, x: Tensor, rng: ChainRandom) -> Tensor:
+        for part in self.parts:
+            x = part(x, rng)
+        return x
