@@ -110,7 +110,7 @@ class ModuleNetwork(Network):
         self._prepare(theta, training=True)
         parts: list[Any] = [self.module.get_submodule(name) for name in self.batch_norms]
         momenta = [part.momentum for part in parts]
-        found: dict[str, list[Array]] = {}
+        found: dict[str, list[Array]] = {name: [] for name in self.buffers}
         try:
             for at in theta:
                 for part in parts:
@@ -119,10 +119,8 @@ class ModuleNetwork(Network):
                 # parts of one length, as each counts as much as the others
                 for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
                     functional_call(self.module, self._views(at), (rows,))
-                for name, part in zip(self.batch_norms, parts, strict=True):
-                    for kind in ("running_mean", "running_var"):
-                        values = getattr(part, kind).cpu().numpy().copy()
-                        found.setdefault(f"{name}.{kind}", []).append(values)
+                for name in self.buffers:
+                    found[name].append(self.module.get_buffer(name).cpu().numpy().copy())
         finally:
             for part, momentum in zip(parts, momenta, strict=True):
                 part.momentum = momentum
