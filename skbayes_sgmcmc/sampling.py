@@ -419,7 +419,7 @@ def sample(
         model,
         Data({}, 1) if data is None else data,
         settings,
-        dtype=settings.resolve_dtype(where, model.n_parameters),
+        dtype=settings.resolve_dtype(where, model),
         device=where,
         on_progress=on_progress,
     )

@@ -7,6 +7,8 @@ A benchmark begins with ``args = parse_args(__doc__)``, runs once for every seed
 import argparse
 import contextlib
 import datetime
+import io
+import itertools
 import os
 import platform
 import sys
@@ -86,6 +88,35 @@ def load_mnist():
     table = _openml("mnist_784", version=1, as_frame=False)
     X, y = (table.data / 255.0).astype(np.float32), table.target.astype(np.int64)
     return X[:60_000], y[:60_000], X[60_000:], y[60_000:]
+
+
+def load_cifar10():
+    """CIFAR-10: float32 X (50000, 3072) less the mean of its channels, y_train, X_test, y_test.
+
+    Rows are images (3, 32, 32) in [0, 1] before that, and shuffled.
+    """
+    with _npz("cifar10_jpeg") as data:
+        if data is not None:
+            parts = [(_decoded(data, part), data[f"y_{part}"].astype(np.int64)) for part in PARTS]
+        else:
+            table = _openml("CIFAR_10", version=1, as_frame=False)
+            X, y = table.data.astype(np.uint8), table.target.astype(np.int64)
+            parts = [(X[:50_000], y[:50_000]), (X[50_000:], y[50_000:])]
+    order = np.random.default_rng(0).permutation(50_000)  # files may be sorted by class
+    X = [rows.reshape(-1, 3, 1024) / np.float32(255.0) for rows, _ in parts]
+    center = X[0].mean(axis=(0, 2), keepdims=True)
+    X = [(rows - center).reshape(-1, 3072) for rows in X]
+    return X[0][order], parts[0][1][order], X[1], parts[1][1]
+
+
+def _decoded(data, part):
+    """Images (n, 3, 32, 32) of the JPEG files of a part."""
+    from PIL import Image
+
+    files, offsets = data[f"bytes_{part}"], data[f"offsets_{part}"].astype(int)
+    images = [np.asarray(Image.open(io.BytesIO(files[start:stop].tobytes())))
+              for start, stop in itertools.pairwise(offsets)]  # fmt: skip
+    return np.stack(images).transpose(0, 3, 1, 2)
 
 
 def _a9a_part(data, part):

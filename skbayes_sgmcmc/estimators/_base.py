@@ -162,7 +162,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> None:
         """Sample the posterior of a model given rows, which may be a part of a stream."""
         device = settings.resolve_device()
-        dtype = settings.resolve_dtype(device, model.n_parameters)
+        dtype = settings.resolve_dtype(device, model)
         data = model.make_data(self._inputs(X), self._targets(target), weight, dtype, device)
         rows_seen = None
         if stream:
