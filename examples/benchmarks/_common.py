@@ -1,7 +1,8 @@
 """What the benchmarks share: options, data, scores, results tables and figures.
 
 A benchmark begins with ``args = parse_args(__doc__)``, runs once for every seed in ``args.seeds``
-(fewer and shorter with ``args.quick``), and ends with ``write_results``.
+(fewer and shorter with ``args.quick``), and ends with ``write_results``. A long one keeps the
+numbers of each run (``finished``), so that it goes on where it was interrupted.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import contextlib
 import datetime
 import io
 import itertools
+import json
 import os
 import platform
 import sys
@@ -31,24 +33,60 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # Options
 
 
-def parse_args(description, seeds=10, quick_seeds=2):
-    """Options ``quick`` (bool), ``seeds`` (a list 0, 1, ...) and ``out`` (a folder, made here)."""
+def parse_args(description, seeds=10, quick_seeds=2, *, numbers=None, parts=None, runs=None):
+    """Options ``quick`` (bool), ``seeds`` (a list 0, 1, ...) and ``out`` (a folder, made here).
+
+    ``numbers`` are more options, by name: their defaults, in full and if quick. ``parts`` are names
+    of which ``--parts`` asks for some, and ``runs`` is the name of the folder of finished runs.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="seconds to minutes: does it run?")
     parser.add_argument("--seeds", type=int, help=f"number of seeds (default {seeds})")
     parser.add_argument(
         "--out", type=Path, help="folder of the results (default docs/results; quick: a temporary)"
     )
+    for name, (default, _) in (numbers or {}).items():
+        words = "all" if default is None else default
+        parser.add_argument(f"--{name}", type=int, help=f"a number (default {words})")
+    if parts is not None:
+        parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
+    temporary = Path(tempfile.gettempdir())
+    if runs is not None:
+        folder = temporary / "skbayes-runs" / runs
+        parser.add_argument("--runs", type=Path, default=folder, help="folder of finished runs")
     args = parser.parse_args()
     n_seeds = args.seeds or (quick_seeds if args.quick else seeds)
     args.seeds = list(range(n_seeds))
+    for name, defaults in (numbers or {}).items():
+        name = name.replace("-", "_")
+        if getattr(args, name) is None:
+            setattr(args, name, defaults[args.quick])
     if args.out is None:
-        quick_folder = Path(tempfile.gettempdir()) / "skbayes-quick-results"
+        quick_folder = temporary / "skbayes-quick-results"
         args.out = quick_folder if args.quick else REPOSITORY / "docs" / "results"
     (args.out / "figures").mkdir(parents=True, exist_ok=True)
+    if runs is not None:
+        args.runs.mkdir(parents=True, exist_ok=True)
     return args
+
+
+def finished(args, name, run):
+    """The numbers (a dict) of the run ``name``, which is done, by ``run()``, unless it was before.
+
+    ``name`` has everything on which the numbers depend. "seconds" of processor time are added.
+    """
+    path = args.runs / f"{name}.json"
+    if not path.exists():
+        start = time.process_time()
+        numbers = run()
+        numbers["seconds"] = time.process_time() - start
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(numbers))
+        partial.replace(path)  # whole or not at all
+        print(time.strftime("%H:%M:%S"), name, f"{numbers['seconds']:.0f} s", flush=True)
+    return json.loads(path.read_text())
 
 
 # Data: from the folder in SKBAYES_DATA, else from OpenML

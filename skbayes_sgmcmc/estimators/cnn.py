@@ -309,7 +309,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         if self.standardize:
             self._x_center, self._x_scale = center_and_scale(images, weight, axis=(0, 2, 3))
 
-    def _inputs(self, X: Array) -> Array:
+    def _inputs(self, X: Any) -> Any:
         return super()._inputs(X.reshape(-1, *self.image_shape_))
 
 

@@ -12,8 +12,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length, column_or_1d, gen_batches
 
 from .. import prediction
-from .._validation import check_choice
-from ._common import class_codes, last_step, name_of, panels, pyplot
+from ._common import class_codes, last_step, name_of, panels, pyplot, several
 
 Array = NDArray[Any]
 
@@ -219,8 +218,7 @@ def _metrics(metric: Any, known: tuple[str, ...]) -> list[str]:
     """The metrics to draw; by default those that fall as predictions get better."""
     if metric is None:
         return [name for name in known if name != "accuracy"]
-    names = [metric] if isinstance(metric, str) else list(metric)
-    return [check_choice("metric", name, known) for name in names or [None]]
+    return several("metric", metric, known)
 
 
 def _predictions(estimator: Any, X: Any, n_outputs: int) -> Iterator[tuple[slice, slice, Array]]:
