@@ -23,6 +23,10 @@ from .warmup import Warmup
 Array = NDArray[Any]
 
 
+#: called about 100 times in a run, with its finished fraction and the chains as they then are
+OnProgress = Callable[[float, Chains], None]
+
+
 @dataclass
 class ChainState:
     """Where chains stand after a run, as plain arrays: what warm starts go on from.
@@ -53,7 +57,8 @@ class Result:
     """What a job returns: draws of the surviving chains, and which chains diverged when."""
 
     draws: Array
-    weights: Array
+    weights: Array | None
+    n_steps: int
     statistics: dict[str, Array]
     state: ChainState
     diverged: dict[int, int]
@@ -74,7 +79,7 @@ class Job:
     group: list[int]
     seeds: list[np.random.SeedSequence]
 
-    def __call__(self, on_progress: Callable[[float], None] | None) -> Result:
+    def __call__(self, on_progress: OnProgress | None) -> Result:
         chains = self._chains()
         checkpoint = None
         if self.settings.checkpoint is not None:
@@ -89,7 +94,7 @@ class Job:
             percent = 100 * chains.progress.step // self.plan.n_steps
             if on_progress is not None and percent > reported:
                 reported = percent
-                on_progress(percent / 100.0)
+                on_progress(percent / 100.0, chains)
 
         try:
             chains.run(on_chunk)
@@ -243,8 +248,6 @@ class Job:
         )
 
     def _result(self, chains: Chains) -> Result:
-        kept = chains.progress.kept
-        alive = chains.alive
         state = chains.state or {}
         statistics = {
             name: np.asarray(values.double().cpu())
@@ -259,10 +262,9 @@ class Job:
             self._moves(),
             self.settings.n_chains,
         )
-        draws = chains.draws if len(alive) == len(chains.draws) else chains.draws[alive]
         return Result(
-            draws[:, :kept],
-            chains.weights[:kept],
+            *chains.collected(),
+            chains.progress.step,
             statistics,
             end,
             {self.group[c]: step for c, step in chains.progress.diverged.items()},

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Bunch, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from .. import prediction
 from .._callbacks import with_callbacks
@@ -71,9 +71,8 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         model, previous = self._begin(
             lambda first: self._make_model(X, weight, len(classes), first=first), previous
         )
-        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=False)
         self.classes_ = classes
-        self._set_attributes()
+        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=False)
         self._check_mixing(X)
         return self
 
@@ -131,9 +130,8 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         X, codes, weight = self._weighted_rows(X, codes, known, sample_weight)
         previous = None if first else self._previous(stream=True)
         model = self._make_model(X, weight, len(known), first=first)
-        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=True)
         self.classes_ = known
-        self._set_attributes()
+        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=True)
         return self
 
     # what subclasses add --------------------------------------------------------------------------
@@ -141,9 +139,6 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Model:
         """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
         raise NotImplementedError
-
-    def _set_attributes(self) -> None:
-        """Set the fitted attributes that summarise ``posterior_``."""
 
     def _check_mixing(self, X: Any) -> None:
         """Warn if the chains have not mixed."""
@@ -153,6 +148,9 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         return validate_data(
             self, X, y, reset=reset, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
         )
+
+    def _given(self, target: Array) -> Array:
+        return self.classes_[target]
 
     def _sparse(self) -> str | bool:
         return "csr" if self.__sklearn_tags__().input_tags.sparse else False
@@ -174,8 +172,7 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
 
     # prediction -----------------------------------------------------------------------------------
 
-    def _validate_x(self, X: Any) -> Any:
-        check_is_fitted(self, "posterior_")
+    def _validate_rows(self, X: Any) -> Any:
         return validate_data(
             self, X, reset=False, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
         )

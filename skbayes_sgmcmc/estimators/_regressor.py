@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from .. import prediction
 from .._callbacks import with_callbacks
@@ -146,8 +146,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             self._y_shape = y.shape[1:]
         return X, np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
-    def _validate_x(self, X: Any) -> Any:
-        check_is_fitted(self, "posterior_")
+    def _given(self, target: Array) -> Array:
+        return self._shaped(target)
+
+    def _validate_rows(self, X: Any) -> Any:
         return validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
 
     # prediction -----------------------------------------------------------------------------------

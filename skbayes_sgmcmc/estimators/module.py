@@ -11,9 +11,6 @@ from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
 
 Array = NDArray[Any]
 
-#: rows over which batch norms' statistics are computed for each draw
-STATISTICS_ROWS = 5000
-
 
 class _Module(NetworkEstimator):
     module: Any
@@ -51,22 +48,6 @@ class _Module(NetworkEstimator):
     def _inputs(self, X: Array) -> Array:
         x = super()._inputs(X)
         return x if self.input_shape is None else x.reshape(-1, *self.input_shape)
-
-    def _fit_rows(self, model: Any, X: Any, *args: Any, **kwargs: Any) -> None:
-        super()._fit_rows(model, X, *args, **kwargs)
-        network = model.network
-        if not network.batch_norms:
-            return
-        import torch
-
-        posterior, few = self.posterior_, X[:: -(-len(X) // STATISTICS_ROWS)]
-        theta = self._positions(slice(None), network)
-        x = torch.from_numpy(np.ascontiguousarray(self._inputs(few), theta.dtype))
-        with torch.no_grad():
-            statistics = network.batch_norm_statistics(torch.from_numpy(theta), x)
-        shape = (posterior.n_chains, posterior.n_draws)
-        for name, values in statistics.items():
-            posterior.draws[name] = values.reshape(*shape, *values.shape[1:])
 
 
 class BayesianModuleClassifier(_Module, NetworkClassifier):
@@ -147,6 +128,8 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
         eta of the last step.
     batch_size_ : int
@@ -161,8 +144,9 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
     Notes
     -----
     Batch norms use the statistics of the minibatch while sampling, as in training. For predictions
-    each draw needs its own: they are computed after the run over (at most 5000) training rows, and
-    kept with the draws.
+    each draw needs its own: they are computed over (at most 5000) training rows, after the run or
+    when a callback asks for predictions, and kept with the draws. In ``partial_fit`` they are those
+    of the rows of the call.
 
     Examples
     --------
@@ -319,6 +303,8 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
         Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
         eta of the last step.
     batch_size_ : int

@@ -56,6 +56,10 @@ class Network:
         """Outputs (chains, rows, n_outputs), given the ``buffers`` (chains, ...)."""
         raise NotImplementedError
 
+    def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
+        """The ``buffers`` of one position (n_parameters,), over the rows x."""
+        return {}
+
     def draws_at_once(self, n_rows: int) -> int:
         """How many draws to predict so many rows with at once."""
         return 1
