@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,6 +140,20 @@ class ModuleNetwork(Network):
             ):
                 self.module.to(like.device, like.dtype)
                 return
+
+
+def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
+    """``module`` with those of the offered arguments that its signature names.
+
+    What a ``functools.partial`` has fixed stays fixed.
+    """
+    try:
+        names = set(inspect.signature(module).parameters)
+    except ValueError:  # compiled code may have no signature
+        return module
+    names -= set(module.keywords) if isinstance(module, partial) else set()
+    given = {name: value for name, value in offered.items() if name in names}
+    return partial(module, **given) if given else module
 
 
 def build(module: Callable[[], Any]) -> nn.Module:
