@@ -16,7 +16,7 @@ from .minibatch import Minibatches
 from .posterior import Posterior
 from .samplers import Cell, Sampler
 from .settings import Settings
-from .storage import allocate
+from .storage import allocate, dtype_name
 from .streams import ChainRandom
 from .warmup import Warmup
 
@@ -139,7 +139,7 @@ class Job:
         shape = (len(self.group), self.plan.n_draws, self.posterior.model.n_parameters)
         kind = self.settings.draws_dtype
         if kind == "auto":
-            kind = str(self.posterior.like.dtype).split(".")[1]
+            kind = dtype_name(self.posterior.like.dtype)
         return allocate(shape, kind, self.settings.draws_dir)
 
     def _compiled(self) -> tuple[Any, Any]:

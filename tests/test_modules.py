@@ -15,8 +15,10 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
     BayesianModuleRegressor,
     SamplingError,
+    prediction,
 )
 from skbayes_sgmcmc.minibatch import Batch
+from skbayes_sgmcmc.models import network
 from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.modules import ModuleNetwork, bind, build, cnn
 from skbayes_sgmcmc.models.network import NetworkModel
@@ -169,6 +171,38 @@ def test_batch_norms_keep_statistics_with_each_draw():
     hidden = clf._inputs(X) @ w.T + b
     np.testing.assert_allclose(posterior["1.running_mean"][1, 7], hidden.mean(0), atol=1e-3)
     np.testing.assert_allclose(posterior["1.running_var"][1, 7], hidden.var(0, ddof=1), rtol=3e-2)
+
+
+def test_statistics_are_computed_one_draw_at_a_time(tmp_path, monkeypatch):
+    """So that draws on disk, which may be larger than the memory, stay there."""
+    sizes, decode = [], network.decode
+
+    def recorded(values):
+        sizes.append(values.size)
+        return decode(values)
+
+    monkeypatch.setattr(network, "decode", recorded)
+    clf = BayesianModuleClassifier(norm_module, draws_dir=tmp_path, **TINY).fit(X, y)
+    assert sizes == [64 * 12 + 12 + 24 + 120 + 10] * 8
+    assert isinstance(clf.posterior_.draws["0.weight"], np.memmap)
+
+
+def test_a_prediction_builds_the_module_once(monkeypatch):
+    """However many blocks of rows and draws it takes."""
+    built = []
+
+    def counted():
+        built.append(1)
+        return mlp_module()
+
+    clf = BayesianModuleClassifier(counted, **TINY).fit(X, y)
+    whole, few = clf.predict_proba(X[:100]), clf.predict_proba_samples(X[:100])
+    monkeypatch.setattr(prediction, "BLOCK_NUMBERS", 100)
+    for predict, expected in ((clf.predict_proba, whole), (clf.predict_proba_samples, few)):
+        before = len(built)
+        np.testing.assert_allclose(predict(X[:100]), expected, atol=1e-6)
+        assert len(built) == before + 1
+    assert clf._network is None
 
 
 @pytest.mark.parametrize(

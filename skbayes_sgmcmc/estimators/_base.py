@@ -159,6 +159,14 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """X checked to be like the rows of the fit."""
         raise NotImplementedError
 
+    def _predictor(self) -> Any:
+        """``_predict_block`` for many blocks of one call: what it needs is made once."""
+        return self._predict_block
+
+    def _predict_block(self, draws: Any, x: Any) -> Array:
+        """Predictions (draws, rows, outputs) of some pooled draws."""
+        raise NotImplementedError
+
     def _inputs(self, X: Any) -> Any:
         """X as the model sees it."""
         return X

@@ -166,10 +166,6 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
             factors = per_class[codes]
         return self._weights(X, codes, sample_weight, factors)
 
-    def _predict_block(self, draws: slice, x: Any) -> Array:
-        """Class probabilities (draws, rows, classes) of some pooled draws."""
-        raise NotImplementedError
-
     # prediction -----------------------------------------------------------------------------------
 
     def _validate_rows(self, X: Any) -> Any:
@@ -192,7 +188,7 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         X = self._validate_x(X)
         posterior = self.posterior_
         return prediction.average(
-            self._predict_block,
+            self._predictor(),
             X,
             posterior.n_chains * posterior.n_draws,
             len(self.classes_),
@@ -263,8 +259,9 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
                 posterior.n_chains * posterior.n_draws, total, p=posterior.pooled_weights()
             )
         rows_at_once = max(1, prediction.BLOCK_NUMBERS // (total * len(self.classes_)))
+        predict = self._predictor()
         for start in range(0, X.shape[0], rows_at_once):
-            yield self._predict_block(chosen, X[start : start + rows_at_once])
+            yield predict(chosen, X[start : start + rows_at_once])
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         y = column_or_1d(y)
@@ -298,7 +295,7 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         X = self._validate_x(X)
         posterior = self.posterior_
         return prediction.uncertainty(
-            self._predict_block,
+            self._predictor(),
             X,
             posterior.n_chains * posterior.n_draws,
             len(self.classes_),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ class NetworkEstimator(SGMCMCEstimator):
     prior_scale: Any
     standardize: bool
     _n_outputs: int
+    #: on copies of the estimator that predict block after block
+    _network: Network | None = None
 
     def _make_network(self, n_outputs: int) -> Network:
         """The network for rows like those of the fit."""
@@ -85,7 +88,7 @@ class NetworkEstimator(SGMCMCEstimator):
         """Outputs (draws, rows, k) of some pooled draws of the parameters."""
         import torch
 
-        network, posterior = self._make_network(self._n_outputs), self.posterior_
+        network, posterior = self._network or self._make_network(self._n_outputs), self.posterior_
         chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
         dtype = posterior.select(next(iter(network.shapes)), slice(0, 1)).dtype
         inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), dtype))[None]
@@ -99,6 +102,11 @@ class NetworkEstimator(SGMCMCEstimator):
                          for name in network.buffers}  # fmt: skip
                 out[start : start + at_once] = network.outputs(theta, inputs, state).numpy()
         return out
+
+    def _predictor(self) -> Any:
+        ready = copy.copy(self)
+        ready._network = self._make_network(self._n_outputs)
+        return ready._predict_block
 
     def _positions(self, draws: Any, network: Network) -> Array:
         """Some pooled draws as positions (draws, n_parameters)."""

@@ -124,10 +124,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """Warn if the chains have not mixed."""
         raise NotImplementedError
 
-    def _predict_block(self, draws: Any, x: Any) -> Array:
-        """Means (draws, rows, outputs) of some pooled draws."""
-        raise NotImplementedError
-
     def _noise_sd(self) -> Array:
         """Standard deviation of the noise, (draws, outputs), of all pooled draws."""
         raise NotImplementedError
@@ -169,10 +165,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         array of shape (n_samples,) or (n_samples, n_outputs), or a pair of them
         """
         X = self._validate_x(X)
-        posterior, k = self.posterior_, self._noise_sd().shape[1]
+        posterior, k, means = self.posterior_, self._noise_sd().shape[1], self._predictor()
 
         def with_square(draws: slice, part: Any) -> Array:
-            f = self._predict_block(draws, part) - self._y_center
+            f = means(draws, part) - self._y_center
             return np.concatenate([f, f * f], axis=2) if return_std else f
 
         width = 2 * k if return_std else k
@@ -256,8 +252,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         chosen = slice(0, total) if draws is None else draws
         n_draws = total if draws is None else len(draws)
         at_once = max(1, prediction.BLOCK_NUMBERS // (n_draws * self._noise_sd().shape[1]))
+        means = self._predictor()
         for start in range(0, X.shape[0], at_once):
-            yield self._predict_block(chosen, X[start : start + at_once])
+            yield means(chosen, X[start : start + at_once])
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         X, y, start = self._validate_x(X), np.asarray(y, dtype=np.float64), 0

@@ -124,12 +124,13 @@ class Curves:
         rows_at_once = max(1, min(X.shape[0], at_once // min(n_new, 64)))
         most = prediction.BLOCK_NUMBERS // (n_chains * n_parameters)
         draws_at_once = max(1, min(at_once // rows_at_once, most))
+        predict = estimator._predictor()
         first = draws.start + posterior.n_draws * np.arange(n_chains)[:, None]
         for rows in gen_batches(X.shape[0], rows_at_once):
             part = X[rows]
             for places in gen_batches(n_new, draws_at_once):
                 chosen = (first + np.arange(places.start, places.stop)).ravel()
-                f = estimator._predict_block(chosen, part)
+                f = predict(chosen, part)
                 yield rows, places, f.reshape(n_chains, -1, *f.shape[1:])
 
 

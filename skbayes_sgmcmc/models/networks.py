@@ -106,13 +106,7 @@ class MLP(Network):
         return views
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        h = x.expand(len(theta), -1, -1)
-        layers = self.layers(theta)
-        for number, (weight, bias) in enumerate(layers, 1):
-            h = affine(h, weight, bias)
-            if number < len(layers):
-                self._activate(h)
-        return h
+        return self.forward(theta, x)[0]
 
     def draws_at_once(self, n_rows: int) -> int:
         return max(1, ACTIVATION_NUMBERS // (n_rows * max(self.sizes[1:])))
