@@ -16,30 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc.inspection import ReliabilityDisplay, expected_calibration_error
 
 FIGURE = "quickstart.png"
-
-
-def calibration(y, proba, n_bins=10):
-    """Mean confidence, accuracy and number of rows in bins of the confidence."""
-    confidence, correct = proba.max(axis=1), proba.argmax(axis=1) == y
-    # from 1 / n_classes, the least confidence there is, to 1
-    edges = np.linspace(1.0 / proba.shape[1], 1.0, n_bins + 1)
-    bins = np.searchsorted(edges[1:-1], confidence)
-    rows = np.bincount(bins, minlength=n_bins)
-    some = np.maximum(rows, 1)
-    return (
-        np.bincount(bins, confidence, minlength=n_bins) / some,
-        np.bincount(bins, correct, minlength=n_bins) / some,
-        rows,
-    )
-
-
-def expected_calibration_error(y, proba):
-    """How far confidence and accuracy are apart, averaged over the rows."""
-    confidence, accuracy, rows = calibration(y, proba)
-    return np.sum(rows * np.abs(confidence - accuracy)) / rows.sum()
-
 
 # 1. Fit. The estimator needs no tuning: it finds start, step size and preconditioner by itself.
 data = load_breast_cancer()
@@ -70,9 +49,9 @@ for name, model in {
 }.items():
     proba = probabilities[name] = model.predict_proba(X_test)
     error = np.mean(model.predict(X_test) != y_test)
-    ece = expected_calibration_error(y_test, proba)
+    ece = expected_calibration_error(y_test, proba, n_bins=10)
     print(f"{name:44}{error:8.4f}{log_loss(y_test, proba):8.4f}{ece:8.4f}")
-print("NLL: negative log-likelihood; ECE: expected calibration error (10 bins)\n")
+print("NLL: negative log-likelihood; ECE: expected calibration error (bins of 0.1 in confidence)\n")
 
 # 3. What the data say about each coefficient. R-hat near 1: the chains agree; ESS: what the draws
 # are worth in independent ones.
@@ -110,15 +89,12 @@ left.set(title="Coefficients", xlabel="coefficient (per sd of the feature)")
 left.set_ylim(-1, len(order) + 3)  # room for the legend
 left.legend(fontsize=8, loc="upper left")
 
-middle.plot([0.5, 1.0], [0.5, 1.0], color="0.7", linewidth=1)
 for name, colour in (("BayesianLogisticRegression", "C0"), ("LogisticRegression", "C1")):
-    confidence, accuracy, rows = calibration(y_test, probabilities[name], n_bins=5)
-    middle.plot(confidence, accuracy, color=colour, alpha=0.5)
-    middle.scatter(confidence, accuracy, s=8 + 2 * rows, color=colour, alpha=0.7, label=name)
-middle.set(title="Calibration (area: number of rows)", xlabel="confidence",
-           ylabel="accuracy of rows so confident")  # fmt: skip
-for handle in middle.legend(fontsize=8, loc="lower right").legend_handles:
-    handle.set_sizes([30])
+    ReliabilityDisplay.from_predictions(
+        y_test, probabilities[name], n_bins=10, name=name, ax=middle, color=colour, alpha=0.7
+    )
+middle.set(title="Calibration", xlim=(0.48, 1.02), ylabel="accuracy of rows so confident")
+middle.legend(fontsize=8, loc=(0.02, 0.2))
 
 for which, colour, label in ((~wrong, "C0", "right"), (wrong, "C3", "wrong")):
     right.plot(uncertainty.aleatoric[which], uncertainty.epistemic[which], "o", color=colour,

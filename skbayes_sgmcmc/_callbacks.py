@@ -1,4 +1,4 @@
-"""Progress through scikit-learn's callbacks (1.9 and later); without effect in older versions."""
+"""Scikit-learn's callbacks (1.9 and later); without effect in older versions."""
 
 from __future__ import annotations
 
@@ -25,17 +25,31 @@ BLOCKS = 20
 
 
 class Progress:
-    """Turns finished fractions of a run into ``BLOCKS`` callback tasks, and prints if verbose."""
+    """Turns finished fractions of a run into ``BLOCKS`` callback tasks, and prints if verbose.
 
-    def __init__(self, estimator: Any):
+    Parameters
+    ----------
+    estimator : estimator
+        Whose callbacks are told.
+    data : dict
+        The "X" and "y" of the fit, for callbacks that ask for them; values may be functions.
+    """
+
+    def __init__(self, estimator: Any, data: dict[str, Any]):
         self.estimator = estimator
+        self.data = data
         self.done = 0
         self.context: Any = None
         if HAS_CALLBACKS:
             self.context = estimator._init_callback_context(max_subtasks=BLOCKS)
-            self.context.call_on_fit_task_begin(estimator=estimator)
+            self.context.call_on_fit_task_begin(estimator=estimator, **data)
 
-    def __call__(self, fraction: float) -> None:
+    def __call__(self, fraction: float, fitted: Callable[[], dict[str, Any] | None]) -> None:
+        """So much of the run is done.
+
+        ``fitted`` makes the attributes with which a copy of the estimator predicts as if the fit
+        ended here, or None if it can't yet; it is called for callbacks that ask for that copy.
+        """
         blocks = int(fraction * BLOCKS)
         while self.done < blocks:
             self.done += 1
@@ -44,10 +58,15 @@ class Progress:
                 print(f"[{name}] {100 * self.done // BLOCKS}% of the steps", flush=True)
             if self.context is not None:
                 block = self.context.subcontext(task_name="block of steps")
-                block.call_on_fit_task_begin(estimator=self.estimator)
-                block.call_on_fit_task_end(estimator=self.estimator)
+                block.call_on_fit_task_begin(estimator=self.estimator, **self.data)
+                self._end(block, fitted)
 
     def close(self) -> None:
         """The fit has ended."""
         if self.context is not None:
-            self.context.call_on_fit_task_end(estimator=self.estimator)
+            self._end(self.context, dict)
+
+    def _end(self, context: Any, fitted: Callable[[], dict[str, Any] | None]) -> None:
+        context.call_on_fit_task_end(
+            estimator=self.estimator, reconstruction_attributes=fitted, **self.data
+        )

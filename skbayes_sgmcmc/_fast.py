@@ -19,6 +19,7 @@ from .minibatch import Minibatches
 from .models._design import DenseDesign
 from .posterior import Posterior
 from .samplers import SGLD, Cell, Sampler, integrators
+from .storage import dtype_name
 from .streams import ChainRandom
 
 Array = NDArray[Any]
@@ -64,7 +65,7 @@ def find_kernel(
 
 def _bind(posterior: Posterior, minibatches: Minibatches, form: Any) -> Kernel:
     """The kernel as ``chains.py`` calls it, with the data's arrays in place."""
-    dtype = np.dtype(str(posterior.like.dtype).split(".")[1])
+    dtype = np.dtype(dtype_name(posterior.like.dtype))
     from ._kernels.linear import STEPS
 
     layout, *rows = _rows(form.design, dtype)

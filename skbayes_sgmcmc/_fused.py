@@ -21,6 +21,7 @@ from .integrators import Integrator, euler
 from .posterior import Posterior
 from .samplers import PSGLD, SGLD, Cell, Sampler
 from .samplers._protocol import State, Step
+from .storage import dtype_name
 
 #: normals of a whole run from which on compiling is worth its seconds
 WORTH_NUMBERS = 10**9
@@ -49,7 +50,7 @@ class FusedEuler:
             self._sgld(theta, g, step)
 
     def _sgld(self, theta: Tensor, g: Tensor, step: Step) -> None:
-        number = np.dtype(str(theta.dtype).split(".")[1]).type
+        number = np.dtype(dtype_name(theta.dtype)).type
         eta, sd = number(step.eta), number(math.sqrt(2.0 * step.noise))
         run = self._kernels.sgld
         at, by = theta.numpy(), g.numpy()
@@ -60,7 +61,7 @@ class FusedEuler:
         self._each(theta.shape[1], step, advance)
 
     def _psgld(self, sampler: PSGLD, theta: Tensor, g: Tensor, state: State, step: Step) -> None:
-        number = np.dtype(str(theta.dtype).split(".")[1]).type
+        number = np.dtype(dtype_name(theta.dtype)).type
         likelihood, V = step.likelihood().numpy(), state["V"].numpy()
         cap = sampler.capped_at(step)
         numbers = [

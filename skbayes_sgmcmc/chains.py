@@ -83,6 +83,11 @@ class Plan:
             return self.thinning.n_steps
         return self.burn_in + self.n_draws * self.thinning
 
+    @property
+    def weighted(self) -> bool:
+        """Whether draws count by their step sizes."""
+        return self.step_size.weights_draws and not isinstance(self.thinning, MixingDistance)
+
 
 @dataclass
 class Progress:
@@ -282,11 +287,15 @@ class Chains:
         if kept < self.plan.n_draws:
             theta = self.posterior.to_theta(phi).cpu().numpy()
             self.draws[self.alive, kept] = encode(theta, self.draws.dtype)
-            if self.plan.step_size.weights_draws and not isinstance(
-                self.plan.thinning, MixingDistance
-            ):
+            if self.plan.weighted:
                 self.weights[kept] = eta
             self.progress.kept = kept + 1
+
+    def collected(self) -> tuple[Array, Array | None]:
+        """Draws (chains, kept, n_parameters) of the living chains, and their weights, if any."""
+        kept = self.progress.kept
+        draws = self.draws if len(self.alive) == len(self.draws) else self.draws[self.alive]
+        return draws[:, :kept], self.weights[:kept] if self.plan.weighted else None
 
     # divergence -----------------------------------------------------------------------------------
 

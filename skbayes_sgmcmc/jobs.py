@@ -16,11 +16,15 @@ from .minibatch import Minibatches
 from .posterior import Posterior
 from .samplers import Cell, Sampler
 from .settings import Settings
-from .storage import allocate
+from .storage import allocate, dtype_name
 from .streams import ChainRandom
 from .warmup import Warmup
 
 Array = NDArray[Any]
+
+
+#: called about 100 times in a run, with its finished fraction and the chains as they then are
+OnProgress = Callable[[float, Chains], None]
 
 
 @dataclass
@@ -53,7 +57,8 @@ class Result:
     """What a job returns: draws of the surviving chains, and which chains diverged when."""
 
     draws: Array
-    weights: Array
+    weights: Array | None
+    n_steps: int
     statistics: dict[str, Array]
     state: ChainState
     diverged: dict[int, int]
@@ -74,7 +79,7 @@ class Job:
     group: list[int]
     seeds: list[np.random.SeedSequence]
 
-    def __call__(self, on_progress: Callable[[float], None] | None) -> Result:
+    def __call__(self, on_progress: OnProgress | None) -> Result:
         chains = self._chains()
         checkpoint = None
         if self.settings.checkpoint is not None:
@@ -89,7 +94,7 @@ class Job:
             percent = 100 * chains.progress.step // self.plan.n_steps
             if on_progress is not None and percent > reported:
                 reported = percent
-                on_progress(percent / 100.0)
+                on_progress(percent / 100.0, chains)
 
         try:
             chains.run(on_chunk)
@@ -134,7 +139,7 @@ class Job:
         shape = (len(self.group), self.plan.n_draws, self.posterior.model.n_parameters)
         kind = self.settings.draws_dtype
         if kind == "auto":
-            kind = str(self.posterior.like.dtype).split(".")[1]
+            kind = dtype_name(self.posterior.like.dtype)
         return allocate(shape, kind, self.settings.draws_dir)
 
     def _compiled(self) -> tuple[Any, Any]:
@@ -243,8 +248,6 @@ class Job:
         )
 
     def _result(self, chains: Chains) -> Result:
-        kept = chains.progress.kept
-        alive = chains.alive
         state = chains.state or {}
         statistics = {
             name: np.asarray(values.double().cpu())
@@ -259,10 +262,9 @@ class Job:
             self._moves(),
             self.settings.n_chains,
         )
-        draws = chains.draws if len(alive) == len(chains.draws) else chains.draws[alive]
         return Result(
-            draws[:, :kept],
-            chains.weights[:kept],
+            *chains.collected(),
+            chains.progress.step,
             statistics,
             end,
             {self.group[c]: step for c, step in chains.progress.diverged.items()},

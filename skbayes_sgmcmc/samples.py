@@ -74,8 +74,10 @@ class PosteriorSamples:
 
     def select(self, name: str, draws: Any) -> Array:
         """Some of the pooled draws of one name, by their numbers or a slice of these."""
-        values = self.draws[name]
-        return decode(values.reshape(-1, *values.shape[2:])[draws])
+        values, n_draws = self.draws[name], self.n_draws
+        if len(values) == 1 or values.strides[0] == n_draws * values.strides[1]:  # without a copy
+            return decode(values.reshape(-1, *values.shape[2:])[draws])
+        return decode(values[np.divmod(np.arange(self.n_chains * n_draws)[draws], n_draws)])
 
     def pooled_weights(self) -> Array | None:
         """Normalised weights of the pooled draws, or None if equal."""

@@ -16,7 +16,7 @@ from . import warmup
 from ._validation import check_int
 from .chains import MixingDistance, Plan
 from .exceptions import SamplingError, warn
-from .jobs import ChainState, Job, Result
+from .jobs import ChainState, Job, OnProgress, Result
 from .minibatch import Data, Minibatches
 from .models._protocol import DensityModel, Model
 from .posterior import Coordinates, Posterior
@@ -42,6 +42,7 @@ class Run:
     posterior: Posterior
     step_size: float
     batch_size: int
+    n_steps: int
     temperature: float
 
 
@@ -54,12 +55,13 @@ def draw(
     device: str,
     previous: ChainState | None = None,
     rows_seen: float | None = None,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Run:
     """Run the chains that ``settings`` describe.
 
     ``previous`` continues earlier chains; ``rows_seen`` says that these are rows of a stream, of
     which there have been so many, these included: one pass of steps is taken over them.
+    ``on_progress`` hears only of chains that run as one group in this process.
     """
     stream = rows_seen is not None
     sampler, _, cell = resolve(settings.sampler, settings.integrator, plain=not settings.auto)
@@ -280,15 +282,15 @@ def _combine(
         first.state.moves,
         n_chains,
     )
-    weighted = plan.step_size.weights_draws and not isinstance(plan.thinning, MixingDistance)
     return Run(
         stacked(lambda r: r.draws[:, :kept]),
-        first.weights[:kept] if weighted else None,
+        None if first.weights is None else first.weights[:kept],
         by_name(lambda r: r.statistics),
         state,
         posterior,
         first.state.last_eta,
         minibatches.size,
+        max(result.n_steps for result in results),
         temperature,
     )
 
@@ -421,6 +423,6 @@ def sample(
         settings,
         dtype=settings.resolve_dtype(where, model),
         device=where,
-        on_progress=on_progress,
+        on_progress=None if on_progress is None else lambda fraction, _: on_progress(fraction),
     )
     return PosteriorSamples(model.unpack(run.draws), run.weights, run.statistics)

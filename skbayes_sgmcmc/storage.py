@@ -51,6 +51,11 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
             Path(name).unlink(missing_ok=True)
 
 
+def dtype_name(dtype: Any) -> str:
+    """Numpy's name of a torch dtype."""
+    return str(dtype).removeprefix("torch.")
+
+
 def encode(values: Array, dtype: np.dtype[Any]) -> Array:
     """Values as an array of this dtype holds them; to bfloat16 by rounding to the nearest even."""
     if dtype != ENCODED:

@@ -15,11 +15,22 @@ from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    BayesianModuleRegressor,
 )
 
 #: chains this short need not mix; what the checks look at does not depend on it
 SMALL = {"n_draws": 100, "n_chains": 2}
 SHORT = {"n_draws": 50, "n_chains": 2, "burn_in": 300, "thinning": 2}
+SHORTER = {"n_draws": 25, "n_chains": 2, "burn_in": 150, "thinning": 2}
+
+
+def module(n_features, n_outputs):
+    """A linear model for any data: its steps, by autograd, are the fastest that modules have."""
+    from torch import nn
+
+    return nn.Linear(n_features, n_outputs)
+
 
 ESTIMATORS = [
     BayesianLogisticRegression(**SMALL),
@@ -31,6 +42,8 @@ ESTIMATORS = [
     BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
     BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT),
     BayesianMLPRegressor(hidden_layer_sizes=8, **SHORT),
+    BayesianModuleClassifier(module, standardize=True, step_size=0.02, **SHORTER),
+    BayesianModuleRegressor(module, standardize=True, step_size=0.02, **SHORTER),
     BayesianCNNClassifier(conv_channels=4, pool_size=1, hidden_layer_sizes=(), **SHORT),
 ]
 

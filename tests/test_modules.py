@@ -1,5 +1,7 @@
 """Networks made of torch modules: gradients, batch norms, bad modules."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -11,16 +13,20 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
+    prediction,
 )
 from skbayes_sgmcmc.minibatch import Batch
+from skbayes_sgmcmc.models import network
 from skbayes_sgmcmc.models.likelihoods import Categorical
-from skbayes_sgmcmc.models.modules import ModuleNetwork, build
+from skbayes_sgmcmc.models.modules import ModuleNetwork, bind, build
 from skbayes_sgmcmc.models.network import NetworkModel
 from skbayes_sgmcmc.models.networks import MLP
 from skbayes_sgmcmc.models.priors import Normal
 
 X, y = load_digits(return_X_y=True)
 SHORT = {"n_chains": 2, "n_draws": 20, "burn_in": 300, "thinning": 3, "random_state": 0}
+#: for what does not depend on the draws
+TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 
@@ -72,6 +78,38 @@ def test_batch_norms_keep_statistics_with_each_draw():
     np.testing.assert_allclose(posterior["1.running_var"][1, 7], hidden.var(0, ddof=1), rtol=3e-2)
 
 
+def test_statistics_are_computed_one_draw_at_a_time(tmp_path, monkeypatch):
+    """So that draws on disk, which may be larger than the memory, stay there."""
+    sizes, decode = [], network.decode
+
+    def recorded(values):
+        sizes.append(values.size)
+        return decode(values)
+
+    monkeypatch.setattr(network, "decode", recorded)
+    clf = BayesianModuleClassifier(norm_module, draws_dir=tmp_path, **TINY).fit(X, y)
+    assert sizes == [64 * 12 + 12 + 24 + 120 + 10] * 8
+    assert isinstance(clf.posterior_.draws["0.weight"], np.memmap)
+
+
+def test_a_prediction_builds_the_module_once(monkeypatch):
+    """However many blocks of rows and draws it takes."""
+    built = []
+
+    def counted():
+        built.append(1)
+        return mlp_module()
+
+    clf = BayesianModuleClassifier(counted, **TINY).fit(X, y)
+    whole, few = clf.predict_proba(X[:100]), clf.predict_proba_samples(X[:100])
+    monkeypatch.setattr(prediction, "BLOCK_NUMBERS", 100)
+    for predict, expected in ((clf.predict_proba, whole), (clf.predict_proba_samples, few)):
+        before = len(built)
+        np.testing.assert_allclose(predict(X[:100]), expected, atol=1e-6)
+        assert len(built) == before + 1
+    assert clf._network is None
+
+
 @pytest.mark.parametrize(
     ("module", "message"),
     [
@@ -93,6 +131,53 @@ def test_building_modules_leaves_torchs_random_numbers_alone():
     state = torch.random.get_rng_state()
     build(mlp_module)
     assert torch.equal(state, torch.random.get_rng_state())
+
+
+def named(**others):
+    return others
+
+
+def test_modules_are_told_the_widths_that_they_name():
+    """One function for data of several widths; what a partial has fixed stays fixed."""
+    got = []
+
+    def record(n_outputs, n_features, hidden=3, **others):
+        got.append((n_features, n_outputs, hidden, others))
+        return nn.Linear(n_features, n_outputs)
+
+    for columns, classes in ((64, 10), (20, 3)):
+        clf = BayesianModuleClassifier(record, **TINY).fit(X[:200, :columns], y[:200] % classes)
+        assert clf.posterior_["weight"].shape == (2, 4, classes, columns)
+        assert got[-1] == (columns, classes, 3, {})
+    bind(partial(record, n_outputs=7), n_features=4, n_outputs=2)()
+    assert got[-1][:2] == (4, 7)
+    assert bind(named, n_features=4, n_outputs=2)() == {}
+    assert bind(dict, n_features=4)() == {}  # compiled code has no signature
+    # a class, which has the signature of its constructor
+    reg = BayesianModuleRegressor(Line, **TINY).fit(X[:50, :5], X[:50, 5:7])
+    assert reg.posterior_["line.weight"].shape[2:] == (2, 5)
+
+
+class Line(nn.Module):
+    def __init__(self, n_features, n_outputs):
+        super().__init__()
+        self.line = nn.Linear(n_features, n_outputs)
+
+    def forward(self, x):
+        return self.line(x)
+
+
+def test_modules_are_told_the_shape_of_a_row():
+    shapes = []
+
+    def image_module(input_shape, n_outputs):
+        shapes.append(input_shape)
+        return nn.Sequential(nn.Conv2d(input_shape[0], 2, 3), nn.Flatten(), nn.Linear(72, 10))
+
+    BayesianModuleClassifier(image_module, input_shape=(1, 8, 8), **TINY).fit(X[:99], y[:99])
+    assert set(shapes) == {(1, 8, 8)}
+    with pytest.raises(ValueError, match=r"input_shape=\(1, 4, 4\) .* a row of X has 64 numbers"):
+        BayesianModuleClassifier(image_module, input_shape=(1, 4, 4), **TINY).fit(X, y)
 
 
 def test_a_linear_module_is_a_linear_model():

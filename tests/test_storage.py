@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from skbayes_sgmcmc import BayesianMLPClassifier, storage
+from skbayes_sgmcmc import BayesianMLPClassifier, PosteriorSamples, storage
 from skbayes_sgmcmc.storage import ENCODED, allocate, decode, encode
 
 X, y = load_digits(return_X_y=True)
@@ -96,3 +96,13 @@ def test_arrays_have_the_shape_and_kind_that_were_asked_for(tmp_path):
     for folder in (None, tmp_path):
         assert allocate((2, 3, 4), "float64", folder).dtype == np.float64
         assert allocate((2, 3, 4), "bfloat16", folder).shape == (2, 3, 4)
+
+
+def test_some_draws_of_a_run_that_goes_on():
+    """Chains that do not lie one behind another, as while they fill, are read like any others."""
+    room = np.arange(2.0 * 10 * 3).reshape(2, 10, 3)
+    part = PosteriorSamples({"theta": room[:, :4]})
+    whole = PosteriorSamples({"theta": room[:, :4].copy()})
+    for chosen in (slice(None), slice(3, 6), slice(7, None, -2), [0, 5, 5], np.arange(8) % 2 == 1):
+        np.testing.assert_array_equal(part.select("theta", chosen), whole.select("theta", chosen))
+    assert np.shares_memory(whole.select("theta", slice(3, 6)), whole.draws["theta"])

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from skbayes_sgmcmc.storage import dtype_name
 from skbayes_sgmcmc.streams import ChainRandom
 
 N = 2**20
@@ -93,7 +94,7 @@ def test_streams_are_not_correlated_with_each_other(kind, power):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_uniforms_are_uniform(kind, dtype):
     u = chain_random(**kind).uniform(N, dtype=dtype)[0].numpy()
-    assert u.dtype == np.dtype(str(dtype).split(".")[1])
+    assert u.dtype == np.dtype(dtype_name(dtype))
     assert u.min() >= 0.0 and u.max() < 1.0
     assert stats.kstest(u.astype(np.float64), stats.uniform.cdf).pvalue > 1e-4
 

@@ -69,6 +69,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         data: Data,
         settings: Settings,
         *,
+        progress: Progress,
         dtype: Any,
         device: str,
         previous: Any = None,
@@ -77,7 +78,17 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Run the chains and set ``posterior_`` and the attributes that describe the run."""
         from ..sampling import draw
 
-        progress = Progress(self)
+        named = Named(model, data)
+
+        def on_progress(fraction: float, chains: Any) -> None:
+            def fitted() -> dict[str, Any] | None:
+                draws, weights = chains.collected()
+                if rows_seen is not None or draws.shape[1] == 0:
+                    return None  # a stream's draws are put together at its end
+                return _attributes(PosteriorSamples(named(draws), weights), chains.progress.step)
+
+            progress(fraction, fitted)
+
         run = draw(
             model,
             data,
@@ -86,18 +97,16 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             device=device,
             previous=previous,
             rows_seen=rows_seen,
-            on_progress=progress,
+            on_progress=on_progress,
         )
-        progress.close()
-        draws = model.unpack(run.draws)
+        draws = named(run.draws)
         if run.draws.nbytes <= COPIED_BYTES and not isinstance(run.draws, np.memmap):
             draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
         if rows_seen is not None and previous is not None:
             posterior = _newest(self.posterior_, posterior, run.state.n_drawn, settings.n_draws)
-        self.posterior_ = posterior
-        self.n_chains_ = self.posterior_.n_chains
-        self.n_draws_ = self.posterior_.n_draws
+        for name, value in _attributes(posterior, run.n_steps).items():
+            setattr(self, name, value)
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
         return run
@@ -141,6 +150,23 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             return model, previous
         return make(True), None
 
+    def _validate_x(self, X: Any) -> Any:
+        """X checked, for predictions."""
+        check_is_fitted(self, "posterior_")
+        return self._validate_rows(X)
+
+    def _validate_rows(self, X: Any) -> Any:
+        """X checked to be like the rows of the fit."""
+        raise NotImplementedError
+
+    def _predictor(self) -> Any:
+        """``_predict_block`` for many blocks of one call: what it needs is made once."""
+        return self._predict_block
+
+    def _predict_block(self, draws: Any, x: Any) -> Array:
+        """Predictions (draws, rows, outputs) of some pooled draws."""
+        raise NotImplementedError
+
     def _inputs(self, X: Any) -> Any:
         """X as the model sees it."""
         return X
@@ -148,6 +174,10 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _targets(self, target: Array) -> Array:
         """Targets as the model sees them."""
         return target
+
+    def _given(self, target: Array) -> Array:
+        """Targets as the user gave them."""
+        raise NotImplementedError
 
     def _fit_rows(
         self,
@@ -164,6 +194,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         device = settings.resolve_device()
         dtype = settings.resolve_dtype(device, model)
         data = model.make_data(self._inputs(X), self._targets(target), weight, dtype, device)
+        progress = Progress(self, {"X": X, "y": lambda: self._given(target)})
         rows_seen = None
         if stream:
             rows_seen = data.total + (0.0 if previous is None else previous.rows_seen)
@@ -172,12 +203,18 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             model,
             data,
             settings,
+            progress=progress,
             dtype=dtype,
             device=device,
             previous=previous,
             rows_seen=rows_seen,
         )
         self._chain_state = run.state if stream or self.warm_start else None
+        self._set_attributes()
+        progress.close()
+
+    def _set_attributes(self) -> None:
+        """Set the fitted attributes that summarise ``posterior_``."""
 
     def _weights(
         self, X: Any, target: Array, sample_weight: Any, factors: Array | None = None
@@ -296,6 +333,46 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _feature_labels(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         return list(names) if names is not None else [f"x{j}" for j in range(self.n_features_in_)]
+
+
+class Named:
+    """Draws by name, with what the model derives from each of them, which is done only once.
+
+    Parameters
+    ----------
+    model : Model
+        It names the draws.
+    data : Data
+        The rows of the fit.
+    """
+
+    def __init__(self, model: Any, data: Any):
+        self.model = model
+        self.data = data
+        self.seen = (0, 0)
+        self.derived: dict[str, Array] = {}
+
+    def __call__(self, draws: Array) -> dict[str, Array]:
+        """Of draws (chains, draws, n_parameters) that begin with those of the call before."""
+        n_chains, n_draws = self.seen
+        if len(draws) != n_chains:  # the first call, or a chain has diverged
+            n_draws, self.derived = 0, {}
+        if draws.shape[1] > n_draws:
+            new = self.model.derive(draws[:, n_draws:], self.data)
+            for name, values in self.derived.items():
+                new[name] = np.concatenate([values, new[name]], axis=1)
+            self.seen, self.derived = draws.shape[:2], new
+        return self.model.unpack(draws) | self.derived
+
+
+def _attributes(posterior: PosteriorSamples, n_steps: int) -> dict[str, Any]:
+    """Fitted attributes that every estimator has."""
+    return {
+        "posterior_": posterior,
+        "n_chains_": posterior.n_chains,
+        "n_draws_": posterior.n_draws,
+        "n_steps_": n_steps,
+    }
 
 
 def _newest(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Bunch, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from .. import prediction
 from .._callbacks import with_callbacks
@@ -73,9 +73,8 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         model, previous = self._begin(
             lambda first: self._make_model(X, weight, len(classes), first=first), previous
         )
-        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=False)
         self.classes_ = classes
-        self._set_attributes()
+        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=False)
         self._check_mixing(X)
         return self
 
@@ -133,9 +132,8 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         X, codes, weight = self._weighted_rows(X, codes, known, sample_weight)
         previous = None if first else self._previous(stream=True)
         model = self._make_model(X, weight, len(known), first=first)
-        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=True)
         self.classes_ = known
-        self._set_attributes()
+        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=True)
         return self
 
     # what subclasses add --------------------------------------------------------------------------
@@ -143,9 +141,6 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Model:
         """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
         raise NotImplementedError
-
-    def _set_attributes(self) -> None:
-        """Set the fitted attributes that summarise ``posterior_``."""
 
     def _check_mixing(self, X: Any) -> None:
         """Warn if the chains have not mixed."""
@@ -155,6 +150,9 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         return validate_data(
             self, X, y, reset=reset, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
         )
+
+    def _given(self, target: Array) -> Array:
+        return self.classes_[target]
 
     def _sparse(self) -> str | bool:
         return "csr" if self.__sklearn_tags__().input_tags.sparse else False
@@ -170,10 +168,6 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
             factors = per_class[codes]
         return self._weights(X, codes, sample_weight, factors)
 
-    def _predict_block(self, draws: slice, x: Any) -> Array:
-        """Class probabilities (draws, rows, classes) of some pooled draws."""
-        raise NotImplementedError
-
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Logits (draws, rows, classes) of dense rows, differentiable by them.
 
@@ -184,8 +178,7 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
 
     # prediction -----------------------------------------------------------------------------------
 
-    def _validate_x(self, X: Any) -> Any:
-        check_is_fitted(self, "posterior_")
+    def _validate_rows(self, X: Any) -> Any:
         return validate_data(
             self, X, reset=False, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
         )
@@ -207,7 +200,7 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
     def _mean_proba(self, x: Any) -> Array:
         posterior = self.posterior_
         return prediction.average(
-            self._predict_block,
+            self._predictor(),
             x,
             posterior.n_chains * posterior.n_draws,
             len(self.classes_),
@@ -278,8 +271,9 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
                 posterior.n_chains * posterior.n_draws, total, p=posterior.pooled_weights()
             )
         rows_at_once = max(1, prediction.BLOCK_NUMBERS // (total * len(self.classes_)))
+        predict = self._predictor()
         for start in range(0, X.shape[0], rows_at_once):
-            yield self._predict_block(chosen, X[start : start + rows_at_once])
+            yield predict(chosen, X[start : start + rows_at_once])
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         y = column_or_1d(y)
@@ -313,7 +307,7 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         X = self._validate_x(X)
         posterior = self.posterior_
         return prediction.uncertainty(
-            self._predict_block,
+            self._predictor(),
             X,
             posterior.n_chains * posterior.n_draws,
             len(self.classes_),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ class NetworkEstimator(SGMCMCEstimator):
     prior_scale: Any
     standardize: bool
     _n_outputs: int
+    #: on copies of the estimator that predict block after block
+    _network: Network | None = None
 
     def _make_network(self, n_outputs: int) -> Network:
         """The network for rows like those of the fit."""
@@ -109,12 +112,17 @@ class NetworkEstimator(SGMCMCEstimator):
         """
         import torch
 
-        network, posterior = self._make_network(self._n_outputs), self.posterior_
+        network, posterior = self._network or self._make_network(self._n_outputs), self.posterior_
         for some in gen_batches(len(chosen), network.draws_at_once(len(inputs))):
             theta = torch.from_numpy(self._positions(chosen[some], network))
             state = {name: torch.from_numpy(posterior.select(name, chosen[some]))
                      for name in network.buffers}  # fmt: skip
             yield some, network.outputs(theta, inputs.to(theta.dtype)[None], state)
+
+    def _predictor(self) -> Any:
+        ready = copy.copy(self)
+        ready._network = self._make_network(self._n_outputs)
+        return ready._predict_block
 
     def _positions(self, draws: Any, network: Network) -> Array:
         """Some pooled draws as positions (draws, n_parameters)."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from .. import prediction
 from .._callbacks import with_callbacks
@@ -124,10 +124,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """Warn if the chains have not mixed."""
         raise NotImplementedError
 
-    def _predict_block(self, draws: Any, x: Any) -> Array:
-        """Means (draws, rows, outputs) of some pooled draws."""
-        raise NotImplementedError
-
     def _noise_sd(self) -> Array:
         """Standard deviation of the noise, (draws, outputs), of all pooled draws."""
         raise NotImplementedError
@@ -146,8 +142,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             self._y_shape = y.shape[1:]
         return X, np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
-    def _validate_x(self, X: Any) -> Any:
-        check_is_fitted(self, "posterior_")
+    def _given(self, target: Array) -> Array:
+        return self._shaped(target)
+
+    def _validate_rows(self, X: Any) -> Any:
         return validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
 
     # prediction -----------------------------------------------------------------------------------
@@ -167,10 +165,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         array of shape (n_samples,) or (n_samples, n_outputs), or a pair of them
         """
         X = self._validate_x(X)
-        posterior, k = self.posterior_, self._noise_sd().shape[1]
+        posterior, k, means = self.posterior_, self._noise_sd().shape[1], self._predictor()
 
         def with_square(draws: slice, part: Any) -> Array:
-            f = self._predict_block(draws, part) - self._y_center
+            f = means(draws, part) - self._y_center
             return np.concatenate([f, f * f], axis=2) if return_std else f
 
         width = 2 * k if return_std else k
@@ -254,8 +252,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         chosen = slice(0, total) if draws is None else draws
         n_draws = total if draws is None else len(draws)
         at_once = max(1, prediction.BLOCK_NUMBERS // (n_draws * self._noise_sd().shape[1]))
+        means = self._predictor()
         for start in range(0, X.shape[0], at_once):
-            yield self._predict_block(chosen, X[start : start + at_once])
+            yield means(chosen, X[start : start + at_once])
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         X, y, start = self._validate_x(X), np.asarray(y, dtype=np.float64), 0

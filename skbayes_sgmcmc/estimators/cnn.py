@@ -109,6 +109,8 @@ class BayesianCNNClassifier(NetworkClassifier):
         units after), ``bias_1``, ... of the other layers.
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
         eta of the last step.
     batch_size_ : int
@@ -273,9 +275,9 @@ class BayesianCNNClassifier(NetworkClassifier):
             self._check_shape(shape)
         return flat, y
 
-    def _validate_x(self, X: Any) -> Any:
+    def _validate_rows(self, X: Any) -> Any:
         flat, shape = _flat(X)
-        flat = super()._validate_x(flat)
+        flat = super()._validate_rows(flat)
         if shape is not None:
             self._check_shape(shape)
         return flat

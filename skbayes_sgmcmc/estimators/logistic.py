@@ -113,6 +113,8 @@ class BayesianLogisticRegression(BayesianClassifier):
         Draws "coef" (n_chains, n_draws, 1 or n_classes, n_features) and "intercept".
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
         eta of the last step.
     batch_size_ : int
@@ -252,8 +254,10 @@ class BayesianLogisticRegression(BayesianClassifier):
     def _predict_block(self, draws: slice, x: Any) -> Array:
         from ..models.logistic import predict_proba
 
-        coef = self.posterior_.pooled("coef")[draws]
-        return predict_proba(coef, self.posterior_.pooled("intercept")[draws], x)
+        posterior = self.posterior_
+        return predict_proba(
+            posterior.select("coef", draws), posterior.select("intercept", draws), x
+        )
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
         import torch

@@ -113,6 +113,8 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         Draws "weight_1" (n_chains, n_draws, n_features, units), "bias_1" and so on.
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
         eta of the last step.
     batch_size_ : int
@@ -298,6 +300,8 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         standardised inputs and targets, and "log_noise", log(sigma / 0.3 sd(y)).
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
         eta of the last step.
     batch_size_ : int

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor, check_sizes
 
 Array = NDArray[Any]
-
-#: rows over which batch norms' statistics are computed for each draw
-STATISTICS_ROWS = 5000
 
 
 class _Module(NetworkEstimator):
     module: Any
     input_shape: Any
+    n_features_in_: int
 
     def _check(self) -> Any:
         if not callable(self.module):
@@ -25,16 +24,27 @@ class _Module(NetworkEstimator):
                 f"module={self.module!r} is not allowed: give a callable that builds a "
                 "torch.nn.Module."
             )
+        if self.input_shape is not None:
+            check_sizes("input_shape", self.input_shape)
         return super()._check()
 
     def _make_network(self, n_outputs: int) -> Any:
-        from ..models.modules import ModuleNetwork, build
+        from ..models.modules import ModuleNetwork, bind, build
 
-        return ModuleNetwork(build(self.module))
+        n_features = self.n_features_in_
+        shape = (n_features,) if self.input_shape is None else tuple(self.input_shape)
+        widths = {"n_features": n_features, "input_shape": shape, "n_outputs": n_outputs}
+        return ModuleNetwork(build(bind(self.module, **widths)))
 
     def _check_network(self, X: Array) -> None:
         # two rows through the module: its output must be (rows, n_outputs)
         import torch
+
+        if self.input_shape is not None and math.prod(self.input_shape) != X.shape[1]:
+            raise ValueError(
+                f"input_shape={self.input_shape!r} is not allowed: a row of X has {X.shape[1]} "
+                "numbers."
+            )
 
         n_outputs = self._n_outputs
         network = self._make_network(n_outputs)
@@ -52,22 +62,6 @@ class _Module(NetworkEstimator):
         x = super()._inputs(X)
         return x if self.input_shape is None else x.reshape(-1, *self.input_shape)
 
-    def _fit_rows(self, model: Any, X: Any, *args: Any, **kwargs: Any) -> None:
-        super()._fit_rows(model, X, *args, **kwargs)
-        network = model.network
-        if not network.batch_norms:
-            return
-        import torch
-
-        posterior, few = self.posterior_, X[:: -(-len(X) // STATISTICS_ROWS)]
-        theta = self._positions(slice(None), network)
-        x = torch.from_numpy(np.ascontiguousarray(self._inputs(few), theta.dtype))
-        with torch.no_grad():
-            statistics = network.batch_norm_statistics(torch.from_numpy(theta), x)
-        shape = (posterior.n_chains, posterior.n_draws)
-        for name, values in statistics.items():
-            posterior.draws[name] = values.reshape(*shape, *values.shape[1:])
-
 
 class BayesianModuleClassifier(_Module, NetworkClassifier):
     r"""Any torch module as a classifier with a posterior drawn by stochastic-gradient MCMC.
@@ -75,9 +69,11 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
     Parameters
     ----------
     module : callable
-        Called without arguments it builds a ``torch.nn.Module`` that maps rows (n, ...) to logits
-        (n, n_classes). It must not have dropout. To be pickled it must be a function or class of a
-        module, or a ``functools.partial`` of one.
+        It builds a ``torch.nn.Module`` that maps rows (n, ...) to logits (n, n_classes). It is
+        called with those of the keyword arguments ``n_features``, ``input_shape`` (of one row) and
+        ``n_outputs`` (the classes) that its signature names, so that one function can serve any
+        data. The module must not have dropout. To be pickled, the callable must be a function or
+        class of a Python module, or a ``functools.partial`` of one.
     input_shape : tuple of int or None, default=None
         Shape to which rows of X are brought; None: as they are.
     prior : {"normal", "laplace"} or Prior, default="normal"
@@ -147,6 +143,8 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
         eta of the last step.
     batch_size_ : int
@@ -161,18 +159,19 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
     Notes
     -----
     Batch norms use the statistics of the minibatch while sampling, as in training. For predictions
-    each draw needs its own: they are computed after the run over (at most 5000) training rows, and
-    kept with the draws.
+    each draw needs its own: they are computed over (at most 5000) training rows, after the run or
+    when a callback asks for predictions, and kept with the draws. In ``partial_fit`` they are those
+    of the rows of the call.
 
     Examples
     --------
     >>> import torch
     >>> from sklearn.datasets import load_iris
     >>> from skbayes_sgmcmc import BayesianModuleClassifier
-    >>> def module():
+    >>> def module(n_features, n_outputs):
     ...     return torch.nn.Sequential(
-    ...         torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(),
-    ...         torch.nn.Linear(8, 3))
+    ...         torch.nn.Linear(n_features, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(),
+    ...         torch.nn.Linear(8, n_outputs))
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = BayesianModuleClassifier(module, standardize=True, n_chains=2, burn_in=2000,
     ...                                n_draws=50, thinning=10, random_state=0).fit(X, y)
@@ -250,8 +249,8 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
     Parameters
     ----------
     module : callable
-        Called without arguments it builds a ``torch.nn.Module`` that maps rows (n, ...) to outputs
-        (n, n_outputs). It must not have dropout.
+        It builds a ``torch.nn.Module`` that maps rows (n, ...) to outputs (n, n_outputs), as for
+        :class:`BayesianModuleClassifier`.
     input_shape : tuple of int or None, default=None
         Shape to which rows of X are brought; None: as they are.
     prior : {"normal", "laplace"} or Prior, default="normal"
@@ -319,6 +318,8 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
         Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
         eta of the last step.
     batch_size_ : int

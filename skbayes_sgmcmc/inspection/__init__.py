@@ -1,6 +1,7 @@
 """Figures of fitted estimators (matplotlib, of the extra ``plot``), calibration and attacks."""
 
 from ._adversarial import AdversarialCurveDisplay, fgsm
+from ._callback import LearningCurve
 from ._entropy import EntropyHistogramDisplay
 from ._learning_curve import LearningCurveDisplay
 from ._reliability import ReliabilityDisplay, expected_calibration_error
@@ -9,6 +10,7 @@ from ._weights import WeightHistogramDisplay
 __all__ = [
     "AdversarialCurveDisplay",
     "EntropyHistogramDisplay",
+    "LearningCurve",
     "LearningCurveDisplay",
     "ReliabilityDisplay",
     "WeightHistogramDisplay",

@@ -209,6 +209,13 @@ class Model:
             start += size
         return parts
 
+    def derive(self, draws: Array, data: Data) -> dict[str, Array]:
+        """What predictions need of draws (chains, draws, n_parameters) beside the draws themselves.
+
+        Arrays (chains, draws, ...) by name; ``data`` are the rows of the fit.
+        """
+        return {}
+
     def prior_curvature(self) -> float:
         """Largest curvature of -log prior, e.g. 1/sigma^2; 0 where unknown."""
         return 0.0

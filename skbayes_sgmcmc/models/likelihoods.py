@@ -43,9 +43,7 @@ class Categorical(Likelihood):
         return chosen - f.logsumexp(2)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
-        # elementwise: torch.softmax starts threads even for a few hundred rows
-        f.sub_(f.amax(2, keepdim=True)).exp_()
-        f.div_(f.sum(2, keepdim=True))
+        elementwise_softmax(f, out=f)
         f.scatter_add_(2, y.expand(f.shape[:2])[..., None], _minus_one(f).expand(*f.shape[:2], 1))
         return f, None
 
@@ -95,6 +93,15 @@ class Gaussian(Likelihood):
         away = f.sub_(y)
         own_slope = None if self.noise is not None else 1.0 - away * away * precision
         return away.mul_(precision), own_slope
+
+
+def elementwise_softmax(z: Tensor, out: Tensor | None = None) -> Tensor:
+    """Softmax over the last axis, into ``out`` (which may be z) or a new tensor.
+
+    By elementwise operations: torch's own starts its threads even for a few hundred rows.
+    """
+    e = torch.sub(z, z.amax(-1, keepdim=True), out=out).exp_()
+    return e.div_(e.sum(-1, keepdim=True))
 
 
 def _minus_one(like: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from ..streams import ChainRandom
 from ._design import make_design
 from ._linalg import inverse_root
 from ._protocol import Anchor, LinearForm, Model
+from .likelihoods import elementwise_softmax
 from .priors import PRIORS, Prior
 
 Array = NDArray[Any]
@@ -140,9 +141,7 @@ class LogisticModel(Model):
     def _link(self, z: Tensor) -> Tensor:
         if self.k == 1:
             return torch.sigmoid(z)
-        # elementwise operations: torch.softmax starts its threads even for a small batch
-        e = torch.exp(z - z.amax(2, keepdim=True))
-        return e.div_(e.sum(2, keepdim=True))
+        return elementwise_softmax(z)
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         x = batch.fields["x"].dense()

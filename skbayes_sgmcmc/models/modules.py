@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,26 +107,23 @@ class ModuleNetwork(Network):
             found.append(torch.cat([functional_call(self.module, state, (p,)) for p in parts]))
         return torch.stack(found)
 
-    def batch_norm_statistics(self, theta: Tensor, x: Tensor) -> dict[str, Array]:
-        """Means and variances (draws, units) inside the network over the rows ``x``."""
+    @torch.no_grad()
+    def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
+        # means and variances (units,) inside the network, with which batch norms predict
         self._prepare(theta, training=True)
         parts: list[Any] = [self.module.get_submodule(name) for name in self.batch_norms]
         momenta = [part.momentum for part in parts]
-        found: dict[str, list[Array]] = {name: [] for name in self.buffers}
         try:
-            for at in theta:
-                for part in parts:
-                    part.momentum = None  # an average over all the rows
-                    part.reset_running_stats()
-                # parts of one length, as each counts as much as the others
-                for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
-                    functional_call(self.module, self._views(at), (rows,))
-                for name in self.buffers:
-                    found[name].append(self.module.get_buffer(name).cpu().numpy().copy())
+            for part in parts:
+                part.momentum = None  # an average over all the rows
+                part.reset_running_stats()
+            # parts of one length, as each counts as much as the others
+            for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
+                functional_call(self.module, self._views(theta), (rows,))
         finally:
             for part, momentum in zip(parts, momenta, strict=True):
                 part.momentum = momentum
-        return {name: np.stack(values) for name, values in found.items()}
+        return {name: self.module.get_buffer(name).clone() for name in self.buffers}
 
     def _views(self, theta: Tensor) -> dict[str, Tensor]:
         parts = theta.split(self._sizes)
@@ -141,6 +140,20 @@ class ModuleNetwork(Network):
             ):
                 self.module.to(like.device, like.dtype)
                 return
+
+
+def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
+    """``module`` with those of the offered arguments that its signature names.
+
+    What a ``functools.partial`` has fixed stays fixed.
+    """
+    try:
+        names = set(inspect.signature(module).parameters)
+    except ValueError:  # compiled code may have no signature
+        return module
+    names -= set(module.keywords) if isinstance(module, partial) else set()
+    given = {name: value for name, value in offered.items() if name in names}
+    return partial(module, **given) if given else module
 
 
 def build(module: Callable[[], Any]) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from ..metrics import State
 from ..minibatch import Batch, Data
+from ..storage import decode
 from ..streams import ChainRandom
 from ._protocol import Model
 from .likelihoods import Likelihood
@@ -21,6 +23,9 @@ from .priors import Prior
 
 Array = NDArray[Any]
 Augmentation = Callable[[Tensor, ChainRandom], Tensor]
+
+#: rows over which batch norms' statistics are computed for each draw
+STATISTICS_ROWS = 5000
 
 
 class NetworkModel(Model):
@@ -140,6 +145,23 @@ class NetworkModel(Model):
         if own is not None:
             out[:, n:].add_((own * weight).sum(1))
         return {}
+
+    def derive(self, draws: Array, data: Data) -> dict[str, Array]:
+        """The network's buffers, over at most ``STATISTICS_ROWS`` rows; read one draw at a time."""
+        network = self.network
+        if not network.buffers:
+            return {}
+        x = data.fields["x"][:: -(-data.n_rows // STATISTICS_ROWS)]
+        found: dict[str, list[Array]] = {name: [] for name in network.buffers}
+        for draw in chain.from_iterable(draws):
+            theta = decode(draw[: self.n_network])
+            values = network.buffer_values(torch.from_numpy(theta).to(x), x)
+            for name, value in values.items():
+                found[name].append(value.cpu().numpy().astype(theta.dtype))
+        return {
+            name: np.stack(values).reshape(*draws.shape[:2], *values[0].shape)
+            for name, values in found.items()
+        }
 
     def _rates_like(self, theta: Tensor, scale: float) -> Tensor:
         """The prior's rates times ``scale``, in theta's precision and on its device; cached."""

@@ -59,6 +59,10 @@ class Network:
         """Outputs (chains, rows, n_outputs), given the ``buffers`` (chains, ...)."""
         raise NotImplementedError
 
+    def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
+        """The ``buffers`` of one position (n_parameters,), over the rows x."""
+        return {}
+
     def draws_at_once(self, n_rows: int) -> int:
         """How many draws to predict so many rows with at once."""
         return 1
@@ -105,13 +109,7 @@ class MLP(Network):
         return views
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        h = x.expand(len(theta), -1, -1)
-        layers = self.layers(theta)
-        for number, (weight, bias) in enumerate(layers, 1):
-            h = affine(h, weight, bias)
-            if number < len(layers):
-                activate(h, self.activation)
-        return h
+        return self.forward(theta, x)[0]
 
     def draws_at_once(self, n_rows: int) -> int:
         return max(1, ACTIVATION_NUMBERS // (n_rows * max(self.sizes[1:])))

@@ -1,0 +1,142 @@
+"""A callback that scores the averaged prediction while draws accumulate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._callbacks import HAS_CALLBACKS
+from ._curves import Curves, kind_of_curves
+
+
+class LearningCurve:
+    r"""Scikit-learn callback that scores the averaged prediction on held-out rows during ``fit``.
+
+    Set it with ``estimator.set_callbacks(LearningCurve(X, y))``. A fit reports twenty times; each
+    time the draws that are new are evaluated, once, and enter running averages of the predictions,
+    which are all that is kept: (n_chains, n_samples, n_outputs) numbers. The draws and their random
+    numbers are the same with and without it.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n_samples, n_features)
+        Rows that the fit does not see, as the estimator gets them (behind a pipeline's scaler,
+        scaled).
+    y : array of shape (n_samples,) or (n_samples, n_outputs)
+        Their labels, or targets.
+    verbose : int, default=0
+        Print a line at each report with new draws, if positive.
+
+    Attributes
+    ----------
+    log : list of dict
+        For each report with new draws: "step", the steps taken; "n_draws", the draws of each chain;
+        and by metric the score of the average so far: "error", "accuracy" and "nll" of classifiers,
+        "rmse" and "nll" of regressors, as in :class:`LearningCurveDisplay`.
+    values : dict of str to array of shape (n_draws,)
+        By metric, the score of the average over the first t draws of every chain.
+    chain_values, draw_values : dict of str to array of shape (n_chains, n_draws)
+        The same of the average over each chain, and of every draw alone.
+
+    Raises
+    ------
+    ImportError
+        Scikit-learn is older than 1.9.
+
+    See Also
+    --------
+    LearningCurveDisplay : Draws it, by ``from_callback``; or the same curves after the fit.
+
+    Notes
+    -----
+    They are the curves of :meth:`LearningCurveDisplay.from_estimator` for the same draws. With a
+    checkpoint, a resumed fit scores the draws of the file at its first report. With ``n_jobs`` the
+    chains report nothing until they end, and with ``partial_fit`` the draws that will be kept are
+    known at the end of the call only: there is one report then, with all draws. When a chain
+    diverges, its draws are lost, and the curves of the others are computed anew. Statistics of
+    batch norms are computed at each report for the draws that are new.
+
+    Each fit begins a new record: behind a search it is that of the last fit in this process, the
+    one with the best parameters. The estimator holds its callbacks, and so do files of it: call
+    ``estimator.set_callbacks()`` before saving to leave them out.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skbayes_sgmcmc import BayesianLogisticRegression
+    >>> from skbayes_sgmcmc.inspection import LearningCurve, LearningCurveDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> curve = LearningCurve(X[1::2], y[1::2])
+    >>> clf = BayesianLogisticRegression(random_state=0).set_callbacks(curve)
+    >>> clf = clf.fit(X[::2], y[::2])
+    >>> bool(curve.values["accuracy"][-1] == clf.score(X[1::2], y[1::2]))
+    True
+    >>> curve.log[-1]["n_draws"], curve.draw_values["nll"].shape
+    (1000, (4, 1000))
+    >>> display = LearningCurveDisplay.from_callback(curve, per_chain=True)
+    """
+
+    def __init__(self, X: Any, y: Any, *, verbose: int = 0):
+        if not HAS_CALLBACKS:
+            raise ImportError(
+                "LearningCurve needs the callbacks of scikit-learn 1.9 or newer; with older "
+                "versions LearningCurveDisplay.from_estimator computes the same after the fit."
+            )
+        self.X = X
+        self.y = y
+        self.verbose = verbose
+        self.curves: Curves | None = None
+        self.estimator_name = ""
+        self.log: list[dict[str, Any]] = []
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Scores of all chains together."""
+        return {} if self.curves is None else self.curves.together
+
+    @property
+    def chain_values(self) -> dict[str, Any]:
+        """Scores of each chain."""
+        return {} if self.curves is None else self.curves.chains
+
+    @property
+    def draw_values(self) -> dict[str, Any]:
+        """Scores of single draws."""
+        return {} if self.curves is None else self.curves.single
+
+    # scikit-learn's protocol ----------------------------------------------------------------------
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Check the rows against those of the fit, and begin a new record."""
+        if not hasattr(estimator, "_validate_rows"):
+            raise ValueError(
+                f"estimator={estimator!r} is not allowed: set LearningCurve on an estimator of "
+                "this package, which may be a step of a pipeline."
+            )
+        self.estimator_name = type(estimator).__name__
+        self.log = []
+        self.curves = kind_of_curves(estimator)(estimator, self.X, self.y)
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        """Do nothing: the record stays."""
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        """Do nothing."""
+
+    def on_fit_task_end(
+        self, estimator: Any, context: Any, *, fitted_estimator: Any = None
+    ) -> None:
+        """Score the draws that are new."""
+        if fitted_estimator is None or self.curves is None:
+            return
+        if not self.curves.extend(fitted_estimator):
+            return
+        scores = {name: float(values[-1]) for name, values in self.values.items()}
+        entry = {"step": fitted_estimator.n_steps_, "n_draws": self.curves.n_draws}
+        self.log.append(entry | scores)
+        if self.verbose:
+            listed = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+            print(
+                f"[{self.estimator_name}] step {entry['step']}: {entry['n_draws']} draws per "
+                f"chain, {listed}",
+                flush=True,
+            )

@@ -1,0 +1,236 @@
+"""Quality of the averaged prediction as draws accumulate: running averages, and their scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier, is_regressor
+from sklearn.utils import check_consistent_length, column_or_1d, gen_batches
+
+from .. import prediction
+from ._common import class_codes
+
+Array = NDArray[Any]
+
+#: smaller probabilities count as this one, as in :func:`sklearn.metrics.log_loss`
+SMALLEST = float(np.finfo(np.float64).eps)
+
+
+class Curves:
+    """Scores of the running averages over the draws of an estimator.
+
+    Memory holds one running sum of predictions for each chain, and no draws.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Classifier or regressor of this package that knows the widths of its data.
+    X, y : arrays
+        Rows to score, and their labels or targets.
+
+    Attributes
+    ----------
+    n_draws : int
+        Draws of each chain that have been seen.
+    """
+
+    metrics: tuple[str, ...]
+
+    def __init__(self, estimator: Any, X: Any, y: Any):
+        self.X = estimator._validate_rows(X)
+        self.y = self._targets(estimator, y)
+        check_consistent_length(self.X, self.y)
+        self._restart(0)
+
+    def _restart(self, n_chains: int) -> None:
+        self.n_chains, self.n_draws, self.weight = n_chains, 0, 0.0
+        #: by metric (1 + 2 n_chains, n_draws): all chains, each chain, single draws of each
+        self._found: dict[str, Array] = {}
+        self._start(n_chains)
+
+    def extend(self, estimator: Any) -> bool:
+        """Go on with the draws that are new; whether there were any.
+
+        A chain that diverged takes its draws along: the curves of the others begin anew.
+        """
+        posterior = estimator.posterior_
+        if posterior.n_chains != self.n_chains:
+            self._restart(posterior.n_chains)
+        first, stop = self.n_draws, posterior.n_draws
+        if stop == first:
+            return False
+        weights = np.ones(stop - first)
+        if posterior.weights is not None:
+            weights = np.asarray(posterior.weights[first:stop], np.float64)
+        norms = self.weight + np.cumsum(weights)
+        self.n_draws, self.weight = stop, float(norms[-1])
+        norms = np.where(norms > 0.0, norms, np.nan)  # no prediction before a draw counts
+        new = self._score(estimator, slice(first, stop), weights, norms)
+        for name, values in self._found.items():
+            new[name] = np.concatenate([values, new[name]], axis=1)
+        self._found = new
+        return True
+
+    @property
+    def together(self) -> dict[str, Array]:
+        """By metric, (n_draws,): the average over all chains."""
+        return {name: values[0] for name, values in self._found.items()}
+
+    @property
+    def chains(self) -> dict[str, Array]:
+        """By metric, (n_chains, n_draws): the average over each chain."""
+        return {name: values[1 : 1 + self.n_chains] for name, values in self._found.items()}
+
+    @property
+    def single(self) -> dict[str, Array]:
+        """By metric, (n_chains, n_draws): every draw alone."""
+        return {name: values[1 + self.n_chains :] for name, values in self._found.items()}
+
+    # what classifiers and regressors add ----------------------------------------------------------
+
+    def _targets(self, estimator: Any, y: Any) -> Array:
+        """Targets as they are scored."""
+        raise NotImplementedError
+
+    def _start(self, n_chains: int) -> None:
+        """Set the running sums to nothing."""
+        raise NotImplementedError
+
+    def _score(
+        self, estimator: Any, draws: slice, weights: Array, norms: Array
+    ) -> dict[str, Array]:
+        """By metric, the scores (1 + 2 n_chains, draws) of some new draws of each chain.
+
+        ``weights`` are those of the draws, ``norms`` their sums from the first draw of all.
+        """
+        raise NotImplementedError
+
+    def _blocks(
+        self, estimator: Any, draws: slice, n_outputs: int
+    ) -> Iterator[tuple[slice, slice, Array]]:
+        """Rows, places among these draws, and predictions (chains, draws, rows, outputs).
+
+        For every block of rows, the draws come in their order. Neither a block of predictions nor
+        the parameters behind it have many more numbers than ``prediction.BLOCK_NUMBERS``.
+        """
+        posterior, X = estimator.posterior_, self.X
+        n_chains, n_new = posterior.n_chains, draws.stop - draws.start
+        n_parameters = sum(math.prod(values.shape[2:]) for values in posterior.draws.values())
+        at_once = prediction.BLOCK_NUMBERS // (n_chains * n_outputs)
+        rows_at_once = max(1, min(X.shape[0], at_once // min(n_new, 64)))
+        most = prediction.BLOCK_NUMBERS // (n_chains * n_parameters)
+        draws_at_once = max(1, min(at_once // rows_at_once, most))
+        predict = estimator._predictor()
+        first = draws.start + posterior.n_draws * np.arange(n_chains)[:, None]
+        for rows in gen_batches(X.shape[0], rows_at_once):
+            part = X[rows]
+            for places in gen_batches(n_new, draws_at_once):
+                chosen = (first + np.arange(places.start, places.stop)).ravel()
+                f = predict(chosen, part)
+                yield rows, places, f.reshape(n_chains, -1, *f.shape[1:])
+
+
+class ClassifierCurves(Curves):
+    """Error, accuracy and negative log likelihood of the averaged probabilities."""
+
+    metrics = ("error", "accuracy", "nll")
+
+    def _targets(self, estimator: Any, y: Any) -> Array:
+        self.n_classes = len(estimator.classes_)
+        return class_codes(column_or_1d(y), estimator.classes_)
+
+    def _start(self, n_chains: int) -> None:
+        self.sums = np.zeros((n_chains, len(self.y), self.n_classes))
+
+    def _score(
+        self, estimator: Any, draws: slice, weights: Array, norms: Array
+    ) -> dict[str, Array]:
+        right = np.zeros((1 + 2 * self.n_chains, len(weights)))
+        nll = np.zeros_like(right)
+        for rows, places, p in self._blocks(estimator, draws, self.n_classes):
+            labels = self.y[rows]
+            running = np.asarray(p * weights[places, None, None], np.float64)
+            _accumulate(np.add, running, self.sums[:, rows])
+            norm, mine = norms[places, None], np.arange(len(labels))
+            parts = ((running.mean(axis=0)[None], norm), (running, norm), (p, 1.0))
+            for which, (q, divisor) in zip(_thirds(self.n_chains), parts, strict=True):
+                of_label = q[:, :, mine, labels] / divisor
+                nll[which, places] -= np.log(np.maximum(of_label, SMALLEST)).sum(axis=2)
+                right[which, places] += np.sum(q.argmax(axis=3) == labels, axis=2)
+        accuracy = right / len(self.y)
+        accuracy[: 1 + self.n_chains, np.isnan(norms)] = np.nan
+        return {"error": 1.0 - accuracy, "accuracy": accuracy, "nll": nll / len(self.y)}
+
+
+class RegressorCurves(Curves):
+    """RMSE of the averaged mean, and negative log likelihood of the mixture of the draws."""
+
+    metrics = ("rmse", "nll")
+
+    def _targets(self, estimator: Any, y: Any) -> Array:
+        y = np.asarray(y, dtype=np.float64)
+        if y.shape[1:] != estimator._y_shape:
+            shape = ("n_samples", *estimator._y_shape)
+            raise ValueError(f"y of shape {y.shape} is not allowed: give shape {shape}, as in fit.")
+        return y.reshape(len(y), -1)
+
+    def _start(self, n_chains: int) -> None:
+        self.sums = np.zeros((n_chains, *self.y.shape))
+        self.log_densities = np.full((n_chains, len(self.y)), -np.inf)
+
+    def _score(
+        self, estimator: Any, draws: slice, weights: Array, norms: Array
+    ) -> dict[str, Array]:
+        n_chains, n_outputs = self.n_chains, self.y.shape[1]
+        sd = estimator._noise_sd().reshape(n_chains, -1, 1, n_outputs)[:, draws]
+        squares = np.zeros((1 + 2 * n_chains, len(weights), n_outputs))
+        nll = np.zeros(squares.shape[:2])
+        all_chains, each, single = _thirds(n_chains)
+        with np.errstate(divide="ignore"):  # a weight of zero
+            log_weights = np.log(weights)
+        for rows, places, f in self._blocks(estimator, draws, n_outputs):
+            y, noise, norm = self.y[rows], sd[:, places], norms[places, None]
+            z = (y - f) / noise
+            density = np.sum(-0.5 * z * z - np.log(noise) - 0.5 * np.log(2.0 * np.pi), axis=3)
+            nll[single, places] -= density.sum(axis=2)
+            density = density + log_weights[places, None]
+            _accumulate(np.logaddexp, density, self.log_densities[:, rows])
+            of_all = np.logaddexp.reduce(density, axis=0) - math.log(n_chains)
+            nll[all_chains, places] -= np.sum(of_all - np.log(norm), axis=1)
+            nll[each, places] -= np.sum(density - np.log(norm), axis=2)
+            squares[single, places] += np.sum((y - f) ** 2, axis=2)
+            running = np.asarray(f * weights[places, None, None], np.float64)
+            _accumulate(np.add, running, self.sums[:, rows])
+            norm = norm[:, :, None]
+            squares[all_chains, places] += np.sum((y - running.mean(axis=0) / norm) ** 2, axis=1)
+            squares[each, places] += np.sum((y - running / norm) ** 2, axis=2)
+        return {"rmse": np.sqrt(squares / len(self.y)).mean(axis=2), "nll": nll / len(self.y)}
+
+
+def kind_of_curves(estimator: Any) -> type[Curves]:
+    """The curves that an estimator has, which need not be fitted."""
+    if is_classifier(estimator):
+        return ClassifierCurves
+    if is_regressor(estimator):
+        return RegressorCurves
+    raise ValueError(f"estimator={estimator!r} is not allowed: give a classifier or regressor.")
+
+
+def _accumulate(add: Any, values: Array, before: Array) -> None:
+    """Turn ``values`` (chains, draws, ...) into running sums that go on from ``before``.
+
+    Both change in place: ``before`` (chains, ...) becomes the last sum. ``add`` is ``np.add``, or
+    ``np.logaddexp`` of logarithms.
+    """
+    values[:, 0] = add(values[:, 0], before)
+    add.accumulate(values, axis=1, out=values)
+    before[...] = values[:, -1]
+
+
+def _thirds(n_chains: int) -> tuple[slice, slice, slice]:
+    """Where the scores of all chains, of each, and of single draws are."""
+    return slice(0, 1), slice(1, 1 + n_chains), slice(1 + n_chains, None)

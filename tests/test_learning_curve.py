@@ -1,0 +1,299 @@
+"""Learning curves during the fit: those of the draws, each evaluated once, whatever happens."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import joblib
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import GridSearchCV
+from torch import nn
+
+from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    BayesianModuleRegressor,
+    MixingDistance,
+    PosteriorSamples,
+    chains,
+)
+from skbayes_sgmcmc.inspection import LearningCurve, LearningCurveDisplay, _callback
+from skbayes_sgmcmc.schedules import Polynomial
+
+pytest.importorskip("sklearn.callback")
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+DIGITS, LABELS = load_digits(return_X_y=True)
+X, y, X_test, y_test = DIGITS[:150], LABELS[:150], DIGITS[150:230], LABELS[150:230]
+#: 2 chunks of burn-in and 5 of draws, with the chunks of the fixture below
+SHORT = {"n_chains": 2, "burn_in": 128, "n_draws": 40, "thinning": 8, "random_state": 0}
+
+
+def norm_module():
+    return nn.Sequential(nn.Linear(64, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 10))
+
+
+def line_module():
+    return nn.Linear(64, 1)
+
+
+ESTIMATORS = {
+    "logistic": lambda **p: BayesianLogisticRegression(step_size=0.01, **(SHORT | p)),
+    "mlp": lambda **p: BayesianMLPClassifier(hidden_layer_sizes=5, **(SHORT | p)),
+    "cnn": lambda **p: BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **(SHORT | p)),
+    "batch norm": lambda **p: BayesianModuleClassifier(norm_module, **(SHORT | p)),
+    "mlp regressor": lambda **p: BayesianMLPRegressor(hidden_layer_sizes=5, **(SHORT | p)),
+    "module regressor": lambda **p: BayesianModuleRegressor(line_module, **(SHORT | p)),
+}
+EVERY = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+@pytest.fixture(autouse=True)
+def short_chunks_and_no_screen(monkeypatch):
+    monkeypatch.setattr(chains, "LONG_CHUNK", chains.SHORT_CHUNK)
+    before = matplotlib.get_backend()
+    plt.switch_backend("agg")
+    yield
+    plt.close("all")
+    plt.switch_backend(before)
+
+
+def fitted(name, curve, **parameters):
+    return ESTIMATORS[name](**parameters).set_callbacks(curve).fit(X, y)
+
+
+def assert_curves_are_those_of(estimator, curve):
+    """As computed after the fit: sums of the same numbers, in other portions."""
+    after = LearningCurveDisplay.from_estimator(estimator, X_test, y_test)
+    assert set(curve.values) == set(after.values)
+    for ours, theirs in (
+        (curve.values, after.values),
+        (curve.chain_values, after.chain_values),
+        (curve.draw_values, after.draw_values),
+    ):
+        for metric, values in theirs.items():
+            assert values.shape[-1] == estimator.posterior_.n_draws
+            np.testing.assert_allclose(ours[metric], values, rtol=1e-6, atol=1e-12)
+
+
+@EVERY
+def test_curves_are_those_after_the_fit(name):
+    """And the draws are, bit for bit, those of a fit without the callback."""
+    curve = LearningCurve(X_test, y_test)
+    estimator = fitted(name, curve)
+    assert_curves_are_those_of(estimator, curve)
+    without = ESTIMATORS[name]().fit(X, y)
+    for block, values in without.posterior_.draws.items():
+        np.testing.assert_array_equal(estimator.posterior_[block], values)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"draws_dtype": "bfloat16", "n_chains": 1},
+        {"draws_dir": True},
+        {"step_size": Polynomial(first=0.1, last=0.001), "sampler": "sgld"},
+        {"step_size": 0.01, "thinning": MixingDistance(n_steps=400, distance=0.05)},
+    ],
+    ids=["bfloat16", "on disk", "weighted", "mixing distance"],
+)
+def test_curves_of_any_kind_of_draws(parameters, tmp_path):
+    if "draws_dir" in parameters:
+        parameters = {"draws_dir": tmp_path}
+    curve = LearningCurve(X_test, y_test)
+    clf = fitted("batch norm", curve, **parameters)
+    assert len(curve.log) > 1
+    assert_curves_are_those_of(clf, curve)
+
+
+@EVERY
+def test_each_draw_is_evaluated_once_while_they_come(name, monkeypatch):
+    """As many predictions as draws times rows; the fit's own check of mixing comes after them."""
+    curve, evaluated = LearningCurve(X_test, y_test), []
+    estimator = ESTIMATORS[name]()
+    predict = type(estimator)._predict_block
+
+    def counted(self, draws, x):
+        evaluated.append(len(draws) * len(x))
+        return predict(self, draws, x)
+
+    monkeypatch.setattr(type(estimator), "_predict_block", counted)
+    monkeypatch.setattr(type(estimator), "_check_mixing", lambda *_: None)
+    estimator.set_callbacks(curve).fit(X, y)
+    assert sum(evaluated) == 2 * 40 * len(X_test)
+    # one report a chunk of 64 steps that had draws: 8 draws each
+    assert [entry["n_draws"] for entry in curve.log] == [8, 16, 24, 32, 40]
+    assert [entry["step"] for entry in curve.log] == [192, 256, 320, 384, 448]
+    for entry in curve.log:
+        for metric, values in curve.values.items():
+            assert entry[metric] == values[entry["n_draws"] - 1]
+    assert estimator.n_steps_ == 448
+
+
+def test_memory_is_one_running_sum_for_each_chain():
+    """Its arrays: sums (2, 80, 10), the held-out rows, and 5 curves of 40 for 3 metrics."""
+    curve = LearningCurve(X_test, y_test)
+    fitted("mlp", curve)
+    held = {name: value for name, value in vars(curve.curves).items() if name != "X"}
+    numbers = sum(v.size for v in held.values() if isinstance(v, np.ndarray))
+    assert numbers == 2 * 80 * 10 + 80
+    assert sum(v.size for v in held["_found"].values()) == 3 * 5 * 40
+
+
+# what may happen ----------------------------------------------------------------------------------
+
+
+def test_parallel_chains_report_at_their_end():
+    curve = LearningCurve(X_test, y_test)
+    with joblib.parallel_config("threading"):
+        clf = fitted("mlp", curve, n_jobs=2)
+    assert [entry["n_draws"] for entry in curve.log] == [40]
+    assert_curves_are_those_of(clf, curve)
+
+
+def test_a_resumed_fit_has_the_whole_curve(tmp_path, monkeypatch):
+    """After an interrupt with 24 draws, they are scored at the first report of the second run."""
+    parameters = {"checkpoint": tmp_path / "fit.npz"}
+    first, second = LearningCurve(X_test, y_test), LearningCurve(X_test, y_test)
+    chunk = chains.Chains._chunk
+
+    def interrupted(self, steps):
+        if steps[0] >= 320:
+            raise KeyboardInterrupt
+        chunk(self, steps)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chains.Chains, "_chunk", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="call fit again"):
+            fitted("batch norm", first, **parameters)
+    assert [entry["n_draws"] for entry in first.log] == [8, 16, 24]
+    clf = fitted("batch norm", second, **parameters)
+    assert [entry["n_draws"] for entry in second.log] == [32, 40]
+    assert_curves_are_those_of(clf, second)
+    for metric, values in first.values.items():
+        np.testing.assert_allclose(second.values[metric][:24], values, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["mlp", "batch norm"])
+def test_a_chain_that_diverges_takes_its_draws_along(name, monkeypatch):
+    curve, chunk = LearningCurve(X_test, y_test), chains.Chains._chunk
+
+    def broken(self, steps):
+        chunk(self, steps)
+        if steps[0] == 256:
+            self.phi[1] = np.nan
+
+    monkeypatch.setattr(chains.Chains, "_chunk", broken)
+    clf = fitted(name, curve, n_chains=3)
+    assert clf.n_chains_ == 2 and curve.draw_values["nll"].shape == (2, 40)
+    assert_curves_are_those_of(clf, curve)
+
+
+def test_streams_report_at_the_end_of_each_call():
+    """A call of 150 rows takes 2 steps; the curve is that of the draws that are kept."""
+    curve = LearningCurve(X_test, y_test)
+    clf = ESTIMATORS["batch norm"]().set_callbacks(curve)
+    for _ in range(2):
+        clf.partial_fit(X, y, classes=range(10))
+        assert [entry["n_draws"] for entry in curve.log] == [clf.n_draws_] and clf.n_draws_ > 1
+        assert_curves_are_those_of(clf, curve)
+
+
+def test_each_fit_begins_anew_and_a_search_leaves_the_last():
+    curve = LearningCurve(X_test, y_test)
+    search = GridSearchCV(
+        ESTIMATORS["logistic"]().set_callbacks(curve), {"prior_scale": [0.1, 1.0]}, cv=2
+    ).fit(X, y)
+    assert curve.values["accuracy"][-1] == pytest.approx(search.score(X_test, y_test), abs=1e-12)
+    assert curve.log[0]["n_draws"] < curve.log[-1]["n_draws"] == 40
+
+
+def test_a_record_can_be_pickled_with_its_estimator():
+    clf = fitted("mlp", LearningCurve(X_test, y_test))
+    loaded = pickle.loads(pickle.dumps(clf))
+    (curve,) = loaded._skl_callbacks
+    assert_curves_are_those_of(loaded, curve)
+
+
+# errors -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "message"),
+    [
+        (X_test[:, :5], y_test, "5 features"),
+        (X_test, y_test[:-1], "inconsistent numbers"),
+        (X_test, y_test + 5, r"y has labels \[10"),
+    ],
+)
+def test_bad_rows_are_refused_before_any_step(rows, labels, message, monkeypatch):
+    monkeypatch.setattr(chains.Chains, "run", lambda *_: pytest.fail("a step was taken"))
+    clf = ESTIMATORS["mlp"]().set_callbacks(LearningCurve(rows, labels))
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y)
+    assert not hasattr(clf, "classes_") and not hasattr(clf, "_callback_fit_ctx")
+
+
+def test_estimators_of_others_are_refused():
+    dummy = DummyClassifier().fit(X, y)
+    with pytest.raises(ValueError, match=r"estimator=DummyClassifier\(\) is not allowed"):
+        LearningCurve(X_test, y_test).setup(dummy, None)
+
+
+def test_without_callbacks_in_scikit_learn(monkeypatch):
+    monkeypatch.setattr(_callback, "HAS_CALLBACKS", False)
+    with pytest.raises(ImportError, match="scikit-learn 1.9 or newer"):
+        LearningCurve(X_test, y_test)
+
+
+# views --------------------------------------------------------------------------------------------
+
+
+def test_display_of_a_callback():
+    curve = LearningCurve(X_test, y_test)
+    with pytest.raises(ValueError, match="give a LearningCurve that has seen draws"):
+        LearningCurveDisplay.from_callback(curve)
+    clf = fitted("mlp", curve)
+    display = LearningCurveDisplay.from_callback(curve, metric="nll", per_draw=True, per_chain=True)
+    np.testing.assert_array_equal(display.lines_[0].get_ydata(), curve.values["nll"])
+    np.testing.assert_array_equal(
+        display.draw_lines_[0].get_ydata(), curve.draw_values["nll"].ravel()
+    )
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == ["BayesianMLPClassifier", "single chains", "single draws"]
+    # a draw alone: the estimator with that draw
+    alone = copy.copy(clf)
+    alone.posterior_ = PosteriorSamples(
+        {name: values[1:, 7:8] for name, values in clf.posterior_.draws.items()}
+    )
+    assert display.draw_values["accuracy"][1, 7] == pytest.approx(alone.score(X_test, y_test))
+
+
+def test_verbose_prints_each_report(capsys):
+    curve = LearningCurve(X_test, y_test, verbose=1)
+    fitted("mlp", curve)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(curve.log)
+    error, nll = curve.log[0]["error"], curve.log[0]["nll"]
+    assert lines[0].startswith("[BayesianMLPClassifier] step 192: 8 draws per chain, error ")
+    assert f"error {error:.4f}" in lines[0] and f"nll {nll:.4f}" in lines[0]
+
+
+def test_scikit_learns_own_monitor_scores_the_fit_so_far():
+    """It asks for a fitted copy at each report, which predicts as if the fit ended there."""
+    from sklearn.callback import ScoringMonitor
+
+    monitor = ScoringMonitor(scoring="accuracy")
+    clf = fitted("logistic", monitor)
+    scores = [row["accuracy"] for row in monitor.get_logs().data]
+    assert clf.score(X, y) in scores
+    assert len(scores) > 5
