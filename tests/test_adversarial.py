@@ -47,7 +47,9 @@ CLASSIFIERS = {
     "relu": BayesianMLPClassifier(hidden_layer_sizes=(9, 7), **SHORT),
     "tanh": BayesianMLPClassifier(hidden_layer_sizes=9, activation="tanh", **SHORT),
     "sigmoid": BayesianMLPClassifier(hidden_layer_sizes=9, activation="logistic", **SHORT),
-    "cnn": BayesianCNNClassifier(conv_channels=3, kernel_size=3, hidden_layer_sizes=5, **SHORT),
+    "cnn": BayesianCNNClassifier(
+        conv_channels=3, kernel_size=3, hidden_layer_sizes=5, dtype="float64", **SHORT
+    ),
     "module": BayesianModuleClassifier(module, standardize=True, **SHORT),
 }
 

@@ -15,12 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .networks import MLP, Network, activate, times_slope
+from .networks import MLP, Network, activate, draws_that_fit, times_slope
 
 #: multiplications of one chain's widest convolution of a minibatch up to which chains are grouped
 GROUPED_NUMBERS = 2**24
-#: numbers in one layer's outputs when several draws predict at once
-ACTIVATION_NUMBERS = 2**20
 
 _convolve: Any = torch.ops.aten.convolution
 _convolve_backward: Any = torch.ops.aten.convolution_backward
@@ -94,7 +92,7 @@ class CNN(Network):
         if not self._in_groups(n_rows):
             return 1
         widest = max((math.prod(layer.sides) * layer.after for layer in self.layers), default=1)
-        return max(1, ACTIVATION_NUMBERS // (n_rows * widest))
+        return draws_that_fit(n_rows, widest)
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         h, tapes = self._convolutions(theta, x, record=True)

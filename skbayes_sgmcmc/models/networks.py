@@ -112,7 +112,7 @@ class MLP(Network):
         return self.forward(theta, x)[0]
 
     def draws_at_once(self, n_rows: int) -> int:
-        return max(1, ACTIVATION_NUMBERS // (n_rows * max(self.sizes[1:])))
+        return draws_that_fit(n_rows, max(self.sizes[1:]))
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         layers = self.layers(theta)
@@ -138,6 +138,11 @@ class MLP(Network):
             if number:
                 times_slope(delta, hidden[number], self.activation)
         return delta
+
+
+def draws_that_fit(n_rows: int, widest: int) -> int:
+    """How many draws have at most ``ACTIVATION_NUMBERS`` outputs of the widest layer."""
+    return max(1, ACTIVATION_NUMBERS // (n_rows * widest))
 
 
 def activate(z: Tensor, activation: str) -> Tensor:
