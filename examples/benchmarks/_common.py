@@ -33,11 +33,14 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # Options
 
 
-def parse_args(description, seeds=10, quick_seeds=2, *, numbers=None, parts=None, runs=None):
+def parse_args(
+    description, seeds=10, quick_seeds=2, *, numbers=None, parts=None, runs=None, more=None
+):
     """Options ``quick`` (bool), ``seeds`` (a list 0, 1, ...) and ``out`` (a folder, made here).
 
     ``numbers`` are more options, by name: their defaults, in full and if quick. ``parts`` are names
     of which ``--parts`` asks for some, and ``runs`` is the name of the folder of finished runs.
+    ``more(parser)`` adds options.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -54,8 +57,10 @@ def parse_args(description, seeds=10, quick_seeds=2, *, numbers=None, parts=None
         parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
     temporary = Path(tempfile.gettempdir())
     if runs is not None:
-        folder = temporary / "skbayes-runs" / runs
-        parser.add_argument("--runs", type=Path, default=folder, help="folder of finished runs")
+        words = "folder of finished runs (default: runs, beside the results)"
+        parser.add_argument("--runs", type=Path, help=words)
+    if more is not None:
+        more(parser)
     args = parser.parse_args()
     n_seeds = args.seeds or (quick_seeds if args.quick else seeds)
     args.seeds = list(range(n_seeds))
@@ -68,6 +73,7 @@ def parse_args(description, seeds=10, quick_seeds=2, *, numbers=None, parts=None
         args.out = quick_folder if args.quick else REPOSITORY / "docs" / "results"
     (args.out / "figures").mkdir(parents=True, exist_ok=True)
     if runs is not None:
+        args.runs = args.out / "runs" / runs if args.runs is None else args.runs
         args.runs.mkdir(parents=True, exist_ok=True)
     return args
 

@@ -2,29 +2,29 @@
 
 Every run's scores are kept in the folder ``--runs``, and a run that is there is not run again: an
 interrupted benchmark goes on where it was, parts of it may run in several processes or on several
-days, and the page is made of whatever runs there are. ``--fresh`` runs them anew.
+days, and the page is made of whatever runs there are.
 """
 
 import argparse
 import json
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from _common import (
-    REPOSITORY,
     error_rate,
     expected_calibration_error,
+    finished,
     markdown_table,
     mean_sd,
     new_figure,
     nll,
+    parse_args,
     save_figure,
     write_results,
 )
@@ -135,50 +135,36 @@ class Experiment:
 
 
 def parse(experiment: Experiment, description: str | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    names = [label(size) for part in experiment.plan for size in part[0]]
+
+    def more(parser):
+        parser.add_argument("--sizes", nargs="+", choices=names, default=names)
+        parser.add_argument("--methods", nargs="+", choices=experiment.methods)
+        parser.add_argument("--device", default="cpu")
+
+    return parse_args(
+        description,
+        max(n_seeds for _, _, n_seeds in experiment.plan),
+        1,
+        numbers={"epochs": (experiment.epochs, 2), "subset": (None, 5000)},
+        runs=experiment.name,
+        more=more,
     )
-    names = {label(size): size for part in experiment.plan for size in part[0]}
-    parser.add_argument("--epochs", type=int, default=experiment.epochs)
-    parser.add_argument("--subset", type=int, help="only so many training rows")
-    parser.add_argument("--seeds", type=int, help="number of seeds")
-    parser.add_argument("--sizes", nargs="+", choices=names, default=list(names))
-    parser.add_argument("--methods", nargs="+", choices=experiment.methods)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quick", action="store_true", help="2 epochs of 5000 rows, 1 seed")
-    parser.add_argument(
-        "--runs", type=Path, help="folder of finished runs (default: runs/NAME beside the results)"
-    )
-    parser.add_argument("--fresh", action="store_true", help="run those again that it has")
-    parser.add_argument(
-        "--out", type=Path, help="folder of the results (default docs/results; quick: a temporary)"
-    )
-    args = parser.parse_args()
-    if args.quick:
-        args.epochs, args.subset, args.seeds = 2, 5000, 1
-    quick_folder = Path(tempfile.gettempdir()) / "skbayes-quick-results"
-    if args.out is None:
-        args.out = quick_folder if args.quick else REPOSITORY / "docs" / "results"
-    if args.runs is None:
-        args.runs = args.out / "runs" / experiment.name
-    args.runs.mkdir(parents=True, exist_ok=True)
-    (args.out / "figures").mkdir(parents=True, exist_ok=True)
-    return args
 
 
 def main(experiment: Experiment, description: str | None) -> None:
     """Run what is missing, then write the page."""
     args = parse(experiment, description)
     X, y, X_test, y_test = experiment.load()
-    data = X[: args.subset], y[: args.subset], X_test, y_test
+    n_test = 1000 if args.quick else len(y_test)
+    data = X[: args.subset], y[: args.subset], X_test[:n_test], y_test[:n_test]
     args.stem = f"{args.epochs}x{len(data[0])}"
     for sizes, names, n_seeds in experiment.plan:
         for size in (size for size in sizes if label(size) in args.sizes):
             for method in names if args.methods is None else args.methods:
-                for seed in range(n_seeds if args.seeds is None else args.seeds):
-                    path = run_path(args, size, method, seed)
-                    if args.fresh or not path.exists():
-                        run(experiment, args, size, method, seed, data, path)
+                for seed in args.seeds[:n_seeds]:
+                    name = run_name(args, size, method, seed)
+                    finished(args, name, partial(run, experiment, args, size, method, seed, data))
     write(experiment, args, data)
 
 
@@ -187,22 +173,17 @@ def label(size: Any) -> str:
     return "-".join(map(str, size))
 
 
-def run_path(args: argparse.Namespace, size: Any, method: str, seed: int) -> Path:
-    return args.runs / f"{label(size)}-{method}-{seed}-{args.stem}.json"
+def run_name(args: argparse.Namespace, size: Any, method: str, seed: int) -> str:
+    return f"{label(size)}-{method}-{seed}-{args.stem}"
 
 
-def run(experiment, args, size, method, seed, data, path):
-    """One run; ``found`` has scores by kind of prediction, minutes, and curves of the first."""
-    start = time.process_time()
+def run(experiment, args, size, method, seed, data):
+    """Scores by kind of prediction, minutes of a fit, and curves of the first seed."""
     find = train if experiment.methods[method].sampler is None else sample
     found = find(experiment, args, size, method, seed, data)
-    found.setdefault("minutes", round((time.process_time() - start) / 60, 2))
     if seed > 0:
         found.pop("curves", None)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(found) + "\n", encoding="utf-8")
-    partial.rename(path)  # so that a killed run leaves no half of a file
-    print(time.strftime("%H:%M:%S"), label(size), method, seed, found["scores"], flush=True)
+    return found
 
 
 def score(y, p):
@@ -357,8 +338,9 @@ def train_one(experiment, args, module, x, labels):
 
 def load_runs(args, size, method):
     """The finished runs of a method, in the order of their seeds."""
-    paths = (run_path(args, size, method, seed) for seed in range(100))
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+    names = (run_name(args, size, method, seed) for seed in range(100))
+    paths = (args.runs / f"{name}.json" for name in names)
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
 
 
 def collect(experiment, args, size):
