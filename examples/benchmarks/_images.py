@@ -347,7 +347,7 @@ def collect(experiment, args, size):
     """Scores (runs, 3) by (method, kind), and the runs of each method."""
     runs = {name: load_runs(args, size, name) for name in experiment.methods}
     scores = {
-        (name, kind): np.array([row for run in runs[name] for row in run["scores"][kind]])
+        (name, kind): np.array([row for run in runs[name] for row in run["scores"][kind]], float)
         for name in experiment.methods
         for kind in (runs[name][0]["scores"] if runs[name] else ())
     }
@@ -409,7 +409,8 @@ def verdict(experiment, scores):
         error, loss, _ = found["psgld", "averaged"].mean(0)
         rivals = []
         for (name, kind), values in found.items():
-            if name != "psgld" and not name.endswith("_t1"):
+            shown = kind in dict(experiment.methods[name].kinds)
+            if shown and not name.startswith("psgld") and not name.endswith("_t1"):
                 beyond = values.mean(0) - (error, loss, 0.0)
                 rivals.append(f"{name} ({kind}) {beyond[0]:+.2f}% and {beyond[1]:+.4f}")
         lines.append(f"* {label(size)}, beyond the error and NLL of pSGLD as published, σ² = 1: "
@@ -424,7 +425,7 @@ def draw_figure(experiment, args, n_rows):
     figure, axes = new_figure(2, width=4.6, height=3.8)
     for name, method in experiment.methods.items():
         runs = load_runs(args, size, name)
-        if method.line is None or not runs:
+        if method.line is None or not runs or "curves" not in runs[0]:
             continue
         for ax, curve in zip(axes, runs[0]["curves"], strict=True):
             ax.plot(epochs, curve, color=method.line[0], ls=method.line[1], lw=1.2,
