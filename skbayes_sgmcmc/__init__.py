@@ -15,11 +15,14 @@ _WHERE = {
     "BayesianMLPRegressor": "estimators.mlp",
     "BayesianModuleClassifier": "estimators.module",
     "BayesianModuleRegressor": "estimators.module",
+    "DistilledClassifier": "estimators.distilled",
     "PosteriorSamples": "samples",
     "MixingDistance": "chains",
     "sample": "sampling",
     "skops_trusted_types": "interop",
     "to_arviz": "interop",
+    "to_onnx": "export",
+    "to_torch": "export",
     "SamplingError": "exceptions",
     "SamplingWarning": "exceptions",
     "CheckpointError": "exceptions",
@@ -30,6 +33,7 @@ __all__ = [*_WHERE, "__version__"]
 if TYPE_CHECKING:
     from .chains import MixingDistance as MixingDistance
     from .estimators.cnn import BayesianCNNClassifier as BayesianCNNClassifier
+    from .estimators.distilled import DistilledClassifier as DistilledClassifier
     from .estimators.logistic import BayesianLogisticRegression as BayesianLogisticRegression
     from .estimators.mlp import BayesianMLPClassifier as BayesianMLPClassifier
     from .estimators.mlp import BayesianMLPRegressor as BayesianMLPRegressor
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from .exceptions import CheckpointError as CheckpointError
     from .exceptions import SamplingError as SamplingError
     from .exceptions import SamplingWarning as SamplingWarning
+    from .export import to_onnx as to_onnx
+    from .export import to_torch as to_torch
     from .interop import skops_trusted_types as skops_trusted_types
     from .interop import to_arviz as to_arviz
     from .samples import PosteriorSamples as PosteriorSamples

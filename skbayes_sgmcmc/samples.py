@@ -86,6 +86,14 @@ class PosteriorSamples:
         tiled = np.tile(self.weights, self.n_chains)
         return np.asarray(tiled / tiled.sum())
 
+    def spaced(self, n_draws: int | None = None) -> tuple[Array, Array]:
+        """Numbers and normalised weights of ``n_draws`` pooled draws, evenly spaced; None: all."""
+        total, weights = self.n_chains * self.n_draws, self.pooled_weights()
+        n_draws = total if n_draws is None else n_draws
+        chosen = (2 * np.arange(n_draws) + 1) * total // (2 * n_draws)
+        kept = np.ones(n_draws) if weights is None else weights[chosen]
+        return chosen, kept / kept.sum()
+
     def mean(self, name: str) -> Array:
         """Posterior mean, weighted, in float64."""
         pooled, weights = self.pooled(name), self.pooled_weights()

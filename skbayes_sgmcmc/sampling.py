@@ -421,7 +421,9 @@ def sample(
         model,
         Data({}, 1) if data is None else data,
         settings,
-        dtype=settings.resolve_dtype(where, model),
+        dtype=settings.resolve_dtype(
+            where, model.n_parameters, single_precision=model.single_precision
+        ),
         device=where,
         on_progress=None if on_progress is None else lambda fraction, _: on_progress(fraction),
     )

@@ -21,7 +21,7 @@ LAYERS = [
     {"_validation", "exceptions", "_callbacks", "_philox", "metrics", "storage", "prediction"},
     {"streams", "samples"},
     {"minibatch", "augmentation"},
-    {"schedules", "models", "integrators", "diagnostics", "interop"},
+    {"schedules", "models", "integrators", "diagnostics", "interop", "export", "distillation"},
     {"posterior", "samplers"},
     {"chains", "warmup", "_fast", "_fused"},
     {"settings", "checkpoint"},

@@ -17,6 +17,8 @@ from ..exceptions import warn
 from ..samples import PosteriorSamples
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from ..diagnostics import Summary
     from ..minibatch import Data
     from ..models._protocol import Model
@@ -192,7 +194,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> None:
         """Sample the posterior of a model given rows, which may be a part of a stream."""
         device = settings.resolve_device()
-        dtype = settings.resolve_dtype(device, model)
+        dtype = settings.resolve_dtype(
+            device, model.n_parameters, single_precision=model.single_precision
+        )
         data = model.make_data(self._inputs(X), self._targets(target), weight, dtype, device)
         progress = Progress(self, {"X": X, "y": lambda: self._given(target)})
         rows_seen = None
@@ -329,6 +333,16 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         from ..interop import to_arviz
 
         return to_arviz(self, X, y, sample_weight=sample_weight)
+
+    def _torch_module(self, n_draws: int | None = None) -> nn.Module:
+        """Predictions as a torch module, with so many of the pooled draws."""
+        if n_draws is not None:
+            check_int("n_draws", n_draws, high=self.n_chains_ * self.n_draws_)
+        return self._ensemble(*self.posterior_.spaced(n_draws))
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        """A torch module of the average of some pooled draws."""
+        raise NotImplementedError
 
     def _feature_labels(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)

@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
+from sklearn.base import clone
 from sklearn.utils import Bunch, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import prediction
 from .._callbacks import with_callbacks
 from .._validation import check_int
 from ._base import SGMCMCEstimator, all_or_nothing
+from ._probabilities import ProbabilityClassifier
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ..distillation import Blueprint
     from ..models._protocol import Model
+    from .distilled import DistilledClassifier
 
 Array = NDArray[Any]
 
 
-class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
+class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     """Base of classifiers."""
 
-    classes_: Array
     class_weight: Any
     n_features_in_: int
 
@@ -176,6 +178,10 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         """
         raise NotImplementedError
 
+    def _student(self, X: Array) -> Blueprint:
+        """A network like that of one draw, as a student of this classifier on rows X."""
+        raise NotImplementedError
+
     # prediction -----------------------------------------------------------------------------------
 
     def _validate_rows(self, X: Any) -> Any:
@@ -206,32 +212,6 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
             len(self.classes_),
             posterior.pooled_weights(),
         )
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithm of :meth:`predict_proba`, shape (n_samples, n_classes)."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    def decision_function(self, X: Any) -> Array:
-        """Log odds of the averaged probabilities, so that they rank rows as :meth:`predict_proba`.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of shape (n_samples,) or (n_samples, n_classes)
-            With two classes the log odds of the second; else the logarithms of the probabilities.
-        """
-        log_p = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-        return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
-
-    def predict(self, X: Any) -> Array:
-        """Most probable class of every row, shape (n_samples,)."""
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
 
     def predict_proba_samples(
         self, X: Any, n_draws: int | None = None, random_state: Any = None
@@ -313,3 +293,25 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
             len(self.classes_),
             posterior.pooled_weights(),
         )
+
+    def distill(self, X: Any, **parameters: Any) -> DistilledClassifier:
+        """Train one deterministic network to predict as the average over the posterior.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, best those of ``fit``; labels are not needed.
+        **parameters
+            Those of :class:`DistilledClassifier`: ``student``, ``n_epochs``, ``batch_size``,
+            ``learning_rate``, ``perturbation``, ``n_draws``, ``device``, ``random_state``,
+            ``verbose``.
+
+        Returns
+        -------
+        DistilledClassifier
+            Fitted, with an unfitted copy of this classifier as its ``estimator``.
+        """
+        from .distilled import DistilledClassifier
+
+        check_is_fitted(self, "posterior_")
+        return DistilledClassifier(clone(self), **parameters)._distill(self, X)

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils import gen_batches
 
-from .._validation import check_choice, check_int, check_real
+from .._validation import check_choice, check_real
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._regressor import BayesianRegressor
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
+    from ..distillation import Blueprint
     from ..models.likelihoods import Likelihood
     from ..models.network import NetworkModel
     from ..models.networks import Network
@@ -39,12 +40,19 @@ class NetworkEstimator(SGMCMCEstimator):
 
     prior_scale: Any
     standardize: bool
+    n_features_in_: int
     _n_outputs: int
     #: on copies of the estimator that predict block after block
     _network: Network | None = None
 
     def _make_network(self, n_outputs: int) -> Network:
         """The network for rows like those of the fit."""
+        from ..models.modules import ModuleNetwork, build
+
+        return ModuleNetwork(build(self._architecture(n_outputs)))
+
+    def _architecture(self, n_outputs: int) -> Any:
+        """What builds the network of one draw as a ``torch.nn.Module``."""
         raise NotImplementedError
 
     def _check_network(self, X: Array) -> None:
@@ -75,8 +83,12 @@ class NetworkEstimator(SGMCMCEstimator):
 
     # inputs ---------------------------------------------------------------------------------------
 
+    def _row_shape(self) -> tuple[int, ...]:
+        """Shape of a row as the network sees it."""
+        return (self.n_features_in_,)
+
     def _fit_inputs(self, X: Array, weight: Array | None) -> None:
-        """Remember the centre and scale of the inputs; of rows, per feature."""
+        """Remember the centre and scale of the inputs, per feature."""
         if not self.standardize:
             self._x_center, self._x_scale = np.zeros(1), np.ones(1)
             return
@@ -87,7 +99,7 @@ class NetworkEstimator(SGMCMCEstimator):
         center, scale = self._x_center, self._x_scale
         if not isinstance(X, np.ndarray):
             center, scale = X.new_tensor(center), X.new_tensor(scale)
-        return (X - center) / scale
+        return ((X - center) / scale).reshape(-1, *self._row_shape())
 
     # predictions ----------------------------------------------------------------------------------
 
@@ -129,6 +141,24 @@ class NetworkEstimator(SGMCMCEstimator):
         blocks = [self.posterior_.select(name, draws) for name in network.shapes]
         return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
 
+    def _draws(self, chosen: Array) -> tuple[Network, dict[str, Tensor]]:
+        """The network, and some pooled draws of its parameters and buffers in float32."""
+        import torch
+
+        network, posterior = self._make_network(self._n_outputs), self.posterior_
+        names = (*network.shapes, *network.buffers)
+        return network, {
+            name: torch.from_numpy(posterior.select(name, chosen)).float() for name in names
+        }
+
+    def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
+        """Inputs and outputs of some pooled draws as modules, from which ensembles are made."""
+        from ..models.ensemble import Inputs
+
+        network, draws = self._draws(chosen)
+        inputs = Inputs(self._x_center, self._x_scale, self._row_shape())
+        return inputs, network.stacked(draws)
+
     def _check_mixing(self, X: Any) -> None:
         posterior, rows = self.posterior_, np.linspace(0, len(X) - 1, min(len(X), MIXING_ROWS))
         draws = slice(0, posterior.n_chains * posterior.n_draws)
@@ -155,6 +185,24 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
         n_draws = self.posterior_.n_chains * self.posterior_.n_draws
         return self._iter_outputs(np.arange(n_draws), self._inputs(x))
+
+    def _student(self, X: Array) -> Blueprint:
+        from ..distillation import Blueprint
+
+        last = self.posterior_.n_chains * self.posterior_.n_draws - 1
+        network, draw = self._draws(np.array([last]))
+        return Blueprint(
+            self._architecture(self._n_outputs),
+            self._x_center,
+            self._x_scale,
+            self._row_shape(),
+            network.module_state({name: values[0] for name, values in draw.items()}),
+        )
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        from ..models.ensemble import MeanProbabilities
+
+        return MeanProbabilities(*self._export_parts(chosen), weights)
 
 
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
@@ -187,6 +235,18 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     def _predict_block(self, draws: Any, x: Any) -> Array:
         return self._outputs(draws, x) * self._y_scale + self._y_center
 
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        from ..models.ensemble import MeanAndDeviation
+
+        return MeanAndDeviation(
+            *self._export_parts(chosen),
+            weights,
+            noise=np.sqrt(weights @ self._noise_sd()[chosen] ** 2) / self._y_scale,
+            center=self._y_center,
+            scale=self._y_scale,
+            squeeze=not self._y_shape,
+        )
+
     def _noise_sd(self) -> Array:
         posterior = self.posterior_
         n_draws = posterior.n_chains * posterior.n_draws
@@ -210,9 +270,3 @@ def _positive_numbers(values: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return numbers.ndim == 1 and bool((np.isfinite(numbers) & (numbers > 0)).all())
-
-
-def check_sizes(name: str, sizes: Any) -> tuple[int, ...]:
-    """A sequence of positive whole numbers, or one of them, as a tuple."""
-    sizes = (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
-    return tuple(check_int(name, size) for size in sizes)

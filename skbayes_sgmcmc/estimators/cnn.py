@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice, check_int
-from ._network import NetworkClassifier, center_and_scale, check_sizes
+from .._validation import check_choice, check_image_shape, check_int, check_sizes, flat_images
+from ._network import NetworkClassifier, center_and_scale
 
 Array = NDArray[Any]
 
@@ -62,7 +63,7 @@ class BayesianCNNClassifier(NetworkClassifier):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -250,11 +251,20 @@ class BayesianCNNClassifier(NetworkClassifier):
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.convolutions import CNN
 
+        return CNN(*self._shape(n_outputs))
+
+    def _architecture(self, n_outputs: int) -> Any:
+        from ..models.modules import cnn
+
+        return partial(cnn, *self._shape(n_outputs))
+
+    def _shape(self, n_outputs: int) -> tuple[Any, ...]:
+        """Images, convolutions, pools and layers, in the order of ``CNN``'s parameters."""
         sides = [side for side in self.image_shape_[1:] if side > 1]
         kernel = min([self.kernel_size, *sides])
         if kernel < self.kernel_size and kernel % 2 == 0:
             kernel -= 1  # "same" padding of even kernels is lopsided
-        return CNN(
+        return (
             self.image_shape_,
             check_sizes("conv_channels", self.conv_channels),
             kernel,
@@ -267,26 +277,19 @@ class BayesianCNNClassifier(NetworkClassifier):
     # images ---------------------------------------------------------------------------------------
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        flat, shape = _flat(X)
+        flat, shape = flat_images(X)
         flat, y = super()._validate_xy(flat, y, reset=reset)
         if reset:
             self.image_shape_ = self._resolve_shape(flat.shape[1], shape)
-        elif shape is not None:
-            self._check_shape(shape)
+        else:
+            check_image_shape(shape, self.image_shape_)
         return flat, y
 
     def _validate_rows(self, X: Any) -> Any:
-        flat, shape = _flat(X)
+        flat, shape = flat_images(X)
         flat = super()._validate_rows(flat)
-        if shape is not None:
-            self._check_shape(shape)
+        check_image_shape(shape, self.image_shape_)
         return flat
-
-    def _check_shape(self, shape: tuple[int, ...]) -> None:
-        if shape != self.image_shape_:
-            raise ValueError(
-                f"X has images of shape {shape}, but the network was fitted to {self.image_shape_}."
-            )
 
     def _resolve_shape(
         self, n_features: int, shape: tuple[int, int, int] | None
@@ -305,20 +308,13 @@ class BayesianCNNClassifier(NetworkClassifier):
         side = math.isqrt(n_features)
         return (1, side, side) if side * side == n_features else (1, 1, n_features)
 
+    def _row_shape(self) -> tuple[int, ...]:
+        return self.image_shape_
+
     def _fit_inputs(self, X: Array, weight: Array | None) -> None:
-        images = X.reshape(-1, *self.image_shape_)
-        super()._fit_inputs(images, weight)
-        if self.standardize:
-            self._x_center, self._x_scale = center_and_scale(images, weight, axis=(0, 2, 3))
-
-    def _inputs(self, X: Any) -> Any:
-        return super()._inputs(X.reshape(-1, *self.image_shape_))
-
-
-def _flat(X: Any) -> tuple[Any, tuple[int, int, int] | None]:
-    """X with rows of numbers, and the shape of an image if it had images."""
-    shape: Any = getattr(X, "shape", ())
-    if len(shape) not in (3, 4):
-        return X, None
-    channels = shape[1] if len(shape) == 4 else 1
-    return np.asarray(X).reshape(len(X), -1), (channels, shape[-2], shape[-1])
+        if not self.standardize:
+            super()._fit_inputs(X, weight)
+            return
+        images, pixels = X.reshape(-1, *self.image_shape_), math.prod(self.image_shape_[1:])
+        moments = center_and_scale(images, weight, axis=(0, 2, 3))  # of channels
+        self._x_center, self._x_scale = (np.repeat(m.ravel(), pixels) for m in moments)

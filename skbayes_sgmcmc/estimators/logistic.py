@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,12 @@ from sklearn.utils import gen_batches
 from .. import prediction
 from .._validation import check_choice, check_real
 from ._classifier import BayesianClassifier
+from ._network import center_and_scale
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
+
+    from ..distillation import Blueprint
 
 Array = NDArray[Any]
 
@@ -271,6 +275,30 @@ class BayesianLogisticRegression(BayesianClassifier):
         for draws in gen_batches(len(coef), max(1, at_once)):
             z = logits(coef[draws], intercept[draws], x.to(coef.dtype))
             yield draws, z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
+
+    def _student(self, X: Array) -> Blueprint:
+        from ..distillation import Blueprint
+        from ..models.modules import mlp
+
+        n_features = X.shape[1]
+        architecture = partial(mlp, (n_features, len(self.classes_)), "relu")
+        return Blueprint(architecture, *center_and_scale(X, None), (n_features,), {})
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        import torch
+
+        from ..models.ensemble import Inputs, MeanProbabilities, StackedLayers
+
+        draws = (
+            torch.from_numpy(self.posterior_.select(name, chosen)).float()
+            for name in ("coef", "intercept")
+        )
+        if len(self.classes_) == 2:  # the first class's logit is zero
+            draws = (torch.cat([torch.zeros_like(values), values], dim=1) for values in draws)
+        coef, intercept = draws
+        layer = StackedLayers([coef.mT], [intercept], torch.nn.Identity())
+        unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
+        return MeanProbabilities(unchanged, layer, weights)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         two = len(self.classes_) == 2

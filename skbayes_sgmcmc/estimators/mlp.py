@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from .._validation import check_choice
-from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor, check_sizes
+from .._validation import check_choice, check_sizes
+from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
 
 
 class _MLP(NetworkEstimator):
     hidden_layer_sizes: Any
     activation: str
-    n_features_in_: int
 
     def _check(self) -> Any:
         from ..models.networks import ACTIVATIONS
@@ -24,8 +24,16 @@ class _MLP(NetworkEstimator):
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks import MLP
 
+        return MLP(self._sizes(n_outputs), self.activation)
+
+    def _architecture(self, n_outputs: int) -> Any:
+        from ..models.modules import mlp
+
+        return partial(mlp, self._sizes(n_outputs), self.activation)
+
+    def _sizes(self, n_outputs: int) -> tuple[int, ...]:
         hidden = check_sizes("hidden_layer_sizes", self.hidden_layer_sizes)
-        return MLP((self.n_features_in_, *hidden, n_outputs), self.activation)
+        return self.n_features_in_, *hidden, n_outputs
 
 
 class BayesianMLPClassifier(_MLP, NetworkClassifier):
@@ -69,7 +77,7 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -257,7 +265,7 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0

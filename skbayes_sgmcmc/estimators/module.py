@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor, check_sizes
+from .._validation import check_sizes
+from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
 
 Array = NDArray[Any]
 
@@ -28,39 +29,36 @@ class _Module(NetworkEstimator):
             check_sizes("input_shape", self.input_shape)
         return super()._check()
 
-    def _make_network(self, n_outputs: int) -> Any:
-        from ..models.modules import ModuleNetwork, bind, build
+    def _architecture(self, n_outputs: int) -> Any:
+        from ..models.modules import bind
 
-        n_features = self.n_features_in_
-        shape = (n_features,) if self.input_shape is None else tuple(self.input_shape)
-        widths = {"n_features": n_features, "input_shape": shape, "n_outputs": n_outputs}
-        return ModuleNetwork(build(bind(self.module, **widths)))
+        widths = {
+            "n_features": self.n_features_in_,
+            "input_shape": self._row_shape(),
+            "n_outputs": n_outputs,
+        }
+        return bind(self.module, **widths)
 
     def _check_network(self, X: Array) -> None:
         # two rows through the module: its output must be (rows, n_outputs)
         import torch
+
+        from ..models.modules import check_outputs
 
         if self.input_shape is not None and math.prod(self.input_shape) != X.shape[1]:
             raise ValueError(
                 f"input_shape={self.input_shape!r} is not allowed: a row of X has {X.shape[1]} "
                 "numbers."
             )
-
-        n_outputs = self._n_outputs
-        network = self._make_network(n_outputs)
+        network = self._make_network(self._n_outputs)
         theta = torch.from_numpy(network.init(np.random.default_rng(0))).float()[None]
         x = torch.from_numpy(np.ascontiguousarray(self._inputs(X[:2]), np.float32))[None]
         with torch.no_grad():
-            shape = tuple(network.outputs(theta, x).shape[1:])
-        if shape != (x.shape[1], n_outputs):
-            raise ValueError(
-                f"module={self.module!r} is not allowed: for {x.shape[1]} rows its output has the "
-                f"shape {shape}; it must be {(x.shape[1], n_outputs)}."
-            )
+            outputs = network.outputs(theta, x)[0]
+        check_outputs("module", self.module, outputs, (x.shape[1], self._n_outputs))
 
-    def _inputs(self, X: Any) -> Any:
-        x = super()._inputs(X)
-        return x if self.input_shape is None else x.reshape(-1, *self.input_shape)
+    def _row_shape(self) -> tuple[int, ...]:
+        return super()._row_shape() if self.input_shape is None else tuple(self.input_shape)
 
 
 class BayesianModuleClassifier(_Module, NetworkClassifier):
@@ -99,7 +97,7 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -276,7 +274,7 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0

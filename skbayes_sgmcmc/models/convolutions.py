@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from .networks import MLP, Network, activate, draws_that_fit, times_slope
+from .ensemble import StackedConvolutions
+from .networks import ACTIVATIONS, MLP, Network, activate, draws_that_fit, times_slope
 
 #: multiplications of one chain's widest convolution of a minibatch up to which chains are grouped
 GROUPED_NUMBERS = 2**24
@@ -107,6 +108,31 @@ class CNN(Network):
             chains = slice(start, start + together)
             self._backward(steps, delta[chains], out[chains])
             start += together
+
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        top = self.top.stacked(draws)
+        if not self.layers:
+            return nn.Sequential(nn.Flatten(), top)
+        numbers = range(1, len(self.layers) + 1)
+        return StackedConvolutions(
+            [draws[f"kernel_{number}"].permute(0, 1, 4, 2, 3) for number in numbers],
+            [draws[f"offset_{number}"] for number in numbers],
+            [tuple(layer.pool) for layer in self.layers],
+            ACTIVATIONS[self.activation](),
+            top,
+        )
+
+    def module_state(self, draw: dict[str, Tensor]) -> dict[str, Tensor]:
+        state, part = {}, 0
+        for number, layer in enumerate(self.layers, 1):
+            state[f"{part}.weight"] = draw[f"kernel_{number}"].permute(0, 3, 1, 2)
+            state[f"{part}.bias"] = draw[f"offset_{number}"]
+            part += 3 if max(layer.pool) > 1 else 2
+        if self.layers:  # torch flattens images with the channels first
+            last = self.layers[-1]
+            first = draw["weight_1"].unflatten(0, (*last.sides_after, last.after))
+            draw = draw | {"weight_1": first.permute(2, 0, 1, 3).flatten(0, 2)}
+        return state | self.top.module_state(draw, part)
 
     # convolutions ---------------------------------------------------------------------------------
 

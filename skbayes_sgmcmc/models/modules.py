@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from .networks import Network
+from .ensemble import StackedModule
+from .networks import ACTIVATIONS, Network
 
 Array = NDArray[Any]
 
@@ -107,6 +109,9 @@ class ModuleNetwork(Network):
             found.append(torch.cat([functional_call(self.module, state, (p,)) for p in parts]))
         return torch.stack(found)
 
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        return StackedModule(self.module.float(), draws)
+
     @torch.no_grad()
     def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
         # means and variances (units,) inside the network, with which batch norms predict
@@ -156,19 +161,69 @@ def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
     return partial(module, **given) if given else module
 
 
-def build(module: Callable[[], Any]) -> nn.Module:
+def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
     """Call what builds a module, leaving torch's global random numbers as they are.
 
     Raises
     ------
     ValueError
-        The result is not a module.
+        The result is not a module; ``name`` is the parameter that is blamed.
     """
     with torch.random.fork_rng(devices=[]):
         built = module()
     if not isinstance(built, nn.Module):
         raise ValueError(
-            f"module={module!r} is not allowed: called without arguments it must build a "
+            f"{name}={module!r} is not allowed: called without arguments it must build a "
             f"torch.nn.Module, and it built {type(built).__name__}."
         )
     return built
+
+
+def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int]) -> None:
+    """Refuse a module whose outputs for some rows do not have the shape (rows, n_outputs)."""
+    if outputs.shape != shape:
+        raise ValueError(
+            f"{name}={module!r} is not allowed: for {shape[0]} rows its output has the shape "
+            f"{tuple(outputs.shape)}; it must be {shape}."
+        )
+
+
+def mlp(sizes: Sequence[int], activation: str) -> nn.Module:
+    """Fully connected layers with these numbers of units, from the inputs to the outputs."""
+    return nn.Sequential(nn.Flatten(), *_dense(sizes, ACTIVATIONS[activation]))
+
+
+def cnn(
+    image_shape: tuple[int, int, int],
+    conv_channels: Sequence[int],
+    kernel_size: int,
+    pool_size: int,
+    hidden_layer_sizes: Sequence[int],
+    activation: str,
+    n_outputs: int,
+) -> nn.Module:
+    """Convolutions with "same" padding, each with a max pool, and fully connected layers.
+
+    Along sides of length 1 kernels and pools have length 1.
+    """
+    act = ACTIVATIONS[activation]
+    channels, *sides = image_shape
+    parts: list[nn.Module] = []
+    for after in conv_channels:
+        height, width = (1 if side == 1 else kernel_size for side in sides)
+        pool = tuple(min(pool_size, side) for side in sides)
+        parts += [nn.Conv2d(channels, after, (height, width), padding="same"), act()]
+        if max(pool) > 1:
+            parts.append(nn.MaxPool2d(pool))
+        channels, sides = after, [s // p for s, p in zip(sides, pool, strict=True)]
+    units = channels * math.prod(sides)
+    dense = _dense((units, *hidden_layer_sizes, n_outputs), act)
+    return nn.Sequential(*parts, nn.Flatten(), *dense)
+
+
+def _dense(sizes: Sequence[int], activation: Callable[[], nn.Module]) -> list[nn.Module]:
+    """Linear layers with activations between them."""
+    parts: list[nn.Module] = []
+    for before, after in pairwise(sizes):
+        parts += [nn.Linear(before, after), activation()]
+    return parts[:-1]

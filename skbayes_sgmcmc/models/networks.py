@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._products import add_product, affine, times_transposed
+from .ensemble import StackedLayers
 
 Array = NDArray[Any]
 
-ACTIVATIONS = ("relu", "tanh", "logistic")
+ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
 #: numbers in one layer's outputs when several draws predict at once
 ACTIVATION_NUMBERS = 2**20
 
@@ -67,6 +68,17 @@ class Network:
         """How many draws to predict so many rows with at once."""
         return 1
 
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        """A module for the outputs (draws, rows, n_outputs) of some draws of rows (rows, ...).
+
+        The draws are those of ``shapes`` and ``buffers``, in float32.
+        """
+        raise NotImplementedError
+
+    def module_state(self, draw: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The state of a module of the same architecture (``modules.py``) for one draw."""
+        return draw
+
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         """Outputs, and what :meth:`backward` needs."""
         raise NotImplementedError
@@ -113,6 +125,23 @@ class MLP(Network):
 
     def draws_at_once(self, n_rows: int) -> int:
         return draws_that_fit(n_rows, max(self.sizes[1:]))
+
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        layers = range(1, len(self.sizes))
+        return StackedLayers(
+            [draws[f"weight_{layer}"] for layer in layers],
+            [draws[f"bias_{layer}"] for layer in layers],
+            ACTIVATIONS[self.activation](),
+        )
+
+    def module_state(self, draw: dict[str, Tensor], start: int = 0) -> dict[str, Tensor]:
+        """As :meth:`Network.module_state`, with parts numbered from ``start``."""
+        state = {}
+        for layer in range(1, len(self.sizes)):
+            part = start + 2 * layer - 1  # after the flattening, and with activations between
+            state[f"{part}.weight"] = draw[f"weight_{layer}"].T
+            state[f"{part}.bias"] = draw[f"bias_{layer}"]
+        return state
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         layers = self.layers(theta)

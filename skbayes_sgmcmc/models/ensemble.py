@@ -1,0 +1,219 @@
+"""Averages over draws of a network as torch modules, which ``torch.export`` and ONNX accept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+Array = NDArray[Any]
+
+
+class StackedLayers(nn.Module):
+    """Fully connected layers of several draws, each layer one batched product.
+
+    Parameters
+    ----------
+    weights : sequence of Tensor of shape (draws, before, after)
+        Of every layer.
+    biases : sequence of Tensor of shape (draws, after)
+        Likewise.
+    activation : nn.Module
+        Between the layers.
+    """
+
+    def __init__(self, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: nn.Module):
+        super().__init__()
+        self.activation = activation
+        self.weights = nn.ParameterList(weights)
+        self.biases = nn.ParameterList(biases)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs (draws, rows, n_outputs) of rows (rows, n_inputs), or of each draw's own."""
+        h = x if x.ndim == 3 else x[None]
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            h = (self.activation(h) if layer else h) @ weight + bias[:, None]
+        return h
+
+
+class StackedConvolutions(nn.Module):
+    """Convolutions of several draws as the groups of one, and the layers on top of them.
+
+    Parameters
+    ----------
+    kernels : sequence of Tensor of shape (draws, after, before, height, width)
+        Of every convolution.
+    offsets : sequence of Tensor of shape (draws, after)
+        Likewise.
+    pools : sequence of tuple of int
+        Sides of the max pool after each.
+    activation : nn.Module
+        After each pool.
+    top : nn.Module
+        It maps what is left (draws, rows, units), channels last, to the outputs.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[Tensor],
+        offsets: Sequence[Tensor],
+        pools: Sequence[tuple[int, ...]],
+        activation: nn.Module,
+        top: nn.Module,
+    ):
+        super().__init__()
+        self.kernels = nn.ParameterList([kernel.flatten(0, 1) for kernel in kernels])
+        self.offsets = nn.ParameterList([offset.flatten() for offset in offsets])
+        self.n_draws, self.pools = len(kernels[0]), pools
+        self.activation, self.top = activation, top
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs (draws, rows, n_outputs) of images (rows, channels, height, width)."""
+        h = x
+        for kernel, offset, pool in zip(self.kernels, self.offsets, self.pools, strict=True):
+            groups = h.shape[1] // kernel.shape[1]
+            h = functional.conv2d(h, kernel, offset, padding="same", groups=groups)
+            h = self.activation(functional.max_pool2d(h, pool) if max(pool) > 1 else h)
+        parts = h.unflatten(1, (self.n_draws, -1)).permute(1, 0, 3, 4, 2)
+        return self.top(parts.flatten(2))
+
+
+class StackedModule(nn.Module):
+    """A module with the parameters and buffers of several draws, one draw after the other.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The function.
+    states : dict of str to Tensor of shape (draws, ...)
+        The draws of its parameters and buffers, by name; other buffers are the same for all.
+    """
+
+    def __init__(self, module: nn.Module, states: dict[str, Tensor]):
+        super().__init__()
+        # not as a part, which would bring parameters that no draw has
+        self._call = partial(functional_call, module.eval())
+        constant = {n: b for n, b in module.named_buffers() if n not in states}
+        self._drawn, self._constant = list(states), list(constant)
+        for number, values in enumerate([*states.values(), *constant.values()]):
+            self.register_buffer(f"values_{number}", values)  # names of parts may have dots
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs (draws, rows, n_outputs) of rows."""
+        values = list(self.buffers())
+        drawn, constant = values[: len(self._drawn)], values[len(self._drawn) :]
+        shared = dict(zip(self._constant, constant, strict=True))
+        states = [dict(zip(self._drawn, draw, strict=True)) for draw in zip(*drawn, strict=True)]
+        return torch.stack([self._call(shared | state, (x,)) for state in states])
+
+
+class Inputs(nn.Module):
+    """Rows as users have them, to rows as the network sees them.
+
+    Parameters
+    ----------
+    center, scale : array of shape (n_features,) or (1,)
+        What is subtracted, and by what is divided then.
+    row_shape : sequence of int
+        Shape of a row for the network.
+    dtype : torch.dtype
+        Precision for the network.
+    """
+
+    center: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        center: Array,
+        scale: Array,
+        row_shape: Sequence[int],
+        dtype: torch.dtype = torch.float32,
+    ):
+        super().__init__()
+        self.row_shape = tuple(row_shape)
+        for name, value in {"center": center, "scale": scale}.items():
+            self.register_buffer(name, torch.tensor(value, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows (rows, n_features), or images, to (rows, *row_shape)."""
+        z = (x.flatten(1) - self.center) / self.scale
+        return z.to(self.center.dtype).reshape(-1, *self.row_shape)
+
+
+class MeanProbabilities(nn.Module):
+    """Class probabilities averaged over draws.
+
+    Parameters
+    ----------
+    inputs, network : nn.Module
+        Rows to those of the network, and these to logits (draws, rows, n_classes).
+    weights : array of shape (draws,)
+        Of the draws; their sum is one.
+    """
+
+    weights: Tensor
+
+    def __init__(self, inputs: nn.Module, network: nn.Module, weights: Array):
+        super().__init__()
+        self.inputs, self.network = inputs, network
+        self.register_buffer("weights", torch.tensor(weights, dtype=torch.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Probabilities (rows, n_classes) of rows (rows, n_features)."""
+        p = torch.softmax(self.network(self.inputs(x)), dim=2)
+        return torch.tensordot(self.weights, p, dims=1)
+
+
+class MeanAndDeviation(nn.Module):
+    """Mean of a target over draws, and standard deviation of a new observation.
+
+    Parameters
+    ----------
+    inputs, network : nn.Module
+        Rows to those of the network, and these to outputs (draws, rows, n_outputs).
+    weights : array of shape (draws,)
+        Of the draws; their sum is one.
+    noise : array of shape (n_outputs,)
+        Standard deviation of the noise, in units of the network's outputs.
+    center, scale : array of shape (n_outputs,)
+        The target is output * scale + center.
+    squeeze : bool
+        Return vectors, for targets that were one.
+    """
+
+    weights: Tensor
+    noise: Tensor
+    center: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        inputs: nn.Module,
+        network: nn.Module,
+        weights: Array,
+        noise: Array,
+        center: Array,
+        scale: Array,
+        squeeze: bool,
+    ):
+        super().__init__()
+        self.inputs, self.network, self.squeeze = inputs, network, squeeze
+        values = {"weights": weights, "noise": noise, "center": center, "scale": scale}
+        for name, value in values.items():
+            self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation, (rows,) or (rows, n_outputs), for rows."""
+        f = self.network(self.inputs(x))
+        mean = torch.tensordot(self.weights, f, dims=1)
+        spread = torch.tensordot(self.weights, (f - mean) ** 2, dims=1)
+        sd = torch.sqrt(spread + self.noise**2) * self.scale
+        mean = mean * self.scale + self.center
+        return (mean[:, 0], sd[:, 0]) if self.squeeze else (mean, sd)
