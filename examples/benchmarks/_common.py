@@ -233,20 +233,22 @@ def markdown_table(header, rows):
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [header, rule, *rows])
 
 
-def write_results(args, name, title, body, figures=(), spread=None):
+def write_results(args, name, title, body, figures=(), spread=None, seconds=None):
     """Write ``args.out/name.md`` and print it.
 
     ``body`` is Markdown: what was done, the tables (``markdown_table``) with ours beside the
     published figures, what it shows. ``figures`` are (file, caption) pairs from ``save_figure``.
-    ``spread`` says what ± is, if not the standard deviation over ``args.seeds``.
+    ``spread`` says what ± is, if not the standard deviation over ``args.seeds``; ``seconds`` are of
+    processor time, if not this process's.
     """
+    seconds = time.process_time() if seconds is None else seconds
     command = " ".join(["python", f"examples/benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
     packages = ["torch", "numpy", "scikit-learn"]
     versions = [f"{package} {version(package)}" for package in packages]
     lines = [
         f"# {title}",
         f"`{command}`",
-        f"{datetime.date.today()}, {machine()}, {time.process_time():.0f} s of processor time. "
+        f"{datetime.date.today()}, {machine()}, {seconds:.0f} s of processor time. "
         f"Python {platform.python_version()}, {', '.join(versions)}, "
         f"skbayes_sgmcmc {skbayes_sgmcmc.__version__}. "
         + (spread or f"Seeds 0 to {args.seeds[-1]}; ± is the standard deviation over them."),

@@ -58,15 +58,15 @@ METHODS = {
             "last": ("RMSprop (pSGLD, T = 0), last", "C1", "--"),
         },
     ),
-    "sgd": (SGLD(), 0.5, 0.0, {"last": ("SGD (SGLD, T = 0), last", "C3", "--")}),
+    "sgd": (SGLD(), 0.1, 0.0, {"last": ("SGD (SGLD, T = 0), last", "C3", "--")}),
 }
 BODY = """
 MNIST ({rows} training images), inputs divided by 255, prior N(0, 1), He initialisation, minibatches
-of {batch}; the MLP of {epochs} epochs, the CNN (convolutions of 8 and 16 channels, 5 × 5, each with
-a ReLU and a 2 × 2 max pool, and 100 hidden units) of {cnn_epochs}. Step sizes 5e-4 (pSGLD, RMSprop)
-or 0.5 (SGD), halved at half of the epochs, from where on {n_draws} draws are kept of one chain.
-T = 1 is the posterior's temperature. RMSprop and SGD are the same runs without noise; "averaged" is
-over the same iterates, "last" the last of them.
+of {batch}; epochs: {epochs} for the MLP, {cnn_epochs} for the CNN (convolutions of 8 and 16
+channels, 5 × 5, each with a ReLU and a 2 × 2 max pool, and 100 hidden units). Step sizes 5e-4
+(pSGLD, RMSprop) or 0.1 (SGD), halved at half of the epochs, from where on {n_draws} draws are kept
+of one chain. T = 1 is the posterior's temperature. RMSprop and SGD are the same runs without noise;
+"averaged" is over the same iterates, "last" the last of them.
 
 Every pixel of the first {attacked:,} test images moves by ζ in the direction that lowers the
 averaged probability of the predicted label, and is clipped to [0, 1]: `fgsm(clf, X, eps=ζ)`.
@@ -80,10 +80,17 @@ figure): no difference between methods at small ζ; at ζ = 0.5 Adam and dropout
 SGHMC is about 10 points above them and SGHMC-SA 11.
 
 {remarks}
-
-Processor time of all runs: {minutes:.0f} minutes.
 """
-REMARKS = ""
+REMARKS = """
+The published order is not seen with these networks and this sampler: from ζ = 0.3 on every method
+is below guessing, as an attack of one step takes images to other classes, and at small ζ the
+posterior at T = 1 is the least robust, the MLP's by far. Its weights are larger: of pixels that are
+on in fewer than one image in a thousand they remain as under the prior (in a run on 20,000 images,
+a root mean square of 0.98; 0.013 at T = 1/N), and an attack with ζ = 0.05 on these pixels alone
+takes its accuracy from 94% to 42%, where at T = 1/N it has no effect. At T = 1/N noise makes no
+difference to RMSprop's averaged iterates. Predictive entropy rises as accuracy begins to fall, and
+mostly falls again: strongly attacked rows are wrong and surer.
+"""
 
 
 def attack(model, X, y):
@@ -198,12 +205,11 @@ def main():
         attacked=args.images,
         tables="\n\n".join(tables),
         remarks=REMARKS.strip(),
-        minutes=seconds / 60,
     )
     figure = draw_figure(args, results, args.parts)
     title = "D6: fast gradient sign attacks on networks for MNIST"
     spread = "Seed 0." if len(args.seeds) == 1 else None
-    write_results(args, "d6_fgsm", title, body, [figure], spread=spread)
+    write_results(args, "d6_fgsm", title, body, [figure], spread=spread, seconds=seconds)
 
 
 if __name__ == "__main__":

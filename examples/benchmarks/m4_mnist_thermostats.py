@@ -51,8 +51,6 @@ minibatches. NLL in nats a row: of single networks, on the training rows. No tab
 only curves.
 
 {parts}
-
-Processor time of all runs: {minutes:.0f} minutes.
 """
 FNN = """
 ## Networks of 2, 3 and 4 hidden layers of {units} units, {epochs} epochs
@@ -287,11 +285,10 @@ def main():
         h=STEP,
         eta=len(data[0]) * STEP**2,
         parts="\n\n".join(text.strip() for text, _ in made),
-        minutes=sum(seconds) / 60,
     )
     figures = [figure for _, some in made for figure in some]
     title = "M4: thermostats on networks for MNIST"
-    write_results(args, "m4_mnist_thermostats", title, body, figures)
+    write_results(args, "m4_mnist_thermostats", title, body, figures, seconds=sum(seconds))
 
 
 if __name__ == "__main__":
