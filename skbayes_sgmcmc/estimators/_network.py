@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from .._validation import check_choice, check_int, check_real
+from ..exceptions import explain_full_memory
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._regressor import BayesianRegressor
@@ -35,6 +36,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     prior_scale: Any
     standardize: bool
+    device: str
     _n_outputs: int
     #: on copies of the estimator that predict block after block
     _network: Network | None = None
@@ -84,23 +86,27 @@ class NetworkEstimator(SGMCMCEstimator):
 
     # predictions ----------------------------------------------------------------------------------
 
+    @explain_full_memory("predict fewer rows at once, or after set_params(device='cpu')")
     def _outputs(self, draws: Any, x: Array) -> Array:
-        """Outputs (draws, rows, k) of some pooled draws of the parameters."""
+        """Outputs (draws, rows, k) of some pooled draws, which go to the device a few at a time."""
         import torch
 
+        from ..settings import prediction_device
+
+        device = prediction_device(self.device)
         network, posterior = self._network or self._make_network(self._n_outputs), self.posterior_
         chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
         dtype = posterior.select(next(iter(network.shapes)), slice(0, 1)).dtype
-        inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), dtype))[None]
+        inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), dtype)).to(device)[None]
         out = np.empty((len(chosen), len(x), self._n_outputs), dtype)
         at_once = network.draws_at_once(len(x))
         with torch.no_grad():
             for start in range(0, len(chosen), at_once):
                 some = chosen[start : start + at_once]
-                theta = torch.from_numpy(self._positions(some, network))
-                state = {name: torch.from_numpy(posterior.select(name, some))
+                theta = torch.from_numpy(self._positions(some, network)).to(device)
+                state = {name: torch.from_numpy(posterior.select(name, some)).to(device)
                          for name in network.buffers}  # fmt: skip
-                out[start : start + at_once] = network.outputs(theta, inputs, state).numpy()
+                out[start : start + at_once] = network.outputs(theta, inputs, state).cpu().numpy()
         return out
 
     def _predictor(self) -> Any:
