@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: what to change where a run does not fit on its device; draws are on the host
+FIT_REMEDY = (
+    "give a smaller batch_size, fewer n_chains, dtype='float32', or device='cpu'; what other "
+    "programs hold counts too"
+)
 
 
 class SamplingError(RuntimeError):
@@ -16,6 +24,18 @@ class SamplingWarning(UserWarning):
 
 class CheckpointError(ValueError):
     """A checkpoint file is damaged or belongs to another fit; the file was left untouched."""
+
+
+@contextmanager
+def explain_full_memory(remedy: str) -> Iterator[None]:
+    """Turn torch's error of a full device into a ``MemoryError`` that says what to change."""
+    import torch
+
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        reason = str(error).partition("\n")[0]
+        raise MemoryError(f"the device's memory is full: {remedy}. ({reason})") from error
 
 
 def warn(message: str) -> None:

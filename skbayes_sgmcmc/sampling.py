@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from . import warmup
 from ._validation import check_int
 from .chains import MixingDistance, Plan
-from .exceptions import SamplingError, warn
+from .exceptions import FIT_REMEDY, SamplingError, explain_full_memory, warn
 from .jobs import ChainState, Job, OnProgress, Result
 from .minibatch import Data, Minibatches
 from .models._protocol import DensityModel, Model
@@ -23,7 +23,7 @@ from .posterior import Coordinates, Posterior
 from .samplers import Sampler, resolve
 from .samples import PosteriorSamples
 from .schedules import Schedule, as_schedule
-from .settings import Settings, is_auto
+from .settings import Settings, is_auto, resolve_device
 
 Array = NDArray[Any]
 
@@ -307,6 +307,7 @@ def _divergence_report(
     )
 
 
+@explain_full_memory(FIT_REMEDY)
 def sample(
     target: Model | Callable[..., Any],
     n_parameters: int | None = None,
@@ -377,6 +378,8 @@ def sample(
         A parameter is not allowed.
     SamplingError
         Every chain left the finite numbers.
+    MemoryError
+        The device's memory is full.
 
     Examples
     --------
@@ -416,7 +419,7 @@ def sample(
         model = target
     else:
         model = DensityModel(target, check_int("n_parameters", n_parameters), gradient_of_potential)
-    where = settings.resolve_device()
+    where = resolve_device(settings.device)
     run = draw(
         model,
         Data({}, 1) if data is None else data,

@@ -22,6 +22,34 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
+def resolve_device(device: Any) -> str:
+    """The device of this name; "auto" is CUDA if there, else the CPU.
+
+    Raises
+    ------
+    ValueError
+        There is no such device here.
+    """
+    if is_auto(device):
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros((), device=str(device)).item()  # it can hold numbers and give them back
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"device={device!r} is not available here: give 'auto' or 'cpu'. ({reason})"
+        ) from None
+    return str(device)
+
+
+def prediction_device(device: Any) -> str:
+    """That device, or the CPU where there is none, as for models that were fitted elsewhere."""
+    try:
+        return resolve_device(device)
+    except ValueError:
+        return "cpu"
+
+
 @dataclass
 class Settings:
     """The sampling parameters that all estimators and ``sample`` share; see the estimators."""
@@ -72,6 +100,7 @@ class Settings:
         elif not is_auto(self.thinning):
             check_int("thinning", self.thinning)
         check_int("n_chains", self.n_chains)
+        resolve_device(self.device)
         check_choice("compiled", self.compiled, ("auto", True, False))
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
         check_choice("draws_dtype", self.draws_dtype, ("auto", "float32", "float64", "bfloat16"))
@@ -116,17 +145,6 @@ class Settings:
     @property
     def auto(self) -> bool:
         return is_auto(self.step_size)
-
-    def resolve_device(self) -> str:
-        if self.device == "auto":
-            return "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise ValueError(
-                f"device={self.device!r} is not available here: give 'auto' or 'cpu'. ({error})"
-            ) from None
-        return str(self.device)
 
     def resolve_dtype(
         self, device: str, n_parameters: int, *, single_precision: bool = False

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin, Progress
 from .._validation import check_choice, check_int, check_real, check_sample_weight
-from ..exceptions import warn
+from ..exceptions import FIT_REMEDY, explain_full_memory, warn
 from ..samples import PosteriorSamples
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Targets as the user gave them."""
         raise NotImplementedError
 
+    @explain_full_memory(FIT_REMEDY)
     def _fit_rows(
         self,
         model: Any,
@@ -193,7 +194,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         stream: bool,
     ) -> None:
         """Sample the posterior of a model given rows, which may be a part of a stream."""
-        device = settings.resolve_device()
+        from ..settings import resolve_device
+
+        device = resolve_device(settings.device)
         dtype = settings.resolve_dtype(
             device, model.n_parameters, single_precision=model.single_precision
         )

@@ -13,6 +13,7 @@ from scipy.special import softmax
 from sklearn.utils import gen_batches
 
 from .._validation import check_choice, check_real
+from ..exceptions import explain_full_memory
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._regressor import BayesianRegressor
@@ -41,6 +42,7 @@ class NetworkEstimator(SGMCMCEstimator):
     prior_scale: Any
     standardize: bool
     n_features_in_: int
+    device: str
     _n_outputs: int
     #: on copies of the estimator that predict block after block
     _network: Network | None = None
@@ -103,18 +105,22 @@ class NetworkEstimator(SGMCMCEstimator):
 
     # predictions ----------------------------------------------------------------------------------
 
+    @explain_full_memory("predict fewer rows at once, or after set_params(device='cpu')")
     def _outputs(self, draws: Any, x: Array) -> Array:
-        """Outputs (draws, rows, k) of some pooled draws of the parameters."""
+        """Outputs (draws, rows, k) of some pooled draws, which go to the device a few at a time."""
         import torch
+
+        from ..settings import prediction_device
 
         posterior = self.posterior_
         chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
         dtype = posterior.select(next(iter(posterior.draws)), slice(0, 1)).dtype
         inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), dtype))
+        inputs = inputs.to(prediction_device(self.device))
         out = np.empty((len(chosen), len(x), self._n_outputs), dtype)
         with torch.no_grad():
             for some, f in self._iter_outputs(chosen, inputs):
-                out[some] = f.numpy()
+                out[some] = f.cpu().numpy()
         return out
 
     def _iter_outputs(self, chosen: Array, inputs: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -125,9 +131,10 @@ class NetworkEstimator(SGMCMCEstimator):
         import torch
 
         network, posterior = self._network or self._make_network(self._n_outputs), self.posterior_
+        device = inputs.device
         for some in gen_batches(len(chosen), network.draws_at_once(len(inputs))):
-            theta = torch.from_numpy(self._positions(chosen[some], network))
-            state = {name: torch.from_numpy(posterior.select(name, chosen[some]))
+            theta = torch.from_numpy(self._positions(chosen[some], network)).to(device)
+            state = {name: torch.from_numpy(posterior.select(name, chosen[some])).to(device)
                      for name in network.buffers}  # fmt: skip
             yield some, network.outputs(theta, inputs.to(theta.dtype)[None], state)
 

@@ -83,7 +83,8 @@ class BayesianCNNClassifier(NetworkClassifier):
     checkpoint : path or None, default=None
         File from which an interrupted fit goes on, bit-identically on a CPU.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there.
+        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
+        the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
         "auto": float32, in which convolutions are two to four times as fast. Predictions of a row
         then depend on the rows beside it in the last bits.

@@ -167,11 +167,12 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         from .. import distillation as training
         from ..models.ensemble import Inputs
         from ..models.modules import build, check_outputs
+        from ..settings import resolve_device
 
         settings = self._check()
         rows = check_array(teacher._validate_x(X), dtype=(np.float64, np.float32))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        rng, device = np.random.default_rng(seed), settings.resolve_device()
+        rng, device = np.random.default_rng(seed), resolve_device(self.device)
         blueprint = self._blueprint(teacher._student(rows), len(teacher.classes_))
         with training.seeded(seed, device):
             network = build(blueprint.architecture, "student")
@@ -200,7 +201,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _check(self) -> Any:
         """Check every parameter, before any work."""
-        from ..settings import Settings, is_auto
+        from ..settings import Settings, is_auto, resolve_device
 
         if not hasattr(self.estimator, "distill"):
             raise ValueError(
@@ -216,7 +217,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         check_real("perturbation", self.perturbation, low=0.0, closed="left")
         check_int("n_draws", self.n_draws)
         settings = Settings(device=self.device)
-        settings.resolve_device()
+        resolve_device(settings.device)
         return settings
 
     def _blueprint(self, own: Blueprint, n_classes: int) -> Blueprint:

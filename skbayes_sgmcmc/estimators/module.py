@@ -117,7 +117,8 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
     checkpoint : path or None, default=None
         File from which an interrupted fit goes on, bit-identically on a CPU.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there.
+        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
+        the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
         "auto": float64 on a CPU up to 100,000 parameters, else float32.
     draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
@@ -294,7 +295,8 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
     checkpoint : path or None, default=None
         File from which an interrupted fit goes on, bit-identically on a CPU.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there.
+        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
+        the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
         "auto": float64 on a CPU up to 100,000 parameters, else float32.
     draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"

@@ -77,7 +77,7 @@ class ModuleNetwork(Network):
             elif name.rsplit(".", 1)[-1] == "bias":
                 parts.append(np.zeros(size))
             else:
-                parts.append(parameter.detach().double().numpy().reshape(-1))
+                parts.append(parameter.detach().double().cpu().numpy().reshape(-1))
         return np.concatenate(parts)
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:

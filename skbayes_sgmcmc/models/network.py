@@ -167,9 +167,9 @@ class NetworkModel(Model):
         """The prior's rates times ``scale``, in theta's precision and on its device; cached."""
         key = (scale, theta.dtype, theta.device)
         if self._rates is None or self._rates[0] != key:
-            rates = torch.from_numpy(self.rates * scale).to(theta)
             # one number if all are the same: a vector would have to come from memory at each step
-            self._rates = (key, rates[:1] if bool((rates == rates[0]).all()) else rates)
+            rates = self.rates[:1] if (self.rates == self.rates[0]).all() else self.rates
+            self._rates = (key, torch.from_numpy(rates * scale).to(theta))
         return self._rates[1]
 
     def prior_curvature(self) -> float:

@@ -1,0 +1,203 @@
+"""Devices that are not there, full ones, and tensors that all go where they should.
+
+Torch's device "meta" computes shapes without numbers and refuses tensors of any other device: it
+shows, without a GPU, that nothing is left behind on the CPU.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    BayesianModuleRegressor,
+    sample,
+    settings,
+)
+from skbayes_sgmcmc.minibatch import Batch
+from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.models.network import NetworkModel
+from skbayes_sgmcmc.models.networks import MLP
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+X, y = load_digits(return_X_y=True)
+X, y = X[:120], y[:120]
+TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 2, "random_state": 0}
+
+
+def module(n_features, n_outputs):
+    return nn.Sequential(
+        nn.Linear(n_features, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, n_outputs)
+    )
+
+
+NETWORKS = {
+    "mlp": BayesianMLPClassifier(hidden_layer_sizes=5, **TINY),
+    "mlp regressor": BayesianMLPRegressor(hidden_layer_sizes=5, activation="tanh", **TINY),
+    "cnn": BayesianCNNClassifier(conv_channels=2, **TINY),
+    "module": BayesianModuleClassifier(module, **TINY),
+    "module regressor": BayesianModuleRegressor(module, noise=0.5, prior="laplace", **TINY),
+}
+
+
+def fresh(name, **parameters):
+    kind = NETWORKS[name]
+    return type(kind)(**(kind.get_params(deep=False) | parameters))
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def fitted(request):
+    return fresh(request.param).fit(X, y)
+
+
+# devices that are not there -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:7", "mps", "xla", "nowhere", "meta", "", None, 3])
+def test_a_device_that_is_not_there_is_refused_before_any_work(device):
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("it is there")
+    if device == "mps" and torch.backends.mps.is_available():
+        pytest.skip("it is there")
+    clf = BayesianModuleClassifier(lambda: pytest.fail("the module was built"), device=device)
+    for method in (clf.fit, clf.partial_fit):
+        with pytest.raises(ValueError, match=f"device={device!r} is not available here: give 'au"):
+            method(X, y)
+    assert not hasattr(clf, "n_features_in_")
+    with pytest.raises(ValueError, match="is not available here"):
+        sample(lambda theta: -(theta**2).sum(1), 2, device=device)
+
+
+def test_a_model_fitted_on_another_device_predicts_where_there_is_none(fitted):
+    """On the CPU, whatever device the estimator names; a new fit there says what is missing."""
+    before = fitted.predict(X)
+    loaded = pickle.loads(pickle.dumps(fitted)).set_params(device="cuda:7")
+    np.testing.assert_array_equal(loaded.predict(X), before)
+    with pytest.raises(ValueError, match="device='cuda:7' is not available"):
+        loaded.fit(X, y)
+    np.testing.assert_array_equal(loaded.predict(X), before)
+
+
+def test_predictions_by_name_of_the_cpu(fitted):
+    before = fitted.predict(X)
+    named = pickle.loads(pickle.dumps(fitted)).set_params(device="cpu")
+    np.testing.assert_array_equal(named.predict(X), before)
+
+
+def test_predictions_are_made_on_the_device(fitted, monkeypatch):
+    """All of the network's work is done there: only the way back from "meta" is impossible."""
+    monkeypatch.setattr(settings, "prediction_device", lambda _: "meta")
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
+        fitted.predict(X)
+    monkeypatch.undo()
+    fitted.predict(X)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_are_computed_on_the_device(name, monkeypatch):
+    """Of the prior and of the likelihood, and log p of rows: no tensor of theirs is on the CPU."""
+    found = []
+    monkeypatch.setattr(
+        NetworkModel, "likelihood_gradient", lambda self, *_, **__: found.append(self) or {}
+    )
+    fresh(name).fit(X, y)
+    monkeypatch.undo()
+    model = found[0]
+    rows = torch.empty(7, 1, 8, 8) if name == "cnn" else torch.empty(7, 64)
+    targets = torch.zeros(7, 1) if "regressor" in name else torch.zeros(7, dtype=torch.int64)
+    batch = Batch({"x": rows.to("meta"), "y": targets.to("meta")}, 1.0, True, 7)
+    theta = torch.empty(2, model.n_parameters, device="meta")
+    out = torch.empty_like(theta)
+    model.prior_gradient(theta, out, 1.0)
+    model.likelihood_gradient(theta, batch, {}, None, out=out, scale=1.0)
+    assert model.log_lik(theta, batch).shape == (2, 7)
+    assert out.device.type == "meta"
+
+
+# full devices -------------------------------------------------------------------------------------
+
+
+def full_after(calls, function):
+    """The function until it has been called so often, then a full device, in torch's words."""
+    done = []
+
+    def limited(*args, **kwargs):
+        done.append(1)
+        if len(done) > calls:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMo")
+        return function(*args, **kwargs)
+
+    return limited
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("calls", [0, 5])
+@pytest.mark.parametrize("kind", ["network", "logistic"])
+def test_a_full_device_during_a_fit(kind, calls, n_jobs, monkeypatch):
+    """The remedy is named, and the estimator is as it was before: fitted to other rows, or not."""
+    if kind == "network":
+        clf, model = fresh("mlp", n_jobs=n_jobs), NetworkModel
+    else:
+        clf = BayesianLogisticRegression(step_size=0.01, n_jobs=n_jobs, compiled=False, **TINY)
+        model = LogisticModel
+    with joblib.parallel_config("threading"):
+        for before in (False, True):
+            if before:
+                clf.fit(X[:60, :30], y[:60])
+            held, proba = dict(vars(clf)), before and clf.predict_proba(X[:, :30])
+            with monkeypatch.context() as patch:
+                gradient = full_after(calls, model.likelihood_gradient)
+                patch.setattr(model, "likelihood_gradient", gradient)
+                with pytest.raises(MemoryError, match=r"smaller batch_size, fewer n_chains.*2\.00"):
+                    clf.fit(X, y)
+            assert vars(clf) == held
+            if before:
+                np.testing.assert_array_equal(clf.predict_proba(X[:, :30]), proba)
+
+
+def test_a_full_device_during_a_prediction(monkeypatch):
+    clf = fresh("mlp").fit(X, y)
+    proba = clf.predict_proba(X)
+    with monkeypatch.context() as patch:
+        patch.setattr(MLP, "outputs", full_after(0, MLP.outputs))
+        with pytest.raises(MemoryError, match=r"predict fewer rows at once.*2\.00 GiB"):
+            clf.predict_proba(X)
+    np.testing.assert_array_equal(clf.predict_proba(X), proba)
+
+
+def test_a_full_device_during_sample():
+    def density(theta):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+
+    with pytest.raises(MemoryError, match="fewer n_chains"):
+        sample(density, 2)
+
+
+# numbers of any kind ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float16", "float32"])
+def test_rows_of_any_kind_of_number(name, dtype):
+    """Pixels from 0 to 16 are exact in all of them.
+
+    Whole numbers and float16 are widened to float64, so that nothing changes; float32 stays, and
+    means of it are rounded at 1e-7, which ten steps leave below 1e-3.
+    """
+    expected = fresh(name).fit(X, y).predict(X)
+    rows = X.astype(dtype)
+    estimator = fresh(name).fit(rows, y)
+    atol = 1e-3 * np.abs(expected).max() if dtype == "float32" and "regressor" in name else 0.0
+    np.testing.assert_allclose(estimator.predict(rows), expected, rtol=0, atol=atol)
