@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
@@ -25,11 +26,14 @@ SHORT = {"n_draws": 50, "n_chains": 2, "burn_in": 300, "thinning": 2}
 SHORTER = {"n_draws": 25, "n_chains": 2, "burn_in": 150, "thinning": 2}
 
 
-def module(n_features, n_outputs):
-    """A linear model for any data: its steps, by autograd, are the fastest that modules have."""
-    from torch import nn
+class Linear(nn.Linear):
+    """A linear model for any data: its steps, by autograd, are the fastest that modules have.
 
-    return nn.Linear(n_features, n_outputs)
+    A class, since a function's address would be in the tests' names.
+    """
+
+    def __init__(self, n_features, n_outputs):
+        super().__init__(n_features, n_outputs)
 
 
 ESTIMATORS = [
@@ -42,8 +46,8 @@ ESTIMATORS = [
     BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
     BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT),
     BayesianMLPRegressor(hidden_layer_sizes=8, **SHORT),
-    BayesianModuleClassifier(module, standardize=True, step_size=0.02, **SHORTER),
-    BayesianModuleRegressor(module, standardize=True, step_size=0.02, **SHORTER),
+    BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
+    BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianCNNClassifier(conv_channels=4, pool_size=1, hidden_layer_sizes=(), **SHORT),
 ]
 
