@@ -424,7 +424,7 @@ def sample(
         model,
         Data({}, 1) if data is None else data,
         settings,
-        dtype=settings.resolve_dtype(where, model.n_parameters),
+        dtype=settings.resolve_dtype(where, model),
         device=where,
         on_progress=None if on_progress is None else lambda fraction, _: on_progress(fraction),
     )

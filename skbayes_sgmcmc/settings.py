@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from ._validation import check_choice, check_int
 from .chains import MixingDistance
 from .samplers import resolve
 from .schedules import as_schedule
+
+if TYPE_CHECKING:
+    from .models._protocol import Model
 
 
 def is_auto(value: Any) -> bool:
@@ -146,8 +149,8 @@ class Settings:
     def auto(self) -> bool:
         return is_auto(self.step_size)
 
-    def resolve_dtype(self, device: str, n_parameters: int) -> torch.dtype:
+    def resolve_dtype(self, device: str, model: Model) -> torch.dtype:
         if is_auto(self.dtype):
-            small = device == "cpu" and n_parameters <= 100_000
-            return torch.float64 if small else torch.float32
+            small = device == "cpu" and model.n_parameters <= 100_000
+            return torch.float64 if small and not model.single_precision else torch.float32
         return getattr(torch, self.dtype)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from _posteriors import with_posterior
 from scipy.special import logsumexp
 from sklearn.datasets import load_iris
 from sklearn.dummy import DummyClassifier
@@ -26,6 +26,7 @@ from skbayes_sgmcmc import (
     prediction,
 )
 from skbayes_sgmcmc.inspection import (
+    AdversarialCurveDisplay,
     EntropyHistogramDisplay,
     LearningCurveDisplay,
     ReliabilityDisplay,
@@ -35,19 +36,12 @@ from skbayes_sgmcmc.inspection import (
 )
 
 #: budgets too small to mix, on purpose: what is looked at holds for any draws
-pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
+    pytest.mark.usefixtures("figures"),
+]
 
 TINY = {"hidden_layer_sizes": 5, "burn_in": 50, "thinning": 5, "n_draws": 12, "random_state": 0}
-
-
-@pytest.fixture(autouse=True)
-def figures():
-    """Figures without a screen, closed after each test."""
-    before = matplotlib.get_backend()
-    plt.switch_backend("agg")
-    yield
-    plt.close("all")
-    plt.switch_backend(before)
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +61,6 @@ def network(iris):
 def weighted(network):
     """The same with weights that differ much."""
     return with_posterior(network, weights=np.geomspace(1.0, 0.05, network.n_draws_))
-
-
-def with_posterior(estimator, draws=slice(None), chains=slice(None), weights=None):
-    """A copy of an estimator with some of its draws."""
-    copy = type(estimator)(**estimator.get_params())
-    vars(copy).update(vars(estimator))
-    old = estimator.posterior_
-    weights = old.weights if weights is None else weights
-    copy.posterior_ = PosteriorSamples(
-        {name: values[chains, draws] for name, values in old.draws.items()},
-        None if weights is None else weights[draws],
-    )
-    return copy
 
 
 # learning curves ----------------------------------------------------------------------------------
@@ -457,6 +438,7 @@ def test_panels_in_a_grid_or_inside_given_axes():
 # errors -------------------------------------------------------------------------------------------
 
 DISPLAYS = {
+    AdversarialCurveDisplay: lambda X, y: (X, y),
     LearningCurveDisplay: lambda X, y: (X, y),
     ReliabilityDisplay: lambda X, y: (X, y),
     EntropyHistogramDisplay: lambda X, y: (X, X),

@@ -1,4 +1,4 @@
-"""Networks made of torch modules, and images: gradients, shapes, batch norms, bad modules."""
+"""Networks made of torch modules: gradients, batch norms, bad modules."""
 
 from functools import partial
 
@@ -10,17 +10,15 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
     BayesianMLPClassifier,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
-    SamplingError,
     prediction,
 )
 from skbayes_sgmcmc.minibatch import Batch
 from skbayes_sgmcmc.models import network
 from skbayes_sgmcmc.models.likelihoods import Categorical
-from skbayes_sgmcmc.models.modules import ModuleNetwork, bind, build, cnn
+from skbayes_sgmcmc.models.modules import ModuleNetwork, bind, build
 from skbayes_sgmcmc.models.network import NetworkModel
 from skbayes_sgmcmc.models.networks import MLP
 from skbayes_sgmcmc.models.priors import Normal
@@ -64,99 +62,6 @@ def test_module_and_mlp_are_the_same_function():
     g = gradient(NetworkModel(ours, Categorical(), Normal(), 1.0), theta, x, codes)
     h = gradient(NetworkModel(theirs, Categorical(), Normal(), 1.0), transposed(theta), x, codes)
     torch.testing.assert_close(h, transposed(g), rtol=0, atol=1e-12)
-
-
-def test_gradient_of_a_cnn_is_that_of_finite_differences():
-    """Central differences of 1e-6 in float64 are right to 1e-7; every tenth parameter."""
-    network = ModuleNetwork(cnn((1, 8, 8), (3,), 3, 2, (5,), "tanh", 10))
-    model = NetworkModel(network, Categorical(), Normal(), 1.0)
-    theta = torch.from_numpy(network.init(np.random.default_rng(0)))[None]
-    x, codes = torch.from_numpy(X[:20] / 16.0).view(-1, 1, 8, 8), torch.from_numpy(y[:20])
-    g = gradient(model, theta, x, codes)[0]
-    batch = Batch({"x": x, "y": codes}, 1.0, True, 20)
-
-    def potential(at):
-        return -0.5 * float(model.log_lik(at, batch).sum())
-
-    for i in range(0, theta.shape[1], 10):
-        step = torch.zeros_like(theta)
-        step[0, i] = 1e-6
-        slope = (potential(theta + step) - potential(theta - step)) / 2e-6
-        assert abs(slope - float(g[i])) < 1e-6
-
-
-def test_cnn_knows_the_digits():
-    """Measured 99% at defaults (half a minute); 97% is reached with a tenth of the steps."""
-    train, test = np.arange(len(y)) % 5 > 0, np.arange(len(y)) % 5 == 0
-    clf = BayesianCNNClassifier(
-        conv_channels=(8, 16), n_chains=2, burn_in=800, n_draws=40, thinning=5, random_state=0
-    )
-    assert clf.fit(X[train], y[train]).score(X[test], y[test]) > 0.95
-
-
-@pytest.mark.parametrize(
-    ("shape", "params", "image"),
-    [
-        ((-1, 64), {}, (1, 8, 8)),
-        ((-1, 64), {"image_shape": (1, 4, 16)}, (1, 4, 16)),
-        ((-1, 64), {"image_shape": (4, 4, 4)}, (4, 4, 4)),
-        ((-1, 8, 8), {}, (1, 8, 8)),
-        ((-1, 2, 4, 8), {}, (2, 4, 8)),
-    ],
-)
-def test_images_come_in_several_shapes(shape, params, image):
-    clf = BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **params, **SHORT)
-    rows = X.reshape(shape)[:300]
-    clf.fit(rows, y[:300])
-    assert clf.image_shape_ == image
-    np.testing.assert_array_equal(clf.predict_proba(rows), clf.predict_proba(X[:300]))
-
-
-def test_rows_that_are_not_square_are_images_of_height_one():
-    clf = BayesianCNNClassifier(conv_channels=2, **SHORT).fit(X[:200, :50], y[:200])
-    assert clf.image_shape_ == (1, 1, 50)
-    assert clf.posterior_["0.weight"].shape[2:] == (2, 1, 1, 3)
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"image_shape": (1, 7, 8)}, r"image_shape=\(1, 7, 8\) is not allowed: a row of X has 64"),
-        ({"image_shape": (8, 8)}, "image_shape=.* is not allowed: give .channels, height, width"),
-        ({"image_shape": (1, 4, 16), "kernel_size": 5}, "kernel_size=5 is not allowed"),
-        ({"conv_channels": (8, 0)}, "conv_channels=0 is not allowed"),
-        ({"pool_size": 0}, "pool_size=0 is not allowed"),
-        ({"activation": "swish"}, "activation='swish' is not allowed"),
-        ({"augment": 3}, "augment=3 is not allowed"),
-        ({"prior_scale": [1.0, 2.0]}, "the network has 4 layers"),
-        ({"sampler": "mala"}, "step_size='auto' is not allowed with MALA"),
-    ],
-)
-def test_bad_parameters_of_cnns(params, message):
-    with pytest.raises(ValueError, match=message):
-        BayesianCNNClassifier(**(SHORT | params)).fit(X, y)
-
-
-def test_images_of_another_shape_are_refused():
-    clf = BayesianCNNClassifier(conv_channels=2, **SHORT).fit(X[:100].reshape(-1, 8, 8), y[:100])
-    with pytest.raises(ValueError, match=r"images of shape \(1, 4, 16\), but .* \(1, 8, 8\)"):
-        clf.predict(X[:5].reshape(-1, 4, 16))
-
-
-def test_augmentation_is_for_sampling_only():
-    """It sees every minibatch, with the chains' random numbers; predictions are on clean rows."""
-    seen = []
-
-    def augment(x, rng):
-        seen.append(tuple(x.shape))
-        return x + 0.1 * rng.normal(*x.shape[1:], dtype=x.dtype)
-
-    clf = BayesianCNNClassifier(conv_channels=2, augment=augment, batch_size=50, **SHORT)
-    clf.fit(X, y)
-    assert set(seen) == {(2, 50, 1, 8, 8)} and len(seen) >= 300 + 60
-    calls = len(seen)
-    np.testing.assert_array_equal(clf.predict_proba(X[:9]), clf.predict_proba(X[:9]))
-    assert len(seen) == calls
 
 
 def test_batch_norms_keep_statistics_with_each_draw():
@@ -300,13 +205,6 @@ def test_module_regressor_with_several_outputs():
 
 def two_outputs():
     return nn.Linear(4, 2)
-
-
-def test_divergence_names_step_chain_and_remedy():
-    clf = BayesianCNNClassifier(conv_channels=2, sampler="sgld", step_size=1e6, **SHORT)
-    with pytest.raises(SamplingError, match="2 of 2 chains left the finite numbers .chain 0 by"):
-        clf.fit(X, y)
-    assert not hasattr(clf, "posterior_")
 
 
 def test_clones_are_unfitted_copies():

@@ -1,12 +1,16 @@
 """What the benchmarks share: options, data, scores, results tables and figures.
 
 A benchmark begins with ``args = parse_args(__doc__)``, runs once for every seed in ``args.seeds``
-(fewer and shorter with ``args.quick``), and ends with ``write_results``.
+(fewer and shorter with ``args.quick``), and ends with ``write_results``. A long one keeps the
+numbers of each run (``finished``), so that it goes on where it was interrupted.
 """
 
 import argparse
 import contextlib
 import datetime
+import io
+import itertools
+import json
 import os
 import platform
 import sys
@@ -29,24 +33,66 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # Options
 
 
-def parse_args(description, seeds=10, quick_seeds=2):
-    """Options ``quick`` (bool), ``seeds`` (a list 0, 1, ...) and ``out`` (a folder, made here)."""
+def parse_args(
+    description, seeds=10, quick_seeds=2, *, numbers=None, parts=None, runs=None, more=None
+):
+    """Options ``quick`` (bool), ``seeds`` (a list 0, 1, ...) and ``out`` (a folder, made here).
+
+    ``numbers`` are more options, by name: their defaults, in full and if quick. ``parts`` are names
+    of which ``--parts`` asks for some, and ``runs`` is the name of the folder of finished runs.
+    ``more(parser)`` adds options.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="seconds to minutes: does it run?")
     parser.add_argument("--seeds", type=int, help=f"number of seeds (default {seeds})")
     parser.add_argument(
         "--out", type=Path, help="folder of the results (default docs/results; quick: a temporary)"
     )
+    for name, (default, _) in (numbers or {}).items():
+        words = "all" if default is None else default
+        parser.add_argument(f"--{name}", type=int, help=f"a number (default {words})")
+    if parts is not None:
+        parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
+    temporary = Path(tempfile.gettempdir())
+    if runs is not None:
+        words = "folder of finished runs (default: runs, beside the results)"
+        parser.add_argument("--runs", type=Path, help=words)
+    if more is not None:
+        more(parser)
     args = parser.parse_args()
     n_seeds = args.seeds or (quick_seeds if args.quick else seeds)
     args.seeds = list(range(n_seeds))
+    for name, defaults in (numbers or {}).items():
+        name = name.replace("-", "_")
+        if getattr(args, name) is None:
+            setattr(args, name, defaults[args.quick])
     if args.out is None:
-        quick_folder = Path(tempfile.gettempdir()) / "skbayes-quick-results"
+        quick_folder = temporary / "skbayes-quick-results"
         args.out = quick_folder if args.quick else REPOSITORY / "docs" / "results"
     (args.out / "figures").mkdir(parents=True, exist_ok=True)
+    if runs is not None:
+        args.runs = args.out / "runs" / runs if args.runs is None else args.runs
+        args.runs.mkdir(parents=True, exist_ok=True)
     return args
+
+
+def finished(args, name, run):
+    """The numbers (a dict) of the run ``name``, which is done, by ``run()``, unless it was before.
+
+    ``name`` has everything on which the numbers depend. "seconds" of processor time are added.
+    """
+    path = args.runs / f"{name}.json"
+    if not path.exists():
+        start = time.process_time()
+        numbers = run()
+        numbers["seconds"] = time.process_time() - start
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(numbers))
+        partial.replace(path)  # whole or not at all
+        print(time.strftime("%H:%M:%S"), name, f"{numbers['seconds']:.0f} s", flush=True)
+    return json.loads(path.read_text())
 
 
 # Data: from the folder in SKBAYES_DATA, else from OpenML
@@ -86,6 +132,35 @@ def load_mnist():
     table = _openml("mnist_784", version=1, as_frame=False)
     X, y = (table.data / 255.0).astype(np.float32), table.target.astype(np.int64)
     return X[:60_000], y[:60_000], X[60_000:], y[60_000:]
+
+
+def load_cifar10():
+    """CIFAR-10: float32 X (50000, 3072) less the mean of its channels, y_train, X_test, y_test.
+
+    Rows are images (3, 32, 32) in [0, 1] before that, and shuffled.
+    """
+    with _npz("cifar10_jpeg") as data:
+        if data is not None:
+            parts = [(_decoded(data, part), data[f"y_{part}"].astype(np.int64)) for part in PARTS]
+        else:
+            table = _openml("CIFAR_10", version=1, as_frame=False)
+            X, y = table.data.astype(np.uint8), table.target.astype(np.int64)
+            parts = [(X[:50_000], y[:50_000]), (X[50_000:], y[50_000:])]
+    order = np.random.default_rng(0).permutation(50_000)  # files may be sorted by class
+    X = [rows.reshape(-1, 3, 1024) / np.float32(255.0) for rows, _ in parts]
+    center = X[0].mean(axis=(0, 2), keepdims=True)
+    X = [(rows - center).reshape(-1, 3072) for rows in X]
+    return X[0][order], parts[0][1][order], X[1], parts[1][1]
+
+
+def _decoded(data, part):
+    """Images (n, 3, 32, 32) of the JPEG files of a part."""
+    from PIL import Image
+
+    files, offsets = data[f"bytes_{part}"], data[f"offsets_{part}"].astype(int)
+    images = [np.asarray(Image.open(io.BytesIO(files[start:stop].tobytes())))
+              for start, stop in itertools.pairwise(offsets)]  # fmt: skip
+    return np.stack(images).transpose(0, 3, 1, 2)
 
 
 def _a9a_part(data, part):

@@ -195,7 +195,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         from ..settings import resolve_device
 
         device = resolve_device(settings.device)
-        dtype = settings.resolve_dtype(device, model.n_parameters)
+        dtype = settings.resolve_dtype(device, model)
         data = model.make_data(self._inputs(X), self._targets(target), weight, dtype, device)
         progress = Progress(self, {"X": X, "y": lambda: self._given(target)})
         rows_seen = None

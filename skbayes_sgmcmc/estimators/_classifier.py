@@ -18,6 +18,8 @@ from .._validation import check_int
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from ..models._protocol import Model
 
 Array = NDArray[Any]
@@ -166,6 +168,14 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
             factors = per_class[codes]
         return self._weights(X, codes, sample_weight, factors)
 
+    def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Logits (draws, rows, classes) of dense rows, differentiable by them.
+
+        A few of the pooled draws at a time, and which these are; together all of them, in order.
+        Memory is bounded if each is let go before the next.
+        """
+        raise NotImplementedError
+
     # prediction -----------------------------------------------------------------------------------
 
     def _validate_rows(self, X: Any) -> Any:
@@ -185,11 +195,13 @@ class BayesianClassifier(ClassifierMixin, SGMCMCEstimator):
         -------
         array of shape (n_samples, n_classes)
         """
-        X = self._validate_x(X)
+        return self._mean_proba(self._validate_x(X))
+
+    def _mean_proba(self, x: Any) -> Array:
         posterior = self.posterior_
         return prediction.average(
             self._predictor(),
-            X,
+            x,
             posterior.n_chains * posterior.n_draws,
             len(self.classes_),
             posterior.pooled_weights(),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
+from sklearn.utils import gen_batches
 
 from .._validation import check_choice, check_int, check_real
 from ..exceptions import explain_full_memory
@@ -17,6 +19,8 @@ from ._classifier import BayesianClassifier
 from ._regressor import BayesianRegressor
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from ..models.likelihoods import Likelihood
     from ..models.network import NetworkModel
     from ..models.networks import Network
@@ -80,9 +84,12 @@ class NetworkEstimator(SGMCMCEstimator):
             return
         self._x_center, self._x_scale = center_and_scale(X, weight)
 
-    def _inputs(self, X: Array) -> Array:
-        """X as the network sees it."""
-        return (X - self._x_center) / self._x_scale
+    def _inputs(self, X: Any) -> Any:
+        """X as the network sees it; of a tensor, differentiably."""
+        center, scale = self._x_center, self._x_scale
+        if not isinstance(X, np.ndarray):
+            center, scale = X.new_tensor(center), X.new_tensor(scale)
+        return (X - center) / scale
 
     # predictions ----------------------------------------------------------------------------------
 
@@ -93,21 +100,30 @@ class NetworkEstimator(SGMCMCEstimator):
 
         from ..settings import prediction_device
 
-        device = prediction_device(self.device)
-        network, posterior = self._network or self._make_network(self._n_outputs), self.posterior_
+        posterior, device = self.posterior_, prediction_device(self.device)
         chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
-        dtype = posterior.select(next(iter(network.shapes)), slice(0, 1)).dtype
-        inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), dtype)).to(device)[None]
+        dtype = posterior.select(next(iter(posterior.draws)), slice(0, 1)).dtype
+        inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), dtype)).to(device)
         out = np.empty((len(chosen), len(x), self._n_outputs), dtype)
-        at_once = network.draws_at_once(len(x))
         with torch.no_grad():
-            for start in range(0, len(chosen), at_once):
-                some = chosen[start : start + at_once]
-                theta = torch.from_numpy(self._positions(some, network)).to(device)
-                state = {name: torch.from_numpy(posterior.select(name, some)).to(device)
-                         for name in network.buffers}  # fmt: skip
-                out[start : start + at_once] = network.outputs(theta, inputs, state).cpu().numpy()
+            for some, f in self._iter_outputs(chosen, inputs):
+                out[some] = f.cpu().numpy()
         return out
+
+    def _iter_outputs(self, chosen: Array, inputs: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Outputs (draws, rows, k) for the network's inputs, a few of the chosen draws at a time.
+
+        They are computed on the inputs' device and differentiable by the inputs. With each come the
+        places of its draws in ``chosen``.
+        """
+        import torch
+
+        network, posterior = self._network or self._make_network(self._n_outputs), self.posterior_
+        for some in gen_batches(len(chosen), network.draws_at_once(len(inputs))):
+            theta = torch.from_numpy(self._positions(chosen[some], network)).to(inputs.device)
+            state = {name: torch.from_numpy(posterior.select(name, chosen[some])).to(theta)
+                     for name in network.buffers}  # fmt: skip
+            yield some, network.outputs(theta, inputs.to(theta.dtype)[None], state)
 
     def _predictor(self) -> Any:
         ready = copy.copy(self)
@@ -141,6 +157,10 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         return np.asarray(softmax(self._outputs(draws, x), axis=2))
+
+    def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        n_draws = self.posterior_.n_chains * self.posterior_.n_draws
+        return self._iter_outputs(np.arange(n_draws), self._inputs(x))
 
 
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
+from .. import prediction
 from .._validation import check_choice, check_real
 from ._classifier import BayesianClassifier
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Array = NDArray[Any]
 
@@ -252,6 +258,19 @@ class BayesianLogisticRegression(BayesianClassifier):
         return predict_proba(
             posterior.select("coef", draws), posterior.select("intercept", draws), x
         )
+
+    def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        import torch
+
+        from ..models.logistic import logits
+
+        coef, intercept = (
+            torch.from_numpy(self.posterior_.pooled(name)) for name in ("coef", "intercept")
+        )
+        at_once = prediction.BLOCK_NUMBERS // (len(x) * len(self.classes_))
+        for draws in gen_batches(len(coef), max(1, at_once)):
+            z = logits(coef[draws], intercept[draws], x.to(coef.dtype))
+            yield draws, z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         two = len(self.classes_) == 2

@@ -58,7 +58,7 @@ class _Module(NetworkEstimator):
                 f"shape {shape}; it must be {(x.shape[1], n_outputs)}."
             )
 
-    def _inputs(self, X: Array) -> Array:
+    def _inputs(self, X: Any) -> Any:
         x = super()._inputs(X)
         return x if self.input_shape is None else x.reshape(-1, *self.input_shape)
 

@@ -1,5 +1,6 @@
-"""Figures of fitted estimators; drawing one needs matplotlib, of the extra ``plot``."""
+"""Figures of fitted estimators (matplotlib, of the extra ``plot``), calibration and attacks."""
 
+from ._adversarial import AdversarialCurveDisplay, fgsm
 from ._callback import LearningCurve
 from ._entropy import EntropyHistogramDisplay
 from ._learning_curve import LearningCurveDisplay
@@ -7,10 +8,12 @@ from ._reliability import ReliabilityDisplay, expected_calibration_error
 from ._weights import WeightHistogramDisplay
 
 __all__ = [
+    "AdversarialCurveDisplay",
     "EntropyHistogramDisplay",
     "LearningCurve",
     "LearningCurveDisplay",
     "ReliabilityDisplay",
     "WeightHistogramDisplay",
     "expected_calibration_error",
+    "fgsm",
 ]

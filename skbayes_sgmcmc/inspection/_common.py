@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
+
+from .._validation import check_choice
 
 Array = NDArray[Any]
 
@@ -81,6 +84,12 @@ def name_of(estimator: Any) -> str:
     """Class of the estimator, or of the last step of a pipeline or search."""
     estimator = getattr(estimator, "best_estimator_", estimator)
     return type(estimator[-1] if isinstance(estimator, Pipeline) else estimator).__name__
+
+
+def several(name: str, values: Any, choices: Iterable[str]) -> list[str]:
+    """One string or several, at least one, as a list, if all are among the choices."""
+    listed, choices = [values] if isinstance(values, str) else list(values), list(choices)
+    return [check_choice(name, value, choices) for value in listed or [None]]
 
 
 def class_codes(y: Array, classes: Array) -> Array:

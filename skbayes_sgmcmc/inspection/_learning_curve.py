@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice
-from ._common import last_step, name_of, panels, pyplot
+from ._common import last_step, name_of, panels, pyplot, several
 from ._curves import Curves, kind_of_curves
 
 Array = NDArray[Any]
@@ -281,5 +280,4 @@ def _metrics(metric: Any, known: tuple[str, ...]) -> list[str]:
     """The metrics to draw; by default those that fall as predictions get better."""
     if metric is None:
         return [name for name in known if name != "accuracy"]
-    names = [metric] if isinstance(metric, str) else list(metric)
-    return [check_choice("metric", name, known) for name in names or [None]]
+    return several("metric", metric, known)

@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice, check_int
+from .._validation import check_int
 from ..samples import PosteriorSamples
-from ._common import COLUMNS, last_step, panels, pyplot
+from ._common import COLUMNS, last_step, panels, pyplot, several
 
 Array = NDArray[Any]
 
@@ -108,11 +108,7 @@ class WeightHistogramDisplay:
         check_int("bins", bins)
         (last,) = last_step(estimator)
         posterior = last.posterior_
-        if names is None:
-            names = list(posterior.draws)
-        names = [names] if isinstance(names, str) else list(names)
-        for name in names or [None]:
-            check_choice("names", name, posterior.draws)
+        names = several("names", posterior.draws if names is None else names, posterior.draws)
         rng = np.random.default_rng(random_state)
         densities, edges = {}, {}
         for name in names:

@@ -81,6 +81,9 @@ class Model:
     #: True where every chain must find a mode of its own, and no Gaussian describes the posterior:
     #: "auto" then means the table's rates and a descent at temperature 0 (networks)
     many_modes: bool = False
+    #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
+    #: kernels are in single precision)
+    single_precision: bool = False
 
     @property
     def n_parameters(self) -> int:

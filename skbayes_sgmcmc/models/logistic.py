@@ -423,13 +423,18 @@ class LogisticModel(Model):
 
 def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:
     """Class probabilities (draws, rows, classes) for coefficients (draws, k, features)."""
-    draws, k, features = coef.shape
-    z = np.asarray(x @ coef.reshape(draws * k, features).T) + intercept.reshape(-1)
-    z = z.reshape(-1, draws, k).transpose(1, 0, 2)
-    if k > 1:
+    z = logits(coef, intercept, x)
+    if z.shape[2] > 1:
         return np.asarray(softmax(z, axis=2))
     # not 1 - p, which is 0 where p rounds to 1: logarithms of small probabilities stay finite
     return np.concatenate([expit(-z), expit(z)], axis=2)
+
+
+def logits(coef: Any, intercept: Any, x: Any) -> Any:
+    """Logits (draws, rows, k) of rows, for coefficients (draws, k, features): arrays or tensors."""
+    draws, k, features = coef.shape
+    z = x @ coef.reshape(draws * k, features).T + intercept.reshape(-1)
+    return z.reshape(-1, draws, k).swapaxes(0, 1)
 
 
 def _sum_zero_basis(k: int) -> Array:

@@ -1,10 +1,10 @@
-"""Networks made of torch modules: any ``nn.Module``, and convolutional ones for images."""
+"""Networks made of torch modules."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -172,36 +172,3 @@ def build(module: Callable[[], Any]) -> nn.Module:
             f"torch.nn.Module, and it built {type(built).__name__}."
         )
     return built
-
-
-def cnn(
-    image_shape: tuple[int, int, int],
-    conv_channels: Sequence[int],
-    kernel_size: int,
-    pool_size: int,
-    hidden_layer_sizes: Sequence[int],
-    activation: str,
-    n_outputs: int,
-) -> nn.Module:
-    """Convolutions with "same" padding, each with a max pool, and fully connected layers.
-
-    Along sides of length 1 kernels and pools have length 1; the module is without values.
-    """
-    act = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}[activation]
-    channels, *sides = image_shape
-    parts: list[nn.Module] = []
-    with torch.device("meta"):
-        for after in conv_channels:
-            height, width = (1 if side == 1 else kernel_size for side in sides)
-            pool = tuple(min(pool_size, side) for side in sides)
-            parts += [nn.Conv2d(channels, after, (height, width), padding="same"), act()]
-            if max(pool) > 1:
-                parts.append(nn.MaxPool2d(pool))
-            channels, sides = after, [s // p for s, p in zip(sides, pool, strict=True)]
-        parts.append(nn.Flatten())
-        units = channels * math.prod(sides)
-        for after in hidden_layer_sizes:
-            parts += [nn.Linear(units, after), act()]
-            units = after
-        parts.append(nn.Linear(units, n_outputs))
-    return nn.Sequential(*parts)

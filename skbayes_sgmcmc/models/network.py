@@ -64,6 +64,7 @@ class NetworkModel(Model):
         self.likelihood = likelihood
         self.prior = prior
         self.smooth = prior.smooth
+        self.single_precision = network.single_precision
         self.augment = augment
         self.shapes = network.shapes | likelihood.shapes
         self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())

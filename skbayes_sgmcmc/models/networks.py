@@ -35,11 +35,14 @@ class Network:
         Inputs of a unit, by block of weights; blocks that are not in it are biases and the like.
     buffers : sequence of str
         Names of what depends on a draw without being sampled (batch norms' statistics).
+    single_precision : bool
+        Whether ``dtype="auto"`` means float32 for small networks too.
     """
 
     shapes: dict[str, tuple[int, ...]]
     fan_in: dict[str, int]
     buffers: Sequence[str] = ()
+    single_precision: bool = False
 
     def init(self, rng: np.random.Generator) -> Array:
         """Random starting weights of variance 2 / fan-in (He et al. 2015), other blocks zero."""
@@ -109,37 +112,51 @@ class MLP(Network):
         return self.forward(theta, x)[0]
 
     def draws_at_once(self, n_rows: int) -> int:
-        return max(1, ACTIVATION_NUMBERS // (n_rows * max(self.sizes[1:])))
+        return draws_that_fit(n_rows, max(self.sizes[1:]))
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         layers = self.layers(theta)
         hidden = [x.expand(len(theta), -1, -1)]
         for number, (weight, bias) in enumerate(layers, 1):
             z = affine(hidden[-1], weight, bias)
-            hidden.append(self._activate(z) if number < len(layers) else z)
+            hidden.append(activate(z, self.activation) if number < len(layers) else z)
         return hidden[-1], (layers, hidden)
 
     def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        self.pull_back(tape, delta, out, inputs=False)
+
+    def pull_back(self, tape: Any, delta: Tensor, out: Tensor, *, inputs: bool) -> Tensor:
+        """As :meth:`backward`; returns d loss / d inputs if ``inputs``."""
         layers, hidden = tape
         gradients = self.layers(out)
         for number in range(len(layers) - 1, -1, -1):
             weight_gradient, bias_gradient = gradients[number]
             add_product(weight_gradient, hidden[number], delta)
             bias_gradient.add_(delta.sum(1, keepdim=True))
-            if number:
+            if number or inputs:
                 delta = times_transposed(delta, layers[number][0])
-                self._times_slope(delta, hidden[number])
+            if number:
+                times_slope(delta, hidden[number], self.activation)
+        return delta
 
-    def _activate(self, z: Tensor) -> Tensor:
-        if self.activation == "relu":
-            return z.relu_()
-        return z.tanh_() if self.activation == "tanh" else z.sigmoid_()
 
-    def _times_slope(self, delta: Tensor, h: Tensor) -> None:
-        """delta *= dh/dz, in terms of h."""
-        if self.activation == "relu":
-            torch.ops.aten.threshold_backward.grad_input(delta, h, 0, grad_input=delta)
-        elif self.activation == "tanh":
-            torch.ops.aten.tanh_backward.grad_input(delta, h, grad_input=delta)
-        else:
-            torch.ops.aten.sigmoid_backward.grad_input(delta, h, grad_input=delta)
+def draws_that_fit(n_rows: int, widest: int) -> int:
+    """How many draws have at most ``ACTIVATION_NUMBERS`` outputs of the widest layer."""
+    return max(1, ACTIVATION_NUMBERS // (n_rows * widest))
+
+
+def activate(z: Tensor, activation: str) -> Tensor:
+    """a(z), in place."""
+    if activation == "relu":
+        return z.relu_()
+    return z.tanh_() if activation == "tanh" else z.sigmoid_()
+
+
+def times_slope(delta: Tensor, h: Tensor, activation: str) -> None:
+    """delta *= dh/dz, in terms of h = a(z)."""
+    if activation == "relu":
+        torch.ops.aten.threshold_backward.grad_input(delta, h, 0, grad_input=delta)
+    elif activation == "tanh":
+        torch.ops.aten.tanh_backward.grad_input(delta, h, grad_input=delta)
+    else:
+        torch.ops.aten.sigmoid_backward.grad_input(delta, h, grad_input=delta)

@@ -108,38 +108,36 @@ class PSGLD(Sampler):
         g = step.gradient(theta)
         g_bar = step.likelihood()
         adapting = "adapting" in state
-        G = step.buffer(theta)
-        if self.lag:
-            self._lagged(state["V"], g_bar, adapting, G)
+        V, root = state["V"], step.buffer(theta)  # root becomes 1/G = lambda + sqrt(V)
+        if adapting and self.lag:
+            self._lagged(V, g_bar, root).sqrt_()
         if adapting:
-            state["V"].mul_(self.decay).addcmul_(g_bar, g_bar, value=1.0 - self.decay)
-        if not self.lag:
-            G.copy_(state["V"])
+            V.mul_(self.decay).addcmul_(g_bar, g_bar, value=1.0 - self.decay)
+        if not (adapting and self.lag):
+            torch.sqrt(V, out=root)
+        root.add_(self.regularization)
         cap = self.capped_at(step)
-        G.sqrt_().add_(self.regularization).reciprocal_()
         if cap is not None:
-            G.clamp_(max=cap)
+            root.clamp_(min=1.0 / cap)
         drift = self._divergence(theta, g_bar, state) if self.gamma and adapting else None
         if drift is not None and cap is not None:
-            drift.masked_fill_(cap <= G, 0.0)  # a capped G does not move with theta
-        theta.addcmul_(G, g, value=-step.eta)
+            drift.masked_fill_(root <= 1.0 / cap, 0.0)  # a capped G does not move with theta
+        theta.addcdiv_(g, root, value=-step.eta)
         if step.noise > 0.0:
             if drift is not None:
                 theta.add_(drift, alpha=step.noise)
-            theta.addcmul_(G.sqrt_(), step.xi, value=math.sqrt(2.0 * step.noise))
+            theta.addcdiv_(step.xi, root.sqrt_(), value=math.sqrt(2.0 * step.noise))
 
     @staticmethod
-    def _lagged(V: Tensor, g_bar: Tensor, adapting: bool, out: Tensor) -> None:
+    def _lagged(V: Tensor, g_bar: Tensor, out: Tensor) -> Tensor:
         """V as it was before this step.
 
         A coordinate that no minibatch has had yet (V = 0, a rare feature) would be thrown by
         G = 1/lambda when it first occurs: while V adapts |G g| is at most 10, as without lag at
         rho = 0.99.
         """
-        if adapting:
-            torch.maximum(torch.mul(g_bar, g_bar, out=out).mul_(0.01), V, out=out)
-        else:
-            out.copy_(V)
+        torch.addcmul(V.new_zeros(()), g_bar, g_bar, value=0.01, out=out)
+        return torch.maximum(out, V, out=out)
 
     def capped_at(self, step: Step) -> float | None:
         """The bound on G."""

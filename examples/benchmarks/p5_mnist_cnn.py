@@ -1,0 +1,42 @@
+"""Experiment P5: a convolutional network on MNIST (Li et al. 2016a, table 3, fig. 5).
+
+SKBAYES_DATA=folder python examples/benchmarks/p5_mnist_cnn.py
+
+``--epochs 2 --subset 5000`` (or ``--quick``) sees that it runs; ``--device cuda`` runs it on a GPU.
+"""
+
+from _common import load_mnist
+from _images import CNN_BODY, Experiment, cnn_module, main, methods
+
+from skbayes_sgmcmc import BayesianCNNClassifier
+
+BODY = """
+MNIST, two convolutions of 5 x 5 with 32 and 64 channels, each with ReLU and a 2 x 2 max pool, and
+two fully connected ReLU layers of 200 units, inputs divided by 255.
+"""
+METHODS = methods(psgld=1e-3, rmsprop=1e-3, sgld=0.1, sgd=0.1)
+
+
+def estimator(size, **settings):
+    return BayesianCNNClassifier(
+        image_shape=(1, 28, 28), conv_channels=(32, 64), kernel_size=5, hidden_layer_sizes=size,
+        **settings,
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="p5_mnist_cnn",
+    title="P5: a convolutional network on MNIST",
+    body=BODY.strip() + CNN_BODY,
+    load=load_mnist,
+    estimator=estimator,
+    module=cnn_module((1, 28, 28), (32, 64)),
+    methods=METHODS,
+    plan=[([(200, 200)], ["psgld", "sgld", "rmsprop", "sgd", "adam", "psgld_t1"], 1)],
+    published={("psgld", (200, 200)): 0.45, ("sgd", (200, 200)): 0.82},
+    epochs=20,
+    y_limits=(0.3, 2.0),
+)
+
+if __name__ == "__main__":
+    main(EXPERIMENT, __doc__)

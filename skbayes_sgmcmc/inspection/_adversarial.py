@@ -1,0 +1,350 @@
+"""Adversarial rows: the fast gradient sign attack, and accuracy under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_consistent_length, column_or_1d, gen_batches
+
+from .. import prediction
+from .._validation import check_choice, check_real
+from ._common import class_codes, last_step, name_of, panels, pyplot, several
+
+Array = NDArray[Any]
+
+#: rows that are differentiated at once; their intermediate values are kept for a few draws
+ROWS = 256
+
+#: metric -> label of its axis
+LABELS = {"accuracy": "accuracy", "entropy": "mean predictive entropy (nats)"}
+
+STRENGTHS = tuple(round(0.05 * i, 2) for i in range(11))
+
+
+def fgsm(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    eps: float,
+    clip: tuple[float, float] | None = (0.0, 1.0),
+) -> Array:
+    r"""Fast gradient sign attack on the prediction averaged over the posterior.
+
+    .. math::
+        x \leftarrow x - \epsilon\, \mathrm{sign} \nabla_x \log \bar p(y | x), \qquad
+        \nabla_x \log \bar p = \frac{\sum_k w_k p_k \nabla_x \log p_k}{\sum_k w_k p_k}
+
+    with the draws' probabilities :math:`p_k` of the attacked label and their weights w: every
+    number of X moves by eps towards where the label is less probable. All draws count. Memory is
+    bounded whatever the number of rows and draws.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted classifier of this package, or a search for one.
+    X : array of shape (n_samples, n_features), or of images as in ``fit``
+        Rows.
+    y : array of shape (n_samples,) or None, default=None
+        Labels to attack, e.g. the true ones. None: those that are predicted.
+    eps : float
+        How far every number moves, in units of X; at least 0.
+    clip : (low, high) or None, default=(0, 1)
+        Range of all numbers, as of pixels, to which the attack keeps; None: none.
+
+    Returns
+    -------
+    array of the shape of X
+        The rows under attack, in float32 if X is, else in float64. Numbers that no draw looks at
+        (of gradient zero) are as they were.
+
+    Raises
+    ------
+    NotFittedError
+        The estimator is not fitted.
+    ValueError
+        A parameter is not allowed, X is sparse or outside ``clip``, y has labels that the fit has
+        not seen, or the estimator is no classifier of this package, or a pipeline, whose other
+        steps can't be differentiated.
+
+    See Also
+    --------
+    AdversarialCurveDisplay : Accuracy against eps.
+
+    Notes
+    -----
+    Written with the log odds :math:`o_k` of the label, the sum is that of
+    :math:`w_k p_k (1 - p_k) \nabla o_k`, and is added up relative to its largest term: the sign is
+    right also where probabilities round to 0 or 1, as those of sure networks do.
+
+    References
+    ----------
+    Goodfellow, Shlens & Szegedy (2015), Explaining and harnessing adversarial examples, ICLR.
+
+    Deng, Zhang, Liang & Lin (2019), An adaptive empirical Bayesian method for sparse deep learning,
+    NeurIPS, section 5.3: at the predicted label.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skbayes_sgmcmc import BayesianLogisticRegression
+    >>> from skbayes_sgmcmc.inspection import fgsm
+    >>> X, y = load_digits(return_X_y=True)
+    >>> clf = BayesianLogisticRegression(random_state=0).fit(X[::2] / 16.0, y[::2])
+    >>> attacked = fgsm(clf, X[1::2] / 16.0, eps=0.1)
+    >>> clf.score(X[1::2] / 16.0, y[1::2]) > 0.9 > 0.7 > clf.score(attacked, y[1::2])
+    True
+    """
+    eps = check_real("eps", eps, low=0.0, closed="left")
+    estimator, rows = _attackable(estimator, X, clip)
+    codes = None
+    if y is not None:
+        codes = class_codes(column_or_1d(y), estimator.classes_)
+        check_consistent_length(rows, codes)
+    signs = _signs(estimator, rows, codes)
+    return _moved(rows, signs, eps, clip).reshape(np.shape(X))
+
+
+class AdversarialCurveDisplay:
+    """Accuracy under fast gradient sign attacks against their strength.
+
+    The direction of the attack is found once, at the rows as they are. A model that knows what it
+    does not know has a predictive entropy that rises while its accuracy falls.
+
+    Use :meth:`from_estimator` to make one.
+
+    Parameters
+    ----------
+    eps : array of shape (n_eps,)
+        Strengths of the attack, in units of X.
+    values : dict of str to array of shape (n_eps,)
+        "accuracy", and "entropy": the mean over rows of the entropy of the averaged probabilities,
+        in nats.
+    name : str or None, default=None
+        Label of the curve.
+
+    Attributes
+    ----------
+    axes_ : array of shape (n_metrics,) of matplotlib Axes
+        One a metric.
+    ax_ : matplotlib Axes
+        The first of them.
+    figure_ : matplotlib Figure
+        Their figure.
+    lines_ : list of matplotlib Line2D
+        The curves, one a metric.
+
+    See Also
+    --------
+    fgsm : The attack.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skbayes_sgmcmc import BayesianLogisticRegression
+    >>> from skbayes_sgmcmc.inspection import AdversarialCurveDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> clf = BayesianLogisticRegression(random_state=0).fit(X[::2] / 16.0, y[::2])
+    >>> display = AdversarialCurveDisplay.from_estimator(clf, X[1::2] / 16.0, y[1::2])
+    >>> bool(display.values["accuracy"][0] > 0.9 > 0.7 > display.values["accuracy"][2])
+    True
+    """
+
+    def __init__(self, eps: Array, values: Mapping[str, Array], *, name: str | None = None):
+        self.eps = eps
+        self.values = dict(values)
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        eps: Sequence[float] = STRENGTHS,
+        attacked: str = "predicted",
+        clip: tuple[float, float] | None = (0.0, 1.0),
+        metric: Any = "accuracy",
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Attack a fitted classifier and draw the curve.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted classifier of this package, or a search for one.
+        X : array of shape (n_samples, n_features), or of images as in ``fit``
+            Rows, best ones that the fit has not seen.
+        y : array of shape (n_samples,)
+            Their labels.
+        eps : sequence of float, default=(0, 0.05, ..., 0.5)
+            Strengths of the attack, in units of X.
+        attacked : {"predicted", "true"}, default="predicted"
+            Which label the attack makes less probable. (At the predicted one, rows that are wrong
+            may become right.)
+        clip : (low, high) or None, default=(0, 1)
+            Range of all numbers, to which the attack keeps; None: none.
+        metric : str or sequence of str, default="accuracy"
+            What to draw, a panel each: "accuracy" or "entropy".
+        name : str or None, default=None
+            Label of the curve; None: the class of the estimator.
+        ax : Axes, sequence of Axes or None, default=None
+            One a panel, or one that the panels share; None: a new figure.
+        **kwargs
+            For the lines, as in :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        AdversarialCurveDisplay
+
+        Raises
+        ------
+        NotFittedError
+            The estimator is not fitted.
+        ValueError
+            A parameter is not allowed, or as in :func:`fgsm`.
+        ImportError
+            Matplotlib is not installed.
+        """
+        pyplot(f"{cls.__name__}.from_estimator")  # before any work
+        listed = list(np.ravel(np.array(eps, dtype=object))) or [None]
+        strengths = [check_real("eps", value, low=0.0, closed="left") for value in listed]
+        check_choice("attacked", attacked, ("predicted", "true"))
+        several("metric", metric, LABELS)
+        label = name_of(estimator) if name is None else name
+        last, rows = _attackable(estimator, X, clip)
+        codes = class_codes(column_or_1d(y), last.classes_)
+        check_consistent_length(rows, codes)
+        signs = _signs(last, rows, codes if attacked == "true" else None)
+        values = np.empty((2, len(strengths)))
+        for i, strength in enumerate(strengths):
+            p = last._mean_proba(_moved(rows, signs, strength, clip))
+            values[:, i] = np.mean(p.argmax(axis=1) == codes), prediction.entropy(p).mean()
+        found = dict(zip(("accuracy", "entropy"), values, strict=True))
+        return cls(np.array(strengths), found, name=label).plot(ax, metric=metric, **kwargs)
+
+    def plot(
+        self, ax: Any = None, *, metric: Any = "accuracy", name: str | None = None, **kwargs: Any
+    ) -> Self:
+        """Draw the curve.
+
+        Parameters
+        ----------
+        ax : Axes, sequence of Axes or None, default=None
+            One a panel, or one that the panels share; None: a new figure.
+        metric : str or sequence of str, default="accuracy"
+            What to draw, a panel each: "accuracy" or "entropy".
+        name : str or None, default=None
+            Label of the curve; None: the one given before.
+        **kwargs
+            For the lines, as in :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        self
+        """
+        names = several("metric", metric, self.values)
+        self.axes_ = panels(f"{type(self).__name__}.plot", ax, len(names))
+        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
+        self.lines_ = []
+        line = {"marker": "o", "label": self.name if name is None else name} | kwargs
+        for metric_name, axes in zip(names, self.axes_, strict=True):
+            self.lines_ += axes.plot(self.eps, self.values[metric_name], **line)
+            axes.set(xlabel="strength of the attack, eps", ylabel=LABELS[metric_name])
+            if line["label"] is not None:
+                axes.legend()
+        return self
+
+
+def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array]:
+    """The classifier and its rows, flat, if they can be attacked within ``clip``."""
+    (last,) = last_step(estimator)
+    if not is_classifier(last):
+        raise ValueError(f"estimator={last!r} is not allowed: give a classifier.")
+    pipeline = getattr(estimator, "best_estimator_", estimator)
+    if isinstance(pipeline, Pipeline) and len(pipeline) > 1:
+        raise ValueError(
+            f"estimator={pipeline!r} is not allowed: its first steps can't be differentiated; give "
+            "its last step, and the rows that this step gets."
+        )
+    if issparse(X):
+        raise ValueError(
+            "X in a sparse format is not allowed: the attack changes its zeros too; give "
+            "X.toarray()."
+        )
+    rows = np.asarray(last._validate_x(X))
+    if clip is None:
+        return last, rows
+    ends = [check_real("clip", end) for end in np.ravel(np.array(clip, dtype=object))]
+    if len(ends) != 2 or ends[0] >= ends[1]:
+        raise ValueError(f"clip={clip!r} is not allowed: give (low, high) or None.")
+    rounding = 1e-6 * (ends[1] - ends[0])  # scaled features may end at 1 + 2e-16
+    if rows.min() < ends[0] - rounding or rows.max() > ends[1] + rounding:
+        raise ValueError(
+            f"clip={clip!r} is not allowed for X between {rows.min():g} and {rows.max():g}: give "
+            "the range of its numbers, or None."
+        )
+    return last, rows
+
+
+def _moved(rows: Array, signs: Array, eps: float, clip: Any) -> Array:
+    """Rows under an attack of strength ``eps``."""
+    moved = rows + rows.dtype.type(eps) * signs
+    return moved if clip is None else moved.clip(*clip)
+
+
+def _signs(estimator: Any, rows: Array, codes: Array | None) -> Array:
+    """Signs (-1, 0, 1) of -d log p / dx, p the averaged probability of each row's label.
+
+    ``codes`` are the labels' places in ``classes_``; None: of the predicted ones.
+    """
+    if codes is None:
+        codes = estimator._mean_proba(rows).argmax(axis=1)
+    weights = estimator.posterior_.pooled_weights()
+    if weights is None:
+        weights = np.ones(1)
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(weights)
+    signs = np.empty(rows.shape, np.int8)
+    for part in gen_batches(len(rows), ROWS):
+        signs[part] = -np.sign(_slopes(estimator, rows[part], codes[part], log_weights))
+    return signs
+
+
+def _slopes(estimator: Any, rows: Array, codes: Array, log_weights: Array) -> Array:
+    """Gradients of the averaged probability of the labels, each up to a positive factor.
+
+    That of p is p (1 - p) times that of the log odds: factors are kept as logarithms, relative to
+    the largest so far, as they may be smaller than any number.
+    """
+    import torch
+    from torch.nn.functional import logsigmoid
+
+    x = torch.from_numpy(rows.astype(np.float64)).requires_grad_()
+    labels = torch.from_numpy(codes)[:, None]
+    log_weight = torch.from_numpy(log_weights)[:, None]
+    total = torch.zeros_like(x)
+    largest = torch.full((len(rows),), torch.finfo(torch.float64).min, dtype=torch.float64)
+    for draws, f in estimator._iter_logits(x):
+        at = labels.expand(*f.shape[:2], 1)
+        others = f.scatter(2, at, -torch.inf).logsumexp(2)
+        odds = f.gather(2, at)[:, :, 0] - others
+        size = odds.detach().double()
+        size = logsigmoid(size) + logsigmoid(-size)
+        size += log_weight if len(log_weight) == 1 else log_weight[draws]
+        before, largest = largest, torch.maximum(largest, size.amax(0))
+        share = torch.exp(size - largest).to(odds.dtype)
+        # what all draws share of the graph, the way from x to the network's inputs, is kept
+        (slope,) = torch.autograd.grad(odds, x, share, retain_graph=True)
+        total.mul_(torch.exp(before - largest)[:, None]).add_(slope)
+        del f, others, odds  # and with them the rest of the graph
+    return total.numpy()

@@ -1,0 +1,22 @@
+"""Fitted estimators with other draws than their own."""
+
+from skbayes_sgmcmc import PosteriorSamples
+
+
+def with_posterior(estimator, draws=slice(None), chains=slice(None), weights=None):
+    """A copy of an estimator with some of its draws."""
+    old = estimator.posterior_
+    weights = old.weights if weights is None else weights
+    return with_draws(
+        estimator,
+        {name: values[chains, draws] for name, values in old.draws.items()},
+        None if weights is None else weights[draws],
+    )
+
+
+def with_draws(estimator, draws, weights=None):
+    """A copy of an estimator with the given draws, (chains, draws, *shape) by name."""
+    copy = type(estimator)(**estimator.get_params())
+    vars(copy).update(vars(estimator))
+    copy.posterior_ = PosteriorSamples(draws, weights)
+    return copy
