@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 Array = NDArray[Any]
@@ -47,15 +47,12 @@ class Blueprint:
         What is subtracted from rows, and by what they are divided then, before the network.
     row_shape : tuple of int
         Shape of a row for the network.
-    start : dict of str to Tensor
-        Where its parameters and buffers start, by name; others start where the module has them.
     """
 
     architecture: Callable[[], Any]
     center: Array
     scale: Array
     row_shape: tuple[int, ...]
-    start: dict[str, Tensor]
 
 
 @dataclass

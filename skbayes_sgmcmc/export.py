@@ -31,10 +31,11 @@ def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
     Returns
     -------
     torch.nn.Module
-        In evaluation mode, on the CPU, in float32, without gradients. It maps rows as ``predict``
-        takes them (standardisation is part of it), to class probabilities (n, n_classes); that of a
-        regressor to a pair, mean and standard deviation of a new observation, each (n,) or
-        (n, n_outputs). ``torch.export.export`` accepts it with a dynamic number of rows.
+        In evaluation mode, on the CPU, in float32, without gradients. It maps rows (n, n_features)
+        as ``predict`` takes them (standardisation is part of it) to class probabilities
+        (n, n_classes); that of a regressor to a pair, mean and standard deviation of a new
+        observation, each (n,) or (n, n_outputs). ``torch.export.export`` accepts it with a dynamic
+        number of rows.
 
     Raises
     ------

@@ -166,7 +166,7 @@ _PARTS = {
     "estimators.mlp": ("BayesianMLPClassifier", "BayesianMLPRegressor"),
     "estimators.module": ("BayesianModuleClassifier", "BayesianModuleRegressor"),
     "jobs": ("ChainState",),
-    "models.modules": ("cnn", "mlp"),
+    "models.modules": ("Architecture",),
     "models.priors": ("Laplace", "Normal"),
     "samplers.mala": ("MALA",),
     "samplers.msgnht": ("MSGNHT",),

@@ -18,6 +18,7 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
+    DistilledClassifier,
 )
 
 #: chains this short need not mix; what the checks look at does not depend on it
@@ -49,6 +50,9 @@ ESTIMATORS = [
     BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianCNNClassifier(conv_channels=4, pool_size=1, hidden_layer_sizes=(), **SHORT),
+    DistilledClassifier(
+        BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT), n_epochs=60, learning_rate=0.01
+    ),
 ]
 
 

@@ -148,21 +148,15 @@ class NetworkEstimator(SGMCMCEstimator):
         blocks = [self.posterior_.select(name, draws) for name in network.shapes]
         return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
 
-    def _draws(self, chosen: Array) -> tuple[Network, dict[str, Tensor]]:
-        """The network, and some pooled draws of its parameters and buffers in float32."""
-        import torch
-
-        network, posterior = self._make_network(self._n_outputs), self.posterior_
-        names = (*network.shapes, *network.buffers)
-        return network, {
-            name: torch.from_numpy(posterior.select(name, chosen)).float() for name in names
-        }
-
     def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
         """Inputs and outputs of some pooled draws as modules, from which ensembles are made."""
+        import torch
+
         from ..models.ensemble import Inputs
 
-        network, draws = self._draws(chosen)
+        network, posterior = self._make_network(self._n_outputs), self.posterior_
+        draws = {name: torch.from_numpy(posterior.select(name, chosen)).float()
+                 for name in (*network.shapes, *network.buffers)}  # fmt: skip
         inputs = Inputs(self._x_center, self._x_scale, self._row_shape())
         return inputs, network.stacked(draws)
 
@@ -196,15 +190,8 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
     def _student(self, X: Array) -> Blueprint:
         from ..distillation import Blueprint
 
-        last = self.posterior_.n_chains * self.posterior_.n_draws - 1
-        network, draw = self._draws(np.array([last]))
-        return Blueprint(
-            self._architecture(self._n_outputs),
-            self._x_center,
-            self._x_scale,
-            self._row_shape(),
-            network.module_state({name: values[0] for name, values in draw.items()}),
-        )
+        architecture = self._architecture(self._n_outputs)
+        return Blueprint(architecture, self._x_center, self._x_scale, self._row_shape())
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         from ..models.ensemble import MeanProbabilities

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -255,9 +254,9 @@ class BayesianCNNClassifier(NetworkClassifier):
         return CNN(*self._shape(n_outputs))
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.modules import cnn
+        from ..models.modules import Architecture
 
-        return partial(cnn, *self._shape(n_outputs))
+        return Architecture("cnn", *self._shape(n_outputs))
 
     def _shape(self, n_outputs: int) -> tuple[Any, ...]:
         """Images, convolutions, pools and layers, in the order of ``CNN``'s parameters."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -176,7 +175,6 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         blueprint = self._blueprint(teacher._student(rows), len(teacher.classes_))
         with training.seeded(seed, device):
             network = build(blueprint.architecture, "student")
-            network.load_state_dict(blueprint.start, strict=False)
             n_parameters = sum(p.numel() for p in network.parameters())
             dtype = settings.resolve_dtype(device, n_parameters)
             inputs = Inputs(blueprint.center, blueprint.scale, blueprint.row_shape, dtype)
@@ -222,14 +220,14 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _blueprint(self, own: Blueprint, n_classes: int) -> Blueprint:
         """The student, given one like the teacher's draws."""
-        from ..models.modules import mlp
+        from ..models.modules import Architecture
 
         if self.student is None:
             return own
         if callable(self.student):
-            return replace(own, architecture=self.student, start={})
+            return replace(own, architecture=self.student)
         sizes = (math.prod(own.row_shape), *check_sizes("student", self.student), n_classes)
-        return replace(own, architecture=partial(mlp, sizes, "relu"), start={})
+        return replace(own, architecture=Architecture("mlp", sizes, "relu"))
 
     def _report(self, line: str) -> None:
         if self.verbose:

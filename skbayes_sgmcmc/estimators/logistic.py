@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -278,11 +277,11 @@ class BayesianLogisticRegression(BayesianClassifier):
 
     def _student(self, X: Array) -> Blueprint:
         from ..distillation import Blueprint
-        from ..models.modules import mlp
+        from ..models.modules import Architecture
 
         n_features = X.shape[1]
-        architecture = partial(mlp, (n_features, len(self.classes_)), "relu")
-        return Blueprint(architecture, *center_and_scale(X, None), (n_features,), {})
+        architecture = Architecture("mlp", (n_features, len(self.classes_)), "relu")
+        return Blueprint(architecture, *center_and_scale(X, None), (n_features,))
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         import torch

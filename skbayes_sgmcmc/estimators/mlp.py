@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from .._validation import check_choice, check_sizes
@@ -27,9 +26,9 @@ class _MLP(NetworkEstimator):
         return MLP(self._sizes(n_outputs), self.activation)
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.modules import mlp
+        from ..models.modules import Architecture
 
-        return partial(mlp, self._sizes(n_outputs), self.activation)
+        return Architecture("mlp", self._sizes(n_outputs), self.activation)
 
     def _sizes(self, n_outputs: int) -> tuple[int, ...]:
         hidden = check_sizes("hidden_layer_sizes", self.hidden_layer_sizes)

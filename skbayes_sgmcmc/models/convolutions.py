@@ -122,18 +122,6 @@ class CNN(Network):
             top,
         )
 
-    def module_state(self, draw: dict[str, Tensor]) -> dict[str, Tensor]:
-        state, part = {}, 0
-        for number, layer in enumerate(self.layers, 1):
-            state[f"{part}.weight"] = draw[f"kernel_{number}"].permute(0, 3, 1, 2)
-            state[f"{part}.bias"] = draw[f"offset_{number}"]
-            part += 3 if max(layer.pool) > 1 else 2
-        if self.layers:  # torch flattens images with the channels first
-            last = self.layers[-1]
-            first = draw["weight_1"].unflatten(0, (*last.sides_after, last.after))
-            draw = draw | {"weight_1": first.permute(2, 0, 1, 3).flatten(0, 2)}
-        return state | self.top.module_state(draw, part)
-
     # convolutions ---------------------------------------------------------------------------------
 
     def _in_groups(self, n_rows: int) -> bool:

@@ -188,6 +188,25 @@ def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int
         )
 
 
+class Architecture:
+    """What builds a perceptron or a convolutional network, in a form that files can hold.
+
+    Parameters
+    ----------
+    kind : {"mlp", "cnn"}
+        :func:`mlp` or :func:`cnn`.
+    *arguments
+        Theirs.
+    """
+
+    def __init__(self, kind: str, *arguments: Any):
+        self.kind = kind
+        self.arguments = arguments
+
+    def __call__(self) -> nn.Module:
+        return mlp(*self.arguments) if self.kind == "mlp" else cnn(*self.arguments)
+
+
 def mlp(sizes: Sequence[int], activation: str) -> nn.Module:
     """Fully connected layers with these numbers of units, from the inputs to the outputs."""
     return nn.Sequential(nn.Flatten(), *_dense(sizes, ACTIVATIONS[activation]))

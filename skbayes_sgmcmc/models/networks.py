@@ -75,10 +75,6 @@ class Network:
         """
         raise NotImplementedError
 
-    def module_state(self, draw: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The state of a module of the same architecture (``modules.py``) for one draw."""
-        return draw
-
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         """Outputs, and what :meth:`backward` needs."""
         raise NotImplementedError
@@ -133,15 +129,6 @@ class MLP(Network):
             [draws[f"bias_{layer}"] for layer in layers],
             ACTIVATIONS[self.activation](),
         )
-
-    def module_state(self, draw: dict[str, Tensor], start: int = 0) -> dict[str, Tensor]:
-        """As :meth:`Network.module_state`, with parts numbered from ``start``."""
-        state = {}
-        for layer in range(1, len(self.sizes)):
-            part = start + 2 * layer - 1  # after the flattening, and with activations between
-            state[f"{part}.weight"] = draw[f"weight_{layer}"].T
-            state[f"{part}.bias"] = draw[f"bias_{layer}"]
-        return state
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         layers = self.layers(theta)

@@ -1,0 +1,283 @@
+"""Distillation: a student predicts as its teacher, is a plain classifier, and holds no draws."""
+
+from __future__ import annotations
+
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import scipy.special
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from torch import nn
+
+from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianModuleClassifier,
+    DistilledClassifier,
+    skops_trusted_types,
+)
+from skbayes_sgmcmc.distillation import few_draws
+from skbayes_sgmcmc.inspection import expected_calibration_error
+
+#: budgets too small to mix, on purpose
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+X, y = load_digits(return_X_y=True)
+TEST = np.random.default_rng(0).permutation(len(y)) < 600
+TRAIN = ~TEST
+SHORT = {"n_chains": 2, "n_draws": 4, "burn_in": 60, "thinning": 5, "random_state": 0}
+LONGER = SHORT | {"burn_in": 400}
+QUICK = {"n_epochs": 2, "random_state": 0}
+STEPS = {"n_epochs": 20, "batch_size": 20, "learning_rate": 0.01, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def teacher():
+    """A short fit; not to be fitted again."""
+    clf = BayesianMLPClassifier(hidden_layer_sizes=12, **LONGER)
+    return clf.fit(X[:300], y[:300])
+
+
+@pytest.fixture(scope="module")
+def student(teacher):
+    return teacher.distill(X[:300], **QUICK)
+
+
+def batch_norms():
+    return nn.Sequential(nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))
+
+
+def with_dropout():
+    return nn.Sequential(nn.Linear(64, 20), nn.ReLU(), nn.Dropout(0.2), nn.Linear(20, 10))
+
+
+def divergence(p, q):
+    """Mean Kullback-Leibler divergence of q from p, in nats."""
+    return float(np.mean(scipy.special.rel_entr(p, q).sum(axis=1)))
+
+
+# what it is for -----------------------------------------------------------------------------------
+
+
+def test_student_predicts_as_the_posterior():
+    """Held-out digits at T = 1, where single draws are far from their average.
+
+    Seeds 0 to 2: 0.98 to 0.99 of the student's predictions are the teacher's (a draw's: 0.94), its
+    divergence is 0.13 to 0.15 of a draw's, its log loss and calibration error differ from the
+    teacher's by 0.1 to 0.3 of what a draw's do.
+    """
+    clf = BayesianMLPClassifier(
+        hidden_layer_sizes=30, n_chains=2, n_draws=30, burn_in=600, thinning=20, random_state=0
+    ).fit(X[TRAIN], y[TRAIN])
+    student = clf.distill(X[TRAIN], n_epochs=60, learning_rate=0.005, random_state=0)
+    p, q = clf.predict_proba(X[TEST]), student.predict_proba(X[TEST])
+    draws = clf.predict_proba_samples(X[TEST], n_draws=10, random_state=0)
+    assert (p.argmax(1) == q.argmax(1)).mean() > 0.965
+    assert divergence(p, q) < 0.25 * np.mean([divergence(p, draw) for draw in draws])
+
+    def loss(proba):
+        return log_loss(y[TEST], proba)
+
+    def calibration(proba):
+        return expected_calibration_error(y[TEST], proba)
+
+    for score in (loss, calibration):
+        of_a_draw = np.mean([score(draw) for draw in draws])
+        assert abs(score(q) - score(p)) < 0.5 * abs(of_a_draw - score(p))
+
+
+def test_targets_have_the_weighted_average_as_expectation():
+    """Systematic choice: draw i occurs n w_i times, rounded up or down, on average exactly.
+
+    2000 calls of 3 draws: a frequency has a standard deviation below 0.5 / sqrt(2000) = 0.011.
+    """
+    weights, rng = np.array([0.05, 0.5, 0.05, 0.1, 0.3]), np.random.default_rng(0)
+
+    def which(chosen, rows):
+        return np.eye(5)[chosen][:, None]
+
+    choose = few_draws(which, weights, 3, rng)
+    counts = np.concatenate([choose(None) for _ in range(2000)]) * 3
+    assert (np.abs(counts - 3 * weights) < 1.0).all()
+    np.testing.assert_allclose(counts.mean(axis=0) / 3, weights, atol=0.015)
+    every = few_draws(which, np.full(5, 0.2), 100, rng)
+    np.testing.assert_allclose(every(None), np.full((1, 5), 0.2))
+
+
+def test_noise_reaches_the_teacher(teacher, monkeypatch):
+    """Teacher and student see the same noisy rows: of the sd asked for, none on constants.
+
+    2 epochs of 300 rows: an sd is known to 1 / sqrt(2 * 600) = 3%; the bound is five times that.
+    """
+    seen, predict = [], BayesianMLPClassifier._predict_block
+
+    def recorded(self, draws, x):
+        seen.append(x)
+        return predict(self, draws, x)
+
+    monkeypatch.setattr(BayesianMLPClassifier, "_predict_block", recorded)
+    teacher.distill(X[:300], perturbation=100.0, **QUICK)
+    sd, spread = X[:300].std(axis=0), np.concatenate(seen).std(axis=0)
+    np.testing.assert_array_equal(spread[sd == 0], 0.0)
+    np.testing.assert_allclose(spread[sd > 0], 100.0 * sd[sd > 0], rtol=0.15)
+
+
+# students -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", [(), 12, (9, 7), batch_norms, with_dropout])
+def test_students_of_other_architectures(teacher, architecture):
+    """300 steps from a random start: 95 to 99% agreement was measured, chance has 10%."""
+    student = teacher.distill(X[:300], student=architecture, **STEPS)
+    agreement = (student.predict(X[:300]) == teacher.predict(X[:300])).mean()
+    assert agreement > 0.9
+    assert student.loss_curve_.shape == (20,)
+    assert student.loss_curve_[-1] < 0.8 * student.loss_curve_[0]
+    one = student.predict_proba(X[:1])
+    np.testing.assert_allclose(one, student.predict_proba(X[:9])[:1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BayesianLogisticRegression(n_chains=2, n_draws=20, random_state=0),
+        lambda: BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **LONGER),
+        lambda: BayesianModuleClassifier(batch_norms, standardize=True, **LONGER),
+    ],
+    ids=["logistic", "cnn", "norms"],
+)
+def test_students_of_other_teachers(make):
+    clf = make().fit(X[:300], y[:300])
+    student = clf.distill(X[:300], **STEPS)
+    assert (student.predict(X[:300]) == clf.predict(X[:300])).mean() > 0.85
+
+
+def test_two_classes_with_names_and_features():
+    pytest.importorskip("pandas")
+    frame, labels = load_iris(return_X_y=True, as_frame=True)
+    labels = np.where(labels == 2, "virginica", "other")
+    clf = BayesianMLPClassifier(hidden_layer_sizes=6, **SHORT).fit(frame, labels)
+    student = clf.distill(frame, **QUICK)
+    assert list(student.feature_names_in_) == list(frame.columns)
+    assert set(student.predict(frame)) <= {"other", "virginica"}
+    log_p = student.predict_log_proba(frame)
+    np.testing.assert_allclose(student.decision_function(frame), log_p[:, 1] - log_p[:, 0])
+
+
+# a plain classifier -------------------------------------------------------------------------------
+
+
+def test_fit_is_a_posterior_and_then_distill(teacher, student):
+    """Bit for bit; a clone is unfitted, with the parameters, and learns the same again."""
+    assert clone(student).get_params()["estimator__n_draws"] == 4
+    with pytest.raises(NotFittedError):
+        clone(student).predict(X)
+    again = clone(student).fit(X[:300], y[:300])
+    np.testing.assert_array_equal(again.predict_proba(X), student.predict_proba(X))
+
+
+def by_joblib(fitted):
+    file = io.BytesIO()
+    joblib.dump(fitted, file)
+    return joblib.load(file)
+
+
+def by_skops(fitted):
+    skops = pytest.importorskip("skops.io")
+    return skops.loads(skops.dumps(fitted), trusted=skops_trusted_types())
+
+
+@pytest.mark.parametrize(
+    "through", [lambda fitted: pickle.loads(pickle.dumps(fitted)), by_joblib, by_skops]
+)
+def test_round_trip(teacher, student, through):
+    for fitted in (student, teacher.distill(X[:300], student=(5, 4), **QUICK)):
+        back = through(fitted)
+        np.testing.assert_array_equal(back.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_file_is_one_network(student):
+    weights = sum(values.nbytes for values in student.weights_.values())
+    assert not hasattr(student.estimator, "posterior_")
+    assert len(pickle.dumps(student)) < weights + 6000
+
+
+def test_same_seed_same_student_and_no_global_random_numbers(teacher, student):
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    for architecture in (None, with_dropout):
+        options = QUICK | {"student": architecture}
+        a, b = (teacher.distill(X[:300], **options).predict_proba(X) for _ in range(2))
+        other = teacher.distill(X[:300], **(options | {"random_state": 1})).predict_proba(X)
+        np.testing.assert_array_equal(a, b)
+        assert np.abs(a - other).max() > 1e-3
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    np.testing.assert_array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_images():
+    clf = BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **SHORT)
+    images = X[:300].reshape(-1, 8, 8)
+    student = clf.fit(images, y[:300]).distill(images, **QUICK)
+    p = student.predict_proba(images)
+    np.testing.assert_array_equal(p, student.predict_proba(X[:300]))
+    with pytest.raises(ValueError, match=r"images of shape \(1, 4, 16\), but .* \(1, 8, 8\)"):
+        student.predict(images.reshape(-1, 4, 16))
+    with pytest.raises(ValueError, match="64 features"):
+        student.predict(X[:, :50])
+
+
+def test_verbose_prints_epochs(teacher, capsys):
+    teacher.distill(X[:300], verbose=1, **QUICK)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("[DistilledClassifier] epoch 2 of 2, cross-entropy ")
+
+
+# what is refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"student": 0}, "student=0 is not allowed: give a whole number"),
+        ({"student": "mlp"}, "student='mlp' is not allowed"),
+        ({"student": lambda: "no module"}, "student=.* must build a torch.nn.Module"),
+        ({"student": lambda: nn.Linear(64, 3)}, r"student=.* has the shape \(2, 3\); it must be"),
+        ({"n_epochs": 0}, "n_epochs=0 is not allowed"),
+        ({"batch_size": 1.5}, "batch_size=1.5 is not allowed"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 is not allowed"),
+        ({"perturbation": -0.1}, "perturbation=-0.1 is not allowed"),
+        ({"n_draws": 0}, "n_draws=0 is not allowed"),
+        ({"device": "abacus"}, "device='abacus' is not available"),
+    ],
+)
+def test_bad_parameters(teacher, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        teacher.distill(X[:300], **(QUICK | parameters))
+
+
+def test_bad_teachers_and_rows(teacher):
+    with pytest.raises(ValueError, match=r"estimator=LogisticRegression\(\) is not allowed"):
+        DistilledClassifier(LogisticRegression()).fit(X, y)
+    with pytest.raises(NotFittedError):
+        BayesianMLPClassifier().distill(X)
+    with pytest.raises(ValueError, match="64 features"):
+        teacher.distill(X[:, :50])
+    with pytest.raises(TypeError, match="temperature"):
+        teacher.distill(X, temperature=2.0)
+
+
+def test_a_student_that_diverges_is_none(teacher):
+    unfitted = DistilledClassifier(clone(teacher), learning_rate=1e200, **QUICK)
+    with pytest.raises(FloatingPointError, match=r"learning_rate smaller than 1e\+200"):
+        unfitted.fit(X[:300], y[:300])
+    assert not hasattr(unfitted, "weights_")

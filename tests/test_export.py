@@ -1,0 +1,248 @@
+"""to_torch and to_onnx: what is exported predicts as the estimator does, for any number of rows.
+
+Tolerances are float32's: probabilities are sums of a few rounded products, and differ by about 1e-6
+at most where features are of order one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    to_onnx,
+    to_torch,
+)
+from skbayes_sgmcmc.schedules import BlockDecay
+
+#: budgets too small to mix, on purpose
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+X, y = load_digits(return_X_y=True)
+X, y = X[:400], y[:400]
+SHORT = {"n_chains": 2, "n_draws": 4, "burn_in": 60, "thinning": 5, "random_state": 0}
+ATOL = 5e-6
+
+
+class Shifted(nn.Module):
+    """Batch norm, whose statistics each draw has of its own, and a buffer that all draws share."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(64, 6), nn.BatchNorm1d(6)
+        self.last = nn.Linear(6, 10)
+        self.register_buffer("shift", torch.linspace(-1.0, 1.0, 6))
+
+    def forward(self, x):
+        return self.last(torch.relu(self.norm(self.first(x)) + self.shift))
+
+
+def logistic(**parameters):
+    return BayesianLogisticRegression(n_chains=2, n_draws=10, random_state=0, **parameters)
+
+
+#: estimator and its labels, by what is special about them
+CLASSIFIERS = {
+    "two_classes": (logistic(), y > 4),
+    "logistic": (logistic(), y % 3),
+    "no_intercept": (logistic(fit_intercept=False), y % 3),
+    "mlp": (BayesianMLPClassifier(hidden_layer_sizes=(7, 5), **SHORT), y),
+    "tanh": (BayesianMLPClassifier(hidden_layer_sizes=5, activation="tanh", **SHORT), y),
+    "raw": (BayesianMLPClassifier(hidden_layer_sizes=5, standardize=False, **SHORT), y),
+    "weighted": (
+        BayesianMLPClassifier(
+            hidden_layer_sizes=5,
+            step_size=BlockDecay(1e-2, every=35, factor=0.2),
+            **SHORT,
+        ),
+        y,
+    ),
+    "bfloat16": (
+        BayesianMLPClassifier(hidden_layer_sizes=5, draws_dtype="bfloat16", **SHORT),
+        y,
+    ),
+    "cnn": (BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **SHORT), y),
+    "norms": (BayesianModuleClassifier(Shifted, standardize=True, **SHORT), y),
+}
+_fitted = {}
+
+
+@pytest.fixture
+def fitted(request):
+    """A classifier of the table, fitted once."""
+    name = request.param
+    if name not in _fitted:
+        estimator, labels = CLASSIFIERS[name]
+        _fitted[name] = estimator.fit(X, labels)
+    return _fitted[name]
+
+
+@pytest.fixture(scope="module")
+def student():
+    clf = BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT).fit(X, y)
+    return clf.distill(X, n_epochs=3, random_state=0)
+
+
+def rows(n=None):
+    return torch.tensor(X[:n], dtype=torch.float32)
+
+
+def regressor(targets):
+    clf = BayesianMLPRegressor(hidden_layer_sizes=5, **SHORT)
+    return clf.fit(X, targets)
+
+
+def by_onnx(estimator, path, **options):
+    """What onnxruntime makes of the file, as a function of rows."""
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    to_onnx(estimator, path, **options)
+    session = runtime.InferenceSession(path)
+    return lambda x: session.run(None, {"X": np.asarray(x, np.float32)})
+
+
+# torch --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fitted", CLASSIFIERS, indirect=True)
+def test_module_predicts_as_the_estimator(fitted):
+    module = to_torch(fitted)
+    assert not module.training
+    p = module(rows())
+    assert p.dtype == torch.float32 and not p.requires_grad
+    np.testing.assert_allclose(p, fitted.predict_proba(X), rtol=0, atol=ATOL)
+
+
+@pytest.mark.parametrize("fitted", ["weighted"], indirect=True)
+def test_weights_of_draws_count(fitted):
+    """Else the test above would not see them: their plain average is another one by far more."""
+    plain = fitted.predict_proba_samples(X).mean(axis=0)
+    assert np.abs(to_torch(fitted)(rows()).numpy() - plain).max() > 100 * ATOL
+
+
+@pytest.mark.parametrize("fitted", ["two_classes", "mlp", "cnn", "norms"], indirect=True)
+def test_torch_export_for_any_number_of_rows(fitted):
+    n = torch.export.Dim("n")
+    program = torch.export.export(to_torch(fitted), (rows(3),), dynamic_shapes=({0: n},))
+    for size in (2, 57):
+        p = program.module()(rows(size))
+        np.testing.assert_allclose(p, fitted.predict_proba(X[:size]), rtol=0, atol=ATOL)
+
+
+def test_torch_export_of_a_student(student):
+    n = torch.export.Dim("n")
+    program = torch.export.export(to_torch(student), (rows(3),), dynamic_shapes=({0: n},))
+    p = program.module()(rows(57))
+    np.testing.assert_allclose(p, student.predict_proba(X[:57]), rtol=0, atol=ATOL)
+
+
+@pytest.mark.parametrize("fitted", ["cnn"], indirect=True)
+def test_images_may_have_their_shape(fitted):
+    module = to_torch(fitted)
+    torch.testing.assert_close(module(rows().view(-1, 1, 8, 8)), module(rows()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("fitted", ["norms"], indirect=True)
+def test_a_module_has_the_draws_and_nothing_else(fitted):
+    """Eight draws of parameters and statistics, the shared buffer, standardisation, weights."""
+    held = sum(v.numel() for v in to_torch(fitted).state_dict().values())
+    drawn = (64 * 6 + 6) + 2 * 6 + 2 * 6 + (6 * 10 + 10)
+    count, shared, inputs, weights = 1, 6, 2 * 64, 8
+    assert held == 8 * drawn + count + shared + inputs + weights
+
+
+@pytest.mark.parametrize("targets", [X[:, 20], X[:, [20, 30]]], ids=["one", "two"])
+def test_regressors_have_a_mean_and_a_deviation(targets):
+    reg = regressor(100.0 + targets)
+    expected = reg.predict(X, return_std=True)
+    for found, by_estimator in zip(to_torch(reg)(rows()), expected, strict=True):
+        assert tuple(found.shape) == by_estimator.shape
+        np.testing.assert_allclose(found, by_estimator, rtol=ATOL)
+
+
+@pytest.mark.parametrize("fitted", ["weighted"], indirect=True)
+def test_fewer_draws_are_spaced_and_keep_their_weights(fitted):
+    """Three of eight pooled draws, the middles of thirds: 1, 4 and 6."""
+    weights = fitted.posterior_.pooled_weights()[[1, 4, 6]]
+    p = fitted.predict_proba_samples(X)[[1, 4, 6]]
+    expected = np.tensordot(weights / weights.sum(), p, axes=1)
+    np.testing.assert_allclose(to_torch(fitted, n_draws=3)(rows()), expected, rtol=0, atol=ATOL)
+    one = to_torch(fitted, n_draws=1)(rows())
+    np.testing.assert_allclose(one, fitted.predict_proba_samples(X)[4], rtol=0, atol=ATOL)
+
+
+# ONNX ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fitted", ["two_classes", "mlp", "cnn", "norms"], indirect=True)
+def test_onnx_predicts_as_the_estimator(fitted, tmp_path):
+    predict = by_onnx(fitted, tmp_path / "model.onnx")
+    for size in (1, 57, len(X)):
+        (p,) = predict(X[:size])
+        np.testing.assert_allclose(p, fitted.predict_proba(X[:size]), rtol=0, atol=ATOL)
+    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_onnx_of_a_student_in_the_place_of_another_file(student, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_text("old")
+    (p,) = by_onnx(student, path)(X)
+    np.testing.assert_allclose(p, student.predict_proba(X), rtol=0, atol=ATOL)
+
+
+def test_onnx_of_a_regressor(tmp_path):
+    reg = regressor(X[:, 20])
+    found = by_onnx(reg, str(tmp_path / "model.onnx"))(X)
+    for values, by_estimator in zip(found, reg.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(values, by_estimator, rtol=ATOL)
+
+
+@pytest.mark.parametrize("fitted", ["mlp"], indirect=True)
+def test_onnx_has_names_and_classes(fitted, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "model.onnx"
+    by_onnx(fitted, path, n_draws=2)
+    model = onnx.load(path)
+    assert [value.name for value in model.graph.input] == ["X"]
+    assert [value.name for value in model.graph.output] == ["probabilities"]
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    assert json.loads(metadata["classes"]) == list(range(10))
+    # two draws of each weight, and products of all draws at once
+    shapes = [tuple(values.dims) for values in model.graph.initializer]
+    assert (2, 64, 7) in shapes
+    assert sum(node.op_type in ("MatMul", "Gemm") for node in model.graph.node) <= 4
+
+
+# what is refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fitted", ["mlp"], indirect=True)
+def test_refused(fitted, student, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"estimator=LogisticRegression\(\) is not allowed"):
+        to_torch(LogisticRegression())
+    with pytest.raises(NotFittedError):
+        to_torch(BayesianMLPClassifier())
+    for n_draws in (0, 9, 2.0):
+        with pytest.raises(ValueError, match=f"n_draws={n_draws} is not allowed: .* at most 8"):
+            to_torch(fitted, n_draws=n_draws)
+    with pytest.raises(ValueError, match="n_draws=2 is not allowed: a student has no draws"):
+        to_torch(student, n_draws=2)
+    with pytest.raises(ValueError, match=r"path='.*none/a.onnx' is not allowed: its folder"):
+        to_onnx(fitted, tmp_path / "none" / "a.onnx")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(ImportError, match=r"install the extra 'skbayes-sgmcmc\[onnx\]'"):
+        to_onnx(fitted, tmp_path / "a.onnx")
+    assert not list(tmp_path.iterdir())
