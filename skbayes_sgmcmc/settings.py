@@ -71,6 +71,7 @@ class Settings:
     checkpoint: Any = None
     device: str = "auto"
     dtype: Any = "auto"
+    precision: str = "full"
     draws_dtype: str = "auto"
     draws_dir: Any = None
     n_jobs: int | None = None
@@ -103,6 +104,11 @@ class Settings:
         resolve_device(self.device)
         check_choice("compiled", self.compiled, ("auto", True, False))
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
+        check_choice("precision", self.precision, ("full", "bfloat16"))
+        if self.precision != "full" and self.dtype == "float64":
+            raise ValueError(
+                f"dtype='float64' is not allowed with precision={self.precision!r}: give 'float32'."
+            )
         check_choice("draws_dtype", self.draws_dtype, ("auto", "float32", "float64", "bfloat16"))
         if self.draws_dir is not None and not Path(self.draws_dir).is_dir():
             raise ValueError(

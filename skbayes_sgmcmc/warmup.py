@@ -375,7 +375,7 @@ def auto_lengths(
 ) -> tuple[int, int]:
     """Burn-in and thinning in steps.
 
-    With many modes: ten passes over the rows, or 2000 steps if that is more, half of them at
+    With many modes: ten passes over the rows, or 3000 steps if that is more, half of them at
     temperature 0 with ``init="map"``; and the same once more for the draws.
 
     In whitened coordinates a chain forgets in about 1/eta steps, of which 20 at most are spent.
@@ -383,7 +383,7 @@ def auto_lengths(
     the draws' time before them.
     """
     if auto and model.many_modes:
-        burn_in = max(10 * math.ceil(n_rows / batch_size), 2000)
+        burn_in = max(10 * math.ceil(n_rows / batch_size), 3000)
         return burn_in, max(1, burn_in // n_draws)
     if auto and step_size is not None:
         thinning = min(max(1, round(1.0 / step_size)), 20)

@@ -43,6 +43,7 @@ class NetworkEstimator(SGMCMCEstimator):
     standardize: bool
     n_features_in_: int
     device: str
+    precision: str
     _n_outputs: int
     #: on copies of the estimator that predict block after block
     _network: Network | None = None
@@ -78,9 +79,14 @@ class NetworkEstimator(SGMCMCEstimator):
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
         from ..models.network import NetworkModel
 
-        network, augment = self._make_network(n_outputs), getattr(self, "augment", None)
         return NetworkModel(
-            network, likelihood, self._prior(), self.prior_scale, output_gain, augment
+            self._make_network(n_outputs),
+            likelihood,
+            self._prior(),
+            self.prior_scale,
+            output_gain,
+            augment=getattr(self, "augment", None),
+            precision=self.precision,
         )
 
     # inputs ---------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class BayesianCNNClassifier(NetworkClassifier):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -87,6 +87,9 @@ class BayesianCNNClassifier(NetworkClassifier):
     dtype : {"auto", "float32", "float64"}, default="auto"
         "auto": float32, in which convolutions are two to four times as fast. Predictions of a row
         then depend on the rows beside it in the last bits.
+    precision : {"full", "bfloat16"}, default="full"
+        "bfloat16": the network's products in gradients, which some hardware makes faster.
+        Parameters, noise, updates, likelihood, draws and predictions are in float32.
     draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Precision in which draws are kept; "auto": that of the sampling.
     draws_dir : path or None, default=None
@@ -178,6 +181,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "auto",
+        precision: str = "full",
         draws_dtype: str = "auto",
         draws_dir: Any = None,
         n_jobs: int | None = None,
@@ -212,6 +216,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
+        self.precision = precision
         self.draws_dtype = draws_dtype
         self.draws_dir = draws_dir
         self.n_jobs = n_jobs

@@ -76,7 +76,7 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -100,6 +100,9 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
         "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    precision : {"full", "bfloat16"}, default="full"
+        "bfloat16": the network's products in gradients, which some hardware makes faster.
+        Parameters, noise, updates, likelihood, draws and predictions are in float32.
     draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Precision in which draws are kept; "auto": that of the sampling.
     draws_dir : path or None, default=None
@@ -186,6 +189,7 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "auto",
+        precision: str = "full",
         draws_dtype: str = "auto",
         draws_dir: Any = None,
         n_jobs: int | None = None,
@@ -215,6 +219,7 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
+        self.precision = precision
         self.draws_dtype = draws_dtype
         self.draws_dir = draws_dir
         self.n_jobs = n_jobs
@@ -265,7 +270,7 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -289,6 +294,9 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
         "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    precision : {"full", "bfloat16"}, default="full"
+        "bfloat16": the network's products in gradients, which some hardware makes faster.
+        Parameters, noise, updates, likelihood, draws and predictions are in float32.
     draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Precision in which draws are kept; "auto": that of the sampling.
     draws_dir : path or None, default=None
@@ -364,6 +372,7 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "auto",
+        precision: str = "full",
         draws_dtype: str = "auto",
         draws_dir: Any = None,
         n_jobs: int | None = None,
@@ -393,6 +402,7 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
+        self.precision = precision
         self.draws_dtype = draws_dtype
         self.draws_dir = draws_dir
         self.n_jobs = n_jobs

@@ -97,7 +97,7 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -121,6 +121,9 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
         "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    precision : {"full", "bfloat16"}, default="full"
+        "bfloat16": the network's products in gradients, which some hardware makes faster.
+        Parameters, noise, updates, likelihood, draws and predictions are in float32.
     draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Precision in which draws are kept; "auto": that of the sampling.
     draws_dir : path or None, default=None
@@ -203,6 +206,7 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "auto",
+        precision: str = "full",
         draws_dtype: str = "auto",
         draws_dir: Any = None,
         n_jobs: int | None = None,
@@ -232,6 +236,7 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
+        self.precision = precision
         self.draws_dtype = draws_dtype
         self.draws_dir = draws_dir
         self.n_jobs = n_jobs
@@ -275,7 +280,7 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 2000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -299,6 +304,9 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
         the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
         "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    precision : {"full", "bfloat16"}, default="full"
+        "bfloat16": the network's products in gradients, which some hardware makes faster.
+        Parameters, noise, updates, likelihood, draws and predictions are in float32.
     draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Precision in which draws are kept; "auto": that of the sampling.
     draws_dir : path or None, default=None
@@ -368,6 +376,7 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
         checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "auto",
+        precision: str = "full",
         draws_dtype: str = "auto",
         draws_dir: Any = None,
         n_jobs: int | None = None,
@@ -397,6 +406,7 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
         self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
+        self.precision = precision
         self.draws_dtype = draws_dtype
         self.draws_dir = draws_dir
         self.n_jobs = n_jobs

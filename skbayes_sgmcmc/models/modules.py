@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from ._precision import Autocast
 from .ensemble import StackedModule
 from .networks import ACTIVATIONS, Network
 
@@ -88,7 +89,8 @@ class ModuleNetwork(Network):
                 views = self._views(theta[c])
                 leaves.append({name: v.detach().requires_grad_() for name, v in views.items()})
                 rows = x[c if len(x) > 1 else 0]
-                outputs.append(functional_call(self.module, leaves[-1], (rows,)))
+                f = functional_call(self.module, leaves[-1], (rows,))
+                outputs.append(f.to(theta.dtype))  # another one under autocast
         return torch.stack([f.detach() for f in outputs]), (leaves, outputs)
 
     def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
@@ -111,6 +113,9 @@ class ModuleNetwork(Network):
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
         return StackedModule(self.module.float(), draws)
+
+    def in_bfloat16(self) -> Autocast:
+        return Autocast(self)
 
     @torch.no_grad()
     def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:

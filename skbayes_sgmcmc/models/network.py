@@ -47,6 +47,8 @@ class NetworkModel(Model):
         With "fan_in": the last layer's weights have the scale output_gain / sqrt(fan-in).
     augment : callable or None
         ``augment(x, rng)`` changes the inputs of every minibatch.
+    precision : {"full", "bfloat16"}, default="full"
+        Of products and convolutions in gradients; positions, likelihoods and sums stay as they are.
     """
 
     many_modes = True
@@ -59,12 +61,15 @@ class NetworkModel(Model):
         prior_scale: Any,
         output_gain: float = 1.0,
         augment: Augmentation | None = None,
+        precision: str = "full",
     ):
         self.network = network
         self.likelihood = likelihood
         self.prior = prior
         self.smooth = prior.smooth
-        self.single_precision = network.single_precision
+        low = precision == "bfloat16"
+        self._passes: Any = network.in_bfloat16() if low else network
+        self.single_precision = network.single_precision or low
         self.augment = augment
         self.shapes = network.shapes | likelihood.shapes
         self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())
@@ -136,12 +141,12 @@ class NetworkModel(Model):
         scale: float,
     ) -> dict[str, Tensor]:
         n = self.n_network
-        f, tape = self.network.forward(theta[:, :n], _by_chain(batch, "x"))
+        f, tape = self._passes.forward(theta[:, :n], _by_chain(batch, "x"))
         delta, own = self.likelihood.slope(f, _by_chain(batch, "y"), theta[:, n:])
         weight: Any = scale
         if isinstance(batch.weight, Tensor):
             weight = (batch.weight[None] if batch.shared else batch.weight)[..., None] * scale
-        self.network.backward(tape, delta.mul_(weight), out[:, :n])
+        self._passes.backward(tape, delta.mul_(weight), out[:, :n])
         if own is not None:
             out[:, n:].add_((own * weight).sum(1))
         return {}

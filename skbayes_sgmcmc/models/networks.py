@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ._precision import Rounded
 from ._products import add_product, affine, times_transposed
 from .ensemble import StackedLayers
 
@@ -59,6 +60,10 @@ class Network:
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         """Outputs (chains, rows, n_outputs), given the ``buffers`` (chains, ...)."""
         raise NotImplementedError
+
+    def in_bfloat16(self) -> Any:
+        """Its :meth:`forward` and :meth:`backward` in bfloat16, from and to theta's precision."""
+        return Rounded(self)
 
     def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
         """The ``buffers`` of one position (n_parameters,), over the rows x."""
