@@ -38,8 +38,9 @@ def parse_args(
 ):
     """Options ``quick`` (bool), ``seeds`` (a list 0, 1, ...) and ``out`` (a folder, made here).
 
-    ``numbers`` are more options, by name: their defaults, in full and if quick. ``parts`` are names
-    of which ``--parts`` asks for some, and ``runs`` is the name of the folder of finished runs.
+    ``numbers`` are more options, by name: their defaults, in full and if quick. With less than the
+    full one, the results are called quick too. ``parts`` are names of which ``--parts`` asks for
+    some, and ``runs`` is the name of the folder of finished runs.
     ``more(parser)`` adds options.
     """
     parser = argparse.ArgumentParser(
@@ -64,10 +65,11 @@ def parse_args(
     args = parser.parse_args()
     n_seeds = args.seeds or (quick_seeds if args.quick else seeds)
     args.seeds = list(range(n_seeds))
-    for name, defaults in (numbers or {}).items():
-        name = name.replace("-", "_")
-        if getattr(args, name) is None:
-            setattr(args, name, defaults[args.quick])
+    defaults = {name.replace("-", "_"): pair for name, pair in (numbers or {}).items()}
+    given = {name: value for name in defaults if (value := getattr(args, name)) is not None}
+    vars(args).update({name: pair[args.quick] for name, pair in defaults.items()} | given)
+    less = (defaults[name][0] is None or value < defaults[name][0] for name, value in given.items())
+    args.quick |= any(less)
     if args.out is None:
         quick_folder = temporary / "skbayes-quick-results"
         args.out = quick_folder if args.quick else REPOSITORY / "docs" / "results"

@@ -156,8 +156,8 @@ def main(experiment: Experiment, description: str | None) -> None:
     """Run what is missing, then write the page."""
     args = parse(experiment, description)
     X, y, X_test, y_test = experiment.load()
-    n_test = 1000 if args.quick else len(y_test)
-    data = X[: args.subset], y[: args.subset], X_test[:n_test], y_test[:n_test]
+    few = slice(args.subset)  # of the rows of tests, too
+    data = X[few], y[few], X_test[few], y_test[few]
     args.stem = f"{args.epochs}x{len(data[0])}"
     for sizes, names, n_seeds in experiment.plan:
         for size in (size for size in sizes if label(size) in args.sizes):
@@ -389,7 +389,6 @@ def write(experiment, args, data):
         verdict="" if args.quick else verdict(experiment, all_scores),
     )  # fmt: skip
     figure = draw_figure(experiment, args, len(X))
-    args.quick = args.epochs < experiment.epochs or args.subset is not None
     spread = "Seeds 0, 1, ...; ± is the standard deviation over runs."
     write_results(args, experiment.name, experiment.title, body, [figure], spread=spread)
 

@@ -40,7 +40,7 @@ INTEGRATORS = {"E": "euler", "S": "splitting"}
 SWEEP = (1e-4, 4e-4, 8e-4, 1.6e-3, 2.3e-3, 3.2e-3, 4.5e-3, 6.4e-3)
 #: training rows over which the NLL is computed
 CURVE_ROWS = 10_000
-PARTS = ("fnn", "sweep", "cnn")
+PARTS = (*ACTIVATIONS, "sweep", "cnn")
 
 BODY = """
 MNIST ({rows} training rows), inputs divided by 255, prior N(0, 1) on all weights and biases, He
@@ -191,8 +191,8 @@ def verdict(results):
     return "\n".join(f"- {part}" for part in parts)
 
 
-def fnn(args, runs):
-    kinds = [(activation, depth) for activation in ACTIVATIONS for depth in DEPTHS]
+def fnn(args, runs, activations):
+    kinds = [(activation, depth) for activation in activations for depth in DEPTHS]
     results = {kind: {letter: [] for letter in INTEGRATORS} for kind in kinds}
     for seed in args.seeds:
         for kind in kinds:
@@ -209,7 +209,7 @@ def fnn(args, runs):
         table=markdown_table(HEADER, rows),
         verdict=verdict(results),
     )
-    return text, [draw_figure(args, results)]
+    return text, [draw_figure(args, results, activations)]
 
 
 def sweep(args, runs):
@@ -239,11 +239,13 @@ def cnn(args, runs):
     return CNN.format(units=UNITS, epochs=args.cnn_epochs, table=table), []
 
 
-def draw_figure(args, results):
+def draw_figure(args, results, activations):
     """Training NLL and test error by epoch, mean over seeds: colours are depths."""
-    figure, axes = new_figure(4, width=3.3, height=3.3)
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    figure, axes = new_figure(2 * len(activations), width=3.3, height=3.3)
     for (activation, depth), runs in results.items():
-        place = 2 * list(ACTIVATIONS).index(activation)
+        place = 2 * activations.index(activation)
         for letter, style in (("E", "--"), ("S", "-")):
             good = [found for found in runs[letter] if not found["diverged"]]
             if not good:
@@ -254,9 +256,12 @@ def draw_figure(args, results):
                 line = {"color": f"C{depth - 2}", "ls": style, "lw": 1.2}
                 ax.plot(epochs, curve, **line, label=f"depth {depth}, {letter}")
     for i, ax in enumerate(axes):
-        name = list(ACTIVATIONS.values())[i // 2]
+        name = ACTIVATIONS[activations[i // 2]]
         what = "test error, %" if i % 2 else "training NLL"
         ax.set(title=name, xlabel="epoch", ylabel=what, yscale="log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter(NullFormatter())
     axes[0].legend(frameon=False, fontsize=7)
     caption = (
         "Training NLL and test error of single networks at the end of each epoch, mean over the "
@@ -277,7 +282,9 @@ def main():
         seconds.append(found["seconds"])
         return found
 
-    made = [{"fnn": fnn, "sweep": sweep, "cnn": cnn}[part](args, runs) for part in args.parts]
+    activations = [part for part in args.parts if part in ACTIVATIONS]
+    made = [fnn(args, runs, activations)] if activations else []
+    made += [part(args, runs) for part in (sweep, cnn) if part.__name__ in args.parts]
     body = BODY.format(
         rows=f"{len(data[0]):,}",
         batch=BATCH,
@@ -288,7 +295,8 @@ def main():
     )
     figures = [figure for _, some in made for figure in some]
     title = "M4: thermostats on networks for MNIST"
-    write_results(args, "m4_mnist_thermostats", title, body, figures, seconds=sum(seconds))
+    spread = "Seed 0." if len(args.seeds) == 1 else None
+    write_results(args, "m4_mnist_thermostats", title, body, figures, spread, sum(seconds))
 
 
 if __name__ == "__main__":
