@@ -201,9 +201,10 @@ def score(y, p):
 def lengths(args, n_rows):
     """Steps of an epoch, burn-in, steps between draws and number of draws."""
     epoch = n_rows // BATCH
-    burn_in = min(BURN_IN, epoch)
+    n_steps = args.epochs * epoch
+    burn_in = min(BURN_IN, n_steps // 2)
     thinning = THINNING if args.epochs >= 20 else max(1, epoch // 10)
-    return epoch, burn_in, thinning, (args.epochs * epoch - burn_in) // thinning
+    return epoch, burn_in, thinning, (n_steps - burn_in) // thinning
 
 
 def sample(experiment, args, size, name, seed, data):
