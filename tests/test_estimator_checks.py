@@ -51,7 +51,9 @@ ESTIMATORS = [
     BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianCNNClassifier(conv_channels=4, pool_size=1, hidden_layer_sizes=(), **SHORT),
     DistilledClassifier(
-        BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT), n_epochs=60, learning_rate=0.01
+        BayesianMLPClassifier(hidden_layer_sizes=8, random_state=0, **SHORT),
+        n_epochs=30,
+        learning_rate=0.01,
     ),
 ]
 
