@@ -118,7 +118,7 @@ class Chains:
         Starting positions, in the posterior's coordinates.
     rng : ChainRandom
         One stream per chain.
-    draws : array of shape (n_chains, n_draws, n_parameters)
+    draws : array of shape (n_chains, n_draws, n_kept)
         Where draws are put (see ``storage.py``).
     kernel : callable or None
         A compiled replacement of the loop over a chunk's steps (see ``_fast.py``).
@@ -244,7 +244,7 @@ class Chains:
             self._set_scale(eta, temperature)
             self.integrator(self.sampler, phi, self._state, step)
             if after_step is not None:
-                after_step(phi, self.model_state, self._evaluator.aux, k)
+                after_step(phi, self.model_state, self._evaluator.aux, k, self.rng)
             if kept:
                 self._keep(phi, eta)
 
@@ -285,14 +285,16 @@ class Chains:
     def _keep(self, phi: Tensor, eta: float) -> None:
         kept = self.progress.kept
         if kept < self.plan.n_draws:
-            theta = self.posterior.to_theta(phi).cpu().numpy()
-            self.draws[self.alive, kept] = encode(theta, self.draws.dtype)
+            parts = [self.posterior.to_theta(phi)]
+            parts += [self.model_state[name].flatten(1) for name in self.posterior.model.recorded]
+            values = (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).cpu().numpy()
+            self.draws[self.alive, kept] = encode(values, self.draws.dtype)
             if self.plan.weighted:
                 self.weights[kept] = eta
             self.progress.kept = kept + 1
 
     def collected(self) -> tuple[Array, Array | None]:
-        """Draws (chains, kept, n_parameters) of the living chains, and their weights, if any."""
+        """Draws (chains, kept, n_kept) of the living chains, and their weights, if any."""
         kept = self.progress.kept
         draws = self.draws if len(self.alive) == len(self.draws) else self.draws[self.alive]
         return draws[:, :kept], self.weights[:kept] if self.plan.weighted else None

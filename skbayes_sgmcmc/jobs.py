@@ -136,7 +136,7 @@ class Job:
         return chains
 
     def _allocate(self) -> Array:
-        shape = (len(self.group), self.plan.n_draws, self.posterior.model.n_parameters)
+        shape = (len(self.group), self.plan.n_draws, self.posterior.model.n_kept)
         kind = self.settings.draws_dtype
         if kind == "auto":
             kind = dtype_name(self.posterior.like.dtype)

@@ -185,7 +185,7 @@ class Evaluator:
             self._g = torch.empty_like(theta)
             self._likelihood = torch.empty_like(theta) if self.split else None
         g = self._g
-        model.prior_gradient(theta, g, 1.0 / posterior.n)
+        model.prior_gradient(theta, self.state, g, 1.0 / posterior.n)
         data_part = g if self._likelihood is None else self._likelihood.zero_()
         self.aux = model.likelihood_gradient(
             theta, self.batch, self.state, self.rng, out=data_part, scale=self._scale

@@ -123,6 +123,11 @@ def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
     """Refuse a sampler that can't sample this model at this temperature."""
     if sampler.full_data and temperature == 0.0:
         raise ValueError("temperature=0 is not allowed with MALA: give a positive number.")
+    if sampler.full_data and model.after_step is not None:
+        raise ValueError(
+            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, whose "
+            "latent variables move at every step: give another sampler."
+        )
     if sampler.needs_metric and model.metric is None:
         raise ValueError(
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
@@ -202,7 +207,7 @@ def _plan(
         return Plan(step_size, temperature, n_draws, burn_in, thinning, stream=True)
     if settings.draws_dir is None:
         kept = 2 if settings.draws_dtype == "bfloat16" else itemsize
-        _check_memory(settings.n_chains, n_draws, model.n_parameters, kept)
+        _check_memory(settings.n_chains, n_draws, model.n_kept, kept)
     burn_in, thin = warmup.auto_lengths(
         model, settings.auto, warm.step_size, minibatches.data.n_rows, minibatches.size, n_draws
     )
@@ -216,13 +221,13 @@ def _plan(
     return Plan(step_size, temperature, n_draws, burn_in, thinning, descent)
 
 
-def _check_memory(n_chains: int, n_draws: int, n_parameters: int, itemsize: int) -> None:
-    needed = n_chains * n_draws * n_parameters * itemsize
+def _check_memory(n_chains: int, n_draws: int, n_kept: int, itemsize: int) -> None:
+    needed = n_chains * n_draws * n_kept * itemsize
     free = _free_memory()
     if free is not None and needed > free:
         raise ValueError(
             f"n_draws={n_draws!r} is not allowed here: {n_chains} chains x {n_draws} draws x "
-            f"{n_parameters} parameters need {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
+            f"{n_kept} numbers need {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
             "are free; give fewer draws or chains, or dtype='float32' (networks: draws_dir)."
         )
 

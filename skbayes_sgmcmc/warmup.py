@@ -86,6 +86,15 @@ def warm_up(
             "which preconditions by itself: give preconditioner=None."
         )
     if (
+        model.after_step is not None
+        and preconditioner is not None
+        and not _is(preconditioner, "auto")
+    ):
+        raise ValueError(
+            f"preconditioner={preconditioner!r} is not allowed with {type(model).__name__}, whose "
+            "latent variables move at every step: give preconditioner=None."
+        )
+    if (
         model.many_modes
         and (preconditioner is None or _is(preconditioner, "auto"))
         and gradient in ("auto", "minibatch")
@@ -361,7 +370,7 @@ def auto_draws(model: Model, n_chains: int, itemsize: int) -> int:
 
     100 where predictions cost as much as they do with networks.
     """
-    fitting = AUTO_BYTES // (n_chains * model.n_parameters * itemsize)
+    fitting = AUTO_BYTES // (n_chains * model.n_kept * itemsize)
     return int(min(100 if model.many_modes else AUTO_DRAWS, max(50, fitting)))
 
 

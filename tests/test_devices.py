@@ -120,7 +120,7 @@ def test_gradients_are_computed_on_the_device(name, monkeypatch):
     batch = Batch({"x": rows.to("meta"), "y": targets.to("meta")}, 1.0, True, 7)
     theta = torch.empty(2, model.n_parameters, device="meta")
     out = torch.empty_like(theta)
-    model.prior_gradient(theta, out, 1.0)
+    model.prior_gradient(theta, {}, out, 1.0)
     model.likelihood_gradient(theta, batch, {}, None, out=out, scale=1.0)
     assert model.log_lik(theta, batch).shape == (2, 7)
     assert out.device.type == "meta"

@@ -224,7 +224,7 @@ def test_prior_is_scipys(prior, kind):
         np.testing.assert_allclose(model.log_prior(theta), expected, rtol=1e-12)
         for factor, dtype in ((1.0, torch.float64), (0.01, torch.float64), (0.01, torch.float32)):
             out = torch.full_like(theta, np.nan, dtype=dtype)
-            model.prior_gradient(theta.to(dtype), out, factor)
+            model.prior_gradient(theta.to(dtype), {}, out, factor)
             rtol = 1e-12 if dtype == torch.float64 else 1e-6
             np.testing.assert_allclose(out, factor * slope, rtol=rtol)
     steepest = 1.0 / scale.min() ** 2 if prior == "normal" else 0.0

@@ -176,7 +176,7 @@ def test_full_gradient_is_the_potentials(problem):
     np.testing.assert_allclose(full_gradient(posterior, theta), g, rtol=1e-12, atol=1e-14)
     # pSGLD's part: all but the prior's
     prior = torch.empty_like(theta)
-    posterior.model.prior_gradient(theta, prior, 1.0 / posterior.n)
+    posterior.model.prior_gradient(theta, {}, prior, 1.0 / posterior.n)
     np.testing.assert_allclose(g - prior, likelihood, rtol=1e-9, atol=1e-12)
 
 

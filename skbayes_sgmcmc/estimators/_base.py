@@ -370,7 +370,7 @@ class Named:
         self.derived: dict[str, Array] = {}
 
     def __call__(self, draws: Array) -> dict[str, Array]:
-        """Of draws (chains, draws, n_parameters) that begin with those of the call before."""
+        """Of draws (chains, draws, n_kept) that begin with those of the call before."""
         n_chains, n_draws = self.seen
         if len(draws) != n_chains:  # the first call, or a chain has diverged
             n_draws, self.derived = 0, {}

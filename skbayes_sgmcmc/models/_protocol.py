@@ -7,6 +7,7 @@ All positions are ``theta`` of shape (chains, n_parameters).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,8 @@ class Model:
     """
 
     shapes: dict[str, tuple[int, ...]]
+    #: what is kept of ``state`` with every draw, by name, with the shape for one chain
+    recorded: Mapping[str, tuple[int, ...]] = {}
     #: False if the density has corners, which need smaller steps
     smooth: bool = True
     #: True where every chain must find a mode of its own, and no Gaussian describes the posterior:
@@ -88,6 +91,11 @@ class Model:
     @property
     def n_parameters(self) -> int:
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    @property
+    def n_kept(self) -> int:
+        """Numbers kept of a draw: theta, and what is ``recorded`` after it."""
+        return self.n_parameters + sum(int(np.prod(shape)) for shape in self.recorded.values())
 
     # where a chain starts -------------------------------------------------------------------------
 
@@ -111,8 +119,8 @@ class Model:
 
     # gradients ------------------------------------------------------------------------------------
 
-    def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
-        """out = scale * grad(-log prior)."""
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        """out = scale * grad(-log prior), given the latent variables in ``state``."""
         with torch.enable_grad():
             at = theta.detach().requires_grad_(True)
             (gradient,) = torch.autograd.grad(self.log_prior(at).sum(), at, allow_unused=True)
@@ -157,7 +165,8 @@ class Model:
     metric: Any = None
     #: overridden as ``project(theta)``, in place, by models on a restricted domain
     project: Any = None
-    #: overridden as ``after_step(theta, state, aux, k)`` by models with latent variables
+    #: overridden as ``after_step(theta, state, aux, k, rng)``, in place, by models with latent
+    #: variables; ``aux`` is what the step's last gradient returned
     after_step: Any = None
 
     # centre and curvature, for step_size="auto", preconditioners and control variates; None is "no"
@@ -200,17 +209,17 @@ class Model:
 
     # draws ----------------------------------------------------------------------------------------
 
-    def unpack(self, theta: Array) -> dict[str, Array]:
-        """Named arrays (..., *shape) from positions (..., n_parameters)."""
+    def unpack(self, draws: Array) -> dict[str, Array]:
+        """Named arrays (..., *shape) from draws (..., n_kept)."""
         parts, start = {}, 0
-        for name, shape in self.shapes.items():
+        for name, shape in (self.shapes | dict(self.recorded)).items():
             size = int(np.prod(shape))
-            parts[name] = theta[..., start : start + size].reshape(*theta.shape[:-1], *shape)
+            parts[name] = draws[..., start : start + size].reshape(*draws.shape[:-1], *shape)
             start += size
         return parts
 
     def derive(self, draws: Array, data: Data) -> dict[str, Array]:
-        """What predictions need of draws (chains, draws, n_parameters) beside the draws themselves.
+        """What predictions need of draws (chains, draws, n_kept) beside the draws themselves.
 
         Arrays (chains, draws, ...) by name; ``data`` are the rows of the fit.
         """
@@ -252,7 +261,7 @@ class DensityModel(Model):
         # the likelihood's gradient see it
         return torch.as_tensor(self.log_density(theta))[:, None]
 
-    def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         out.zero_()
 
     def likelihood_gradient(

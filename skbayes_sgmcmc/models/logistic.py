@@ -98,7 +98,7 @@ class LogisticModel(Model):
 
     # gradients ------------------------------------------------------------------------------------
 
-    def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         self.prior.gradient(theta, self._rates_like(theta, scale), out)
 
     def likelihood_gradient(
@@ -186,14 +186,14 @@ class LogisticModel(Model):
         b = gradient[:, -1] @ torch.from_numpy(self.basis).to(gradient)
         return torch.cat([gradient[:, :-1].reshape(len(gradient), -1), b], 1)
 
-    def unpack(self, theta: Array) -> dict[str, Array]:
+    def unpack(self, draws: Array) -> dict[str, Array]:
         """Arrays "coef" (..., k, n_features) and "intercept" (..., k)."""
-        parts = super().unpack(theta)
+        parts = super().unpack(draws)
         parts["coef"] = np.swapaxes(parts["coef"], -1, -2)
         if not self.fit_intercept:
-            parts["intercept"] = np.zeros((*theta.shape[:-1], self.k), dtype=theta.dtype)
+            parts["intercept"] = np.zeros((*draws.shape[:-1], self.k), dtype=draws.dtype)
         elif self.k > 1:
-            parts["intercept"] = parts["intercept"] @ self.basis.T.astype(theta.dtype)
+            parts["intercept"] = parts["intercept"] @ self.basis.T.astype(draws.dtype)
         return parts
 
     # centre and curvature, in float64 NumPy -------------------------------------------------------

@@ -127,7 +127,7 @@ class NetworkModel(Model):
         f = self.network.outputs(theta[:, : self.n_network], _by_chain(batch, "x"))
         return self.likelihood.log_density(f, _by_chain(batch, "y"), theta[:, self.n_network :])
 
-    def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         self.prior.gradient(theta, self._rates_like(theta, scale), out)
 
     def likelihood_gradient(
