@@ -16,6 +16,10 @@ _WHERE = {
     "BayesianModuleClassifier": "estimators.module",
     "BayesianModuleRegressor": "estimators.module",
     "DistilledClassifier": "estimators.distilled",
+    "SparseBayesianClassifier": "estimators.sparse",
+    "SparseBayesianRegressor": "estimators.sparse",
+    "Pruning": "models.pruning",
+    "SpikeSlab": "models.spike_slab",
     "PosteriorSamples": "samples",
     "MixingDistance": "chains",
     "sample": "sampling",
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from .estimators.mlp import BayesianMLPRegressor as BayesianMLPRegressor
     from .estimators.module import BayesianModuleClassifier as BayesianModuleClassifier
     from .estimators.module import BayesianModuleRegressor as BayesianModuleRegressor
+    from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
+    from .estimators.sparse import SparseBayesianRegressor as SparseBayesianRegressor
     from .exceptions import CheckpointError as CheckpointError
     from .exceptions import SamplingError as SamplingError
     from .exceptions import SamplingWarning as SamplingWarning
@@ -46,6 +52,8 @@ if TYPE_CHECKING:
     from .export import to_torch as to_torch
     from .interop import skops_trusted_types as skops_trusted_types
     from .interop import to_arviz as to_arviz
+    from .models.pruning import Pruning as Pruning
+    from .models.spike_slab import SpikeSlab as SpikeSlab
     from .samples import PosteriorSamples as PosteriorSamples
     from .sampling import sample as sample
 

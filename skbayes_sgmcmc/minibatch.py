@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -170,6 +171,40 @@ class Minibatches:
         if self.importance is not None:
             chosen = chosen * self.importance.index_select(0, flat.to(self.importance.device))
         return chosen.view(shape).unbind(0)
+
+
+class SparseRows:
+    """Rows of a CSR matrix that are made dense when a minibatch is gathered."""
+
+    def __init__(self, x: Any, dtype: torch.dtype, device: str):
+        self.x = x.tocsr()
+        self.dtype = dtype
+        self.device = device
+        self.shape = x.shape
+        self.row_numbers = x.shape[1]
+
+    def tensor_like(self) -> Tensor:
+        """An empty tensor of these rows' dtype and device."""
+        return torch.empty(0, dtype=self.dtype, device=self.device)
+
+    def whole(self) -> Tensor:
+        """Every row."""
+        return self.gather(np.arange(self.shape[0])[None])[0]
+
+    def gather(self, indices: Array) -> Sequence[Tensor]:
+        """Rows (chains, rows, columns) for numbers (steps, chains, rows); or without chains."""
+        rows = torch.from_numpy(self.x[indices.reshape(-1)].toarray())
+        return rows.to(self.device, self.dtype).view(*indices.shape, -1).unbind(0)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self.gather(np.arange(self.shape[0])[rows][None])[0]
+
+
+def input_rows(x: Any, dtype: torch.dtype, device: str) -> Tensor | SparseRows:
+    """A field of inputs, dense or CSR."""
+    if sp.issparse(x):
+        return SparseRows(x, dtype, device)
+    return torch.from_numpy(np.ascontiguousarray(x)).to(device, dtype)
 
 
 def _like(data: Data) -> Tensor:

@@ -104,6 +104,8 @@ def draw(
         previous,
         math.ceil(data.n_rows / minibatches.size) if stream else None,
     )
+    if not stream:
+        model.prepare(plan.n_steps)
     seeds = settings.seeds()
     shared = (posterior, sampler, cell, minibatches, plan, settings, warm, previous)
     jobs = [Job(*shared, group, [seeds[c] for c in group]) for group in settings.groups()]

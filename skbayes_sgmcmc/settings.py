@@ -79,10 +79,13 @@ class Settings:
     verbose: int = 0
 
     @classmethod
-    def of(cls, estimator: Any) -> Settings:
-        """The shared parameters of an estimator, checked; defaults for those that it lacks."""
+    def of(cls, estimator: Any, **chosen: Any) -> Settings:
+        """The shared parameters of an estimator, checked; defaults for those that it lacks.
+
+        ``chosen`` are those that the estimator itself has chosen.
+        """
         names = [field.name for field in fields(cls) if hasattr(estimator, field.name)]
-        settings = cls(**{name: getattr(estimator, name) for name in names})
+        settings = cls(**{name: getattr(estimator, name) for name in names} | chosen)
         settings.check()
         return settings
 

@@ -104,7 +104,10 @@ def warm_up(
                 f"step_size='auto' is not allowed with {type(sampler).__name__} and this "
                 f"integrator on {type(model).__name__}: give a number, or sampler='psgld'."
             )
-        return Warmup("minibatch", _own_init(init, auto), step_size=cell.rate if auto else None)
+        warm = Warmup("minibatch", _own_init(init, auto, model.start))
+        if auto:
+            warm.step_size = model.auto_step(cell.rate, cell.step, data)
+        return warm
     if _is(preconditioner, "auto"):
         preconditioner = _auto_preconditioner(model, sampler) if auto else None
     center, root = _center_and_root(model, data, preconditioner, temperature)
@@ -133,9 +136,9 @@ def _is(value: Any, word: str) -> bool:
     return isinstance(value, str) and value == word
 
 
-def _own_init(init: Any, auto: bool) -> Any:
+def _own_init(init: Any, auto: bool, start: str) -> Any:
     if _is(init, "auto"):
-        return "map" if auto else "random"
+        return start if auto else "random"
     if _is(init, "gaussian"):
         raise ValueError(
             "init='gaussian' is not allowed: there is no Gaussian approximation of a posterior of "

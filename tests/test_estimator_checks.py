@@ -19,6 +19,8 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
     BayesianModuleRegressor,
     DistilledClassifier,
+    SparseBayesianClassifier,
+    SparseBayesianRegressor,
 )
 
 #: chains this short need not mix; what the checks look at does not depend on it
@@ -50,6 +52,9 @@ ESTIMATORS = [
     BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianCNNClassifier(conv_channels=4, pool_size=1, hidden_layer_sizes=(), **SHORT),
+    SparseBayesianRegressor(**SHORT),
+    SparseBayesianClassifier(**SHORT),
+    SparseBayesianRegressor(hidden_layer_sizes=4, step_size=0.005, **SHORT),
     DistilledClassifier(
         BayesianMLPClassifier(hidden_layer_sizes=8, random_state=0, **SHORT),
         n_epochs=30,

@@ -115,14 +115,22 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _check(self) -> Settings:
         """Check every parameter, before any work."""
-        from ..models.priors import PRIORS, Prior
         from ..settings import Settings
+
+        self._check_prior()
+        if self.total_samples is not None:
+            check_real("total_samples", self.total_samples, low=0.0)
+        return Settings.of(self, **self._chosen())
+
+    def _chosen(self) -> dict[str, Any]:
+        """Shared parameters that the estimator chooses where the user left it to it."""
+        return {}
+
+    def _check_prior(self) -> None:
+        from ..models.priors import PRIORS, Prior
 
         if not isinstance(self.prior, Prior):
             check_choice("prior", self.prior, PRIORS)
-        if self.total_samples is not None:
-            check_real("total_samples", self.total_samples, low=0.0)
-        return Settings.of(self)
 
     def _check_stream(self) -> None:
         if self.checkpoint is not None:
@@ -151,6 +159,10 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         if previous is None or previous.fits(self.n_chains, model.n_parameters):
             return model, previous
         return make(True), None
+
+    def _sparse(self) -> str | bool:
+        """What ``validate_data`` is to accept beside dense rows."""
+        return "csr" if self.__sklearn_tags__().input_tags.sparse else False
 
     def _validate_x(self, X: Any) -> Any:
         """X checked, for predictions."""

@@ -156,9 +156,6 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     def _given(self, target: Array) -> Array:
         return self.classes_[target]
 
-    def _sparse(self) -> str | bool:
-        return "csr" if self.__sklearn_tags__().input_tags.sparse else False
-
     def _weighted_rows(
         self, X: Any, codes: Array, classes: Array, sample_weight: Any
     ) -> tuple[Any, Array, Array | None]:

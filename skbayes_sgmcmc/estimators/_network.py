@@ -8,9 +8,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils import gen_batches
+from sklearn.utils.sparsefuncs import inplace_column_scale, mean_variance_axis
 
 from .._validation import check_choice, check_real
 from ..exceptions import explain_full_memory
@@ -77,17 +79,24 @@ class NetworkEstimator(SGMCMCEstimator):
         return settings
 
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
-        from ..models.network import NetworkModel
-
-        return NetworkModel(
-            self._make_network(n_outputs),
+        network = self._make_network(n_outputs)
+        kind, options = self._model_kind(network)
+        return kind(
+            network,
             likelihood,
             self._prior(),
             self.prior_scale,
             output_gain,
             augment=getattr(self, "augment", None),
             precision=self.precision,
+            **options,
         )
+
+    def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
+        """Class of the model, and what it is made of beside a network, a likelihood and a prior."""
+        from ..models.network import NetworkModel
+
+        return NetworkModel, {}
 
     # inputs ---------------------------------------------------------------------------------------
 
@@ -100,11 +109,20 @@ class NetworkEstimator(SGMCMCEstimator):
         if not self.standardize:
             self._x_center, self._x_scale = np.zeros(1), np.ones(1)
             return
+        if sp.issparse(X):  # not centred, so that zeros stay zeros
+            variance = mean_variance_axis(X, axis=0, weights=weight)[1]
+            self._x_center = np.zeros(1)
+            self._x_scale = np.where(variance > 0.0, np.sqrt(variance), 1.0)
+            return
         self._x_center, self._x_scale = center_and_scale(X, weight)
 
     def _inputs(self, X: Any) -> Any:
         """X as the network sees it; of a tensor, differentiably."""
         center, scale = self._x_center, self._x_scale
+        if sp.issparse(X):
+            inputs = sp.csr_matrix(X, copy=True)
+            inplace_column_scale(inputs, np.broadcast_to(1.0 / scale, inputs.shape[1:]))
+            return inputs
         if not isinstance(X, np.ndarray):
             center, scale = X.new_tensor(center), X.new_tensor(scale)
         return ((X - center) / scale).reshape(-1, *self._row_shape())
@@ -121,9 +139,11 @@ class NetworkEstimator(SGMCMCEstimator):
         posterior = self.posterior_
         chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
         dtype = posterior.select(next(iter(posterior.draws)), slice(0, 1)).dtype
-        inputs = torch.from_numpy(np.ascontiguousarray(self._inputs(x), dtype))
+        rows = self._inputs(x)
+        rows = rows.toarray() if sp.issparse(rows) else rows
+        inputs = torch.from_numpy(np.ascontiguousarray(rows, dtype))
         inputs = inputs.to(prediction_device(self.device))
-        out = np.empty((len(chosen), len(x), self._n_outputs), dtype)
+        out = np.empty((len(chosen), x.shape[0], self._n_outputs), dtype)
         with torch.no_grad():
             for some, f in self._iter_outputs(chosen, inputs):
                 out[some] = f.cpu().numpy()
@@ -167,9 +187,10 @@ class NetworkEstimator(SGMCMCEstimator):
         return inputs, network.stacked(draws)
 
     def _check_mixing(self, X: Any) -> None:
-        posterior, rows = self.posterior_, np.linspace(0, len(X) - 1, min(len(X), MIXING_ROWS))
+        posterior, n_rows = self.posterior_, X.shape[0]
+        rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING_ROWS)).astype(int)
         draws = slice(0, posterior.n_chains * posterior.n_draws)
-        f = self._predict_block(draws, X[np.unique(rows.astype(int))])
+        f = self._predict_block(draws, X[np.unique(rows)])
         by_chain = f.reshape(posterior.n_chains, posterior.n_draws, -1)
         self._warn_of_mixing({"predictions": by_chain}, NETWORK_R_HAT_LIMIT, NETWORK_ESS_LIMIT)
 
@@ -219,9 +240,13 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
         self._n_outputs = y.shape[1]
         if first:
             self._fit_inputs(X, weight)
-            self._y_center, self._y_scale = center_and_scale(y, weight)
+            self._fit_targets(y, weight)
             self._check_network(X)
         return self._model(self._likelihood(), y.shape[1], 1.0)
+
+    def _fit_targets(self, y: Array, weight: Array | None) -> None:
+        """Remember the centre and scale of the targets, per output."""
+        self._y_center, self._y_scale = center_and_scale(y, weight)
 
     def _likelihood(self) -> Any:
         from ..models.likelihoods import Gaussian
@@ -250,8 +275,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     def _noise_sd(self) -> Array:
         posterior = self.posterior_
         n_draws = posterior.n_chains * posterior.n_draws
-        draws = {name: posterior[name] for name in self._likelihood().shapes}
-        return np.asarray(self._likelihood().sd(draws, n_draws) * self._y_scale)
+        return np.asarray(self._likelihood().sd(posterior, n_draws) * self._y_scale)
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:

@@ -134,6 +134,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             X,
             y,
             reset=reset,
+            accept_sparse=self._sparse(),
             dtype=(np.float64, np.float32),
             multi_output=True,
             y_numeric=True,
@@ -146,7 +147,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         return self._shaped(target)
 
     def _validate_rows(self, X: Any) -> Any:
-        return validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
+        return validate_data(
+            self, X, reset=False, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
+        )
 
     # prediction -----------------------------------------------------------------------------------
 

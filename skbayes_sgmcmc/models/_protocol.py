@@ -84,6 +84,8 @@ class Model:
     #: True where every chain must find a mode of its own, and no Gaussian describes the posterior:
     #: "auto" then means the table's rates and a descent at temperature 0 (networks)
     many_modes: bool = False
+    #: what ``init="auto"`` then means
+    start: str = "map"
     #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
     #: kernels are in single precision)
     single_precision: bool = False
@@ -206,6 +208,13 @@ class Model:
     def linear_form(self, data: Data) -> LinearForm | None:
         """The model's potential as a function of linear predictors, for the compiled kernel."""
         return None
+
+    def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
+        """eta for ``step_size="auto"`` with many modes, from the table's ``rate`` and ``step``."""
+        return rate
+
+    def prepare(self, n_steps: int) -> None:
+        """Hear how many steps the run will have; ``ValueError`` if that does not suit the model."""
 
     # draws ----------------------------------------------------------------------------------------
 

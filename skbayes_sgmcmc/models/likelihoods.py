@@ -3,7 +3,6 @@ r"""Likelihoods of network outputs f (chains, rows, k): log densities and their 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,16 @@ class Likelihood:
     """Base; ``shapes`` are the likelihood's own parameters, which follow the network's in theta."""
 
     shapes: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
+    n_outputs: int
+    #: whether its own parameters are a latent variable of the model, and not in theta
+    latent_noise = False
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         """The field "y" of the rows."""
+        raise NotImplementedError
+
+    def curvature(self, design: Array, y: Array, weight: Array) -> float:
+        """About the largest -d2 log p / df2 where the fit of a linear model to rows is good."""
         raise NotImplementedError
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
@@ -37,6 +43,9 @@ class Categorical(Likelihood):
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)
+
+    def curvature(self, design: Array, y: Array, weight: Array) -> float:
+        return 0.25 if y.max() == 1 else 0.5
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         chosen = f.gather(2, y.expand(f.shape[:2])[..., None])[..., 0]
@@ -77,7 +86,7 @@ class Gaussian(Likelihood):
             return torch.from_numpy(np.log(self.noise)).to(own)[None, None]
         return own[:, None] + math.log(self.typical)
 
-    def sd(self, draws: Mapping[str, Array], n_draws: int) -> Array:
+    def sd(self, draws: Any, n_draws: int) -> Array:
         """Standard deviations (n_draws, k) of pooled draws."""
         if self.noise is not None:
             return np.tile(self.noise, (n_draws, 1))
@@ -93,6 +102,44 @@ class Gaussian(Likelihood):
         away = f.sub_(y)
         own_slope = None if self.noise is not None else 1.0 - away * away * precision
         return away.mul_(precision), own_slope
+
+
+class LatentGaussian(Gaussian):
+    """Normal noise whose log standard deviation, the same for all outputs, the model keeps."""
+
+    latent_noise = True
+
+    def __init__(self, n_outputs: int):
+        super().__init__(n_outputs, None, typical=1.0)
+        self.shapes = {}
+
+    def curvature(self, design: Array, y: Array, weight: Array) -> float:
+        return 1.0 / ridge_noise(design, y, weight)
+
+    def sd(self, draws: Any, n_draws: int) -> Array:
+        return np.repeat(draws["sigma"].reshape(n_draws, 1), self.n_outputs, axis=1)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
+        return f.sub_(y).mul_(torch.exp(-2.0 * self.log_sd(own))), None
+
+
+def ridge_noise(design: Array, y: Array, weight: Array) -> float:
+    """Noise variance of y (rows, outputs): a ridge regression's, its penalty by cross-validation.
+
+    Generalised cross-validation (Golub, Heath & Wahba 1979), for which rows of weight two are rows
+    that come twice.
+    """
+    n, root = float(weight.sum()), np.sqrt(weight)[:, None]
+    u, s, _ = np.linalg.svd(root * design, full_matrices=False)
+    explained, total = np.square(u.T @ (root * y)), float(np.square(root * y).sum())
+    best, variance = np.inf, total / n
+    for penalty in s[0] ** 2 * np.logspace(-6.0, 1.0, 15):
+        kept = s**2 / (s**2 + penalty)
+        left = total - float(((2.0 * kept - kept**2)[:, None] * explained).sum())
+        freedom = n - float(kept.sum())
+        if freedom > 0.0 and n * left / freedom**2 < best:
+            best, variance = n * left / freedom**2, left / freedom
+    return max(variance / y.shape[1], 1e-6 * total / n, float(np.finfo(np.float64).tiny))
 
 
 def elementwise_softmax(z: Tensor, out: Tensor | None = None) -> Tensor:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..metrics import State
-from ..minibatch import Batch, Data
+from ..minibatch import Batch, Data, input_rows
 from ..storage import decode
 from ..streams import ChainRandom
 from ._protocol import Model
@@ -107,7 +107,7 @@ class NetworkModel(Model):
         """Rows of inputs and targets."""
         weights = None if weight is None else torch.from_numpy(weight).to(device, dtype)
         fields = {
-            "x": torch.from_numpy(np.ascontiguousarray(x)).to(device, dtype),
+            "x": input_rows(x, dtype, device),
             "y": self.likelihood.targets(y, dtype, device),
         }
         augment = None if self.augment is None else partial(_augmented, self.augment)
@@ -141,14 +141,24 @@ class NetworkModel(Model):
         scale: float,
     ) -> dict[str, Tensor]:
         n = self.n_network
-        f, tape = self._passes.forward(theta[:, :n], _by_chain(batch, "x"))
-        delta, own = self.likelihood.slope(f, _by_chain(batch, "y"), theta[:, n:])
+        own = theta.shape[1] > n
+        f, tape = self._passes.forward(theta[:, :n] if own else theta, _by_chain(batch, "x"))
+        delta, own_slope = self.likelihood.slope(f, _by_chain(batch, "y"), self._own(theta, state))
         weight: Any = scale
         if isinstance(batch.weight, Tensor):
             weight = (batch.weight[None] if batch.shared else batch.weight)[..., None] * scale
-        self._passes.backward(tape, delta.mul_(weight), out[:, :n])
-        if own is not None:
-            out[:, n:].add_((own * weight).sum(1))
+        aux = self._aux(delta, weight, state)
+        self._passes.backward(tape, delta.mul_(weight), out[:, :n] if own else out)
+        if own_slope is not None:
+            out[:, n:].add_((own_slope * weight).sum(1))
+        return aux
+
+    def _own(self, theta: Tensor, state: State) -> Tensor:
+        """The likelihood's own parameters, (chains, m)."""
+        return theta[:, self.n_network :]
+
+    def _aux(self, delta: Tensor, weight: Any, state: State) -> dict[str, Tensor]:
+        """What :meth:`after_step` needs of a minibatch: of the slopes and the rows' weights."""
         return {}
 
     def derive(self, draws: Array, data: Data) -> dict[str, Array]:

@@ -69,6 +69,10 @@ class Network:
         """The ``buffers`` of one position (n_parameters,), over the rows x."""
         return {}
 
+    def design(self, x: Tensor) -> Tensor | None:
+        """The design matrix of rows x, if outputs are linear in theta and alike; else None."""
+        return None
+
     def draws_at_once(self, n_rows: int) -> int:
         """How many draws to predict so many rows with at once."""
         return 1
@@ -105,6 +109,7 @@ class MLP(Network):
     def __init__(self, sizes: tuple[int, ...], activation: str):
         self.sizes = sizes
         self.activation = activation
+        self._seen: list[tuple[Tensor, list[tuple[Tensor, Tensor]]]] = []
         self.shapes, self.fan_in = {}, {}
         for layer, (before, after) in enumerate(pairwise(sizes), 1):
             self.shapes[f"weight_{layer}"] = (before, after)
@@ -113,6 +118,13 @@ class MLP(Network):
 
     def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Views of the weights (chains, before, after) and biases (chains, 1, after)."""
+        for seen, views in self._seen:  # positions and gradients, which stay where they are
+            if seen is theta:
+                return views
+        self._seen = [(theta, self._views(theta)), *self._seen[:1]]
+        return self._seen[0][1]
+
+    def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         views, start, chains = [], 0, len(theta)
         for before, after in pairwise(self.sizes):
             middle, stop = start + before * after, start + before * after + after
@@ -123,6 +135,9 @@ class MLP(Network):
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         return self.forward(theta, x)[0]
+
+    def design(self, x: Tensor) -> Tensor | None:
+        return nn.functional.pad(x, (0, 1), value=1.0) if len(self.sizes) == 2 else None
 
     def draws_at_once(self, n_rows: int) -> int:
         return draws_that_fit(n_rows, max(self.sizes[1:]))
@@ -159,6 +174,47 @@ class MLP(Network):
             if number:
                 times_slope(delta, hidden[number], self.activation)
         return delta
+
+
+class ReferenceClass(Network):
+    """A network of one output f as one of two classes: the logits are 0 and f.
+
+    Parameters
+    ----------
+    network : Network
+        The function f.
+    """
+
+    def __init__(self, network: Network):
+        self.network = network
+        self.shapes, self.fan_in = network.shapes, network.fan_in
+        self.buffers, self.single_precision = network.buffers, network.single_precision
+
+    def init(self, rng: np.random.Generator) -> Array:
+        return self.network.init(rng)
+
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        return _after_zero(self.network.outputs(theta, x, buffers))
+
+    def design(self, x: Tensor) -> Tensor | None:
+        return self.network.design(x)
+
+    def draws_at_once(self, n_rows: int) -> int:
+        return self.network.draws_at_once(n_rows)
+
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        return nn.Sequential(self.network.stacked(draws), nn.ConstantPad1d((1, 0), 0.0))
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        f, tape = self.network.forward(theta, x)
+        return _after_zero(f), tape
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        self.network.backward(tape, delta[..., 1:].contiguous(), out)
+
+
+def _after_zero(f: Tensor) -> Tensor:
+    return nn.functional.pad(f, (1, 0))
 
 
 def draws_that_fit(n_rows: int, widest: int) -> int:

@@ -1,0 +1,283 @@
+"""What estimators share whose networks may have a spike-and-slab prior, or be pruned."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._validation import check_choice, check_real
+from ._network import NetworkEstimator, NetworkRegressor
+from .mlp import _MLP
+
+if TYPE_CHECKING:
+    from ..models.network import NetworkModel
+    from ..models.networks import Network
+    from ..models.spike_slab import SpikeSlab
+    from ..schedules import Schedule
+
+Array = NDArray[Any]
+
+#: A of the default gain A (k + 1000)^-0.7: slower than the chain, so that the latents do not settle
+#: on what they find while it is still on its way (with 10, as published, they do)
+GAIN = 0.4
+ADAPTATIONS = ("sa", "em", "gibbs", None)
+
+
+class SparseNetwork(NetworkEstimator):
+    """Mixin for the parameters ``sparse_layers``, ``adaptation``, ``gain`` and ``prune``."""
+
+    sparse_layers: Any
+    adaptation: str | None
+    gain: Any
+    prune: Any
+    temperature: Any
+    compiled: Any
+    _sparse_blocks: tuple[str, ...]
+
+    # parameters -----------------------------------------------------------------------------------
+
+    def _check(self) -> Any:
+        from ..schedules import Constant, as_schedule
+
+        settings = super()._check()
+        check_choice("adaptation", self.adaptation, ADAPTATIONS)
+        as_schedule("gain", self._gain())
+        largest = float(self._gain().values(np.zeros(1, dtype=int), 1)[0])
+        if largest > 1.0:
+            raise ValueError(
+                f"gain={self.gain!r} is not allowed: its largest value is {largest:.3g}; give a "
+                "number or a schedule in (0, 1]."
+            )
+        if self._pruning() is not None:
+            self._pruning().check("prune")
+        exact = self.adaptation == "gibbs" and self._spike_slab() is not None
+        temperature = as_schedule("temperature", self.temperature)
+        if exact and not (isinstance(temperature, Constant) and temperature.value == 1.0):
+            raise ValueError(
+                f"temperature={self.temperature!r} is not allowed with adaptation='gibbs', which "
+                "is for the posterior itself: give temperature=1.0, or adaptation='sa'."
+            )
+        if not _is_all(self.sparse_layers):
+            _names(self.sparse_layers)
+        return settings
+
+    def _check_stream(self) -> None:
+        super()._check_stream()
+        if self.prune is not None:
+            raise ValueError(
+                f"prune={self.prune!r} is not allowed in partial_fit, whose runs have no end "
+                "towards which a share of zeros could grow: give prune=None."
+            )
+
+    def _check_prior(self) -> None:
+        prior = self._spike_slab()
+        if prior is None:
+            super()._check_prior()
+        else:
+            prior.check("prior")
+
+    def _spike_slab(self) -> SpikeSlab | None:
+        """The spike-and-slab prior, if that is the prior."""
+        from ..models.spike_slab import SpikeSlab
+
+        if isinstance(self.prior, str) and self.prior == "spike_slab":
+            return SpikeSlab()
+        return self.prior if isinstance(self.prior, SpikeSlab) else None
+
+    def _prior(self) -> Any:
+        from ..models.priors import Normal
+
+        return super()._prior() if self._spike_slab() is None else Normal()
+
+    def _gain(self) -> Schedule:
+        from ..schedules import Constant, Polynomial, as_schedule
+
+        if self.adaptation == "em":
+            return Constant(1.0)
+        if isinstance(self.gain, str) and self.gain == "auto":
+            return Polynomial(a=GAIN, b=1000.0, gamma=0.7)
+        return as_schedule("gain", self.gain)
+
+    def _pruning(self) -> Any:
+        from ..models.pruning import Pruning
+
+        if self.prune is None or isinstance(self.prune, Pruning):
+            return self.prune
+        return Pruning(check_real("prune", self.prune, low=0.0, high=1.0, closed="left"))
+
+    # the model ------------------------------------------------------------------------------------
+
+    def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
+        from ..models.sparse import PrunedNetworkModel, SparseNetworkModel
+
+        prior, pruning = self._spike_slab(), self._pruning()
+        if prior is None and pruning is None:
+            return super()._model_kind(network)
+        self._sparse_blocks = find_blocks(self.sparse_layers, network)
+        options: dict[str, Any] = {"sparse_blocks": self._sparse_blocks, "pruning": pruning}
+        if prior is None:
+            return PrunedNetworkModel, options
+        options["spike_slab"] = prior
+        options["adaptation"] = "sa" if self.adaptation == "em" else self.adaptation
+        options["gain"] = self._gain()
+        options["compiled"] = self.compiled
+        return SparseNetworkModel, options
+
+    def _set_attributes(self) -> None:
+        super()._set_attributes()
+        if self._spike_slab() is None and self._pruning() is None:
+            return
+        posterior = self.posterior_
+        zeros = [np.mean(posterior[name] == 0.0) for name in self._sparse_blocks]
+        sizes = [posterior.draws[name][0, 0].size for name in self._sparse_blocks]
+        pruned = float(np.dot(zeros, sizes))
+        network = self._make_network(self._n_outputs)
+        total = sum(int(np.prod(shape)) for shape in network.shapes.values())
+        self.sparsity_ = pruned / sum(sizes)
+        self.n_effective_parameters_ = total - pruned
+        if self._spike_slab() is not None:
+            self.sigma_ = float(posterior.mean("sigma"))
+            weights = posterior.pooled_weights()
+            delta = expit(posterior.pooled("logit_delta").astype(np.float64))
+            self.delta_ = np.average(delta, axis=0, weights=weights)
+
+    def compress(self) -> Any:
+        """A copy whose draws keep only the weights that are not zero.
+
+        It predicts identically, and its file is smaller by about the share of zeros. Of the latent
+        variables only sigma is kept; ``warm_start`` and ``partial_fit`` begin anew.
+
+        Returns
+        -------
+        estimator
+            Fitted, of the same class.
+        """
+        from ..compression import CompressedSamples
+
+        check_is_fitted(self, "posterior_")
+        small = copy.copy(self)
+        small._chain_state = None
+        dropped = ("rho_", "logit_delta")
+        names = [name for name in self.posterior_.draws if not name.startswith(dropped)]
+        small.posterior_ = CompressedSamples(self.posterior_, names)
+        return small
+
+
+class SparseNetworkRegressor(SparseNetwork, NetworkRegressor):
+    """The same for regressors: with a spike-and-slab prior the noise is its sigma."""
+
+    def _check(self) -> Any:
+        if self._spike_slab() is not None and self.noise != "infer":
+            raise ValueError(
+                f"noise={self.noise!r} is not allowed with a spike-and-slab prior, whose sigma is "
+                "the noise too: give SpikeSlab(sigma=..., learn_sigma=False)."
+            )
+        return super()._check()
+
+    def _likelihood(self) -> Any:
+        from ..models.likelihoods import LatentGaussian
+
+        if self._spike_slab() is None:
+            return super()._likelihood()
+        return LatentGaussian(self._n_outputs)
+
+
+class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
+    """Mixin of the sparse estimators: selectors of features, linear or with hidden layers."""
+
+    sampler: Any
+    threshold: float
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check(self) -> Any:
+        check_real("threshold", self.threshold, low=0.0, high=1.0, closed="left")
+        return super()._check()
+
+    def _chosen(self) -> dict[str, Any]:
+        if not (isinstance(self.sampler, str) and self.sampler == "auto"):
+            return {}
+        return {"sampler": "psgld" if np.size(self.hidden_layer_sizes) else "sghmc"}
+
+    def _check_prior(self) -> None:
+        prior = self._spike_slab()
+        if prior is None:
+            check_choice("prior", self.prior, ("spike_slab",))
+        super()._check_prior()
+
+    def _get_support_mask(self) -> Array:
+        check_is_fitted(self, "posterior_")
+        if not hasattr(self, "inclusion_probability_"):
+            raise ValueError(
+                f"sparse_layers={self.sparse_layers!r} is not allowed in a feature selector: its "
+                "first layer, 'weight_1', has to be among them."
+            )
+        return np.asarray(self.inclusion_probability_ > self.threshold)
+
+    def _set_attributes(self) -> None:
+        super()._set_attributes()
+        posterior = self.posterior_
+        if "weight_1" in self._sparse_blocks:
+            self.inclusion_probability_ = posterior.mean("rho_weight_1").max(axis=1)
+        if len(self._sizes(1)) == 2:
+            self._set_coefficients()
+
+    def _set_coefficients(self) -> None:
+        """Set ``coef_`` and ``intercept_``, in the units of X and y, of a linear model."""
+        posterior = self.posterior_
+        y_scale, y_center = self._target_units()
+        coef = posterior.mean("weight_1") / np.reshape(self._x_scale, (-1, 1)) * y_scale
+        moved = np.broadcast_to(self._x_center, (len(coef),)) @ coef
+        self.coef_ = coef.T
+        self.intercept_ = posterior.mean("bias_1") * y_scale + y_center - moved
+
+    def _target_units(self) -> tuple[Any, Any]:
+        """Scale and centre of what the network's outputs are."""
+        return 1.0, 0.0
+
+
+def find_blocks(sparse_layers: Any, network: Network) -> tuple[str, ...]:
+    """Blocks of weights by their names, or those of their layers; "all": every one.
+
+    Raises
+    ------
+    ValueError
+        There is no such block.
+    """
+    if _is_all(sparse_layers):
+        return tuple(network.fan_in)
+    names = _names(sparse_layers)
+    found = []
+    for name in names:
+        block = name if name in network.fan_in else f"{name}.weight"
+        if block not in network.fan_in or block in found:
+            listed = ", ".join(repr(block) for block in network.fan_in)
+            raise ValueError(
+                f"sparse_layers={sparse_layers!r} is not allowed: {name!r} is not, or twice, among "
+                f"the network's blocks of weights; give 'all' or some of {listed}."
+            )
+        found.append(block)
+    return tuple(block for block in network.fan_in if block in found)
+
+
+def _is_all(sparse_layers: Any) -> bool:
+    return isinstance(sparse_layers, str) and sparse_layers == "all"
+
+
+def _names(sparse_layers: Any) -> list[str]:
+    names = [] if isinstance(sparse_layers, str) else list(sparse_layers)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"sparse_layers={sparse_layers!r} is not allowed: give 'all' or a list of names of "
+            "layers."
+        )
+    return names

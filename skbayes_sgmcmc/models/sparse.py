@@ -1,0 +1,384 @@
+"""Networks, linear ones included, with a spike-and-slab prior on chosen blocks of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import betaincinv, logit
+from torch import Tensor
+
+from ..metrics import State
+from ..minibatch import Data
+from ..schedules import Schedule
+from ..streams import ChainRandom
+from .network import NetworkModel
+from .pruning import Pruning
+from .spike_slab import SpikeSlab, sigma_mode
+
+Array = NDArray[Any]
+
+#: rows from which the curvature of a linear model is found
+CURVATURE_ROWS = 2000
+#: square of the share of the spike's width that an automatic step may move by
+SPIKE_SHARE = 0.1
+#: smallest delta, and 1 - delta: where their logarithms still are finite in float32
+LEAST_DELTA = 1e-35
+#: gains computed at once
+GAIN_BLOCK = 1024
+#: how much wider than the target the proposals of sigma are, so that its tails are reached
+PROPOSAL_WIDTH = 1.5
+
+
+class PrunedNetworkModel(NetworkModel):
+    """A network with magnitude pruning of its sparse blocks.
+
+    Parameters
+    ----------
+    *parts, **options
+        Those of :class:`NetworkModel`.
+    sparse_blocks : sequence of str
+        Names of the blocks.
+    pruning : Pruning or None
+        The pruning.
+    """
+
+    def __init__(
+        self, *parts: Any, sparse_blocks: Sequence[str], pruning: Pruning | None, **options: Any
+    ):
+        super().__init__(*parts, **options)
+        self.sparse_blocks = tuple(sparse_blocks)
+        self.pruning = pruning
+        self.slices = self._find_slices()
+        self.sizes = [part.stop - part.start for part in self.slices]
+        self.n_sparse = sum(self.sizes)
+
+    def _find_slices(self) -> list[slice]:
+        found, start = {}, 0
+        for name, shape in self.shapes.items():
+            stop = start + int(np.prod(shape))
+            found[name], start = slice(start, stop), stop
+        return [found[name] for name in self.sparse_blocks]
+
+    def prepare(self, n_steps: int) -> None:
+        if self.pruning is not None:
+            self.pruning = self.pruning.for_run(n_steps)
+
+    def init_state(self, theta: Tensor) -> State:
+        if self.pruning is None:
+            return {}
+        return {"mask": theta.new_ones(len(theta), self.n_sparse)}
+
+    def after_step(
+        self, theta: Tensor, state: State, aux: dict[str, Tensor], k: int, rng: ChainRandom
+    ) -> None:
+        """Prune after step k."""
+        if self.pruning is None or k < self.pruning.start:
+            return
+        if (k - self.pruning.start) % self.pruning.interval == 0:
+            state["mask"].copy_(self.pruning.mask(self._coefficients(theta), k))
+        for part, mask in zip(self.slices, state["mask"].split(self.sizes, 1), strict=True):
+            theta[:, part].mul_(mask)
+
+    def _coefficients(self, theta: Tensor) -> Tensor:
+        """The sparse coefficients (chains, n_sparse); a view if they are one block."""
+        parts = [theta[:, part] for part in self.slices]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+class SparseNetworkModel(PrunedNetworkModel):
+    """A network whose sparse blocks have a :class:`SpikeSlab` prior and the others another one.
+
+    Parameters
+    ----------
+    *parts, **options
+        Those of :class:`PrunedNetworkModel`.
+    spike_slab : SpikeSlab
+        The prior of the sparse blocks.
+    adaptation : {"sa", "gibbs"} or None
+        "sa": the latents move by the gain towards what the coefficients say; "gibbs": they are
+        drawn from their conditionals, so that the chain has the exact posterior; None: they stay.
+    gain : Schedule
+        The gains omega_k of "sa".
+    compiled : "auto" or bool, default="auto"
+        Whether the latents and their gradient are computed by numba on a CPU; "auto": if it is
+        installed.
+
+    Notes
+    -----
+    State of a chain: ``rho`` (probabilities of the slabs), ``slab`` (their weights r in the
+    gradient), ``sigma``, ``logit_delta`` (one for each block; delta itself underflows), ``mask``.
+    """
+
+    # the latents need to see what the posterior's temperature does to the coefficients
+    start = "random"
+
+    def __init__(
+        self,
+        *parts: Any,
+        spike_slab: SpikeSlab,
+        adaptation: str | None,
+        gain: Schedule,
+        compiled: Any = "auto",
+        **options: Any,
+    ):
+        super().__init__(*parts, **options)
+        self.spike_slab = spike_slab
+        self.adaptation = adaptation
+        self.gain = gain
+        self.compiled = compiled
+        self.smooth = False
+        for part in self.slices:
+            self.rates[part] = 0.0  # their prior is not that of the others
+        self.recorded = {
+            "rho": (self.n_sparse,),
+            "sigma": (),
+            "logit_delta": (len(self.sizes),),
+        }
+        self._starts = np.array([part.start for part in self.slices])
+        self._stops = np.array([part.stop for part in self.slices])
+        # a - 1 and p + b - 1 of every block: what the mode of delta adds to its counts
+        priors = np.array([(p, *spike_slab.beta_prior(p)) for p in self.sizes]).T
+        learned = slice(None) if spike_slab.learn_inclusion else slice(0)
+        self._delta_counts = priors[1][learned] - 1.0, (priors[0] + priors[2])[learned] - 1.0
+        self._gains: tuple[int, list[float]] = (-1, [])
+        self._data: Data | None = None
+        self._linear: tuple[float, float] | None = None
+
+    def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
+        data = super().make_data(x, y, weight, dtype, device)
+        self._data = data  # sigma's conditional counts the rows, which in a stream grow in number
+        self._linear = self._curvatures(data)
+        return data
+
+    def _curvatures(self, data: Data) -> tuple[float, float] | None:
+        """Of a linear model the largest curvature of the mean potential, and of a row's in f."""
+        every = -(-data.n_rows // CURVATURE_ROWS)
+        design = self.network.design(data.fields["x"][::every])
+        if design is None:
+            return None
+        rows, y = design.double().cpu().numpy(), data.fields["y"][::every].cpu().numpy()
+        weight = np.ones(len(rows))
+        if data.weight is not None:
+            weight = data.weight[::every].double().cpu().numpy()
+        slope = self.likelihood.curvature(rows, y, weight)
+        largest = float(np.linalg.norm(np.sqrt(weight)[:, None] * rows, ord=2)) ** 2
+        return slope * largest / float(weight.sum()), slope
+
+    def _first_sigma(self) -> float:
+        if not isinstance(self.spike_slab.sigma, str):
+            return float(self.spike_slab.sigma)
+        if self._linear is None or not self.likelihood.latent_noise:
+            return 1.0
+        return self._linear[1] ** -0.5
+
+    def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
+        """For linear models the table's step over the largest curvature, and small in the spike."""
+        if self._linear is None or step is None:
+            return rate
+        largest, slope = self._linear
+        # a step moves by about sqrt(eta / N), and the spike is about v_0 / sqrt(slope) wide
+        spike = SPIKE_SHARE * data.total * self.spike_slab.spike_scale**2 / slope
+        return min(step / largest, spike)
+
+    def init_state(self, theta: Tensor) -> State:
+        prior, chains = self.spike_slab, len(theta)
+        rho = theta.new_full((chains, self.n_sparse), prior.inclusion)
+        return super().init_state(theta) | {
+            "rho": rho,
+            "slab": rho.clone(),
+            "sigma": theta.new_full((chains, 1), self._first_sigma()),
+            "logit_delta": theta.new_full((chains, len(self.sizes)), float(logit(prior.inclusion))),
+        }
+
+    @cached_property
+    def kernels(self) -> Any:
+        """Compiled functions, or None."""
+        if self.compiled is False:
+            return None
+        try:
+            from .._kernels import latents
+        except ImportError:
+            return None
+        return latents
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "kernels"}
+
+    # densities ------------------------------------------------------------------------------------
+
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        super().prior_gradient(theta, state, out, scale)
+        prior = self.spike_slab
+        if self.kernels is not None and not theta.is_cuda:
+            slopes = scale / prior.spike_scale, scale / prior.slab_variance
+            self.kernels.gradient(
+                theta.numpy(), state["slab"].numpy(), state["sigma"].numpy(),
+                self._starts, self._stops, *slopes, out.numpy(),
+            )  # fmt: skip
+            return
+        slabs, sigma = state["slab"].split(self.sizes, 1), state["sigma"]
+        for part, slab in zip(self.slices, slabs, strict=True):
+            prior.gradient(theta[:, part], slab, sigma, out[:, part], scale)
+
+    def _own(self, theta: Tensor, state: State) -> Tensor:
+        """The likelihood's own parameters: log sigma, where the noise is a latent variable."""
+        if self.likelihood.latent_noise:
+            return torch.log(state["sigma"])
+        return super()._own(theta, state)
+
+    def _aux(self, delta: Tensor, weight: Any, state: State) -> dict[str, Tensor]:
+        if not self.likelihood.latent_noise:
+            return {}
+        squares = (delta * delta * weight).sum((1, 2))[:, None]
+        return {"mean_square": squares * state["sigma"] ** 4}
+
+    # latents --------------------------------------------------------------------------------------
+
+    def after_step(
+        self, theta: Tensor, state: State, aux: dict[str, Tensor], k: int, rng: ChainRandom
+    ) -> None:
+        """Prune, and let the latents follow the coefficients after step k."""
+        super().after_step(theta, state, aux, k, rng)
+        if self.adaptation == "gibbs":
+            z, rho = self._probabilities(theta, state)
+            self._draw_latents(z, rho, state, aux, rng)
+        elif self.adaptation == "sa" and self.kernels is not None and not theta.is_cuda:
+            self._follow_compiled(self.kernels, theta, state, aux, self._gain(k))
+        elif self.adaptation == "sa":
+            self._follow(theta, state, aux, self._gain(k))
+
+    def _probabilities(self, theta: Tensor, state: State) -> tuple[Tensor, Tensor]:
+        """z = |beta|/sigma, and the slabs' probabilities given beta."""
+        z = self._coefficients(theta).abs().div_(state["sigma"])
+        odds = self.spike_slab.log_odds(z)
+        for part, logit_delta in zip(odds.split(self.sizes, 1), _columns(state), strict=True):
+            part.add_(logit_delta)
+        return z, torch.sigmoid_(odds)
+
+    def _follow(self, theta: Tensor, state: State, aux: dict[str, Tensor], gain: float) -> None:
+        prior, sigma, rho = self.spike_slab, state["sigma"], state["rho"]
+        z, target = self._probabilities(theta, state)
+        rho.lerp_(target, gain)
+        state["slab"].lerp_(rho, gain)
+        if prior.learn_sigma:
+            absolute, squares = prior.penalties(z, state["slab"])
+            mode = sigma_mode(*self._sigma_terms(absolute * sigma, squares * sigma**2, aux))
+            sigma.lerp_(mode, gain)
+        if prior.learn_inclusion:
+            parts = zip(rho.split(self.sizes, 1), _columns(state), *self._delta_counts, strict=True)
+            for part, logit_delta, included, excluded in parts:
+                total = part.sum(1, keepdim=True)
+                target = (total + included) / (included + excluded)
+                rest = (excluded - total) / (included + excluded)
+                delta = torch.sigmoid(logit_delta).lerp_(target, gain).clamp_(min=LEAST_DELTA)
+                rest = torch.sigmoid(-logit_delta).lerp_(rest, gain).clamp_(min=LEAST_DELTA)
+                torch.log(delta.div_(rest), out=logit_delta)
+
+    def _follow_compiled(
+        self, kernels: Any, theta: Tensor, state: State, aux: dict[str, Tensor], gain: float
+    ) -> None:
+        """As :meth:`_follow`, to rounding."""
+        prior, sigma = self.spike_slab, state["sigma"]
+        n, count, least = self._sigma_counts(aux)
+        latents = (state[name].numpy() for name in ("rho", "slab", "sigma", "logit_delta"))
+        kernels.follow(
+            theta.numpy(), *latents, aux.get("mean_square", sigma).numpy(), self._starts,
+            self._stops, gain, float(prior.spike_scale), float(prior.slab_variance),
+            (n, count if prior.learn_sigma else 0.0, least), *self._delta_counts, LEAST_DELTA,
+        )  # fmt: skip
+
+    def _sigma_terms(
+        self, absolute: Tensor, squares: Tensor, aux: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, float]:
+        """R_b, R_c, R_a of sigma's density sigma^-R_a exp(-R_b/sigma - R_c/(2 sigma^2))."""
+        n, count, least = self._sigma_counts(aux)
+        if n > 0.0:
+            squares = squares + n * aux["mean_square"]
+        return absolute, squares + least, count
+
+    def _sigma_counts(self, aux: dict[str, Tensor]) -> tuple[float, float, float]:
+        """N where the noise is sigma's too, else 0; R_a; nu lambda."""
+        nu, lam = self.spike_slab.sigma_prior
+        count = self.n_sparse + nu
+        if "mean_square" in aux:
+            assert self._data is not None
+            n = self._data.total
+            return n, count + n * self.likelihood.n_outputs, nu * lam
+        # as printed: the mode in sigma^2, where in regression it is in log sigma
+        return 0.0, count + (2.0 if self.adaptation == "sa" else 0.0), nu * lam
+
+    def _gain(self, k: int) -> float:
+        block, offset = divmod(k, GAIN_BLOCK)
+        if self._gains[0] != block:
+            steps = np.arange(block * GAIN_BLOCK, (block + 1) * GAIN_BLOCK)
+            self._gains = (block, self.gain.values(steps, len(steps)).tolist())
+        return self._gains[1][offset]
+
+    # exact conditionals ---------------------------------------------------------------------------
+
+    def _draw_latents(
+        self, z: Tensor, rho: Tensor, state: State, aux: dict[str, Tensor], rng: ChainRandom
+    ) -> None:
+        prior = self.spike_slab
+        state["rho"].copy_(rho)
+        slab = state["slab"]
+        slab.copy_(rng.uniform(self.n_sparse, dtype=rho.dtype) < rho)
+        if prior.learn_sigma:
+            absolute, squares = prior.penalties(z, slab)
+            sigma = state["sigma"]
+            terms = self._sigma_terms(absolute * sigma, squares * sigma**2, aux)
+            _draw_sigma(sigma, *terms, rng)
+        if prior.learn_inclusion:
+            u = rng.uniform(len(self.sizes), dtype=torch.float64).cpu().numpy()
+            for number, part in enumerate(slab.split(self.sizes, 1)):
+                a, b = prior.beta_prior(part.shape[1])
+                included = part.sum(1).double().cpu().numpy()
+                delta = betaincinv(a + included, b + part.shape[1] - included, u[:, number])
+                delta = np.clip(delta, np.finfo(np.float64).tiny, 1.0 - 2.0**-53)
+                state["logit_delta"][:, number] = torch.from_numpy(logit(delta)).to(slab)
+
+    # draws ----------------------------------------------------------------------------------------
+
+    def unpack(self, draws: Array) -> dict[str, Array]:
+        """The blocks, "rho_" and its name for each sparse one, "sigma" and "logit_delta"."""
+        parts = super().unpack(draws)
+        rho, start = parts.pop("rho"), 0
+        for name, size in zip(self.sparse_blocks, self.sizes, strict=True):
+            shape = (*rho.shape[:-1], *self.shapes[name])
+            parts[f"rho_{name}"] = rho[..., start : start + size].reshape(shape)
+            start += size
+        return parts
+
+
+def _columns(state: State) -> list[Tensor]:
+    """Views of logit_delta, (chains, 1) for each block."""
+    return list(state["logit_delta"].split(1, 1))
+
+
+def _draw_sigma(
+    sigma: Tensor, absolute: Tensor, squares: Tensor, count: float, rng: ChainRandom
+) -> None:
+    """One Metropolis-Hastings step of log sigma, with a normal proposal about its mode, in place.
+
+    The density of x = log sigma is exp(-count x - absolute e^-x - squares e^-2x / 2): log-concave.
+    """
+    mode = sigma_mode(absolute, squares, count)
+    curvature = absolute / mode + 2.0 * squares / mode**2
+    sd = PROPOSAL_WIDTH / torch.sqrt(curvature)
+    noise = rng.normal(1, dtype=sigma.dtype)
+    proposal = torch.log(mode) + sd * noise
+    now = torch.log(sigma)
+
+    def log_density(x: Tensor) -> Tensor:
+        inverse = torch.exp(-x)
+        return -count * x - absolute * inverse - 0.5 * squares * inverse**2
+
+    back = ((now - torch.log(mode)) / sd) ** 2
+    log_ratio = log_density(proposal) - log_density(now) + 0.5 * (noise**2 - back)
+    accepted = torch.log(rng.uniform(1, dtype=sigma.dtype)) < log_ratio
+    sigma.copy_(torch.where(accepted, torch.exp(proposal), sigma))

@@ -1,0 +1,143 @@
+r"""The spike-and-slab prior of Deng et al. (2019), and how its latent variables follow the chain.
+
+.. math::
+    \beta_j \mid \gamma_j \sim (1-\gamma_j)\,\mathrm{Laplace}(0, \sigma v_0)
+    + \gamma_j\, N(0, \sigma^2 v_1),\quad P(\gamma_j = 1) = \delta_l,\quad
+    \delta_l \sim \mathrm{Beta}(a, b),\quad \sigma^2 \sim \mathrm{IG}(\nu/2, \nu\lambda/2)
+
+Given the weights r_j of the slabs, the potential of the coefficients is
+:math:`\sum_j (1-r_j)|\beta_j|/(v_0\sigma) + r_j\beta_j^2/(2 v_1\sigma^2)`: the paper's
+:math:`\kappa_0 = (1-r)/v_0` and :math:`\kappa_1 = r/v_1`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from .._validation import check_choice, check_real
+
+
+class SpikeSlab(BaseEstimator):
+    r"""Spike-and-slab prior: a Laplace spike and a normal slab for each coefficient.
+
+    Coefficients, and sigma, are in the units of standardised data where an estimator standardises.
+
+    Parameters
+    ----------
+    spike_scale : float, default=0.1
+        v_0: the spike is Laplace with scale sigma v_0.
+    slab_variance : float, default=10.0
+        v_1: the slab is normal with variance sigma^2 v_1.
+    inclusion : float, default=0.5
+        delta, the prior probability of a slab, at the start, and the slabs' first weights.
+    inclusion_prior : tuple of float or "auto", default="auto"
+        (a, b) of its beta prior, the same for all sparse layers; "auto": 1 and the number of the
+        layer's coefficients, so that few of them are expected to be included.
+    learn_inclusion : bool, default=True
+        Whether delta, one for each sparse layer, is adapted.
+    sigma : float or "auto", default="auto"
+        sigma at the start. In regression it is the noise's standard deviation too; "auto": that of
+        a ridge regression's errors in linear regression, else 1.
+    sigma_prior : tuple of float, default=(1.0, 0.1)
+        (nu, lambda) of its inverse gamma prior: lambda is a guess of sigma^2, which counts as nu
+        observations.
+    learn_sigma : bool, default=True
+        Whether sigma is adapted.
+
+    References
+    ----------
+    Deng, Zhang, Liang & Lin (2019), An adaptive empirical Bayesian method for sparse deep learning.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc import SpikeSlab
+    >>> SpikeSlab(spike_scale=0.01)
+    SpikeSlab(spike_scale=0.01)
+    """
+
+    def __init__(
+        self,
+        spike_scale: float = 0.1,
+        slab_variance: float = 10.0,
+        inclusion: float = 0.5,
+        inclusion_prior: Any = "auto",
+        learn_inclusion: bool = True,
+        sigma: float | str = "auto",
+        sigma_prior: tuple[float, float] = (1.0, 0.1),
+        learn_sigma: bool = True,
+    ):
+        self.spike_scale = spike_scale
+        self.slab_variance = slab_variance
+        self.inclusion = inclusion
+        self.inclusion_prior = inclusion_prior
+        self.learn_inclusion = learn_inclusion
+        self.sigma = sigma
+        self.sigma_prior = sigma_prior
+        self.learn_sigma = learn_sigma
+
+    def check(self, name: str) -> None:
+        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the prior's."""
+        for part in ("spike_scale", "slab_variance", "sigma"):
+            value = getattr(self, part)
+            if not (part == "sigma" and isinstance(value, str) and value == "auto"):
+                check_real(f"{name}.{part}", value, low=0.0)
+        check_real(f"{name}.inclusion", self.inclusion, low=0.0, high=1.0)
+        for part in ("learn_inclusion", "learn_sigma"):
+            check_choice(f"{name}.{part}", getattr(self, part), (True, False))
+        if not (isinstance(self.inclusion_prior, str) and self.inclusion_prior == "auto"):
+            _check_pair(f"{name}.inclusion_prior", self.inclusion_prior)
+        _check_pair(f"{name}.sigma_prior", self.sigma_prior)
+
+    def gradient(
+        self, beta: Tensor, slab: Tensor, sigma: Tensor, out: Tensor, scale: float
+    ) -> None:
+        """out = scale * gradient of the potential, for slab weights and sigma (chains, 1)."""
+        torch.sign(beta, out=out)
+        out.mul_(sigma.reciprocal().mul_(scale / self.spike_scale))
+        toward_slab = beta * sigma.pow(-2).mul_(scale / self.slab_variance)
+        out.addcmul_(slab, toward_slab.sub_(out))
+
+    def log_odds(self, z: Tensor) -> Tensor:
+        """log N(beta; 0, sigma^2 v_1) - log Laplace(beta; 0, sigma v_0), for z = |beta|/sigma.
+
+        A product and no difference of large terms, so that it is finite or -inf for all finite z.
+        """
+        v_0, v_1 = self.spike_scale, self.slab_variance
+        odds = torch.mul(z, -0.5 / v_1).add_(1.0 / v_0).mul_(z)
+        return odds.add_(math.log(2.0 * v_0) - 0.5 * math.log(2.0 * math.pi * v_1))
+
+    def penalties(self, z: Tensor, slab: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Sums :math:`\sum(1-r)z/v_0` and :math:`\sum r z^2/v_1`, of shape (chains, 1)."""
+        weighted = slab * z
+        absolute = (z.sum(1, keepdim=True) - weighted.sum(1, keepdim=True)) / self.spike_scale
+        return absolute, weighted.mul_(z).sum(1, keepdim=True) / self.slab_variance
+
+    def beta_prior(self, n_coefficients: int) -> tuple[float, float]:
+        """(a, b) of the inclusion's prior in a layer of so many coefficients."""
+        if isinstance(self.inclusion_prior, str):
+            return 1.0, float(n_coefficients)
+        a, b = self.inclusion_prior
+        return float(a), float(b)
+
+
+def sigma_mode(absolute: Tensor, squares: Tensor, count: float) -> Tensor:
+    """The mode of log sigma with the density sigma^-count exp(-absolute/sigma - squares/sigma^2/2).
+
+    The positive root of count sigma^2 - absolute sigma - squares.
+    """
+    root = torch.sqrt(absolute * absolute + 4.0 * count * squares)
+    return (absolute + root) / (2.0 * count)
+
+
+def _check_pair(name: str, pair: Any) -> None:
+    try:
+        first, second = pair
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}={pair!r} is not allowed: give two positive numbers.") from None
+    check_real(f"{name}[0]", first, low=0.0)
+    check_real(f"{name}[1]", second, low=0.0)
