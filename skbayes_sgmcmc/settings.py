@@ -79,13 +79,10 @@ class Settings:
     verbose: int = 0
 
     @classmethod
-    def of(cls, estimator: Any, **chosen: Any) -> Settings:
-        """The shared parameters of an estimator, checked; defaults for those that it lacks.
-
-        ``chosen`` are those that the estimator itself has chosen.
-        """
+    def of(cls, estimator: Any) -> Settings:
+        """The shared parameters of an estimator, checked; defaults for those that it lacks."""
         names = [field.name for field in fields(cls) if hasattr(estimator, field.name)]
-        settings = cls(**{name: getattr(estimator, name) for name in names} | chosen)
+        settings = cls(**{name: getattr(estimator, name) for name in names})
         settings.check()
         return settings
 

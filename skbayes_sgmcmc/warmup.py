@@ -387,7 +387,7 @@ def auto_lengths(
 ) -> tuple[int, int]:
     """Burn-in and thinning in steps.
 
-    With many modes: ten passes over the rows, or 3000 steps if that is more, half of them at
+    With many modes: ten passes over the rows, or ``least_burn_in`` if that is more, half of them at
     temperature 0 with ``init="map"``; and the same once more for the draws.
 
     In whitened coordinates a chain forgets in about 1/eta steps, of which 20 at most are spent.
@@ -395,7 +395,7 @@ def auto_lengths(
     the draws' time before them.
     """
     if auto and model.many_modes:
-        burn_in = max(10 * math.ceil(n_rows / batch_size), 3000)
+        burn_in = max(10 * math.ceil(n_rows / batch_size), model.least_burn_in)
         return burn_in, max(1, burn_in // n_draws)
     if auto and step_size is not None:
         thinning = min(max(1, round(1.0 / step_size)), 20)

@@ -120,11 +120,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self._check_prior()
         if self.total_samples is not None:
             check_real("total_samples", self.total_samples, low=0.0)
-        return Settings.of(self, **self._chosen())
-
-    def _chosen(self) -> dict[str, Any]:
-        """Shared parameters that the estimator chooses where the user left it to it."""
-        return {}
+        return Settings.of(self)
 
     def _check_prior(self) -> None:
         from ..models.priors import PRIORS, Prior

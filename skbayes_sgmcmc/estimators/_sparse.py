@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: A of the default gain A (k + 1000)^-0.7: slower than the chain, so that the latents do not settle
-#: on what they find while it is still on its way (with 10, as published, they do)
-GAIN = 0.4
 ADAPTATIONS = ("sa", "em", "gibbs", None)
 
 
@@ -101,7 +98,7 @@ class SparseNetwork(NetworkEstimator):
         if self.adaptation == "em":
             return Constant(1.0)
         if isinstance(self.gain, str) and self.gain == "auto":
-            return Polynomial(a=GAIN, b=1000.0, gamma=0.7)
+            return Polynomial(a=10.0, b=1000.0, gamma=0.7)
         return as_schedule("gain", self.gain)
 
     def _pruning(self) -> Any:
@@ -191,7 +188,6 @@ class SparseNetworkRegressor(SparseNetwork, NetworkRegressor):
 class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
     """Mixin of the sparse estimators: selectors of features, linear or with hidden layers."""
 
-    sampler: Any
     threshold: float
 
     def __sklearn_tags__(self) -> Any:
@@ -202,11 +198,6 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
     def _check(self) -> Any:
         check_real("threshold", self.threshold, low=0.0, high=1.0, closed="left")
         return super()._check()
-
-    def _chosen(self) -> dict[str, Any]:
-        if not (isinstance(self.sampler, str) and self.sampler == "auto"):
-            return {}
-        return {"sampler": "psgld" if np.size(self.hidden_layer_sizes) else "sghmc"}
 
     def _check_prior(self) -> None:
         prior = self._spike_slab()

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import check_sizes
-from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from ._network import NetworkClassifier
+from ._sparse import SparseNetwork, SparseNetworkRegressor
 
 Array = NDArray[Any]
 
 
-class _Module(NetworkEstimator):
+class _Module(SparseNetwork):
     module: Any
     input_shape: Any
     n_features_in_: int
@@ -74,8 +75,19 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         class of a Python module, or a ``functools.partial`` of one.
     input_shape : tuple of int or None, default=None
         Shape to which rows of X are brought; None: as they are.
-    prior : {"normal", "laplace"} or Prior, default="normal"
-        Prior on all weights and biases.
+    prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
+        Prior on all weights and biases; a :class:`SpikeSlab` on the sparse layers only, with a
+        normal one on the others.
+    sparse_layers : "all" or list of str, default="all"
+        Layers, by the names of the module's parts or parameters ("conv1" or "conv1.weight"), whose
+        weights have the spike-and-slab prior or are pruned.
+    adaptation : {"sa", "em", "gibbs"} or None, default="sa"
+        How a spike-and-slab prior's latent variables follow the chain; see
+        :class:`SparseBayesianRegressor`.
+    gain : "auto", float or Schedule, default="auto"
+        Gain of "sa", likewise.
+    prune : None, float or Pruning, default=None
+        Magnitude pruning of the sparse layers, likewise, with any prior.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
         As for :class:`BayesianMLPClassifier`; a sequence has one number for each matrix or kernel.
     class_weight : dict, "balanced" or None, default=None
@@ -143,6 +155,8 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         Class labels.
     posterior_ : PosteriorSamples
         Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
+    sigma_, delta_, sparsity_, n_effective_parameters_
+        With a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
     n_steps_ : int
@@ -187,6 +201,10 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         *,
         input_shape: Any = None,
         prior: Any = "normal",
+        sparse_layers: Any = "all",
+        adaptation: str | None = "sa",
+        gain: Any = "auto",
+        prune: Any = None,
         prior_scale: Any = "fan_in",
         class_weight: Any = None,
         standardize: bool = False,
@@ -217,6 +235,10 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         self.module = module
         self.input_shape = input_shape
         self.prior = prior
+        self.sparse_layers = sparse_layers
+        self.adaptation = adaptation
+        self.gain = gain
+        self.prune = prune
         self.prior_scale = prior_scale
         self.class_weight = class_weight
         self.standardize = standardize
@@ -245,7 +267,7 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         self.verbose = verbose
 
 
-class BayesianModuleRegressor(_Module, NetworkRegressor):
+class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
     r"""Any torch module as a regressor with a posterior drawn by stochastic-gradient MCMC.
 
     Targets are standardised inside; predictions are in their own units.
@@ -257,8 +279,19 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
         :class:`BayesianModuleClassifier`.
     input_shape : tuple of int or None, default=None
         Shape to which rows of X are brought; None: as they are.
-    prior : {"normal", "laplace"} or Prior, default="normal"
-        Prior on all weights and biases.
+    prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
+        Prior on all weights and biases; a :class:`SpikeSlab` on the sparse layers only, with a
+        normal one on the others.
+    sparse_layers : "all" or list of str, default="all"
+        Layers, by the names of the module's parts or parameters ("conv1" or "conv1.weight"), whose
+        weights have the spike-and-slab prior or are pruned.
+    adaptation : {"sa", "em", "gibbs"} or None, default="sa"
+        How a spike-and-slab prior's latent variables follow the chain; see
+        :class:`SparseBayesianRegressor`.
+    gain : "auto", float or Schedule, default="auto"
+        Gain of "sa", likewise.
+    prune : None, float or Pruning, default=None
+        Magnitude pruning of the sparse layers, likewise, with any prior.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
         As for :class:`BayesianMLPClassifier`; a sequence has one number for each matrix or kernel.
     noise : "infer" or float, default="infer"
@@ -324,6 +357,8 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
     ----------
     posterior_ : PosteriorSamples
         Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
+    sigma_, delta_, sparsity_, n_effective_parameters_
+        With a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.
     n_steps_ : int
@@ -357,6 +392,10 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
         *,
         input_shape: Any = None,
         prior: Any = "normal",
+        sparse_layers: Any = "all",
+        adaptation: str | None = "sa",
+        gain: Any = "auto",
+        prune: Any = None,
         prior_scale: Any = "fan_in",
         noise: Any = "infer",
         standardize: bool = False,
@@ -387,6 +426,10 @@ class BayesianModuleRegressor(_Module, NetworkRegressor):
         self.module = module
         self.input_shape = input_shape
         self.prior = prior
+        self.sparse_layers = sparse_layers
+        self.adaptation = adaptation
+        self.gain = gain
+        self.prune = prune
         self.prior_scale = prior_scale
         self.noise = noise
         self.standardize = standardize

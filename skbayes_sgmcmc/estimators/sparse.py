@@ -45,7 +45,7 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         conditionals, so that the chain samples the posterior of the spike-and-slab model, which
         the fixed point of "sa" is not; None: they stay as they start.
     gain : "auto", float or Schedule, default="auto"
-        omega_k of "sa", at most 1; "auto": 0.4 (k + 1000)^-0.7. It starts anew at every call.
+        omega_k of "sa", at most 1; "auto": 10 (k + 1000)^-0.7. It starts anew at every call.
     prune : None, float or Pruning, default=None
         Set the smallest weights of the sparse layers to zero while sampling: the share of zeros
         at the end, or a :class:`Pruning` with its schedule.
@@ -53,15 +53,15 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         A feature is selected if its inclusion probability is larger.
     standardize : bool, default=True
         Let the model see features and targets of mean 0 and variance 1.
-    sampler : "auto", str or Sampler, default="auto"
+    sampler : str or Sampler, default="psgld"
         "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
-        ``SGHMC(friction=0.05)``; "auto": "sghmc" for linear models, else "psgld".
+        ``SGHMC(friction=0.05)``.
     integrator : str, default="auto"
         As for :class:`BayesianLogisticRegression`.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto": for
-        linear models 0.1 (SGHMC) over the largest curvature, or less so that a step is small in the
-        spike; else 0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers.
+        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
+        0.001 for pSGLD, or up to 0.02 for linear models, as far as steps are small in the spike;
+        0.03 for SGLD, 0.005 for the second-order samplers.
     batch_size : "auto" or int, default="auto"
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
     n_chains : int, default=4
@@ -69,7 +69,8 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps, or
+        10,000 for linear models.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -180,7 +181,7 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         prune: Any = None,
         threshold: float = 0.5,
         standardize: bool = True,
-        sampler: Any = "auto",
+        sampler: Any = "psgld",
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",
@@ -282,7 +283,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         conditionals, so that the chain samples the posterior of the spike-and-slab model, which
         the fixed point of "sa" is not; None: they stay as they start.
     gain : "auto", float or Schedule, default="auto"
-        omega_k of "sa", at most 1; "auto": 0.4 (k + 1000)^-0.7. It starts anew at every call.
+        omega_k of "sa", at most 1; "auto": 10 (k + 1000)^-0.7. It starts anew at every call.
     prune : None, float or Pruning, default=None
         Set the smallest weights of the sparse layers to zero while sampling: the share of zeros
         at the end, or a :class:`Pruning` with its schedule.
@@ -292,15 +293,15 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         Likelihood exponents by class, as in scikit-learn.
     standardize : bool, default=True
         Let the model see features of mean 0 and variance 1.
-    sampler : "auto", str or Sampler, default="auto"
+    sampler : str or Sampler, default="psgld"
         "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
-        ``SGHMC(friction=0.05)``; "auto": "sghmc" for linear models, else "psgld".
+        ``SGHMC(friction=0.05)``.
     integrator : str, default="auto"
         As for :class:`BayesianLogisticRegression`.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto": for
-        linear models 0.1 (SGHMC) over the largest curvature, or less so that a step is small in the
-        spike; else 0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers.
+        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
+        0.001 for pSGLD, or up to 0.02 for linear models, as far as steps are small in the spike;
+        0.03 for SGLD, 0.005 for the second-order samplers.
     batch_size : "auto" or int, default="auto"
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
     n_chains : int, default=4
@@ -308,7 +309,8 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps, or
+        10,000 for linear models.
     thinning : "auto", int or MixingDistance, default="auto"
         Steps between two draws. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
@@ -420,7 +422,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         threshold: float = 0.5,
         class_weight: Any = None,
         standardize: bool = True,
-        sampler: Any = "auto",
+        sampler: Any = "psgld",
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",

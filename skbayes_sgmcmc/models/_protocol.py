@@ -86,6 +86,8 @@ class Model:
     many_modes: bool = False
     #: what ``init="auto"`` then means
     start: str = "map"
+    #: the burn-in, in steps, is at least this with many modes and ``step_size="auto"``
+    least_burn_in: int = 3000
     #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
     #: kernels are in single precision)
     single_precision: bool = False

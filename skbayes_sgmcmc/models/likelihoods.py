@@ -25,8 +25,8 @@ class Likelihood:
         """The field "y" of the rows."""
         raise NotImplementedError
 
-    def curvature(self, design: Array, y: Array, weight: Array) -> float:
-        """About the largest -d2 log p / df2 where the fit of a linear model to rows is good."""
+    def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
+        """About what sd of f is within the noise of one row, of a linear model with this design."""
         raise NotImplementedError
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
@@ -44,8 +44,8 @@ class Categorical(Likelihood):
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)
 
-    def curvature(self, design: Array, y: Array, weight: Array) -> float:
-        return 0.25 if y.max() == 1 else 0.5
+    def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
+        return 2.0  # p (1 - p) is at most 1/4
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         chosen = f.gather(2, y.expand(f.shape[:2])[..., None])[..., 0]
@@ -113,8 +113,8 @@ class LatentGaussian(Gaussian):
         super().__init__(n_outputs, None, typical=1.0)
         self.shapes = {}
 
-    def curvature(self, design: Array, y: Array, weight: Array) -> float:
-        return 1.0 / ridge_noise(design, y, weight)
+    def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
+        return math.sqrt(ridge_noise(design, y, weight))
 
     def sd(self, draws: Any, n_draws: int) -> Array:
         return np.repeat(draws["sigma"].reshape(n_draws, 1), self.n_outputs, axis=1)

@@ -45,6 +45,8 @@ class Network:
     fan_in: dict[str, int]
     buffers: Sequence[str] = ()
     single_precision: bool = False
+    #: whether outputs are linear in theta
+    linear: bool = False
 
     def init(self, rng: np.random.Generator) -> Array:
         """Random starting weights of variance 2 / fan-in (He et al. 2015), other blocks zero."""
@@ -109,6 +111,7 @@ class MLP(Network):
     def __init__(self, sizes: tuple[int, ...], activation: str):
         self.sizes = sizes
         self.activation = activation
+        self.linear = len(sizes) == 2
         self._seen: list[tuple[Tensor, list[tuple[Tensor, Tensor]]]] = []
         self.shapes, self.fan_in = {}, {}
         for layer, (before, after) in enumerate(pairwise(sizes), 1):
@@ -137,7 +140,7 @@ class MLP(Network):
         return self.forward(theta, x)[0]
 
     def design(self, x: Tensor) -> Tensor | None:
-        return nn.functional.pad(x, (0, 1), value=1.0) if len(self.sizes) == 2 else None
+        return nn.functional.pad(x, (0, 1), value=1.0) if self.linear else None
 
     def draws_at_once(self, n_rows: int) -> int:
         return draws_that_fit(n_rows, max(self.sizes[1:]))
@@ -189,6 +192,7 @@ class ReferenceClass(Network):
         self.network = network
         self.shapes, self.fan_in = network.shapes, network.fan_in
         self.buffers, self.single_precision = network.buffers, network.single_precision
+        self.linear = network.linear
 
     def init(self, rng: np.random.Generator) -> Array:
         return self.network.init(rng)

@@ -40,14 +40,14 @@ class SpikeSlab(BaseEstimator):
         layer's coefficients, so that few of them are expected to be included.
     learn_inclusion : bool, default=True
         Whether delta, one for each sparse layer, is adapted.
-    sigma : float or "auto", default="auto"
-        sigma at the start. In regression it is the noise's standard deviation too; "auto": that of
-        a ridge regression's errors in linear regression, else 1.
+    sigma : float, default=1.0
+        sigma at the start. In regression it is the noise's standard deviation too.
     sigma_prior : tuple of float, default=(1.0, 0.1)
         (nu, lambda) of its inverse gamma prior: lambda is a guess of sigma^2, which counts as nu
         observations.
-    learn_sigma : bool, default=True
-        Whether sigma is adapted.
+    learn_sigma : bool or "auto", default="auto"
+        Whether sigma is adapted; "auto": in regression, as in classification it can run away with a
+        spike that has become wide enough for all coefficients.
 
     References
     ----------
@@ -67,9 +67,9 @@ class SpikeSlab(BaseEstimator):
         inclusion: float = 0.5,
         inclusion_prior: Any = "auto",
         learn_inclusion: bool = True,
-        sigma: float | str = "auto",
+        sigma: float = 1.0,
         sigma_prior: tuple[float, float] = (1.0, 0.1),
-        learn_sigma: bool = True,
+        learn_sigma: bool | str = "auto",
     ):
         self.spike_scale = spike_scale
         self.slab_variance = slab_variance
@@ -83,12 +83,10 @@ class SpikeSlab(BaseEstimator):
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the prior's."""
         for part in ("spike_scale", "slab_variance", "sigma"):
-            value = getattr(self, part)
-            if not (part == "sigma" and isinstance(value, str) and value == "auto"):
-                check_real(f"{name}.{part}", value, low=0.0)
+            check_real(f"{name}.{part}", getattr(self, part), low=0.0)
         check_real(f"{name}.inclusion", self.inclusion, low=0.0, high=1.0)
-        for part in ("learn_inclusion", "learn_sigma"):
-            check_choice(f"{name}.{part}", getattr(self, part), (True, False))
+        check_choice(f"{name}.learn_inclusion", self.learn_inclusion, (True, False))
+        check_choice(f"{name}.learn_sigma", self.learn_sigma, ("auto", True, False))
         if not (isinstance(self.inclusion_prior, str) and self.inclusion_prior == "auto"):
             _check_pair(f"{name}.inclusion_prior", self.inclusion_prior)
         _check_pair(f"{name}.sigma_prior", self.sigma_prior)

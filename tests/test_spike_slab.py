@@ -1,0 +1,471 @@
+"""Spike-and-slab priors: the latents' scheme against quadrature, and what estimators do with them.
+
+With orthonormal columns the posterior factorises, so that both the exact one and the fixed point of
+the published scheme (rho = E[rho~(beta)] given rho's own prior) are one-dimensional integrals.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, logit
+from sklearn.feature_selection import SelectFromModel
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+from skbayes_sgmcmc import (
+    BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    BayesianModuleRegressor,
+    SparseBayesianClassifier,
+    SparseBayesianRegressor,
+    SpikeSlab,
+)
+from skbayes_sgmcmc.diagnostics import mcse
+from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian, ridge_noise
+from skbayes_sgmcmc.models.networks import MLP, ReferenceClass
+from skbayes_sgmcmc.models.priors import Normal
+from skbayes_sgmcmc.models.sparse import LEAST_DELTA, SparseNetworkModel
+from skbayes_sgmcmc.schedules import Constant, Exponential, Polynomial
+from skbayes_sgmcmc.streams import ChainRandom
+
+N, V_0, V_1, DELTA = 64, 0.1, 10.0, 0.3
+LEAST_SQUARES = np.array([0.0, 0.2, 0.3, 0.4, 0.6, 1.0])
+GRID = np.linspace(-4.0, 4.0, 20_001)
+FIXED = SpikeSlab(V_0, V_1, DELTA, learn_inclusion=False, sigma=1.0, learn_sigma=False)
+
+
+def orthonormal():
+    """Rows of mean 0 whose least squares estimates are LEAST_SQUARES, for a noise of sd 1."""
+    rng = np.random.default_rng(0)
+    columns = [np.ones(N), *rng.standard_normal((len(LEAST_SQUARES), N))]
+    q, _ = np.linalg.qr(np.column_stack(columns))
+    X, noise = q[:, 1:] * np.sqrt(N), rng.standard_normal(N)
+    return X, X @ LEAST_SQUARES + noise - q @ (q.T @ noise)
+
+
+def probability(beta, sigma=1.0, delta=DELTA):
+    """rho~: the probability of the slab given the coefficient."""
+    z = np.abs(beta) / sigma
+    constant = np.log(2.0 * V_0) - 0.5 * np.log(2.0 * np.pi * V_1)
+    return expit(logit(delta) + constant + z / V_0 - 0.5 * z**2 / V_1)
+
+
+def normalised(log_density):
+    weight = np.exp(log_density - log_density.max())
+    return weight / weight.sum()
+
+
+def exact(estimate):
+    """Inclusion probability, mean and sd of a coefficient's posterior."""
+    spike = np.log1p(-DELTA) - np.log(2.0 * V_0) - np.abs(GRID) / V_0
+    slab = np.log(DELTA) - 0.5 * np.log(2.0 * np.pi * V_1) - 0.5 * GRID**2 / V_1
+    log_lik = -0.5 * N * (GRID - estimate) ** 2
+    return moments(normalised(log_lik + np.logaddexp(spike, slab)))
+
+
+def fixed_point(estimate):
+    """The same of the scheme's own limit, in which rho is its own expectation."""
+    rho, log_lik = DELTA, -0.5 * N * (GRID - estimate) ** 2
+    for _ in range(500):
+        penalty = (1.0 - rho) * np.abs(GRID) / V_0 + 0.5 * rho * GRID**2 / V_1
+        found = moments(normalised(log_lik - penalty))
+        rho += 0.2 * (found[0] - rho)
+    return found
+
+
+def moments(weight):
+    mean = weight @ GRID
+    return weight @ probability(GRID), mean, np.sqrt(weight @ GRID**2 - mean**2)
+
+
+# the scheme ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("adaptation", "truth"), [("sa", fixed_point), ("gibbs", exact)], ids=["sa", "gibbs"]
+)
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
+def test_means_and_inclusion_probabilities_are_those_of_quadrature(adaptation, truth, sampler):
+    # full batch and small steps, of which only Monte Carlo errors are left: 4.5 of them for 24
+    # comparisons, and 0.01 for what a step of 0.02 does at the spike's corner
+    X, y = orthonormal()
+    reg = SparseBayesianRegressor(
+        prior=FIXED, adaptation=adaptation, gain=Polynomial(a=0.4, b=200.0, gamma=0.7),
+        standardize=False, sampler=sampler, step_size=0.02, batch_size=N, n_chains=8,
+        n_draws=1500, burn_in=3000, thinning=4, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    rho, mean, sd = np.array([truth(estimate) for estimate in LEAST_SQUARES]).T
+    posterior = reg.posterior_
+    if adaptation == "sa":  # rho is an average over the chain already: its chains' spread is left
+        last = posterior["rho_weight_1"][:, -1, :, 0]
+        found, error = last.mean(0), last.std(0, ddof=1) / np.sqrt(8)
+    else:
+        found, error = reg.inclusion_probability_, mcse(posterior, "rho_weight_1")[:, 0]
+    assert np.all(np.abs(found - rho) < 4.5 * error + 0.01)
+    error = mcse(posterior, "weight_1")[:, 0]
+    assert np.all(np.abs(posterior.mean("weight_1")[:, 0] - mean) < 4.5 * error + 0.003)
+    np.testing.assert_allclose(posterior.std("weight_1")[:, 0], sd, rtol=0.1)
+
+
+def test_the_schemes_limit_is_not_the_posterior():
+    # the docs say so: at an estimate of 0.2 standard units sa has less inclusion than the posterior
+    gaps = [exact(estimate)[0] - fixed_point(estimate)[0] for estimate in (0.4, 0.45, 0.5)]
+    assert max(np.abs(gaps)) > 0.01
+
+
+def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
+    # one coefficient: delta integrates to its prior mean a / (a + b), the rest is a 2-D quadrature
+    rng = np.random.default_rng(1)
+    n, prior = 12, SpikeSlab(V_0, V_1, inclusion_prior=(1.0, 3.0), sigma_prior=(3.0, 0.5))
+    x = rng.permutation(np.repeat([-1.0, 1.0], n // 2))
+    y = 0.5 * x + 0.8 * rng.standard_normal(n)
+    y -= y.mean()
+    reg = SparseBayesianRegressor(
+        prior=prior, adaptation="gibbs", standardize=False, sampler="sghmc", prior_scale=0.03,
+        step_size=0.02, batch_size=n, n_chains=8, n_draws=2500, burn_in=2000, thinning=5,
+        random_state=0,
+    ).fit(x[:, None], y)  # fmt: skip
+    log_sigma, beta = np.linspace(-2.5, 2.0, 301)[:, None], np.linspace(-3.0, 3.0, 2001)
+    sigma, nu, lam = np.exp(log_sigma), *prior.sigma_prior
+    squares = ((y - x * beta[:, None]) ** 2).sum(1)
+    spike = np.log(0.75 / (2.0 * V_0)) - np.abs(beta) / (sigma * V_0)
+    slab = np.log(0.25) - 0.5 * np.log(2.0 * np.pi * V_1) - 0.5 * beta**2 / (sigma**2 * V_1)
+    log_density = -(n + nu + 1.0) * log_sigma - 0.5 * (squares + nu * lam) / sigma**2
+    weight = normalised(log_density + np.logaddexp(spike, slab))
+    given = probability(beta, sigma, 0.25)
+    posterior = reg.posterior_
+    for name, truth in (
+        ("rho_weight_1", (weight * given).sum()),
+        ("weight_1", (weight * beta).sum()),
+        ("sigma", (weight * sigma).sum()),
+    ):
+        error = float(np.max(mcse(posterior, name)))
+        # 4 standard errors, and a hundredth for steps of finite size
+        assert abs(float(np.squeeze(posterior.mean(name))) - truth) < 4.0 * error + 0.01, name
+
+
+def model_of(adaptation="sa", compiled=False, prior=None, likelihood=None):
+    """A network with two sparse blocks and one that is not."""
+    return SparseNetworkModel(
+        MLP((3, 4, 2), "tanh"), likelihood or LatentGaussian(2), Normal(), 1.0,
+        spike_slab=prior or SpikeSlab(), sparse_blocks=("weight_1", "weight_2"),
+        adaptation=adaptation, gain=Constant(0.1), pruning=None, compiled=compiled,
+    )  # fmt: skip
+
+
+def stepped(model, theta, dtype=torch.float64, n_steps=3):
+    """State, and the prior's gradient, after some updates at one position."""
+    x = np.random.default_rng(0).standard_normal((10, 3))
+    model.make_data(x, np.zeros((10, 2)), None, dtype, "cpu")
+    theta = torch.as_tensor(theta, dtype=dtype)
+    state = model.init_state(theta)
+    aux = {"mean_square": torch.ones(len(theta), 1, dtype=dtype)}
+    rng = ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
+    for k in range(n_steps):
+        model.after_step(theta, state, aux, k, rng)
+    out = torch.empty_like(theta)
+    model.prior_gradient(theta, state, out, 0.5)
+    return state, out
+
+
+def test_compiled_latents_are_those_of_torch():
+    pytest.importorskip("numba")
+    theta = np.random.default_rng(0).standard_normal((2, model_of().n_parameters))
+    expected, gradient = stepped(model_of(compiled=False), theta)
+    found, same = stepped(model_of(compiled=True), theta)
+    torch.testing.assert_close(same, gradient, rtol=1e-12, atol=1e-12)
+    for name, values in expected.items():
+        torch.testing.assert_close(found[name], values, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e10, 1e30])
+def test_latents_stay_finite_however_large_coefficients_are(adaptation, dtype, compiled, size):
+    if compiled:
+        pytest.importorskip("numba")
+    # above, squares, of which sigma is made, overflow in float32; the probabilities must not
+    learn_sigma = dtype == torch.float64 or size < 1e18
+    model = model_of(adaptation, compiled, SpikeSlab(learn_sigma=learn_sigma))
+    state, _ = stepped(model, np.full((1, model.n_parameters), size), dtype, n_steps=200)
+    assert all(torch.isfinite(values).all() for values in state.values())
+    assert ((state["rho"] >= 0.0) & (state["rho"] <= 1.0)).all()
+
+
+def test_delta_underflows_to_its_least_value_and_comes_back():
+    model = model_of()
+    at_zero = np.zeros((1, model.n_parameters))
+    state, _ = stepped(model, at_zero, torch.float32, n_steps=1)
+    state["logit_delta"].fill_(np.log(LEAST_DELTA))
+    state["rho"].fill_(1.0)
+    model.after_step(
+        torch.full((1, model.n_parameters), 5.0), state, {"mean_square": torch.ones(1, 1)}, 0, None
+    )
+    assert (state["logit_delta"] > -5.0).all()
+
+
+def test_em_is_sa_with_a_gain_of_one():
+    X, y = orthonormal()
+    settings = {"n_draws": 20, "burn_in": 20, "thinning": 1, "n_chains": 2, "random_state": 0}
+    em = SparseBayesianRegressor(adaptation="em", **settings).fit(X, y)
+    sa = SparseBayesianRegressor(adaptation="sa", gain=1.0, **settings).fit(X, y)
+    np.testing.assert_array_equal(em.posterior_["weight_1"], sa.posterior_["weight_1"])
+
+
+def test_without_adaptation_latents_stay_where_they_start():
+    X, y = orthonormal()
+    prior = SpikeSlab(inclusion=0.2, sigma=2.0)
+    reg = SparseBayesianRegressor(prior=prior, adaptation=None, n_draws=20, burn_in=20, thinning=1,
+                                  random_state=0).fit(X, y)  # fmt: skip
+    assert np.all(reg.posterior_["rho_weight_1"] == 0.2)
+    assert np.all(reg.posterior_["sigma"] == 2.0)
+    np.testing.assert_allclose(reg.delta_, 0.2)
+
+
+def test_prior_gradient_is_the_slope_of_the_energy():
+    # sum of (1 - r)|beta|/(v_0 sigma) + r beta^2/(2 v_1 sigma^2), and the normal prior elsewhere
+    model = model_of()
+    theta = np.random.default_rng(0).standard_normal((2, model.n_parameters))
+    state, gradient = stepped(model, theta)
+    at = torch.tensor(theta, requires_grad=True)
+    beta, r, sigma = model._coefficients(at), state["slab"], state["sigma"]
+    energy = ((1 - r) * beta.abs() / (0.1 * sigma) + r * beta**2 / (20.0 * sigma**2)).sum()
+    biases = torch.cat([at[:, 12:16], at[:, 24:26]], 1)
+    (expected,) = torch.autograd.grad(0.5 * (energy + 0.5 * (biases**2).sum()), at)
+    torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_reference_class_has_the_logits_zero_and_f():
+    network = ReferenceClass(MLP((3, 1), "relu"))
+    theta = torch.randn(2, 4, dtype=torch.float64, generator=torch.manual_seed(0))
+    x, y = torch.randn(1, 5, 3, dtype=torch.float64), torch.tensor([[0, 1, 1, 0, 1]])
+    at = theta.clone().requires_grad_()
+    f = (x @ at[:, :3, None] + at[:, 3:, None])[..., 0]
+    loss = torch.nn.functional.softplus((1 - 2 * y) * f).sum()
+    (expected,) = torch.autograd.grad(loss, at)
+    outputs, tape = network.forward(theta, x)
+    delta, _ = Categorical().slope(outputs.clone(), y, theta[:, 4:])
+    out = torch.zeros_like(theta)
+    network.backward(tape, delta, out)
+    torch.testing.assert_close(out, expected)
+
+
+def test_ridge_noise_is_the_noise_and_weights_are_repetitions():
+    rng = np.random.default_rng(0)
+    X, weight = rng.standard_normal((200, 10)), rng.integers(1, 4, 200)
+    y = X @ rng.standard_normal((10, 1)) + 0.3 * rng.standard_normal((200, 1))
+    # 190 degrees of freedom: 3 standard errors of a variance are 31%
+    assert abs(ridge_noise(X, y, np.ones(200)) / 0.09 - 1.0) < 0.31
+    repeated = ridge_noise(np.repeat(X, weight, 0), np.repeat(y, weight, 0), np.ones(weight.sum()))
+    np.testing.assert_allclose(ridge_noise(X, y, weight.astype(float)), repeated, rtol=1e-9)
+
+
+# estimators ---------------------------------------------------------------------------------------
+
+
+def wide(seed=0, n=60, p=200):
+    """More features than rows, of which three matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    return X, 3.0 * X[:, 0] - 2.0 * X[:, 5] + X[:, 9] + 0.5 * rng.standard_normal(n)
+
+
+def test_selects_the_features_that_matter_among_more_than_there_are_rows():
+    X, y = wide()
+    reg = SparseBayesianRegressor(random_state=0).fit(X, y)
+    assert reg.get_support(indices=True).tolist() == [0, 5, 9]
+    np.testing.assert_allclose(reg.coef_[[0, 5, 9]], [3.0, -2.0, 1.0], atol=0.4)
+    X_new, y_new = wide(seed=1)
+    assert reg.score(X_new, y_new) > 0.9
+    inside = reg.predict_interval(X_new, 0.9)
+    # of 60: 90% less three binomial standard errors of 3.9%
+    assert np.mean((y_new > inside[:, 0]) & (y_new < inside[:, 1])) > 0.78
+
+
+def test_coefficients_are_in_the_units_of_the_data():
+    X, y = wide(n=80, p=10)
+    X = X[:, :5] * [1.0, 10.0, 0.1, 1.0, 1.0] + 3.0
+    y = 100.0 + 20.0 * X[:, 1] + np.random.default_rng(0).standard_normal(80)
+    reg = SparseBayesianRegressor(random_state=0).fit(X, y)
+    np.testing.assert_allclose(reg.predict(X), X @ reg.coef_ + reg.intercept_, rtol=1e-9)
+    np.testing.assert_allclose(reg.coef_[1], 20.0, rtol=0.05)
+
+
+def test_a_feature_selector_in_a_pipeline():
+    X, y = wide()
+    settings = {"random_state": 0}
+    pipe = make_pipeline(SparseBayesianRegressor(**settings), LinearRegression()).fit(X, y)
+    assert pipe[-1].n_features_in_ == 3
+    chosen = SelectFromModel(
+        SparseBayesianRegressor(**settings), importance_getter="inclusion_probability_",
+        threshold=0.5,
+    ).fit(X, y)  # fmt: skip
+    assert chosen.get_support(indices=True).tolist() == [0, 5, 9]
+
+
+def test_classifier_selects_too():
+    X, _ = wide(n=300, p=30)
+    y = np.where(X[:, 2] - X[:, 7] + 0.3 * np.random.default_rng(0).standard_normal(300) > 0,
+                 "yes", "no")  # fmt: skip
+    clf = SparseBayesianClassifier(random_state=0).fit(X, y)
+    assert clf.get_support(indices=True).tolist() == [2, 7]
+    assert clf.coef_.shape == (1, 30) and clf.intercept_.shape == (1,)
+    p = clf.predict_proba(X)
+    np.testing.assert_allclose(p.sum(1), 1.0)
+    assert clf.score(X, y) > 0.93
+
+
+def test_hidden_layers_find_the_features_of_a_nonlinear_function():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 10))
+    y = np.sin(2.0 * X[:, 1]) + np.abs(X[:, 4]) + 0.1 * rng.standard_normal(400)
+    reg = SparseBayesianRegressor(hidden_layer_sizes=20, activation="tanh", random_state=0)
+    reg.fit(X, y)
+    best = np.argsort(reg.inclusion_probability_)[-2:]
+    assert sorted(best) == [1, 4]
+    assert reg.score(X, y) > 0.8 and not hasattr(reg, "coef_")
+
+
+def test_sparse_rows_give_what_dense_ones_do():
+    import scipy.sparse as sp
+
+    X, y = wide(n=80, p=30)
+    X[np.abs(X) < 1.0] = 0.0
+    settings = {"n_draws": 20, "burn_in": 50, "thinning": 1, "batch_size": 20, "random_state": 0,
+                "standardize": False}  # fmt: skip
+    dense = SparseBayesianRegressor(**settings).fit(X, y)
+    sparse = SparseBayesianRegressor(**settings).fit(sp.csr_matrix(X), y)
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(sparse.predict(sp.csr_matrix(X)), dense.predict(X), rtol=1e-8)
+    scaled = SparseBayesianRegressor(random_state=0).fit(sp.csr_matrix(X), y)
+    assert {0, 5} <= set(scaled.get_support(indices=True)) <= {0, 5, 9}
+
+
+def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
+    X, y = wide(n=60, p=20)
+    settings = {"n_chains": 4, "n_draws": 20, "burn_in": 100, "thinning": 2, "random_state": 0}
+    whole = SparseBayesianRegressor(**settings).fit(X, y)
+    apart = SparseBayesianRegressor(n_jobs=2, **settings).fit(X, y)
+    for name in ("weight_1", "rho_weight_1", "sigma", "logit_delta"):
+        np.testing.assert_allclose(apart.posterior_[name], whole.posterior_[name], rtol=1e-7)
+    # a checkpoint of a finished run holds the latents: fitting again takes no step
+    kept = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
+    again = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
+    np.testing.assert_array_equal(again.posterior_["sigma"], kept.posterior_["sigma"])
+
+
+def test_streams_keep_their_latents():
+    X, y = wide(n=400, p=20)
+    reg = SparseBayesianRegressor(random_state=0, standardize=False)
+    for rows in np.array_split(np.arange(400), 4):
+        reg.partial_fit(X[rows], y[rows])
+    assert reg._chain_state.rows_seen == 400
+    first = reg._chain_state.model["sigma"]
+    reg.partial_fit(X[:100], y[:100])
+    assert np.all(np.abs(np.log(reg._chain_state.model["sigma"] / first)) < 1.0)
+
+
+class Small(torch.nn.Sequential):
+    def __init__(self, n_features, n_outputs):
+        super().__init__(
+            torch.nn.Linear(n_features, 5), torch.nn.Tanh(), torch.nn.Linear(5, n_outputs)
+        )
+
+
+def test_any_module_may_have_the_prior():
+    X, y = wide(n=100, p=10)
+    settings = {"n_draws": 20, "burn_in": 100, "thinning": 2, "n_chains": 2, "random_state": 0}
+    clf = BayesianModuleClassifier(Small, prior=SpikeSlab(), sparse_layers=["0"], **settings)
+    clf.fit(X, y > 0)
+    assert clf.posterior_["rho_0.weight"].shape == (2, 20, 5, 10)
+    assert "rho_2.weight" not in clf.posterior_.draws and clf.delta_.shape == (1,)
+    reg = BayesianModuleRegressor(Small, prior="spike_slab", **settings).fit(X, y)
+    _, sd = reg.predict(X, return_std=True)
+    assert np.all(sd > 0.0) and reg.delta_.shape == (2,)
+
+
+# what is refused, and odd data --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"prior": SpikeSlab(spike_scale=0.0)}, "prior.spike_scale=0.0"),
+        ({"prior": SpikeSlab(slab_variance=-1.0)}, "prior.slab_variance=-1.0"),
+        ({"prior": SpikeSlab(sigma=0.0)}, "prior.sigma=0.0"),
+        ({"prior": SpikeSlab(inclusion=1.0)}, "prior.inclusion=1.0"),
+        ({"prior": SpikeSlab(inclusion_prior=(1.0, 0.0))}, r"prior.inclusion_prior\[1\]=0.0"),
+        ({"prior": SpikeSlab(sigma_prior=3.0)}, "prior.sigma_prior=3.0"),
+        ({"prior": "normal"}, "prior='normal'"),
+        ({"adaptation": "vb"}, "adaptation='vb'"),
+        ({"gain": 1.5}, "gain=1.5"),
+        ({"gain": Polynomial(a=10.0, b=1.0, gamma=0.7)}, "largest value is 10"),
+        ({"sparse_layers": ["weight_9"]}, "'weight_9' is not, or twice, among"),
+        ({"sparse_layers": []}, "sparse_layers"),
+        ({"sparse_layers": ["weight_1", "weight_1"]}, "twice"),
+        ({"threshold": 1.0}, "threshold=1.0"),
+        ({"sampler": "mala"}, "latent variables move"),
+        ({"adaptation": "gibbs", "temperature": 0.5}, "temperature=0.5"),
+        ({"adaptation": "gibbs", "temperature": Exponential(1.0, 0.1)}, "temperature="),
+    ],
+)
+def test_bad_parameters_are_named_with_a_remedy(parameters, words):
+    X, y = wide(n=20, p=10)
+    parameters = {"step_size": 0.01} | parameters
+    with pytest.raises(ValueError, match=words):
+        SparseBayesianRegressor(n_draws=5, burn_in=5, **parameters).fit(X, y)
+
+
+def test_a_noise_is_refused_beside_sigma_and_the_prior_elsewhere():
+    X, y = wide(n=20, p=10)
+    with pytest.raises(ValueError, match=r"noise=0\.1 .*SpikeSlab"):
+        BayesianModuleRegressor(Small, prior="spike_slab", noise=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="prior=SpikeSlab"):
+        BayesianMLPRegressor(prior=SpikeSlab()).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X, y: (X[:5], y[:5]),  # fewer rows than columns
+        lambda X, y: (X[:1], y[:1]),
+        lambda X, y: (np.hstack([X, np.ones((len(X), 1))]), y),  # a constant column
+        lambda X, y: (np.hstack([X, X]), y),  # columns that come twice
+        lambda X, y: (X, np.full(len(y), 3.0)),
+        lambda X, y: (1e8 * X, 1e-8 * y),
+    ],
+    ids=["wide", "one-row", "constant", "duplicated", "constant-y", "units"],
+)
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
+def test_odd_data_have_finite_posteriors(change, adaptation):
+    X, y = change(*wide(n=30, p=10))
+    reg = SparseBayesianRegressor(adaptation=adaptation, n_draws=50, burn_in=500, thinning=5,
+                                  random_state=0).fit(X, y)  # fmt: skip
+    mean, sd = reg.predict(X, return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(sd).all() and np.isfinite(reg.coef_).all()
+    assert np.all((reg.inclusion_probability_ >= 0.0) & (reg.inclusion_probability_ <= 1.0))
+    if len(y) > 1 and len(set(y)) == 1:
+        np.testing.assert_allclose(mean, y, atol=1.0)
+
+
+def test_rows_of_weight_zero_count_as_absent():
+    X, y = wide(n=40, p=10)
+    settings = {"n_draws": 20, "burn_in": 100, "thinning": 2, "random_state": 0}
+    weight = np.r_[np.ones(30), np.zeros(10)]
+    weighted = SparseBayesianRegressor(**settings).fit(X, y, sample_weight=weight)
+    without = SparseBayesianRegressor(**settings).fit(X[:30], y[:30])
+    np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-9)
+    with pytest.raises(ValueError, match="zero for every row"):
+        SparseBayesianRegressor(**settings).fit(X, y, sample_weight=np.zeros(40))
+
+
+def test_a_selector_needs_its_first_layer():
+    X, y = wide(n=30, p=10)
+    reg = SparseBayesianRegressor(hidden_layer_sizes=3, sparse_layers=["weight_2"], n_draws=5,
+                                  burn_in=5, random_state=0).fit(X, y)  # fmt: skip
+    with pytest.raises(ValueError, match="'weight_1', has to be among them"):
+        reg.get_support()
