@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 __all__ = [
+    "amari_distance",
     "autocorrelation_time",
     "effective_sample_size",
     "mcse",
@@ -198,6 +199,62 @@ def noise_variances(
     correction = max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
     gradient = step_size**2 * np.diag(covariance) / batch_size * correction
     return gradient, 2.0 * step_size * temperature / n
+
+
+def amari_distance(unmixing: Array, mixing: Array, *, normalize: bool = True) -> Array:
+    r"""Amari distance of unmixing matrices W from the inverse of a mixing matrix A.
+
+    With P = W A, which a perfect W makes a permutation of a diagonal matrix,
+
+    .. math:: \sum_i\left(\sum_j \frac{|P_{ij}|}{\max_k |P_{ik}|} - 1\right) +
+        \sum_j\left(\sum_i \frac{|P_{ij}|}{\max_k |P_{kj}|} - 1\right)
+
+    It does not depend on the order, signs and scales of the components.
+
+    Parameters
+    ----------
+    unmixing : array of shape (..., n_components, n_features)
+        W, or several, such as draws.
+    mixing : array of shape (n_features, n_components)
+        A.
+    normalize : bool, default=True
+        Divide by 2 d (d - 1), so that it lies between 0 and 1; otherwise it is the sum, as in the
+        papers.
+
+    Returns
+    -------
+    array of shape (...)
+        One distance for each W; 0 for perfect ones.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, or there is no P of at least two components.
+
+    References
+    ----------
+    Amari, Cichocki & Yang (1996), A new learning algorithm for blind signal separation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.diagnostics import amari_distance
+    >>> A = np.array([[1.0, 0.5], [0.0, 1.0]])
+    >>> amari_distance([-3.0 * np.linalg.inv(A)[::-1], np.eye(2)], A)
+    array([0.  , 0.25])
+    """
+    W, A = np.asarray(unmixing, dtype=float), np.asarray(mixing, dtype=float)
+    d = W.shape[-2] if W.ndim > 1 else 0
+    if d < 2 or A.shape != (W.shape[-1], d):
+        raise ValueError(
+            f"unmixing of shape {W.shape} with mixing of shape {A.shape} is not allowed: give "
+            "(..., n_components, n_features) and (n_features, n_components), of two components or "
+            "more."
+        )
+    P = np.abs(W @ A)
+    by_row, by_column = ((P.sum(axis) / P.max(axis) - 1.0).sum(-1) for axis in (-1, -2))
+    total = by_row + by_column
+    return np.asarray(total / (2.0 * d * (d - 1.0)) if normalize else total)
 
 
 class Summary(dict[str, Any]):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint, fingerprint
+from .metrics import metric_root
 from .minibatch import Minibatches
 from .posterior import Posterior
 from .samplers import Cell, Sampler
@@ -125,7 +126,7 @@ class Job:
             rng,
             draws=self._allocate(),
             kernel=kernel,
-            alpha=self._alpha,
+            alpha=self.alpha,
         )
         if self.previous is not None:
             chains.model_state = self._tensors(self.previous.model)
@@ -211,16 +212,21 @@ class Job:
                 f"'gaussian' or an array that broadcasts to {shape}."
             ) from None
 
-    def _alpha(self, theta: torch.Tensor) -> float:
+    def alpha(self, theta: torch.Tensor) -> float:
+        """The sampling threshold's alpha_t / eta at one position theta (1, parameters)."""
         from .diagnostics import sampling_threshold, score_covariance
 
-        covariance = score_covariance(self.posterior.model, self.posterior.data, theta)
+        model, root = self.posterior.model, self.warm.root
+        if self.sampler.uses_metric(model.metric):
+            root = metric_root(model.metric, theta[0]).cpu().numpy()
+        level = float(self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0])
         return sampling_threshold(
-            covariance,
+            score_covariance(model, self.posterior.data, theta),
             step_size=1.0,
             n=self.posterior.n,
             batch_size=self.minibatches.size,
-            root=self.warm.root,
+            temperature=max(level, 1e-12),
+            root=root,
         )
 
     def _fingerprint(self) -> str:

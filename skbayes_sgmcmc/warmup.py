@@ -23,7 +23,9 @@ import torch
 from numpy.typing import NDArray
 
 from ._validation import check_choice
-from .minibatch import Data, Minibatches
+from .diagnostics import sampling_threshold, score_covariance
+from .metrics import metric_root
+from .minibatch import Data, Minibatches, tensor_like
 from .models._linalg import inverse_root
 from .models._protocol import Model
 from .posterior import GRADIENTS, Posterior
@@ -42,6 +44,8 @@ NOISE_RATIO = 0.1
 #: typical curvature of the whitened posterior up to which the table's step sizes are taken as they
 #: are: sds are then right to about 5% (measured on wine, breast_cancer and digits)
 CURVATURE_LIMIT = 2.0
+#: step of samplers in a model's metric, times the largest curvature
+METRIC_STEP = 0.2
 #: smallest minibatch and rows looked at to measure the noise
 SMALLEST_BATCH, NOISE_ROWS = 100, 2000
 #: draws kept of each chain by ``n_draws="auto"``, and the bytes it may use
@@ -80,7 +84,7 @@ def warm_up(
         check_choice("init", init, ("auto", "random", "map", "gaussian"))
     if isinstance(preconditioner, str):
         check_choice("preconditioner", preconditioner, ("auto", "hessian", "diagonal"))
-    elif preconditioner is not None and (sampler.self_preconditioned or sampler.needs_metric):
+    elif preconditioner is not None and _by_itself(sampler, model):
         raise ValueError(
             f"preconditioner={preconditioner!r} is not allowed with {type(sampler).__name__}, "
             "which preconditions by itself: give preconditioner=None."
@@ -128,7 +132,12 @@ def warm_up(
             )
     warm = Warmup(gradient, init, center, root)
     if auto:
-        warm.step_size = _step_size(model, data, sampler, cell, warm, temperature)
+        if sampler.uses_metric(model.metric):
+            warm.step_size = _metric_step(
+                model, data, sampler, warm, settings.batch_size, temperature
+            )
+        else:
+            warm.step_size = _step_size(model, data, sampler, cell, warm, temperature)
     return warm
 
 
@@ -147,8 +156,13 @@ def _own_init(init: Any, auto: bool, start: str) -> Any:
     return init
 
 
+def _by_itself(sampler: Sampler, model: Model) -> bool:
+    """Whether the sampler preconditions by itself, or by the model's metric."""
+    return sampler.self_preconditioned or sampler.uses_metric(model.metric)
+
+
 def _auto_preconditioner(model: Model, sampler: Sampler) -> str | None:
-    if sampler.self_preconditioned or sampler.needs_metric:
+    if _by_itself(sampler, model):
         return None
     return "hessian" if model.n_parameters <= FULL_HESSIAN_LIMIT else "diagonal"
 
@@ -294,8 +308,7 @@ def _step_size(
 ) -> float:
     assert warm.center is not None
     if sampler.full_data:
-        # 1.65^2 P^(-1/3) / 2 is MALA's optimum on N(0, I) (Roberts & Rosenthal 1998)
-        eta = 0.8 * 1.36 * model.n_parameters ** (-1.0 / 3.0)
+        eta = _mala_step(model)
     elif cell.step is None:
         return _self_preconditioned_step(model, data, sampler, warm, temperature)
     else:
@@ -307,6 +320,39 @@ def _step_size(
         return eta * min(1.0, CURVATURE_LIMIT / typical)
     root = np.ones(model.n_parameters) if warm.root is None else warm.root
     return eta / max(largest_curvature(model, data, warm.center, root), 1.0)
+
+
+def _mala_step(model: Model) -> float:
+    """1.65^2 P^(-1/3) / 2 is MALA's optimum on N(0, I) (Roberts & Rosenthal 1998)."""
+    return float(0.8 * 1.36 * model.n_parameters ** (-1.0 / 3.0))
+
+
+def _metric_step(
+    model: Model,
+    data: Data,
+    sampler: Sampler,
+    warm: Warmup,
+    batch_size: int | str,
+    temperature: float,
+) -> float:
+    """In a metric: stable at the curvature that it leaves at the MAP, and alpha_t <= 0.1."""
+    assert warm.center is not None
+    theta = torch.from_numpy(warm.center).to(tensor_like(data))
+    root = metric_root(model.metric, theta).double().cpu().numpy()
+    curvature = largest_curvature(model, data, warm.center, root)
+    if sampler.full_data:
+        return _mala_step(model) / curvature
+    if isinstance(batch_size, str):
+        batch_size = data.n_rows if _fits_whole(data) else _plain_size(data.n_rows)
+    noise = sampling_threshold(
+        score_covariance(model, data, theta[None]),
+        step_size=1.0,
+        n=data.total,
+        batch_size=batch_size,
+        temperature=max(temperature, 1e-12),
+        root=root,
+    )
+    return min(METRIC_STEP / curvature, NOISE_RATIO / noise if noise > 0.0 else math.inf)
 
 
 def _typical_curvature(
