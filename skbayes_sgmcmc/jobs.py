@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint, fingerprint
-from .metrics import metric_root
 from .minibatch import Minibatches
 from .posterior import Posterior
 from .samplers import Cell, Sampler
@@ -214,14 +213,16 @@ class Job:
 
     def alpha(self, theta: torch.Tensor) -> float:
         """The sampling threshold's alpha_t / eta at one position theta (1, parameters)."""
-        from .diagnostics import sampling_threshold, score_covariance
+        from .diagnostics import largest_score_variance, sampling_threshold, score_covariance
 
-        model, root = self.posterior.model, self.warm.root
+        model, data, root = self.posterior.model, self.posterior.data, self.warm.root
         if self.sampler.uses_metric(model.metric):
-            root = metric_root(model.metric, theta[0]).cpu().numpy()
+            covariance = np.atleast_2d(largest_score_variance(model, data, theta))
+        else:
+            covariance = score_covariance(model, data, theta)
         level = float(self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0])
         return sampling_threshold(
-            score_covariance(model, self.posterior.data, theta),
+            covariance,
             step_size=1.0,
             n=self.posterior.n,
             batch_size=self.minibatches.size,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import torch
 from torch import Tensor
 
 #: tensors of a sampler or model, each with the chains on the first axis
@@ -32,12 +29,6 @@ class Metric:
 
     def log_det(self) -> Tensor:
         raise NotImplementedError
-
-
-def metric_root(metric: Callable[[Tensor], Metric], theta: Tensor) -> Tensor:
-    """R with R R' = M(theta), (parameters, parameters), at one position (parameters,)."""
-    identity = torch.eye(len(theta), dtype=theta.dtype, device=theta.device)
-    return metric(theta.expand(len(theta), -1)).root_times(identity).t()
 
 
 class DiagonalMetric(Metric):

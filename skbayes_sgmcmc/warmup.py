@@ -14,7 +14,7 @@ divided by the largest curvature left (power iteration), and control variates ar
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from ._validation import check_choice
-from .diagnostics import sampling_threshold, score_covariance
-from .metrics import metric_root
+from .diagnostics import largest_eigenvalue, largest_score_variance
 from .minibatch import Data, Minibatches, tensor_like
 from .models._linalg import inverse_root
 from .models._protocol import Model
@@ -44,8 +43,8 @@ NOISE_RATIO = 0.1
 #: typical curvature of the whitened posterior up to which the table's step sizes are taken as they
 #: are: sds are then right to about 5% (measured on wine, breast_cancer and digits)
 CURVATURE_LIMIT = 2.0
-#: step of samplers in a model's metric, times the largest curvature
-METRIC_STEP = 0.2
+#: step of samplers in a model's metric, times the largest curvature; draws to measure noise at
+METRIC_STEP, TYPICAL_DRAWS = 0.2, 3
 #: smallest minibatch and rows looked at to measure the noise
 SMALLEST_BATCH, NOISE_ROWS = 100, 2000
 #: draws kept of each chain by ``n_draws="auto"``, and the bytes it may use
@@ -61,6 +60,7 @@ class Warmup:
     center: Array | None = None
     root: Array | None = None
     step_size: float | None = None
+    batch_size: int | None = None
 
 
 def warm_up(
@@ -133,9 +133,7 @@ def warm_up(
     warm = Warmup(gradient, init, center, root)
     if auto:
         if sampler.uses_metric(model.metric):
-            warm.step_size = _metric_step(
-                model, data, sampler, warm, settings.batch_size, temperature
-            )
+            _set_metric_step(model, data, sampler, warm, settings, temperature, stream=stream)
         else:
             warm.step_size = _step_size(model, data, sampler, cell, warm, temperature)
     return warm
@@ -222,6 +220,8 @@ def minibatches(
         size = int(batch_size)
     elif warm.step_size is not None and _fits_whole(data):
         size = data.n_rows
+    elif warm.batch_size is not None:
+        size = warm.batch_size
     elif warm.step_size is None or model.many_modes:
         size = 100
     elif probability is not None:
@@ -327,32 +327,56 @@ def _mala_step(model: Model) -> float:
     return float(0.8 * 1.36 * model.n_parameters ** (-1.0 / 3.0))
 
 
-def _metric_step(
+def _set_metric_step(
     model: Model,
     data: Data,
     sampler: Sampler,
     warm: Warmup,
-    batch_size: int | str,
+    settings: Any,
     temperature: float,
-) -> float:
-    """In a metric: stable at the curvature that it leaves at the MAP, and alpha_t <= 0.1."""
+    *,
+    stream: bool,
+) -> None:
+    """Step, minibatch and control variates in a metric.
+
+    The step is stable at the curvature that the metric leaves at the MAP. The minibatch is so large
+    that alpha_t is ``NOISE_RATIO`` at typical draws; where that is too large, the step is smaller.
+    """
     assert warm.center is not None
-    theta = torch.from_numpy(warm.center).to(tensor_like(data))
-    root = metric_root(model.metric, theta).double().cpu().numpy()
-    curvature = largest_curvature(model, data, warm.center, root)
-    if sampler.full_data:
-        return _mala_step(model) / curvature
-    if isinstance(batch_size, str):
-        batch_size = data.n_rows if _fits_whole(data) else _plain_size(data.n_rows)
-    noise = sampling_threshold(
-        score_covariance(model, data, theta[None]),
-        step_size=1.0,
-        n=data.total,
-        batch_size=batch_size,
-        temperature=max(temperature, 1e-12),
-        root=root,
-    )
-    return min(METRIC_STEP / curvature, NOISE_RATIO / noise if noise > 0.0 else math.inf)
+    center, metric = warm.center, model.metric(torch.from_numpy(warm.center)[None])
+    prior = model.prior_hessian(center)
+
+    def curved(v: Array) -> Array:
+        moved = metric.times(torch.from_numpy(v)[None])[0].numpy()
+        return np.asarray((model.hessian_times(center, moved, data) + prior * moved) / data.total)
+
+    curvature = 1.05 * largest_eigenvalue(curved, model.n_parameters)
+    warm.step_size = (_mala_step(model) if sampler.full_data else METRIC_STEP) / curvature
+    size = settings.batch_size
+    if isinstance(size, str):
+        size = data.n_rows if _fits_whole(data) else None
+    if sampler.full_data or (size is not None and size >= data.n_rows):
+        return
+    anchor = None
+    if settings.gradient == "auto" and not stream and model.after_step is None:
+        anchor = model.anchor(center, data)
+    if anchor is not None:
+        warm.gradient = "control_variates"
+        data = replace(data, fields=data.fields | anchor.fields)
+    rng, variance = np.random.default_rng(0), 0.0
+    for _ in range(TYPICAL_DRAWS):
+        theta = torch.from_numpy(model.typical_draw(center, data, temperature, rng))
+        theta = theta[None].to(tensor_like(data))
+        variance = max(variance, largest_score_variance(model, data, theta))
+    # alpha_t of one row
+    noise = warm.step_size * data.total * variance / (2.0 * max(temperature, 1e-12))
+    if size is None:
+        affordable = max(
+            _plain_size(data.n_rows), FULL_BATCH_NUMBERS // Minibatches(data, 1).numbers
+        )
+        size = min(max(SMALLEST_BATCH, math.ceil(noise / NOISE_RATIO)), affordable)
+        warm.batch_size = size
+    warm.step_size *= min(1.0, NOISE_RATIO * size / noise)
 
 
 def _typical_curvature(

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..metrics import Metric, State
 from ..minibatch import Batch, Data
 from ..streams import ChainRandom
-from ._protocol import Model
+from ._protocol import Anchor, Model
 from .priors import Prior
 
 Array = NDArray[Any]
@@ -101,6 +101,9 @@ class ICAModel(Model):
     def _w(self, theta: Tensor) -> Tensor:
         return theta.view(-1, self.d, self.d)
 
+    def _at(self, theta: Array) -> Array:
+        return theta.reshape(self.d, self.d)
+
     def metric(self, theta: Tensor) -> NaturalMetric:
         """The natural gradient's metric at the positions (chains, d * d)."""
         return NaturalMetric(self._w(theta))
@@ -130,7 +133,7 @@ class ICAModel(Model):
         scale: float,
     ) -> dict[str, Tensor]:
         w, x, weight = self._w(theta), batch.fields["x"], batch.weight
-        psi = torch.tanh(0.5 * (x @ w.mT))  # (chains, rows, d)
+        psi = _psi(x @ w.mT, batch)  # (chains, rows, d)
         total: Any = float(batch.size)
         if isinstance(weight, Tensor):
             psi *= weight[..., None]
@@ -141,8 +144,18 @@ class ICAModel(Model):
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         w, x = self._w(theta)[0], batch.fields["x"]
-        outer = torch.tanh(0.5 * (x @ w.mT))[:, :, None] * x[:, None]
+        outer = _psi(x @ w.mT, batch)[:, :, None] * x[:, None]
         return (_inverse(w).mT - outer).flatten(1)
+
+    def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:
+        """Constant control variates: psi(y) x' of every row at the centre."""
+        if root is not None:
+            return None
+        x = data.fields["x"]
+        psi = torch.tanh(0.5 * (x @ torch.from_numpy(self._at(center).T).to(x)))
+        weighted = psi if data.weight is None else psi * data.weight[:, None]
+        gradient = np.asarray((weighted.mT @ x).double().cpu()).ravel()
+        return Anchor({"anchor_psi": psi}, gradient, None)
 
     # centre and curvature -------------------------------------------------------------------------
 
@@ -166,9 +179,33 @@ class ICAModel(Model):
         )
         return found.x if np.isfinite(found.x).all() else None
 
+    def typical_draw(
+        self, center: Array, data: Data, temperature: float, rng: np.random.Generator
+    ) -> Array:
+        """exp(A) W with A from its Gaussian approximation, in which only A_ij and A_ji correlate.
+
+        For independent sources their potential has the curvatures E[psi'(y_i) y_j^2] and
+        E[psi'(y_j) y_i^2], and 1 between them: together 0 along rotations of two Gaussian sources.
+        The data leave these open, and so variances are 1 at most.
+        """
+        w, x = self._at(center), data.fields["x"]
+        y = np.asarray((x @ torch.from_numpy(w.T).to(x)).double().cpu())
+        h = (0.5 * (1.0 - np.tanh(0.5 * y) ** 2)).T @ y**2 / len(y)
+        i, j = np.triu_indices(self.d, 1)
+        blocks = np.ones((len(i), 2, 2))
+        blocks[:, 0, 0], blocks[:, 1, 1] = h[i, j], h[j, i]
+        curvature, axes = np.linalg.eigh(blocks)
+        sd = np.sqrt(np.minimum(temperature / (data.total * np.maximum(curvature, 1e-12)), 1.0))
+        moves = np.einsum("kab,kb->ka", axes, sd * rng.standard_normal(sd.shape))
+        a = np.zeros((self.d, self.d))
+        a[i, j], a[j, i] = moves.T
+        own = temperature / (data.total * (1.0 + np.diagonal(h)))
+        np.fill_diagonal(a, np.sqrt(own) * rng.standard_normal(self.d))
+        return np.asarray((scipy.linalg.expm(a) @ w).ravel())
+
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
-        w, x = theta.reshape(self.d, self.d), data.fields["x"]
-        v = vector.reshape(self.d, self.d)
+        w, x = self._at(theta), data.fields["x"]
+        v = self._at(vector)
         curvature = 0.5 * (1.0 - torch.tanh(0.5 * (x @ torch.from_numpy(w.T).to(x))) ** 2)
         slope = curvature * (x @ torch.from_numpy(v.T).to(x))
         if data.weight is not None:
@@ -189,6 +226,12 @@ class ICAModel(Model):
         """Unmixing matrices of the user's features, aligned: (..., d, n_features)."""
         w = draws.reshape(*draws.shape[:-1], self.d, self.d)
         return {"components": aligned(w, self.start) @ self.whitening.astype(draws.dtype)}
+
+
+def _psi(y: Tensor, batch: Batch) -> Tensor:
+    """-d log p(y) / dy = tanh(y / 2), less its control variate."""
+    psi = torch.tanh(0.5 * y)
+    return psi - batch.fields["anchor_psi"] if "anchor_psi" in batch.fields else psi
 
 
 def _inverse(w: Tensor) -> Tensor:
