@@ -131,7 +131,7 @@ def largest_score_variance(model: Model, data: Data, theta: torch.Tensor) -> flo
 
     def times(v: Array) -> Array:
         moved = metric.times(torch.from_numpy(v)[None].to(theta))[0].double().cpu().numpy()
-        return np.asarray(scores.T @ (scores @ moved) / (len(scores) - 1))
+        return np.asarray(scores.T @ (scores @ moved) / max(len(scores) - 1, 1))
 
     return largest_eigenvalue(times, scores.shape[1])
 
@@ -242,7 +242,8 @@ def amari_distance(unmixing: Array, mixing: Array, *, normalize: bool = True) ->
     .. math:: \sum_i\left(\sum_j \frac{|P_{ij}|}{\max_k |P_{ik}|} - 1\right) +
         \sum_j\left(\sum_i \frac{|P_{ij}|}{\max_k |P_{kj}|} - 1\right)
 
-    It does not depend on the order, signs and scales of the components.
+    It does not depend on the order and signs of the components; their scales count where it is not
+    zero.
 
     Parameters
     ----------

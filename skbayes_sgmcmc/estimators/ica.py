@@ -43,9 +43,9 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     n_components : int or None, default=None
         Sources; None: as many as features.
     whiten : bool, default=True
-        Take the mean away and reduce the rows to their ``n_components`` first principal
-        components, of variance 1. With False W acts on the rows as they are, of which there must be
-        as many features as components.
+        Reduce the centred rows to their ``n_components`` first principal components, of variance
+        1. With False W acts on the centred rows as they are, and there must be as many features
+        as components.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the entries of W.
     prior_scale : float, default=1.0
@@ -106,7 +106,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     mixing_ : array of shape (n_features, n_components)
         Its pseudo-inverse.
     mean_ : array of shape (n_features,)
-        Mean of X; zeros without whitening.
+        Mean of X.
     whitening_ : array of shape (n_components, n_features)
         Whitening K, with x = K (X - mean); the identity without whitening.
     instability_ : array of shape (n_components,)
@@ -339,9 +339,9 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
         if first:
             n_components, n_features, whiten = self._shape
-            self.mean_, self.whitening_ = np.zeros(n_features), np.eye(n_features)
+            self.mean_ = X.mean(axis=0, dtype=np.float64)
+            self.whitening_ = np.eye(n_features)
             if whiten:
-                self.mean_ = X.mean(axis=0, dtype=np.float64)
                 self.whitening_ = principal_axes(X - self.mean_, n_components)
             x = self._inputs(X)
             self._x_variance = x.var(axis=0)

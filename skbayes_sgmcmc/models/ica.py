@@ -164,20 +164,26 @@ class ICAModel(Model):
         batch, random = data.all_rows(), ChainRandom([])
         like = data.fields["x"]
 
+        # in relative coordinates, W = B start, which are about as curved in all directions
         def potential(flat: Array) -> tuple[float, Array]:
-            theta = torch.from_numpy(flat)[None].to(like)
+            theta = torch.from_numpy((self._at(flat) @ self.start).reshape(1, -1)).to(like)
             rows = (self.log_lik(theta, batch) * batch.weight).sum()
             gradient = torch.empty_like(theta)
             self.prior_gradient(theta, {}, gradient, 1.0 / data.total)
             scale = data.scale / data.total
             self.likelihood_gradient(theta, batch, {}, random, out=gradient, scale=scale)
             value = -(float(self.log_prior(theta)[0]) + data.scale * float(rows)) / data.total
-            return value, np.asarray(gradient[0].double().cpu())
+            return value, (self._at(gradient[0].double().cpu().numpy()) @ self.start.T).ravel()
 
         found = scipy.optimize.minimize(
-            potential, self.start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 200}
+            potential,
+            np.eye(self.d).ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 200, "ftol": 1e-12},
         )
-        return found.x if np.isfinite(found.x).all() else None
+        center = (self._at(found.x) @ self.start).ravel()
+        return center if np.isfinite(center).all() else None
 
     def typical_draw(
         self, center: Array, data: Data, temperature: float, rng: np.random.Generator
