@@ -345,8 +345,8 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
                 self.whitening_ = principal_axes(X - self.mean_, n_components)
             x = self._inputs(X)
             self._x_variance = x.var(axis=0)
-            self._start = fastica_start(x)
-        return ICAModel(self._start, self._prior(), self.prior_scale, self.whitening_)
+            self._reference = fastica_start(x)
+        return ICAModel(self._reference, self._prior(), self.prior_scale, self.whitening_)
 
     def _inputs(self, X: Any) -> Array:
         return (X - self.mean_) @ self.whitening_.T

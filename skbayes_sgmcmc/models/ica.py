@@ -66,7 +66,7 @@ class ICAModel(Model):
 
     Parameters
     ----------
-    start : array of shape (d, d)
+    reference : array of shape (d, d)
         About where the posterior is, with sources uncorrelated and of equal variance over the rows.
         The search for the MAP begins there, and draws are aligned to it.
     prior : Prior
@@ -77,9 +77,9 @@ class ICAModel(Model):
         Rows x of the model are ``whitening`` times the user's rows; draws are named for the latter.
     """
 
-    def __init__(self, start: Array, prior: Prior, prior_scale: float, whitening: Array):
-        self.d = len(start)
-        self.start = start
+    def __init__(self, reference: Array, prior: Prior, prior_scale: float, whitening: Array):
+        self.d = len(reference)
+        self.reference = reference
         self.prior = prior
         self.prior_scale = prior_scale
         self.whitening = whitening
@@ -94,9 +94,9 @@ class ICAModel(Model):
         return Data({"x": rows}, len(rows), weights)
 
     def init(self, rng: np.random.Generator) -> Array:
-        """The start's sources, rotated at random."""
+        """The reference's sources, rotated at random."""
         rotation, _ = np.linalg.qr(rng.standard_normal((self.d, self.d)))
-        return (rotation @ self.start).ravel()
+        return (rotation @ self.reference).ravel()
 
     def _w(self, theta: Tensor) -> Tensor:
         return theta.view(-1, self.d, self.d)
@@ -120,7 +120,7 @@ class ICAModel(Model):
         return log_p + torch.linalg.slogdet(w).logabsdet[:, None]
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
-        self.prior.gradient(theta, theta.new_tensor(self.rate * scale), out)
+        self.prior.gradient(theta, theta.new_full((), self.rate * scale), out)
 
     def likelihood_gradient(
         self,
@@ -160,20 +160,20 @@ class ICAModel(Model):
     # centre and curvature -------------------------------------------------------------------------
 
     def find_map(self, data: Data) -> Array | None:
-        """The mode to which the start leads (there is one for every order and sign of the rows)."""
+        """The mode to which the reference leads: there is one for every order and sign of rows."""
         batch, random = data.all_rows(), ChainRandom([])
         like = data.fields["x"]
 
-        # in relative coordinates, W = B start, which are about as curved in all directions
+        # in relative coordinates, W = B reference, which are about as curved in all directions
         def potential(flat: Array) -> tuple[float, Array]:
-            theta = torch.from_numpy((self._at(flat) @ self.start).reshape(1, -1)).to(like)
+            theta = torch.from_numpy((self._at(flat) @ self.reference).reshape(1, -1)).to(like)
             rows = (self.log_lik(theta, batch) * batch.weight).sum()
             gradient = torch.empty_like(theta)
             self.prior_gradient(theta, {}, gradient, 1.0 / data.total)
             scale = data.scale / data.total
             self.likelihood_gradient(theta, batch, {}, random, out=gradient, scale=scale)
             value = -(float(self.log_prior(theta)[0]) + data.scale * float(rows)) / data.total
-            return value, (self._at(gradient[0].double().cpu().numpy()) @ self.start.T).ravel()
+            return value, (self._at(gradient[0].double().cpu().numpy()) @ self.reference.T).ravel()
 
         found = scipy.optimize.minimize(
             potential,
@@ -182,7 +182,7 @@ class ICAModel(Model):
             method="L-BFGS-B",
             options={"maxiter": 200, "ftol": 1e-12},
         )
-        center = (self._at(found.x) @ self.start).ravel()
+        center = (self._at(found.x) @ self.reference).ravel()
         return center if np.isfinite(center).all() else None
 
     def typical_draw(
@@ -231,7 +231,7 @@ class ICAModel(Model):
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Unmixing matrices of the user's features, aligned: (..., d, n_features)."""
         w = draws.reshape(*draws.shape[:-1], self.d, self.d)
-        return {"components": aligned(w, self.start) @ self.whitening.astype(draws.dtype)}
+        return {"components": aligned(w, self.reference) @ self.whitening.astype(draws.dtype)}
 
 
 def _psi(y: Tensor, batch: Batch) -> Tensor:
