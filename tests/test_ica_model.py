@@ -342,3 +342,30 @@ def test_mixing_distance_counts_in_the_metric():
     expected = eta[first:].sum() / eta[first]
     assert 500 < first < 5000, "the threshold must lie inside the run"
     assert posterior.n_draws == pytest.approx(expected, rel=0.4)
+
+
+# on the engine ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["mala", "rsgld"])
+def test_a_metric_rules_out_preconditioners(sampler):
+    """Two preconditioners at once would make a metric of the wrong coordinates."""
+    with pytest.raises(ValueError, match=r"preconditioner=.* which preconditions by itself"):
+        sample(
+            model_of(2), data=data_of(rows(9, 2)), sampler=sampler, preconditioner=np.ones(4),
+            init="random",
+        )  # fmt: skip
+
+
+def test_gradients_and_metric_are_computed_on_the_device():
+    """Torch's device "meta" refuses tensors of any other: nothing is left on the CPU."""
+    model, theta = model_of(3), torch.empty(2, 9, device="meta")
+    fields = {"x": torch.empty(7, 3, device="meta"), "anchor_psi": torch.empty(7, 3, device="meta")}
+    batch, out = Batch(fields, torch.empty(7, device="meta"), True, 7), torch.empty_like(theta)
+    model.prior_gradient(theta, {}, out, 1.0)
+    model.likelihood_gradient(theta, batch, {}, None, out=out, scale=1.0)
+    metric = model.metric(theta)
+    assert model.log_lik(theta, batch).shape == (2, 7)
+    assert model.scores(theta[:1], batch).shape == (7, 9)
+    assert metric.root_times(metric.times(out) + metric.divergence).device.type == "meta"
+    assert (metric.inverse_quadratic(out) + metric.log_det()).shape == (2,)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 #: points of the sampling threshold's trace, and draws over which it is a median
-TRACE_POINTS, TRACE_DRAWS = 50, 8
+TRACE_POINTS, TRACE_DRAWS = 50, 5
 
 
 class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
@@ -115,7 +115,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         uncertainty makes, of a total of about 3.3.
     sampling_threshold_ : dict
         "step": numbers of up to 50 steps; "alpha": alpha_t there, the ratio of the gradient noise
-        to the injected noise in its worst direction (a median over 8 draws at each step's eta). The
+        to the injected noise in its worst direction (a median over 5 draws at each step's eta). The
         chains sample their posterior where it is far below 1.
     posterior_ : PosteriorSamples
         Draws "components" (n_chains, n_draws, n_components, n_features), with signs and order of
