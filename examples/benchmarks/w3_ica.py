@@ -350,8 +350,8 @@ CHANNELS = """
 sorted by kurtosis (3: Gaussian; the paper reports 15.4 for the most stable component and 3.4 for
 the least), mixed by a random matrix. Stochastic Langevin: batch 100, ε = 0.1/N t^-.55,
 {steps:,} steps, two chains; corrected Langevin: {corrected_steps:,} steps (published: 100,000) of
-ε = 0.2/N (published: 1/N), which accepts {acceptance:.1%}. "Defaults": `BayesianICA(whiten=False)`, four chains
-with control variates on minibatches of {batch} rows.
+ε = 0.2/N (published: 1/N), which accepts {acceptance:.1%}. "Defaults":
+`BayesianICA(whiten=False)`, four chains with control variates on minibatches of {batch} rows.
 
 Instability by source:
 
