@@ -332,9 +332,12 @@ def test_stream():
 
 
 @pytest.mark.parametrize("whiten", [True, False])
-def test_rank_deficient_rows(data, whiten):
-    X = data[0]
-    double = np.c_[X[:, :3], X[:, :1]]
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_rank_deficient_rows(data, whiten, dtype, offset):
+    """A sum of columns, to the rounding of the rows' own precision; with a large mean, too."""
+    X = (data[0] + offset).astype(dtype)
+    double = np.c_[X[:, :3], X[:, :1] + X[:, 1:2]]
     with pytest.raises(ValueError, match=r"n_components=4 .* X has rank 3 .* give n_components=3"):
         small(whiten=whiten).fit(double)
     assert small(n_components=3).fit(double).components_.shape == (3, 4)

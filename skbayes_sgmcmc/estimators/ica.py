@@ -339,13 +339,14 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
         if first:
             n_components, n_features, whiten = self._shape
+            rounding = float(np.abs(X).max() * np.finfo(X.dtype).eps)
             self.mean_ = X.mean(axis=0, dtype=np.float64)
             self.whitening_ = np.eye(n_features)
             if whiten:
-                self.whitening_ = principal_axes(X - self.mean_, n_components)
+                self.whitening_ = principal_axes(X - self.mean_, n_components, rounding)
             x = self._inputs(X)
             self._x_variance = x.var(axis=0)
-            self._reference = fastica_start(x)
+            self._reference = fastica_start(x, 0.0 if whiten else rounding)
         return ICAModel(self._reference, self._prior(), self.prior_scale, self.whitening_)
 
     def _inputs(self, X: Any) -> Array:

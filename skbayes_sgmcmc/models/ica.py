@@ -267,8 +267,10 @@ def aligned(w: Array, reference: Array) -> Array:
     return (flat[at, order] * sign[:, :, None].astype(w.dtype)).reshape(w.shape)
 
 
-def principal_axes(x: Array, n_components: int) -> Array:
+def principal_axes(x: Array, n_components: int, rounding: float = 1e-15) -> Array:
     """Whitening K (n_components, n_features) of centred rows: those of X K' have unit covariance.
+
+    ``rounding`` is that of the rows' numbers, above which directions must stand out to count.
 
     Raises
     ------
@@ -278,7 +280,7 @@ def principal_axes(x: Array, n_components: int) -> Array:
     u, s, axes = scipy.linalg.svd(x, full_matrices=False)
     # signs that do not depend on the order of the rows
     _, axes = svd_flip(u, axes, u_based_decision=False)
-    rank = int((s > s[0] * max(x.shape) * np.finfo(x.dtype).eps).sum()) if s[0] > 0.0 else 0
+    rank = int((s > 4.0 * rounding * np.sqrt(x.size)).sum())
     if rank < n_components:
         constant = int((np.ptp(x, axis=0) == 0.0).sum())
         raise ValueError(
@@ -289,13 +291,13 @@ def principal_axes(x: Array, n_components: int) -> Array:
     return np.asarray(axes[:n_components] * (np.sqrt(len(x)) / s[:n_components, None]))
 
 
-def fastica_start(x: Array) -> Array:
+def fastica_start(x: Array, rounding: float = 1e-15) -> Array:
     """FastICA's unmixing matrix (d, d) of rows (n, d), with sources of the model's variance."""
     from sklearn.decomposition import FastICA
 
     rows = x[:: -(-len(x) // START_ROWS)]
     away = rows - rows.mean(axis=0)
-    whitening = principal_axes(away, x.shape[1])
+    whitening = principal_axes(away, x.shape[1], rounding)
     # a fixed start, so that no random numbers are used up; it need not converge, since what it
     # finds is refined
     ica = FastICA(whiten=False, w_init=np.eye(x.shape[1]))
