@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "BayesianLogisticRegression": "estimators.logistic",
     "BayesianCNNClassifier": "estimators.cnn",
+    "BayesianICA": "estimators.ica",
     "BayesianMLPClassifier": "estimators.mlp",
     "BayesianMLPRegressor": "estimators.mlp",
     "BayesianModuleClassifier": "estimators.module",
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .chains import MixingDistance as MixingDistance
     from .estimators.cnn import BayesianCNNClassifier as BayesianCNNClassifier
     from .estimators.distilled import DistilledClassifier as DistilledClassifier
+    from .estimators.ica import BayesianICA as BayesianICA
     from .estimators.logistic import BayesianLogisticRegression as BayesianLogisticRegression
     from .estimators.mlp import BayesianMLPClassifier as BayesianMLPClassifier
     from .estimators.mlp import BayesianMLPRegressor as BayesianMLPRegressor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 __all__ = [
+    "amari_distance",
     "autocorrelation_time",
     "effective_sample_size",
     "mcse",
@@ -114,6 +115,39 @@ def autocorrelation_time(draws: Array) -> float:
 
 def score_covariance(model: Model, data: Data, theta: torch.Tensor) -> Array:
     """Covariance V_s of the per-row scores at one position, each with its share of the prior."""
+    return np.atleast_2d(np.cov(_scores(model, data, theta), rowvar=False))
+
+
+def largest_score_variance(model: Model, data: Data, theta: torch.Tensor) -> float:
+    """Largest eigenvalue of M^(1/2) V_s M^(1/2) at one position, M the model's metric there.
+
+    By power iteration with V_s M, so that no matrix of parameters by parameters is made.
+    """
+    import torch
+
+    scores = _scores(model, data, theta)
+    scores -= scores.mean(axis=0)
+    metric = model.metric(theta)
+
+    def times(v: Array) -> Array:
+        moved = metric.times(torch.from_numpy(v)[None].to(theta))[0].double().cpu().numpy()
+        return np.asarray(scores.T @ (scores @ moved) / max(len(scores) - 1, 1))
+
+    return largest_eigenvalue(times, scores.shape[1])
+
+
+def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int = 40) -> float:
+    """Of a matrix with nonnegative eigenvalues, given as products with vectors, from below."""
+    vector: Array = np.random.default_rng(0).standard_normal(size)
+    for _ in range(n_steps):
+        vector = times(vector / np.linalg.norm(vector))
+        if not vector.any():
+            break
+    return float(np.linalg.norm(vector))
+
+
+def _scores(model: Model, data: Data, theta: torch.Tensor) -> Array:
+    """Scores (rows, n_parameters), weighted, of at most ``SCORE_ROWS`` rows at one position."""
     import torch
 
     from .minibatch import Minibatches
@@ -126,7 +160,7 @@ def score_covariance(model: Model, data: Data, theta: torch.Tensor) -> Array:
         scores = np.asarray(model.scores(theta, batch).cpu(), dtype=float)
     if data.weight is not None:
         scores *= np.asarray(torch.as_tensor(batch.weight).cpu(), dtype=float)[:, None]
-    return np.atleast_2d(np.cov(scores, rowvar=False))
+    return scores
 
 
 def sampling_threshold(
@@ -198,6 +232,63 @@ def noise_variances(
     correction = max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
     gradient = step_size**2 * np.diag(covariance) / batch_size * correction
     return gradient, 2.0 * step_size * temperature / n
+
+
+def amari_distance(unmixing: Array, mixing: Array, *, normalize: bool = True) -> Array:
+    r"""Amari distance of unmixing matrices W from the inverse of a mixing matrix A.
+
+    With P = W A, which a perfect W makes a permutation of a diagonal matrix,
+
+    .. math:: \sum_i\left(\sum_j \frac{|P_{ij}|}{\max_k |P_{ik}|} - 1\right) +
+        \sum_j\left(\sum_i \frac{|P_{ij}|}{\max_k |P_{kj}|} - 1\right)
+
+    It does not depend on the order and signs of the components; their scales count where it is not
+    zero.
+
+    Parameters
+    ----------
+    unmixing : array of shape (..., n_components, n_features)
+        W, or several, such as draws.
+    mixing : array of shape (n_features, n_components)
+        A.
+    normalize : bool, default=True
+        Divide by 2 d (d - 1), so that it lies between 0 and 1; otherwise it is the sum, as in the
+        papers.
+
+    Returns
+    -------
+    array of shape (...)
+        One distance for each W; 0 for perfect ones.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, or there is no P of at least two components.
+
+    References
+    ----------
+    Amari, Cichocki & Yang (1996), A new learning algorithm for blind signal separation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.diagnostics import amari_distance
+    >>> A = np.array([[1.0, 0.5], [0.0, 1.0]])
+    >>> amari_distance([-3.0 * np.linalg.inv(A)[::-1], np.eye(2)], A)
+    array([0.  , 0.25])
+    """
+    W, A = np.asarray(unmixing, dtype=float), np.asarray(mixing, dtype=float)
+    d = W.shape[-2] if W.ndim > 1 else 0
+    if d < 2 or A.shape != (W.shape[-1], d):
+        raise ValueError(
+            f"unmixing of shape {W.shape} with mixing of shape {A.shape} is not allowed: give "
+            "(..., n_components, n_features) and (n_features, n_components), of two components or "
+            "more."
+        )
+    P = np.abs(W @ A)
+    by_row, by_column = ((P.sum(axis) / P.max(axis) - 1.0).sum(-1) for axis in (-1, -2))
+    total = by_row + by_column
+    return np.asarray(total / (2.0 * d * (d - 1.0)) if normalize else total)
 
 
 class Summary(dict[str, Any]):

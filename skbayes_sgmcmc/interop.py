@@ -162,6 +162,7 @@ _PARTS = {
     "chains": ("MixingDistance",),
     "estimators.cnn": ("BayesianCNNClassifier",),
     "estimators.distilled": ("DistilledClassifier",),
+    "estimators.ica": ("BayesianICA",),
     "estimators.logistic": ("BayesianLogisticRegression",),
     "estimators.mlp": ("BayesianMLPClassifier", "BayesianMLPRegressor"),
     "estimators.module": ("BayesianModuleClassifier", "BayesianModuleRegressor"),

@@ -125,7 +125,7 @@ class Job:
             rng,
             draws=self._allocate(),
             kernel=kernel,
-            alpha=self._alpha,
+            alpha=self.alpha,
         )
         if self.previous is not None:
             chains.model_state = self._tensors(self.previous.model)
@@ -211,16 +211,23 @@ class Job:
                 f"'gaussian' or an array that broadcasts to {shape}."
             ) from None
 
-    def _alpha(self, theta: torch.Tensor) -> float:
-        from .diagnostics import sampling_threshold, score_covariance
+    def alpha(self, theta: torch.Tensor) -> float:
+        """The sampling threshold's alpha_t / eta at one position theta (1, parameters)."""
+        from .diagnostics import largest_score_variance, sampling_threshold, score_covariance
 
-        covariance = score_covariance(self.posterior.model, self.posterior.data, theta)
+        model, data, root = self.posterior.model, self.posterior.data, self.warm.root
+        if self.sampler.uses_metric(model.metric):
+            covariance = np.atleast_2d(largest_score_variance(model, data, theta))
+        else:
+            covariance = score_covariance(model, data, theta)
+        level = float(self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0])
         return sampling_threshold(
             covariance,
             step_size=1.0,
             n=self.posterior.n,
             batch_size=self.minibatches.size,
-            root=self.warm.root,
+            temperature=max(level, 1e-12),
+            root=root,
         )
 
     def _fingerprint(self) -> str:

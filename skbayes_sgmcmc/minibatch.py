@@ -106,7 +106,7 @@ class Minibatches:
             self._cumulative /= self._cumulative[-1]
             # in the data's precision and on its device, as weights multiply residuals
             weights = torch.from_numpy(1.0 / (data.n_rows * probability))
-            self.importance = weights.to(_like(data))
+            self.importance = weights.to(tensor_like(data))
         self._whole = data.all_rows() if self.full else None
         #: numbers gathered for one minibatch of one chain
         self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
@@ -207,7 +207,7 @@ def input_rows(x: Any, dtype: torch.dtype, device: str) -> Tensor | SparseRows:
     return torch.from_numpy(np.ascontiguousarray(x)).to(device, dtype)
 
 
-def _like(data: Data) -> Tensor:
+def tensor_like(data: Data) -> Tensor:
     """A tensor of the data's floating point type, on its device."""
     fields = [f if isinstance(f, Tensor) else f.tensor_like() for f in data.fields.values()]
     return next((f for f in fields if f.is_floating_point()), torch.empty(0))

@@ -44,6 +44,9 @@ class Run:
     batch_size: int
     n_steps: int
     temperature: float
+    plan: Plan
+    #: ``alpha(theta)`` is the sampling threshold's alpha_t / eta at one position (1, n_parameters)
+    alpha: Callable[[torch.Tensor], float]
 
 
 def draw(
@@ -113,7 +116,7 @@ def draw(
         results = [jobs[0](on_progress)]
     else:
         results = list(Parallel(n_jobs=settings.n_jobs)(delayed(job)(None) for job in jobs))
-    run = _combine(results, settings.n_chains, posterior, plan, minibatches, level)
+    run = _combine(results, settings.n_chains, jobs[0], level)
     run.state.n_chains = n_asked
     run.state.warm = warm if stream else None
     run.state.rows_seen = data.total if rows_seen is None else rows_seen
@@ -248,11 +251,10 @@ def _free_memory() -> int | None:
 def _combine(
     results: list[Result],
     n_chains: int,
-    posterior: Posterior,
-    plan: Plan,
-    minibatches: Minibatches,
+    job: Job,
     temperature: float,
 ) -> Run:
+    plan = job.plan
     alive = [result for result in results if len(result.draws)]
     diverged = {chain: step for result in results for chain, step in result.diverged.items()}
     report = _divergence_report(diverged, n_chains, plan.n_steps, results[0].state.last_eta)
@@ -294,11 +296,13 @@ def _combine(
         None if first.weights is None else first.weights[:kept],
         by_name(lambda r: r.statistics),
         state,
-        posterior,
+        job.posterior,
         first.state.last_eta,
-        minibatches.size,
+        job.minibatches.size,
         max(result.n_steps for result in results),
         temperature,
+        plan,
+        job.alpha,
     )
 
 

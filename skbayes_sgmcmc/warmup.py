@@ -14,7 +14,7 @@ divided by the largest curvature left (power iteration), and control variates ar
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ import torch
 from numpy.typing import NDArray
 
 from ._validation import check_choice
-from .minibatch import Data, Minibatches
+from .diagnostics import largest_eigenvalue, largest_score_variance
+from .minibatch import Data, Minibatches, tensor_like
 from .models._linalg import inverse_root
 from .models._protocol import Model
 from .posterior import GRADIENTS, Posterior
@@ -42,6 +43,8 @@ NOISE_RATIO = 0.1
 #: typical curvature of the whitened posterior up to which the table's step sizes are taken as they
 #: are: sds are then right to about 5% (measured on wine, breast_cancer and digits)
 CURVATURE_LIMIT = 2.0
+#: step of samplers in a model's metric, times the largest curvature; draws to measure noise at
+METRIC_STEP, TYPICAL_DRAWS = 0.2, 3
 #: smallest minibatch and rows looked at to measure the noise
 SMALLEST_BATCH, NOISE_ROWS = 100, 2000
 #: draws kept of each chain by ``n_draws="auto"``, and the bytes it may use
@@ -57,6 +60,7 @@ class Warmup:
     center: Array | None = None
     root: Array | None = None
     step_size: float | None = None
+    batch_size: int | None = None
 
 
 def warm_up(
@@ -80,7 +84,7 @@ def warm_up(
         check_choice("init", init, ("auto", "random", "map", "gaussian"))
     if isinstance(preconditioner, str):
         check_choice("preconditioner", preconditioner, ("auto", "hessian", "diagonal"))
-    elif preconditioner is not None and (sampler.self_preconditioned or sampler.needs_metric):
+    elif preconditioner is not None and _by_itself(sampler, model):
         raise ValueError(
             f"preconditioner={preconditioner!r} is not allowed with {type(sampler).__name__}, "
             "which preconditions by itself: give preconditioner=None."
@@ -128,7 +132,10 @@ def warm_up(
             )
     warm = Warmup(gradient, init, center, root)
     if auto:
-        warm.step_size = _step_size(model, data, sampler, cell, warm, temperature)
+        if sampler.uses_metric(model.metric):
+            _set_metric_step(model, data, sampler, warm, settings, temperature, stream=stream)
+        else:
+            warm.step_size = _step_size(model, data, sampler, cell, warm, temperature)
     return warm
 
 
@@ -147,8 +154,13 @@ def _own_init(init: Any, auto: bool, start: str) -> Any:
     return init
 
 
+def _by_itself(sampler: Sampler, model: Model) -> bool:
+    """Whether the sampler preconditions by itself, or by the model's metric."""
+    return sampler.self_preconditioned or sampler.uses_metric(model.metric)
+
+
 def _auto_preconditioner(model: Model, sampler: Sampler) -> str | None:
-    if sampler.self_preconditioned or sampler.needs_metric:
+    if _by_itself(sampler, model):
         return None
     return "hessian" if model.n_parameters <= FULL_HESSIAN_LIMIT else "diagonal"
 
@@ -208,6 +220,8 @@ def minibatches(
         size = int(batch_size)
     elif warm.step_size is not None and _fits_whole(data):
         size = data.n_rows
+    elif warm.batch_size is not None:
+        size = warm.batch_size
     elif warm.step_size is None or model.many_modes:
         size = 100
     elif probability is not None:
@@ -294,8 +308,7 @@ def _step_size(
 ) -> float:
     assert warm.center is not None
     if sampler.full_data:
-        # 1.65^2 P^(-1/3) / 2 is MALA's optimum on N(0, I) (Roberts & Rosenthal 1998)
-        eta = 0.8 * 1.36 * model.n_parameters ** (-1.0 / 3.0)
+        eta = _mala_step(model)
     elif cell.step is None:
         return _self_preconditioned_step(model, data, sampler, warm, temperature)
     else:
@@ -307,6 +320,63 @@ def _step_size(
         return eta * min(1.0, CURVATURE_LIMIT / typical)
     root = np.ones(model.n_parameters) if warm.root is None else warm.root
     return eta / max(largest_curvature(model, data, warm.center, root), 1.0)
+
+
+def _mala_step(model: Model) -> float:
+    """1.65^2 P^(-1/3) / 2 is MALA's optimum on N(0, I) (Roberts & Rosenthal 1998)."""
+    return float(0.8 * 1.36 * model.n_parameters ** (-1.0 / 3.0))
+
+
+def _set_metric_step(
+    model: Model,
+    data: Data,
+    sampler: Sampler,
+    warm: Warmup,
+    settings: Any,
+    temperature: float,
+    *,
+    stream: bool,
+) -> None:
+    """Step, minibatch and control variates in a metric.
+
+    The step is stable at the curvature that the metric leaves at the MAP. The minibatch is so large
+    that alpha_t is ``NOISE_RATIO`` at typical draws; where that is too large, the step is smaller.
+    """
+    assert warm.center is not None
+    center, metric = warm.center, model.metric(torch.from_numpy(warm.center)[None])
+    prior = model.prior_hessian(center)
+
+    def curved(v: Array) -> Array:
+        moved = metric.times(torch.from_numpy(v)[None])[0].numpy()
+        return np.asarray((model.hessian_times(center, moved, data) + prior * moved) / data.total)
+
+    curvature = 1.05 * largest_eigenvalue(curved, model.n_parameters)
+    warm.step_size = (_mala_step(model) if sampler.full_data else METRIC_STEP) / curvature
+    size = settings.batch_size
+    if isinstance(size, str):
+        size = data.n_rows if _fits_whole(data) else None
+    if sampler.full_data or (size is not None and size >= data.n_rows):
+        return
+    anchor = None
+    if settings.gradient == "auto" and not stream and model.after_step is None:
+        anchor = model.anchor(center, data)
+    if anchor is not None:
+        warm.gradient = "control_variates"
+        data = replace(data, fields=data.fields | anchor.fields)
+    rng, variance = np.random.default_rng(0), 0.0
+    for _ in range(TYPICAL_DRAWS):
+        theta = torch.from_numpy(model.typical_draw(center, data, temperature, rng))
+        theta = theta[None].to(tensor_like(data))
+        variance = max(variance, largest_score_variance(model, data, theta))
+    # alpha_t of one row
+    noise = warm.step_size * data.total * variance / (2.0 * max(temperature, 1e-12))
+    if size is None:
+        affordable = max(
+            _plain_size(data.n_rows), FULL_BATCH_NUMBERS // Minibatches(data, 1).numbers
+        )
+        size = min(max(SMALLEST_BATCH, math.ceil(noise / NOISE_RATIO)), affordable)
+        warm.batch_size = size
+    warm.step_size *= min(1.0, NOISE_RATIO * size / noise)
 
 
 def _typical_curvature(

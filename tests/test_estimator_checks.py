@@ -13,6 +13,7 @@ from torch import nn
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
+    BayesianICA,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -52,6 +53,8 @@ ESTIMATORS = [
     BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianCNNClassifier(conv_channels=4, pool_size=1, hidden_layer_sizes=(), **SHORT),
+    BayesianICA(**SHORTER),
+    BayesianICA(n_components=1, sampler="mala", **SHORTER),
     SparseBayesianRegressor(**SHORT),
     SparseBayesianClassifier(**SHORT),
     SparseBayesianRegressor(hidden_layer_sizes=4, step_size=0.005, **SHORT),

@@ -3,6 +3,7 @@
 from ._adversarial import AdversarialCurveDisplay, fgsm
 from ._callback import LearningCurve
 from ._entropy import EntropyHistogramDisplay
+from ._instability import InstabilityDisplay
 from ._learning_curve import LearningCurveDisplay
 from ._reliability import ReliabilityDisplay, expected_calibration_error
 from ._weights import WeightHistogramDisplay
@@ -10,6 +11,7 @@ from ._weights import WeightHistogramDisplay
 __all__ = [
     "AdversarialCurveDisplay",
     "EntropyHistogramDisplay",
+    "InstabilityDisplay",
     "LearningCurve",
     "LearningCurveDisplay",
     "ReliabilityDisplay",

@@ -195,6 +195,12 @@ class Model:
         """Diagonal of the Hessian of -log prior at ``theta``."""
         raise NotImplementedError
 
+    def typical_draw(
+        self, center: Array, data: Data, temperature: float, rng: np.random.Generator
+    ) -> Array:
+        """A position about as far from the maximum as draws are: models with a metric need it."""
+        raise NotImplementedError
+
     def leverage(self, root: Array, data: Data) -> Array | None:
         """How far every row's prediction moves for theta ~ N(., root root'), squared."""
         return None

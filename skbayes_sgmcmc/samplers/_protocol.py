@@ -96,6 +96,10 @@ class Sampler(BaseEstimator):
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the parameter's path."""
 
+    def uses_metric(self, metric: Any) -> bool:
+        """Whether it moves in a model's ``metric`` (None: there is none)."""
+        return self.needs_metric
+
     def start(self, theta: Tensor, step: Step) -> State:
         """State tensors (each with the chains as first axis) before the first step."""
         return {}

@@ -6,6 +6,7 @@ Its invariant density is exactly :math:`e^{-U/T}` at any step size.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +36,9 @@ class MALA(Sampler):
     """
 
     full_data = True
+
+    def uses_metric(self, metric: Any) -> bool:
+        return metric is not None
 
     def start(self, theta: Tensor, step: Step) -> State:
         chains = torch.zeros(len(theta), dtype=theta.dtype, device=theta.device)

@@ -1,0 +1,462 @@
+"""Bayesian independent component analysis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from .._callbacks import with_callbacks
+from .._validation import check_choice, check_int, check_real
+from ._base import SGMCMCEstimator, all_or_nothing
+
+if TYPE_CHECKING:
+    from ..models.ica import ICAModel
+    from ..sampling import Run
+    from ..settings import Settings
+
+Array = NDArray[Any]
+
+#: points of the sampling threshold's trace, and draws over which it is a median
+TRACE_POINTS, TRACE_DRAWS = 50, 5
+
+
+class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
+    r"""Independent component analysis with a posterior drawn by stochastic-gradient MCMC.
+
+    .. math::
+        p(x, W) = |\det W| \prod_i \frac{1}{4\cosh^2(w_i^\top x/2)} \; \prod_{ij} p(W_{ij}), \qquad
+        W_{ij} \sim N(0, s^2)
+
+    of centred and whitened rows x, with sources y = W x. What FastICA estimates as one matrix is
+    here drawn by Langevin dynamics in the natural gradient's metric, so that each component comes
+    with how sure it is: Gaussian sources can't be told apart, and ``instability_`` shows it. The
+    defaults need no tuning.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Sources; None: as many as features.
+    whiten : bool, default=True
+        Reduce the centred rows to their ``n_components`` first principal components, of variance
+        1. With False W acts on the centred rows as they are, and there must be as many features
+        as components.
+    prior : {"normal", "laplace"} or Prior, default="normal"
+        Prior on the entries of W.
+    prior_scale : float, default=1.0
+        Its scale s; 1 / s^2 is the precision lambda of Welling & Teh. Sources have standard
+        deviations of about 1.8, and so have the rows of W for whitened rows.
+    sampler : str or Sampler, default="rsgld"
+        "rsgld" is SGLD in the natural gradient's metric; ``RSGLD(divergence=False)`` leaves out the
+        metric's divergence, as published. "mala" is the corrected Langevin sampler: all data at
+        each step, exact. "sgld", "psgld", "sghmc", "sgnht" and "msgnht" move without the metric,
+        and need a number for ``step_size``.
+    integrator : str, default="auto"
+        As for the other estimators; "auto" is the sampler's only or plain one.
+    step_size : "auto", float or Schedule, default="auto"
+        eta, which multiplies the gradient of the mean potential; Welling & Teh's epsilon is
+        2 eta / N. "auto": a fifth of the inverse of the largest curvature, or less where that
+        makes alpha_t 0.1.
+    batch_size : "auto" or int, default="auto"
+        Rows in a minibatch, at most all. "auto": all rows of small data, else 256 to 1024; 100 if
+        ``step_size`` is a number.
+    n_chains : int, default=4
+        Chains, which advance together; R-hat compares them.
+    n_draws : "auto" or int, default="auto"
+        Draws kept of each chain. "auto": 1000.
+    burn_in : "auto" or int, default="auto"
+        Steps before the first draw.
+    thinning : "auto", int or MixingDistance, default="auto"
+        Steps between two draws.
+    temperature : float or Schedule, default=1.0
+        T of the target exp(-U/T): 1 is the posterior.
+    init : "auto", "random" or array of shape (n_components, n_features), default="auto"
+        Where chains start. "auto": at the mode to which FastICA's estimate leads; "random": there,
+        with the sources rotated at random, other for each chain. An array is an unmixing matrix
+        like ``components_``, or one for each chain.
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step: faster, but the chains' errors are correlated.
+    total_samples : float or None, default=None
+        N of ``partial_fit``; None: the rows seen so far.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit with the same data and parameters goes on,
+        bit-identically. It is kept after the fit.
+    device : str, default="auto"
+        "cpu", "cuda", ...; "auto" takes CUDA if there.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    n_jobs : int or None, default=None
+        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+    random_state : int, RandomState or None, default=None
+        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``, with the first one's whitening.
+    verbose : int, default=0
+        Print progress if positive. Scikit-learn's callbacks work too.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Posterior mean of the unmixing matrix of X; it contains the whitening.
+    mixing_ : array of shape (n_features, n_components)
+        Its pseudo-inverse.
+    mean_ : array of shape (n_features,)
+        Mean of X.
+    whitening_ : array of shape (n_components, n_features)
+        Whitening K, with x = K (X - mean); the identity without whitening.
+    instability_ : array of shape (n_components,)
+        :math:`I_i = \sum_j \mathrm{var}(W_{ij})\,\mathrm{var}(x_j)` over the posterior and over the
+        rows, in the order of the components (not sorted). It is the variance of a source that W's
+        uncertainty makes, of a total of about 3.3.
+    sampling_threshold_ : dict
+        "step": numbers of up to 50 steps; "alpha": alpha_t there, the ratio of the gradient noise
+        to the injected noise in its worst direction (a median over 5 draws at each step's eta). The
+        chains sample their posterior where it is far below 1.
+    posterior_ : PosteriorSamples
+        Draws "components" (n_chains, n_draws, n_components, n_features), with signs and order of
+        the components aligned over draws and chains.
+    n_chains_, n_draws_ : int
+        Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+    step_size_ : float
+        eta of the last step.
+    batch_size_ : int
+        Rows in a minibatch.
+    n_features_in_ : int
+        Features seen in ``fit``.
+    feature_names_in_ : array of shape (n_features_in_,)
+        Their names, if X had string column names.
+
+    See Also
+    --------
+    sklearn.decomposition.FastICA : One unmixing matrix, by a fixed-point iteration.
+    skbayes_sgmcmc.diagnostics.amari_distance : Of an unmixing matrix to the true mixing.
+    skbayes_sgmcmc.inspection.InstabilityDisplay : A figure of ``instability_``.
+
+    Notes
+    -----
+    The density of the sources suits those with heavier tails than a Gaussian. The posterior is the
+    same for every order and sign of the components: each draw is aligned with the start by the
+    assignment with the largest absolute correlations.
+
+    References
+    ----------
+    Welling & Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, section 5.3.
+    Amari, Cichocki & Yang (1996), A new learning algorithm for blind signal separation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import BayesianICA
+    >>> from skbayes_sgmcmc.diagnostics import amari_distance
+    >>> rng = np.random.default_rng(0)
+    >>> mixing = np.array([[1.0, 0.5], [-0.3, 1.0]])
+    >>> X = rng.laplace(size=(500, 2)) @ mixing.T
+    >>> ica = BayesianICA(random_state=0).fit(X)
+    >>> bool(amari_distance(ica.components_, mixing) < 0.1)
+    True
+    >>> ica.transform(X).shape
+    (500, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        whiten: bool = True,
+        prior: Any = "normal",
+        prior_scale: float = 1.0,
+        sampler: Any = "rsgld",
+        integrator: str = "auto",
+        step_size: Any = "auto",
+        batch_size: Any = "auto",
+        n_chains: int = 4,
+        n_draws: Any = "auto",
+        burn_in: Any = "auto",
+        thinning: Any = "auto",
+        temperature: Any = 1.0,
+        init: Any = "auto",
+        shared_minibatch: bool = False,
+        total_samples: float | None = None,
+        checkpoint: Any = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.whiten = whiten
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.sampler = sampler
+        self.integrator = integrator
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.n_chains = n_chains
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thinning = thinning
+        self.temperature = temperature
+        self.init = init
+        self.shared_minibatch = shared_minibatch
+        self.total_samples = total_samples
+        self.checkpoint = checkpoint
+        self.device = device
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @all_or_nothing
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Draw the posterior of the unmixing matrix.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            A parameter or the data are not allowed: X has fewer independent directions than
+            components, for one.
+        SamplingError
+            Every chain left the finite numbers; nothing is fitted then.
+        """
+        settings = self._check()
+        X = self._validate(X, reset=True)
+        before, self._shape = getattr(self, "_shape", None), self._asked_shape(X)
+        previous = self._previous(stream=False, same=before == self._shape)
+        model, previous = self._begin(lambda first: self._make_model(X, first=first), previous)
+        self._sample_rows(model, X, settings, previous=previous, stream=False)
+        self._warn_of_mixing({"components": self.posterior_["components"]})
+        return self
+
+    @all_or_nothing
+    @with_callbacks
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Go on sampling with new rows of a stream, for one pass over them.
+
+        Mean and whitening are those of the first call's rows. The target is the posterior of
+        ``total_samples`` data if that is given, else of the rows seen so far; the newest
+        ``n_draws`` draws of each chain are kept.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            New rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
+        """
+        settings = self._check()
+        self._check_stream()
+        first = not hasattr(self, "posterior_")
+        X = self._validate(X, reset=first)
+        shape = self._asked_shape(X)
+        if not first and shape != self._shape:
+            raise ValueError(
+                f"n_components={self.n_components!r} with whiten={self.whiten!r} is not allowed "
+                f"here: earlier calls had {self._shape[0]} components and whiten={self._shape[2]}. "
+                "Keep them, or start a new stream with a clone of the estimator."
+            )
+        self._shape = shape
+        previous = None if first else self._previous(stream=True)
+        model = self._make_model(X, first=first)
+        self._sample_rows(model, X, settings, previous=previous, stream=True)
+        return self
+
+    # before sampling ------------------------------------------------------------------------------
+
+    n_features_in_: int
+    #: components, features and whether rows are whitened, of the model that was fitted
+    _shape: tuple[int, int, bool]
+
+    def _check(self) -> Settings:
+        settings = super()._check()
+        check_real("prior_scale", self.prior_scale, low=0.0)
+        check_choice("whiten", self.whiten, (True, False))
+        if self.n_components is not None:
+            check_int("n_components", self.n_components)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ("auto", "random"))
+        named = isinstance(self.sampler, str)
+        metric = self.sampler in ("rsgld", "mala") if named else self.sampler.uses_metric(True)
+        if settings.auto and not metric:
+            raise ValueError(
+                f"step_size='auto' is not allowed with sampler={self.sampler!r} here: give a "
+                "number, or sampler='rsgld' or 'mala', which move in the natural gradient's metric."
+            )
+        return settings
+
+    def _validate(self, X: Any, *, reset: bool) -> Array:
+        rows = 2 if reset else 1
+        return np.asarray(
+            validate_data(
+                self, X, reset=reset, dtype=(np.float64, np.float32), ensure_min_samples=rows
+            )
+        )
+
+    def _asked_shape(self, X: Array) -> tuple[int, int, bool]:
+        n_features = X.shape[1]
+        n_components = n_features if self.n_components is None else self.n_components
+        check_int("n_components", n_components, high=n_features)
+        if not self.whiten and n_components != n_features:
+            raise ValueError(
+                f"n_components={n_components} is not allowed with whiten=False, where X's "
+                f"{n_features} features are unmixed as they are: give None, or whiten=True."
+            )
+        return n_components, n_features, bool(self.whiten)
+
+    def _make_model(self, X: Array, *, first: bool) -> ICAModel:
+        """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
+        from ..models.ica import ICAModel, fastica_start, principal_axes
+
+        if first:
+            n_components, n_features, whiten = self._shape
+            rounding = float(np.abs(X).max() * np.finfo(X.dtype).eps)
+            self.mean_ = X.mean(axis=0, dtype=np.float64)
+            self.whitening_ = np.eye(n_features)
+            if whiten:
+                self.whitening_ = principal_axes(X - self.mean_, n_components, rounding)
+            x = self._inputs(X)
+            self._x_variance = x.var(axis=0)
+            self._reference = fastica_start(x, 0.0 if whiten else rounding)
+        return ICAModel(self._reference, self._prior(), self.prior_scale, self.whitening_)
+
+    def _inputs(self, X: Any) -> Array:
+        return (X - self.mean_) @ self.whitening_.T
+
+    def _given(self, target: Array) -> Any:
+        return None
+
+    def _starts(self) -> Any:
+        """``init`` as the engine takes it: unmixing matrices of whitened rows, flattened."""
+        if isinstance(self.init, str):
+            return "map" if self.init == "auto" else self.init
+        init, shape = np.asarray(self.init, dtype=float), self.whitening_.shape
+        if init.shape not in (shape, (self.n_chains, *shape)):
+            raise ValueError(
+                f"init of shape {init.shape} is not allowed: give 'auto', 'random', or unmixing "
+                f"matrices, an array of shape {shape} or {(self.n_chains, *shape)}."
+            )
+        w = init @ np.linalg.pinv(self.whitening_)
+        return w.reshape(*init.shape[:-2], -1)
+
+    # sampling -------------------------------------------------------------------------------------
+
+    def _sample_rows(
+        self, model: ICAModel, X: Array, settings: Settings, *, previous: Any, stream: bool
+    ) -> None:
+        no_targets = np.empty((len(X), 0))
+        settings = replace(settings, init=self._starts())
+        self._fit_rows(model, X, no_targets, None, settings, previous=previous, stream=stream)
+
+    def _sample(self, model: Any, data: Any, settings: Settings, **options: Any) -> Run:
+        run = super()._sample(model, data, settings, **options)
+        self.sampling_threshold_ = _threshold_trace(run)
+        return run
+
+    def _set_attributes(self) -> None:
+        posterior = self.posterior_
+        self.components_ = posterior.mean("components")
+        self.mixing_ = np.linalg.pinv(self.components_)
+        # in the coordinates of W, in which the features are uncorrelated if they were whitened
+        draws = posterior.pooled("components") @ np.linalg.pinv(self.whitening_)
+        weights = posterior.pooled_weights()
+        away = draws - np.average(draws, axis=0, weights=weights)
+        variance = np.average(away**2, axis=0, weights=weights)
+        self.instability_ = variance @ self._x_variance
+
+    # what a fitted model does ---------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Sources of the rows, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+        """
+        X = self._validate_x(X)
+        return np.asarray(((X - self.mean_) @ self.components_.T).astype(X.dtype))
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows that have given sources.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+            Sources.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "posterior_")
+        X = check_array(X, dtype=(np.float64, np.float32))
+        if X.shape[1] != len(self.components_):
+            raise ValueError(
+                f"X with {X.shape[1]} columns is not allowed: there are {len(self.components_)} "
+                "components."
+            )
+        return np.asarray((X @ self.mixing_.T + self.mean_).astype(X.dtype))
+
+    def _validate_rows(self, X: Any) -> Array:
+        return self._validate(X, reset=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        names = self.get_feature_names_out().tolist()
+        return {"components": {"component": names, "feature": self._feature_labels()}}
+
+    def _labels(self) -> dict[str, list[str]]:
+        names = self.get_feature_names_out()
+        return {"components": [f"{c}: {name}" for c in names for name in self._feature_labels()]}
+
+
+def _threshold_trace(run: Run) -> dict[str, Array]:
+    """alpha_t along the run: eta of each step times what alpha_t / eta typically is for a draw."""
+    import torch
+
+    flat = run.draws.reshape(-1, run.draws.shape[2])
+    spaced = np.unique(np.linspace(0, len(flat) - 1, TRACE_DRAWS).astype(int))
+    theta = torch.from_numpy(flat[spaced]).to(run.posterior.like)
+    ratio = np.median([run.alpha(one[None]) for one in theta])
+    step = np.unique(np.geomspace(1, run.n_steps, TRACE_POINTS).astype(int))
+    eta = run.plan.step_size.values(step - 1, run.plan.n_steps)
+    return {"step": step, "alpha": ratio * eta}

@@ -1,0 +1,115 @@
+"""Bars of how uncertain each independent component is."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._common import last_step, one_axes, pyplot
+
+Array = NDArray[Any]
+
+
+class InstabilityDisplay:
+    r"""Instability of independent components, from the most to the least certain.
+
+    Use :meth:`from_estimator` to make one.
+
+    Parameters
+    ----------
+    instability : array of shape (n_components,)
+        :math:`I_i = \sum_j \mathrm{var}(W_{ij})\,\mathrm{var}(x_j)`, in any order.
+
+    Attributes
+    ----------
+    order : array of shape (n_components,)
+        Numbers of the components as the bars show them.
+    bars_ : matplotlib BarContainer
+        The bars.
+    ax_ : matplotlib Axes
+        Where they are.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    See Also
+    --------
+    skbayes_sgmcmc.BayesianICA : Whose ``instability_`` it shows.
+
+    References
+    ----------
+    Welling & Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, figs. 4-6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import BayesianICA
+    >>> from skbayes_sgmcmc.inspection import InstabilityDisplay
+    >>> X = np.random.default_rng(0).laplace(size=(200, 3))
+    >>> ica = BayesianICA(random_state=0).fit(X)
+    >>> display = InstabilityDisplay.from_estimator(ica)
+    >>> len(display.bars_)
+    3
+    """
+
+    def __init__(self, instability: Array):
+        self.instability = np.asarray(instability)
+        self.order = np.argsort(self.instability, kind="stable")
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the bars of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted :class:`~skbayes_sgmcmc.BayesianICA`, or a pipeline or search that ends in one.
+        ax : Axes or None, default=None
+            Where to draw; None: a new figure.
+        **kwargs
+            For the bars, as in :meth:`matplotlib.axes.Axes.bar`.
+
+        Returns
+        -------
+        InstabilityDisplay
+
+        Raises
+        ------
+        NotFittedError
+            The estimator is not fitted.
+        ValueError
+            It has no independent components.
+        ImportError
+            Matplotlib is not installed.
+        """
+        pyplot(f"{cls.__name__}.from_estimator")  # before any work
+        (last,) = last_step(estimator)
+        if not hasattr(last, "instability_"):
+            raise ValueError(
+                f"estimator={estimator!r} is not allowed: give a fitted BayesianICA, or a pipeline "
+                "or search that ends in one."
+            )
+        return cls(last.instability_).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the bars.
+
+        Parameters
+        ----------
+        ax : Axes or None, default=None
+            Where to draw; None: a new figure.
+        **kwargs
+            For the bars, as in :meth:`matplotlib.axes.Axes.bar`.
+
+        Returns
+        -------
+        self
+        """
+        self.ax_ = one_axes(f"{type(self).__name__}.plot", ax)
+        self.figure_ = self.ax_.figure
+        places = np.arange(len(self.order))
+        self.bars_ = self.ax_.bar(places, self.instability[self.order], **kwargs)
+        self.ax_.set_xticks(places, [str(number) for number in self.order])
+        self.ax_.set(xlabel="component", ylabel="instability")
+        return self

@@ -1,0 +1,307 @@
+r"""Independent component analysis: an unmixing matrix W of rows x, with sources y = W x.
+
+.. math:: p(x|W) = |\det W| \prod_i \frac{1}{4\cosh^2(w_i^\top x/2)}
+
+The sources have a logistic density. In the natural gradient's metric M = I (x) W'W a step is
+W <- (I + A) W with an A whose distribution depends on the sources alone, whatever the mixing is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.extmath import svd_flip
+from torch import Tensor
+
+from ..metrics import Metric, State
+from ..minibatch import Batch, Data
+from ..streams import ChainRandom
+from ._protocol import Anchor, Model
+from .priors import Prior
+
+Array = NDArray[Any]
+
+#: standard deviation of the sources' logistic density 1 / (4 cosh^2(y/2))
+LOGISTIC_SD = np.pi / np.sqrt(3.0)
+#: rows at most that FastICA looks at for the start
+START_ROWS = 20_000
+
+
+class NaturalMetric(Metric):
+    """M = I (x) W'W, Amari's natural gradient: M g is G W'W for a gradient matrix G.
+
+    Its divergence is (d + 1) W. As root it takes xi -> Xi W, which is cheaper than the symmetric
+    root and as good: the rows of Xi W have covariance W'W.
+    """
+
+    def __init__(self, w: Tensor):
+        self.w = w
+        self.divergence = (w.shape[-1] + 1.0) * w.flatten(1)
+
+    def _matrices(self, flat: Tensor) -> Tensor:
+        return flat.view(self.w.shape)
+
+    def times(self, g: Tensor) -> Tensor:
+        return (self._matrices(g) @ self.w.mT @ self.w).flatten(1)
+
+    def root_times(self, xi: Tensor) -> Tensor:
+        return (self._matrices(xi) @ self.w).flatten(1)
+
+    def inverse_quadratic(self, d: Tensor) -> Tensor:
+        # D (W'W)^-1 D' = (D W^-1)(D W^-1)'
+        return (self._matrices(d) @ _inverse(self.w)).square().sum((1, 2))
+
+    def log_det(self) -> Tensor:
+        return 2.0 * self.w.shape[-1] * torch.linalg.slogdet(self.w).logabsdet
+
+
+class ICAModel(Model):
+    """Unmixing matrices (d, d) with a factorised prior on their entries.
+
+    Parameters
+    ----------
+    reference : array of shape (d, d)
+        About where the posterior is, with sources uncorrelated and of equal variance over the rows.
+        The search for the MAP begins there, and draws are aligned to it.
+    prior : Prior
+        Prior on the entries.
+    prior_scale : float
+        Its scale: lambda^(-1/2) for a normal prior of precision lambda.
+    whitening : array of shape (d, n_features)
+        Rows x of the model are ``whitening`` times the user's rows; draws are named for the latter.
+    """
+
+    def __init__(self, reference: Array, prior: Prior, prior_scale: float, whitening: Array):
+        self.d = len(reference)
+        self.reference = reference
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.whitening = whitening
+        self.smooth = prior.smooth
+        self.shapes = {"unmixing": (self.d, self.d)}
+        self.rate = float(prior.rates(np.asarray(prior_scale)))
+
+    def make_data(self, x: Any, y: Any, weight: Array | None, dtype: Any, device: str) -> Data:
+        """Rows (n, d); there are no targets."""
+        weights = None if weight is None else torch.from_numpy(weight).to(device, dtype)
+        rows = torch.from_numpy(np.ascontiguousarray(x)).to(device, dtype)
+        return Data({"x": rows}, len(rows), weights)
+
+    def init(self, rng: np.random.Generator) -> Array:
+        """The reference's sources, rotated at random."""
+        rotation, _ = np.linalg.qr(rng.standard_normal((self.d, self.d)))
+        return (rotation @ self.reference).ravel()
+
+    def _w(self, theta: Tensor) -> Tensor:
+        return theta.view(-1, self.d, self.d)
+
+    def _at(self, theta: Array) -> Array:
+        return theta.reshape(self.d, self.d)
+
+    def metric(self, theta: Tensor) -> NaturalMetric:
+        """The natural gradient's metric at the positions (chains, d * d)."""
+        return NaturalMetric(self._w(theta))
+
+    # densities and gradients ----------------------------------------------------------------------
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        return self.prior.log_density(theta, theta.new_full((theta.shape[1],), self.rate))
+
+    def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
+        w = self._w(theta)
+        y = torch.abs(batch.fields["x"] @ w.mT)
+        log_p = -(y + 2.0 * torch.log1p(torch.exp(-y))).sum(-1)
+        return log_p + torch.linalg.slogdet(w).logabsdet[:, None]
+
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        self.prior.gradient(theta, theta.new_full((), self.rate * scale), out)
+
+    def likelihood_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        w, x, weight = self._w(theta), batch.fields["x"], batch.weight
+        psi = _psi(x @ w.mT, batch)  # (chains, rows, d)
+        total: Any = float(batch.size)
+        if isinstance(weight, Tensor):
+            psi *= weight[..., None]
+            total = weight.sum(-1)[..., None, None]
+        gradient = psi.mT @ x - total * _inverse(w).mT
+        out.add_(gradient.flatten(1), alpha=scale)
+        return {}
+
+    def scores(self, theta: Tensor, batch: Batch) -> Tensor:
+        w, x = self._w(theta)[0], batch.fields["x"]
+        outer = _psi(x @ w.mT, batch)[:, :, None] * x[:, None]
+        return (_inverse(w).mT - outer).flatten(1)
+
+    def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:
+        """Constant control variates: psi(y) x' of every row at the centre."""
+        if root is not None:
+            return None
+        x = data.fields["x"]
+        psi = torch.tanh(0.5 * (x @ torch.from_numpy(self._at(center).T).to(x)))
+        weighted = psi if data.weight is None else psi * data.weight[:, None]
+        gradient = np.asarray((weighted.mT @ x).double().cpu()).ravel()
+        return Anchor({"anchor_psi": psi}, gradient, None)
+
+    # centre and curvature -------------------------------------------------------------------------
+
+    def find_map(self, data: Data) -> Array | None:
+        """The mode to which the reference leads: there is one for every order and sign of rows."""
+        batch, random = data.all_rows(), ChainRandom([])
+        like = data.fields["x"]
+
+        # in relative coordinates, W = B reference, which are about as curved in all directions
+        def potential(flat: Array) -> tuple[float, Array]:
+            theta = torch.from_numpy((self._at(flat) @ self.reference).reshape(1, -1)).to(like)
+            rows = (self.log_lik(theta, batch) * batch.weight).sum()
+            gradient = torch.empty_like(theta)
+            self.prior_gradient(theta, {}, gradient, 1.0 / data.total)
+            scale = data.scale / data.total
+            self.likelihood_gradient(theta, batch, {}, random, out=gradient, scale=scale)
+            value = -(float(self.log_prior(theta)[0]) + data.scale * float(rows)) / data.total
+            return value, (self._at(gradient[0].double().cpu().numpy()) @ self.reference.T).ravel()
+
+        found = scipy.optimize.minimize(
+            potential,
+            np.eye(self.d).ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 200, "ftol": 1e-12},
+        )
+        center = (self._at(found.x) @ self.reference).ravel()
+        return center if np.isfinite(center).all() else None
+
+    def typical_draw(
+        self, center: Array, data: Data, temperature: float, rng: np.random.Generator
+    ) -> Array:
+        """exp(A) W with A from its Gaussian approximation, in which only A_ij and A_ji correlate.
+
+        For independent sources their potential has the curvatures E[psi'(y_i) y_j^2] and
+        E[psi'(y_j) y_i^2], and 1 between them: together 0 along rotations of two Gaussian sources.
+        The data leave these open, and so variances are 1 at most.
+        """
+        w, x = self._at(center), data.fields["x"]
+        y = np.asarray((x @ torch.from_numpy(w.T).to(x)).double().cpu())
+        h = (0.5 * (1.0 - np.tanh(0.5 * y) ** 2)).T @ y**2 / len(y)
+        i, j = np.triu_indices(self.d, 1)
+        blocks = np.ones((len(i), 2, 2))
+        blocks[:, 0, 0], blocks[:, 1, 1] = h[i, j], h[j, i]
+        curvature, axes = np.linalg.eigh(blocks)
+        sd = np.sqrt(np.minimum(temperature / (data.total * np.maximum(curvature, 1e-12)), 1.0))
+        moves = np.einsum("kab,kb->ka", axes, sd * rng.standard_normal(sd.shape))
+        a = np.zeros((self.d, self.d))
+        a[i, j], a[j, i] = moves.T
+        own = temperature / (data.total * (1.0 + np.diagonal(h)))
+        np.fill_diagonal(a, np.sqrt(own) * rng.standard_normal(self.d))
+        return np.asarray((scipy.linalg.expm(a) @ w).ravel())
+
+    def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
+        w, x = self._at(theta), data.fields["x"]
+        v = self._at(vector)
+        curvature = 0.5 * (1.0 - torch.tanh(0.5 * (x @ torch.from_numpy(w.T).to(x))) ** 2)
+        slope = curvature * (x @ torch.from_numpy(v.T).to(x))
+        if data.weight is not None:
+            slope *= data.weight[:, None]
+        inverse = np.linalg.inv(w)
+        rows = data.scale * np.asarray((slope.mT @ x).double().cpu())
+        return np.asarray((rows + data.total * (inverse @ v @ inverse).T).ravel())
+
+    def prior_hessian(self, theta: Array) -> Array:
+        return np.full(theta.shape, self.prior_curvature())
+
+    def prior_curvature(self) -> float:
+        return self.rate if self.prior.smooth else 0.0
+
+    # draws ----------------------------------------------------------------------------------------
+
+    def unpack(self, draws: Array) -> dict[str, Array]:
+        """Unmixing matrices of the user's features, aligned: (..., d, n_features)."""
+        w = draws.reshape(*draws.shape[:-1], self.d, self.d)
+        return {"components": aligned(w, self.reference) @ self.whitening.astype(draws.dtype)}
+
+
+def _psi(y: Tensor, batch: Batch) -> Tensor:
+    """-d log p(y) / dy = tanh(y / 2), less its control variate."""
+    psi = torch.tanh(0.5 * y)
+    return psi - batch.fields["anchor_psi"] if "anchor_psi" in batch.fields else psi
+
+
+def _inverse(w: Tensor) -> Tensor:
+    """Inverses, without an error for singular matrices: their chains diverge, and are reported."""
+    return torch.linalg.inv_ex(w).inverse
+
+
+def aligned(w: Array, reference: Array) -> Array:
+    """Unmixing matrices (..., d, d) with their rows in the order and with the signs of a reference.
+
+    The posterior is the same for any order and sign of the rows. Rows are paired with those of the
+    reference so that the absolute correlations of their sources add up to the most; the
+    reference's own sources must be uncorrelated and of equal variance.
+    """
+    flat = w.reshape(-1, *reference.shape)
+    shares = np.linalg.solve(reference.T, flat.astype(float).mT).mT  # y = shares @ (reference's y)
+    correlation = shares / np.linalg.norm(shares, axis=2, keepdims=True)
+    strength = np.abs(correlation)
+    order = strength.argmax(axis=1)  # for each row of the reference, the draw's most alike
+    # where these are all different nothing beats them; the others need the assignment problem
+    repeated = (np.sort(order, axis=1) != np.arange(len(reference))).any(axis=1)
+    for k in np.flatnonzero(repeated):
+        rows, columns = scipy.optimize.linear_sum_assignment(strength[k], maximize=True)
+        order[k, columns] = rows
+    at = np.arange(len(flat))[:, None]
+    sign = np.where(correlation[at, order, np.arange(len(reference))] < 0.0, -1, 1)
+    return (flat[at, order] * sign[:, :, None].astype(w.dtype)).reshape(w.shape)
+
+
+def principal_axes(x: Array, n_components: int, rounding: float = 1e-15) -> Array:
+    """Whitening K (n_components, n_features) of centred rows: those of X K' have unit covariance.
+
+    ``rounding`` is that of the rows' numbers, above which directions must stand out to count.
+
+    Raises
+    ------
+    ValueError
+        The rows have fewer directions than components.
+    """
+    u, s, axes = scipy.linalg.svd(x, full_matrices=False)
+    # signs that do not depend on the order of the rows
+    _, axes = svd_flip(u, axes, u_based_decision=False)
+    rank = int((s > 4.0 * rounding * np.sqrt(x.size)).sum())
+    if rank < n_components:
+        constant = int((np.ptp(x, axis=0) == 0.0).sum())
+        raise ValueError(
+            f"n_components={n_components} is not allowed here: X has rank {rank} after its mean is "
+            f"taken away ({x.shape[0]} rows, {x.shape[1]} features, {constant} of them constant); "
+            + (f"give n_components={rank} or fewer." if rank else "give features that vary.")
+        )
+    return np.asarray(axes[:n_components] * (np.sqrt(len(x)) / s[:n_components, None]))
+
+
+def fastica_start(x: Array, rounding: float = 1e-15) -> Array:
+    """FastICA's unmixing matrix (d, d) of rows (n, d), with sources of the model's variance."""
+    from sklearn.decomposition import FastICA
+
+    rows = x[:: -(-len(x) // START_ROWS)]
+    away = rows - rows.mean(axis=0)
+    whitening = principal_axes(away, x.shape[1], rounding)
+    # a fixed start, so that no random numbers are used up; it need not converge, since what it
+    # finds is refined
+    ica = FastICA(whiten=False, w_init=np.eye(x.shape[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ica.fit(away @ whitening.T)
+    return np.asarray(LOGISTIC_SD * (ica.components_ @ whitening))
