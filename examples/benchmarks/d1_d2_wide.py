@@ -1,0 +1,314 @@
+"""Experiments D1 and D2: more features than rows (Deng et al. 2019, tables 1 and 4, figs 1 and 3).
+
+Numbers of finished runs are kept in the folder ``--runs``: a command that was interrupted, or that
+asks for more seeds, does only what is missing. ``--quick``, or ``--steps 20000``, sees that it
+runs; ``--steps 500000`` is the length of the paper's runs.
+"""
+
+import json
+import warnings
+from functools import partial
+
+import numpy as np
+from _common import (
+    finished,
+    markdown_table,
+    new_figure,
+    parse_args,
+    save_figure,
+    write_results,
+)
+from scipy.stats import beta as beta_distribution
+from sklearn.linear_model import ARDRegression, LassoCV, LogisticRegressionCV
+
+from skbayes_sgmcmc import (
+    SamplingWarning,
+    SparseBayesianClassifier,
+    SparseBayesianRegressor,
+    SpikeSlab,
+)
+from skbayes_sgmcmc.schedules import Polynomial
+
+P, BATCH, STEPS, DRAWS, N_TEST = 1000, 50, 100_000, 500, 50
+ADAPTATIONS = {"SGLD-SA": "sa", "SGLD-EM": "em", "SGLD": None}
+#: the settings (v_0, sigma) of the tables' columns, rows and correlations of the data
+LINEAR = {"columns": [(0.01, 2.0), (0.1, 2.0), (0.01, 1.0), (0.1, 1.0)], "rows": 100, "rho": 0.6}
+LOGISTIC = {"columns": [(0.01, 1.0), (0.001, 1.0), (0.01, 2.0), (0.001, 2.0)], "rows": 500,
+            "rho": 0.3}  # fmt: skip
+#: of which intervals and features are counted, over more seeds than the others
+MAIN, MAIN_SEEDS, COVERAGE = (0.1, 1.0), 40, 0.9
+PUBLISHED = {
+    "linear": {
+        "SGLD-SA": ("1.89 / 5.56", "1.72 / 5.64", "1.48 / 3.51", "1.54 / 4.42"),
+        "SGLD-EM": ("3.49 / 19.31", "2.23 / 8.22", "2.23 / 19.28", "2.07 / 6.94"),
+        "SGLD": ("15.85 / 416.39", "15.85 / 416.39", "11.86 / 229.38", "7.72 / 88.90"),
+    },
+    "logistic": {
+        "SGLD-SA": ("0.177-0.188 / 0.108-0.116",) * 4,
+        "SGLD": ("0.295-0.350 / 0.27-0.34",) * 4,
+    },
+}
+
+BODY = """
+{p} features with correlations rho^|i-j|, of which the first three matter, with coefficients
+N(3, .04), N(2, .04) and N(1, .04). SSGL prior with v_1 = 10, delta = 0.5 at the start, a = 1,
+b = {p}, nu = lambda = 1, T = 1, minibatches of {batch}, {steps:,} steps (the paper's runs have
+500,000), of which the second half is kept ({draws} draws); gain 10 (k + 1000)^-0.7 (SA), 1 (EM), 0
+(SGLD: the latents stay); step sizes 0.001 k^(-1/3) in the paper's unit, `step_size` = N times that.
+Data are not standardised. One chain, from zero; an intercept is fitted, too. "Defaults" is the
+estimator as it comes, with four chains.
+
+{parts}
+"""
+LINEAR_TEXT = """
+## D1: linear regression, 100 rows, correlations 0.6, noise variance 3
+
+Errors of posterior mean predictions on {n_test} new rows, MAE / MSE, means over the seeds (in
+brackets); published figures below each.
+
+{table}
+
+The noise alone makes a MAE of 1.38 and an MSE of 3. On the same data: {others}.
+
+(v_0, sigma) = (0.1, 1), SGLD-SA, {n_main} seeds: rho > 0.5 for the first three features and for no
+other in {exact} of {n_main} seeds; all three are among the selected in {found}, the first two in
+{two}. 90% intervals cover beta_1..beta_3 in {covered}. The defaults: exactly these three in
+{exact_default} of {n_default}.
+"""
+LOGISTIC_TEXT = """
+## D2: logistic regression, 500 rows, correlations 0.3, logits with normal noise of variance 1/2
+
+Errors of labels less predicted probabilities on {n_test} new rows, MAE / MSE, means over the seeds
+(in brackets).
+
+{table}
+
+Published: SGLD-SA .177-.188 / .108-.116, SGLD .295-.350 / .27-.34; on the same data: {others}.
+"""
+
+
+# Data
+
+
+def make_data(kind, seed):
+    """X, y, X_test, y_test and the coefficients."""
+    rng = np.random.default_rng(seed)
+    setting = LINEAR if kind == "linear" else LOGISTIC
+    coef = np.zeros(P)
+    coef[:3] = np.array([3.0, 2.0, 1.0]) + 0.2 * rng.standard_normal(3)
+    parts = []
+    for n in (setting["rows"], N_TEST):
+        X, rho = rng.standard_normal((n, P)), setting["rho"]
+        for j in range(1, P):
+            X[:, j] = rho * X[:, j - 1] + np.sqrt(1.0 - rho**2) * X[:, j]
+        f = X @ coef + np.sqrt(3.0 if kind == "linear" else 0.5) * rng.standard_normal(n)
+        if kind == "logistic":
+            f = (rng.random(n) < 1.0 / (1.0 + np.exp(-f))).astype(int)
+        parts += [X, f]
+    return *parts, coef
+
+
+def errors(kind, model, X, y):
+    """MAE and MSE of predictions or of probabilities."""
+    away = y - (model.predict(X) if kind == "linear" else model.predict_proba(X)[:, 1])
+    return [float(np.abs(away).mean()), float(np.square(away).mean())]
+
+
+# Runs
+
+
+def run(kind, adaptation, column, steps, seed):
+    """Errors, inclusion probabilities and draws of the first three coefficients."""
+    X, y, X_test, y_test, coef = make_data(kind, seed)
+    v_0, sigma = column
+    prior = SpikeSlab(v_0, 10.0, sigma=sigma, sigma_prior=(1.0, 1.0), learn_sigma=True)
+    estimator = SparseBayesianRegressor if kind == "linear" else SparseBayesianClassifier
+    model = estimator(
+        prior=prior,
+        adaptation=adaptation,
+        gain=Polynomial(a=10.0, b=1000.0, gamma=0.7),
+        standardize=False,
+        sampler="sgld",
+        integrator="euler",
+        step_size=Polynomial(a=0.001 * len(X), b=1.0, gamma=1.0 / 3.0),
+        batch_size=BATCH,
+        n_chains=1,
+        n_draws=DRAWS,
+        burn_in=steps // 2,
+        thinning=steps // (2 * DRAWS),
+        init=np.zeros(P + 1),
+        dtype="float32",
+        random_state=seed,
+    )
+    return numbers(kind, model, X, y, X_test, y_test, coef)
+
+
+def run_default(kind, seed):
+    X, y, X_test, y_test, coef = make_data(kind, seed)
+    estimator = SparseBayesianRegressor if kind == "linear" else SparseBayesianClassifier
+    return numbers(kind, estimator(random_state=seed), X, y, X_test, y_test, coef)
+
+
+def numbers(kind, model, X, y, X_test, y_test, coef):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        model.fit(X, y)
+    posterior = model.posterior_
+    low, high = 0.5 - COVERAGE / 2.0, 0.5 + COVERAGE / 2.0
+    ends = posterior.quantile("weight_1", [low, high])[:, :3, 0]
+    return {
+        "errors": errors(kind, model, X_test, y_test),
+        "selected": model.get_support(indices=True).tolist(),
+        "mean": np.atleast_2d(model.coef_)[0, :3].tolist(),
+        "intervals": ends.tolist(),
+        "truth": coef[:3].tolist(),
+    }
+
+
+def run_others(kind, seed):
+    """Errors of scikit-learn's estimators."""
+    X, y, X_test, y_test, _ = make_data(kind, seed)
+    if kind == "linear":
+        others = {"ARDRegression": ARDRegression(), "LassoCV": LassoCV(cv=5, random_state=seed)}
+    else:
+        others = {
+            "L1 logistic regression (CV)": LogisticRegressionCV(
+                l1_ratios=(1.0,), solver="liblinear", cv=5, scoring="neg_log_loss",
+                use_legacy_attributes=False,
+            )
+        }  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            name: errors(kind, model.fit(X, y), X_test, y_test) for name, model in others.items()
+        }
+
+
+# The page
+
+
+def name_of(kind, method, column, steps, seed):
+    return f"{kind}-{method}-{column[0]:g}-{column[1]:g}-{steps}-seed{seed}"
+
+
+def cell(runs):
+    if not runs:
+        return ""
+    mae, mse = np.mean([found["errors"] for found in runs], axis=0)
+    digits = 2 if mae > 0.5 else 3
+    return f"{mae:.{digits}f} / {mse:.{digits}f} ({len(runs)})"
+
+
+def load(args, names):
+    paths = [args.runs / f"{name}.json" for name in names]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def table(args, kind):
+    setting = LINEAR if kind == "linear" else LOGISTIC
+    header = ["method", *(f"v_0 = {v:g}, sigma = {s:g}" for v, s in setting["columns"])]
+    rows = []
+    for method in ADAPTATIONS:
+        rows.append([method] + [
+            cell(load(args, [name_of(kind, method, column, args.steps, s) for s in range(100)]))
+            for column in setting["columns"]
+        ])  # fmt: skip
+        if method in PUBLISHED[kind] and kind == "linear":
+            rows.append(["published", *PUBLISHED[kind][method]])
+    defaults = load(args, [f"{kind}-defaults-seed{seed}" for seed in range(100)])
+    rows.append(["defaults, four chains", cell(defaults)] + [""] * (len(header) - 2))
+    return markdown_table(header, rows)
+
+
+def others_line(args, kind):
+    runs = load(args, [f"{kind}-others-seed{seed}" for seed in range(100)])
+    names = [name for name in runs[0] if name != "seconds"] if runs else []
+    return ", ".join(
+        f"{name} " + cell([{"errors": found[name]} for found in runs]) for name in names
+    )
+
+
+def proportion(hits, n):
+    """``hits of n`` with its 95% interval (Clopper & Pearson)."""
+    low = beta_distribution.ppf(0.025, hits, n - hits + 1) if hits else 0.0
+    high = beta_distribution.ppf(0.975, hits + 1, n - hits) if hits < n else 1.0
+    return f"{hits} of {n} ({hits / n:.0%}, 95% interval {low:.0%} to {high:.0%})"
+
+
+def linear_text(args):
+    runs = load(args, [name_of("linear", "SGLD-SA", MAIN, args.steps, s) for s in range(100)])
+    defaults = load(args, [f"linear-defaults-seed{seed}" for seed in range(100)])
+    inside = [
+        low <= truth <= high
+        for found in runs
+        for low, high, truth in zip(*found["intervals"], found["truth"], strict=True)
+    ]
+    return LINEAR_TEXT.format(
+        n_test=N_TEST, table=table(args, "linear"), others=others_line(args, "linear"),
+        n_main=len(runs), exact=sum(found["selected"] == [0, 1, 2] for found in runs),
+        found=sum({0, 1, 2} <= set(found["selected"]) for found in runs),
+        two=sum({0, 1} <= set(found["selected"]) for found in runs),
+        covered=proportion(sum(inside), len(inside)),
+        exact_default=sum(found["selected"] == [0, 1, 2] for found in defaults),
+        n_default=len(defaults),
+    )  # fmt: skip
+
+
+def draw_figure(args):
+    """Draws of the first three coefficients, and the oracle's ridge posterior."""
+    X, y, _, _, coef = make_data("linear", 0)
+    precision = X[:, :3].T @ X[:, :3] / 3.0 + np.eye(3) / 30.0  # of a ridge on the true features
+    mean = np.linalg.solve(precision, X[:, :3].T @ y / 3.0)
+    sd = np.sqrt(np.diag(np.linalg.inv(precision)))
+    figure, axes = new_figure(3, width=3.2, height=2.8)
+    for j, ax in enumerate(axes):
+        for row, method in enumerate(ADAPTATIONS):
+            runs = load(args, [name_of("linear", method, MAIN, args.steps, 0)])
+            if runs:
+                low, high = np.array(runs[0]["intervals"])[:, j]
+                ax.plot([low, high], [row, row], color=f"C{row}", lw=3)
+                ax.plot(runs[0]["mean"][j], row, "o", color=f"C{row}")
+        ax.plot(mean[j] + sd[j] * np.array([-1.645, 1.645]), [3, 3], color="0.4", lw=3)
+        ax.plot(mean[j], 3, "o", color="0.4")
+        ax.axvline(coef[j], color="k", ls=":", lw=1)
+        ax.set(title=f"coefficient {j + 1}", yticks=range(4), ylim=(-0.5, 3.5))
+        ax.set_yticklabels([*ADAPTATIONS, "oracle ridge"] if j == 0 else [])
+    caption = (
+        "D1, v_0 = 0.1, sigma = 1, seed 0: posterior means and 90% intervals; the oracle knows the "
+        "three features and the noise; dotted: the truth."
+    )
+    return save_figure(args, figure, "d1_d2_wide", caption)
+
+
+def main():
+    args = parse_args(
+        __doc__, 10, 1, numbers={"steps": (STEPS, 2000), "main-seeds": (MAIN_SEEDS, 1)},
+        parts=("linear", "logistic"), runs="d1_d2_wide",
+    )  # fmt: skip
+    for kind in args.parts:
+        setting = LINEAR if kind == "linear" else LOGISTIC
+        for seed in range(max(args.main_seeds, len(args.seeds))):
+            if seed in args.seeds:
+                finished(args, f"{kind}-others-seed{seed}", partial(run_others, kind, seed))
+                finished(args, f"{kind}-defaults-seed{seed}", partial(run_default, kind, seed))
+            for column in setting["columns"]:
+                for method, adaptation in ADAPTATIONS.items():
+                    main_one = (kind, column, method) == ("linear", MAIN, "SGLD-SA")
+                    if seed in args.seeds or (main_one and seed < args.main_seeds):
+                        name = name_of(kind, method, column, args.steps, seed)
+                        finished(
+                            args, name, partial(run, kind, adaptation, column, args.steps, seed)
+                        )
+    parts = [linear_text(args)]
+    parts.append(
+        LOGISTIC_TEXT.format(
+            n_test=N_TEST, table=table(args, "logistic"), others=others_line(args, "logistic")
+        )
+    )
+    body = BODY.format(p=P, batch=BATCH, steps=args.steps, draws=DRAWS, parts="\n".join(parts))
+    title = "D1, D2: spike-and-slab regression with more features than rows"
+    write_results(args, "d1_d2_wide", title, body, [draw_figure(args)])
+
+
+if __name__ == "__main__":
+    main()
