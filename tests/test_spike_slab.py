@@ -18,9 +18,11 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
+    Pruning,
     SparseBayesianClassifier,
     SparseBayesianRegressor,
     SpikeSlab,
+    skops_trusted_types,
 )
 from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian, ridge_noise
@@ -385,6 +387,16 @@ def test_any_module_may_have_the_prior():
     reg = BayesianModuleRegressor(Small, prior="spike_slab", **settings).fit(X, y)
     _, sd = reg.predict(X, return_std=True)
     assert np.all(sd > 0.0) and reg.delta_.shape == (2,)
+
+
+def test_skops_files_hold_priors_and_compressed_draws():
+    skops = pytest.importorskip("skops.io")
+    X, y = wide(n=40, p=10)
+    reg = SparseBayesianRegressor(prior=SpikeSlab(), prune=Pruning(0.5), n_draws=20, burn_in=100,
+                                  thinning=2, random_state=0).fit(X, y)  # fmt: skip
+    for fitted in (reg, reg.compress()):
+        loaded = skops.loads(skops.dumps(fitted), trusted=skops_trusted_types())
+        np.testing.assert_array_equal(loaded.predict(X), reg.predict(X))
 
 
 # what is refused, and odd data --------------------------------------------------------------------

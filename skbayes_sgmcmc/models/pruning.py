@@ -28,7 +28,7 @@ class Pruning(BaseEstimator):
         S, the share at the end, in [0, 1).
     decay : float, default=0.99
         D, in (0, 1).
-    period : int or "auto", default="auto"
+    period : float or "auto", default="auto"
         f, in steps; "auto": such that 0.99 S is reached at half of the run.
     start : int, default=0
         Steps before the first coefficients are pruned, e.g. a training without it.
@@ -51,7 +51,7 @@ class Pruning(BaseEstimator):
         self,
         sparsity: float = 0.9,
         decay: float = 0.99,
-        period: int | str = "auto",
+        period: float | str = "auto",
         start: int = 0,
         interval: int = 50,
     ):
@@ -68,7 +68,7 @@ class Pruning(BaseEstimator):
         check_int(f"{name}.start", self.start, low=0)
         check_int(f"{name}.interval", self.interval)
         if not (isinstance(self.period, str) and self.period == "auto"):
-            check_int(f"{name}.period", self.period)
+            check_real(f"{name}.period", self.period, low=0.0)
 
     def for_run(self, n_steps: int) -> Pruning:
         """The schedule with the numbers of a run of so many steps.
@@ -82,7 +82,7 @@ class Pruning(BaseEstimator):
             chosen = self
         else:
             half = max(n_steps - self.start, 1) / 2
-            period = max(1, int(half * math.log(self.decay) / math.log(1.0 - SETTLED)))
+            period = half * math.log(self.decay) / math.log(1.0 - SETTLED)
             chosen = Pruning(self.sparsity, self.decay, period, self.start, self.interval)
         reached = chosen.rate(n_steps)
         if reached < REACHED * self.sparsity:

@@ -204,7 +204,7 @@ class SparseNetworkModel(PrunedNetworkModel):
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         super().prior_gradient(theta, state, out, scale)
         prior = self.spike_slab
-        if self.kernels is not None and not theta.is_cuda:
+        if self.kernels is not None and theta.device.type == "cpu":
             slopes = scale / prior.spike_scale, scale / prior.slab_variance
             self.kernels.gradient(
                 theta.numpy(), state["slab"].numpy(), state["sigma"].numpy(),
@@ -237,7 +237,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         if self.adaptation == "gibbs":
             z, rho = self._probabilities(theta, state)
             self._draw_latents(z, rho, state, aux, rng)
-        elif self.adaptation == "sa" and self.kernels is not None and not theta.is_cuda:
+        elif self.adaptation == "sa" and self.kernels is not None and theta.device.type == "cpu":
             self._follow_compiled(self.kernels, theta, state, aux, self._gain(k))
         elif self.adaptation == "sa":
             self._follow(theta, state, aux, self._gain(k))

@@ -1,0 +1,80 @@
+"""Cost of a step with a spike-and-slab prior, and the share of its latent variables in it.
+
+    SKBAYES_DATA=folder OMP_NUM_THREADS=1 python examples/benchmarks/sparse_speed.py
+
+Steps with ``adaptation="sa"`` and with ``adaptation=None`` (the latents stay, so that the
+difference is their update) are differences of two fits that differ in length only, in turn, in
+processor time of one thread; smallest of the repeats.
+"""
+
+import warnings
+
+import numpy as np
+from _common import load_mnist, markdown_table, parse_args, write_results
+from network_speed import step_time
+
+from skbayes_sgmcmc import SparseBayesianClassifier, SparseBayesianRegressor
+
+BODY = """
+Microseconds a step of one chain, float32. "Wide": the regression of D1, 100 rows, 1,000 features,
+minibatches of 50, SGLD. "Network": 784-400-400-10 on MNIST, minibatches of 100, SGHMC, the prior on
+all weights. Compiled: the latents' update and their part of the gradient by numba (extra `fast`).
+
+{table}
+
+Share: of the latents' update in a step with it.
+"""
+
+
+def wide(**settings):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 1000))
+    y = X[:, :3] @ [3.0, 2.0, 1.0] + rng.standard_normal(100)
+    return SparseBayesianRegressor(sampler="sgld", batch_size=50, **settings), X, y, 0.001
+
+
+def network(**settings):
+    X, y, _, _ = load_mnist()
+    model = SparseBayesianClassifier(
+        hidden_layer_sizes=(400, 400), sampler="sghmc", batch_size=100, **settings
+    )
+    return model, X[:10_000], y[:10_000], 0.001
+
+
+CASES = {"wide": (wide, 3000), "network": (network, 60)}
+
+
+def measure(make, n_steps, compiled, repeats):
+    """Seconds a step with the latents at rest and with their update."""
+    times = {None: [], "sa": []}
+    for _ in range(repeats):
+        for adaptation, found in times.items():
+            model, X, y, step = make(
+                adaptation=adaptation, compiled=compiled, n_chains=1, n_draws=2, burn_in=0,
+                dtype="float32", random_state=0, init="random", standardize=False,
+            )  # fmt: skip
+            model.set_params(step_size=step)
+            found.append(step_time(model, X, y, n_steps))
+    return min(times[None]), min(times["sa"])
+
+
+def main():
+    args = parse_args(__doc__, 1, 1, numbers={"repeats": (5, 1)})
+    rows = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, (make, n_steps) in CASES.items():
+            for compiled in ("auto", False):
+                steps = max(10, n_steps // 10) if args.quick else n_steps
+                rest, moving = measure(make, steps, compiled, args.repeats)
+                rows.append([
+                    f"{name}, {'compiled' if compiled else 'torch alone'}",
+                    f"{1e6 * rest:.0f}", f"{1e6 * moving:.0f}", f"{1.0 - rest / moving:.0%}",
+                ])  # fmt: skip
+    header = ["", "latents at rest", "with their update", "share"]
+    body = BODY.format(table=markdown_table(header, rows))
+    write_results(args, "sparse_speed", "Speed of spike-and-slab priors", body)
+
+
+if __name__ == "__main__":
+    main()
