@@ -96,7 +96,7 @@ def test_means_and_inclusion_probabilities_are_those_of_quadrature(adaptation, t
     reg = SparseBayesianRegressor(
         prior=FIXED, adaptation=adaptation, gain=Polynomial(a=0.4, b=200.0, gamma=0.7),
         standardize=False, sampler=sampler, step_size=0.02, batch_size=N, n_chains=8,
-        n_draws=1500, burn_in=3000, thinning=4, random_state=0,
+        n_draws=1200, burn_in=2500, thinning=4, random_state=0,
     ).fit(X, y)  # fmt: skip
     rho, mean, sd = np.array([truth(estimate) for estimate in LEAST_SQUARES]).T
     posterior = reg.posterior_
@@ -126,7 +126,7 @@ def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
     y -= y.mean()
     reg = SparseBayesianRegressor(
         prior=prior, adaptation="gibbs", standardize=False, sampler="sghmc", prior_scale=0.03,
-        step_size=0.02, batch_size=n, n_chains=8, n_draws=2500, burn_in=2000, thinning=5,
+        step_size=0.02, batch_size=n, n_chains=8, n_draws=1500, burn_in=1000, thinning=3,
         random_state=0,
     ).fit(x[:, None], y)  # fmt: skip
     log_sigma, beta = np.linspace(-2.5, 2.0, 301)[:, None], np.linspace(-3.0, 3.0, 2001)
@@ -291,14 +291,14 @@ def test_coefficients_are_in_the_units_of_the_data():
     X, y = wide(n=80, p=10)
     X = X[:, :5] * [1.0, 10.0, 0.1, 1.0, 1.0] + 3.0
     y = 100.0 + 20.0 * X[:, 1] + np.random.default_rng(0).standard_normal(80)
-    reg = SparseBayesianRegressor(random_state=0).fit(X, y)
+    reg = SparseBayesianRegressor(burn_in=3000, n_chains=2, random_state=0).fit(X, y)
     np.testing.assert_allclose(reg.predict(X), X @ reg.coef_ + reg.intercept_, rtol=1e-9)
     np.testing.assert_allclose(reg.coef_[1], 20.0, rtol=0.05)
 
 
 def test_a_feature_selector_in_a_pipeline():
     X, y = wide()
-    settings = {"random_state": 0}
+    settings = {"burn_in": 5000, "n_draws": 50, "thinning": 20, "n_chains": 2, "random_state": 0}
     pipe = make_pipeline(SparseBayesianRegressor(**settings), LinearRegression()).fit(X, y)
     assert pipe[-1].n_features_in_ == 3
     chosen = SelectFromModel(
@@ -312,7 +312,7 @@ def test_classifier_selects_too():
     X, _ = wide(n=300, p=30)
     y = np.where(X[:, 2] - X[:, 7] + 0.3 * np.random.default_rng(0).standard_normal(300) > 0,
                  "yes", "no")  # fmt: skip
-    clf = SparseBayesianClassifier(random_state=0).fit(X, y)
+    clf = SparseBayesianClassifier(burn_in=3000, n_chains=2, random_state=0).fit(X, y)
     assert clf.get_support(indices=True).tolist() == [2, 7]
     assert clf.coef_.shape == (1, 30) and clf.intercept_.shape == (1,)
     p = clf.predict_proba(X)
@@ -324,7 +324,9 @@ def test_hidden_layers_find_the_features_of_a_nonlinear_function():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 10))
     y = np.sin(2.0 * X[:, 1]) + np.abs(X[:, 4]) + 0.1 * rng.standard_normal(400)
-    reg = SparseBayesianRegressor(hidden_layer_sizes=20, activation="tanh", random_state=0)
+    reg = SparseBayesianRegressor(
+        hidden_layer_sizes=20, activation="tanh", n_chains=2, random_state=0
+    )
     reg.fit(X, y)
     best = np.argsort(reg.inclusion_probability_)[-2:]
     assert sorted(best) == [1, 4]
@@ -342,7 +344,8 @@ def test_sparse_rows_give_what_dense_ones_do():
     sparse = SparseBayesianRegressor(**settings).fit(sp.csr_matrix(X), y)
     np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(sparse.predict(sp.csr_matrix(X)), dense.predict(X), rtol=1e-8)
-    scaled = SparseBayesianRegressor(random_state=0).fit(sp.csr_matrix(X), y)
+    scaled = SparseBayesianRegressor(burn_in=5000, n_chains=2, random_state=0)
+    scaled.fit(sp.csr_matrix(X), y)
     assert {0, 5} <= set(scaled.get_support(indices=True)) <= {0, 5, 9}
 
 
@@ -361,7 +364,7 @@ def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
 
 def test_streams_keep_their_latents():
     X, y = wide(n=400, p=20)
-    reg = SparseBayesianRegressor(random_state=0, standardize=False)
+    reg = SparseBayesianRegressor(n_chains=2, random_state=0, standardize=False)
     for rows in np.array_split(np.arange(400), 4):
         reg.partial_fit(X[rows], y[rows])
     assert reg._chain_state.rows_seen == 400

@@ -29,6 +29,8 @@ STEP_ROWS, STEP_BATCH = 2000, 100
 SPIKE_SHARE, LARGEST_RATE = 0.125, 20.0
 #: smallest delta, and 1 - delta: where their logarithms still are finite in float32
 LEAST_DELTA = 1e-35
+#: latents of a whole run, with so many more for each step, from which on compiling is worth it
+WORTH_NUMBERS, WORTH_MORE = 2 * 10**8, 20_000
 #: gains computed at once
 GAIN_BLOCK = 1024
 #: how much wider than the target the proposals of sigma are, so that its tails are reached
@@ -106,8 +108,8 @@ class SparseNetworkModel(PrunedNetworkModel):
     gain : Schedule
         The gains omega_k of "sa".
     compiled : "auto" or bool, default="auto"
-        Whether the latents and their gradient are computed by numba on a CPU; "auto": if it is
-        installed.
+        Whether the latents and their gradient are computed by numba, where it is installed, on a
+        CPU; "auto": if the run is long enough for the seconds of compiling.
 
     Notes
     -----
@@ -185,10 +187,15 @@ class SparseNetworkModel(PrunedNetworkModel):
             "logit_delta": theta.new_full((chains, len(self.sizes)), float(logit(prior.inclusion))),
         }
 
+    def prepare(self, n_steps: int) -> None:
+        super().prepare(n_steps)
+        if self.compiled == "auto":
+            self.compiled = n_steps * (WORTH_MORE + self.n_sparse) >= WORTH_NUMBERS
+
     @cached_property
     def kernels(self) -> Any:
         """Compiled functions, or None."""
-        if self.compiled is False:
+        if self.compiled is not True:
             return None
         try:
             from .._kernels import latents
