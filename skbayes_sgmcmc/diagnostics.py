@@ -354,7 +354,8 @@ def summary(
     columns: dict[str, list[Array]] = {}
     for key in posterior.draws:
         shape = posterior.draws[key].shape[2:]
-        default = [f"{key}[{', '.join(map(str, index))}]" for index in np.ndindex(shape)]
+        places = [", ".join(map(str, index)) for index in np.ndindex(shape)]
+        default = [f"{key}[{place}]" if place else key for place in places]
         names += list((labels or {}).get(key, default))
         lower, upper = posterior.quantile(key, tails)
         figures = {

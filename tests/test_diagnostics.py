@@ -94,7 +94,7 @@ def test_summary_has_the_weighted_figures_of_the_draws():
     weights = np.linspace(1.0, 3.0, 400)
     posterior = PosteriorSamples({"a": draws, "b": draws[:, :, 0]}, weights)
     table = summary(posterior, labels={"a": ["one", "two"]}, coverage=0.8)
-    assert table["name"] == ["one", "two", "b[]"]
+    assert table["name"] == ["one", "two", "b"]
     tiled = np.tile(weights, 2)
     expected = np.average(draws.reshape(-1, 2), axis=0, weights=tiled)
     np.testing.assert_allclose(table["mean"][:2], expected)
