@@ -21,8 +21,10 @@ _WHERE = {
     "SparseBayesianRegressor": "estimators.sparse",
     "Pruning": "models.pruning",
     "SpikeSlab": "models.spike_slab",
+    "LatentDirichletAllocation": "estimators.lda",
     "PosteriorSamples": "samples",
     "MixingDistance": "chains",
+    "document_completion_perplexity": "models.completion",
     "sample": "sampling",
     "skops_trusted_types": "interop",
     "to_arviz": "interop",
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from .estimators.cnn import BayesianCNNClassifier as BayesianCNNClassifier
     from .estimators.distilled import DistilledClassifier as DistilledClassifier
     from .estimators.ica import BayesianICA as BayesianICA
+    from .estimators.lda import LatentDirichletAllocation as LatentDirichletAllocation
     from .estimators.logistic import BayesianLogisticRegression as BayesianLogisticRegression
     from .estimators.mlp import BayesianMLPClassifier as BayesianMLPClassifier
     from .estimators.mlp import BayesianMLPRegressor as BayesianMLPRegressor
@@ -56,6 +59,9 @@ if TYPE_CHECKING:
     from .interop import to_arviz as to_arviz
     from .models.pruning import Pruning as Pruning
     from .models.spike_slab import SpikeSlab as SpikeSlab
+    from .models.completion import (
+        document_completion_perplexity as document_completion_perplexity,
+    )
     from .samples import PosteriorSamples as PosteriorSamples
     from .sampling import sample as sample
 

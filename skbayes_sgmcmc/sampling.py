@@ -133,6 +133,16 @@ def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, whose "
             "latent variables move at every step: give another sampler."
         )
+    if sampler.full_data and type(model).log_lik is Model.log_lik:
+        raise ValueError(
+            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
+            "density, but estimates of its gradient; give another sampler."
+        )
+    if model.project is not None and not sampler.needs_metric:
+        raise ValueError(
+            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, whose "
+            "parameters are restricted to a part of space: give sampler='rsgld'."
+        )
     if sampler.needs_metric and model.metric is None:
         raise ValueError(
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "

@@ -79,10 +79,13 @@ class Settings:
     verbose: int = 0
 
     @classmethod
-    def of(cls, estimator: Any) -> Settings:
-        """The shared parameters of an estimator, checked; defaults for those that it lacks."""
+    def of(cls, estimator: Any, **others: Any) -> Settings:
+        """The shared parameters of an estimator, checked; defaults for those that it lacks.
+
+        ``others`` take the place of the estimator's.
+        """
         names = [field.name for field in fields(cls) if hasattr(estimator, field.name)]
-        settings = cls(**{name: getattr(estimator, name) for name in names})
+        settings = cls(**{name: getattr(estimator, name) for name in names} | others)
         settings.check()
         return settings
 

@@ -31,6 +31,9 @@ class TorchStream:
     def uniform(self, out: Tensor) -> None:
         out.uniform_(generator=self.generator)
 
+    def gamma(self, concentration: Tensor) -> Tensor:
+        return torch._standard_gamma(concentration, generator=self.generator)
+
     def get_state(self) -> Array:
         return np.asarray(self.generator.get_state())
 
@@ -84,6 +87,21 @@ class ChainRandom:
         for block, stream in zip(u, self.noise, strict=True):
             stream.uniform(block)
         return u
+
+    def ragged_uniform(self, sizes: Sequence[int], dtype: torch.dtype = torch.float64) -> Tensor:
+        """Uniform numbers in [0, 1), so many for each chain, one chain's after another's."""
+        u = torch.empty(sum(sizes), dtype=dtype, device=self.device)
+        for block, stream in zip(u.split(list(sizes)), self.noise, strict=True):
+            stream.uniform(block)
+        return u
+
+    def gamma(self, concentration: Tensor) -> Tensor:
+        """Gamma numbers of scale 1 for concentrations (chains, *shape), by torch's generator."""
+        parts = []
+        for block, stream in zip(concentration, self.noise, strict=True):
+            assert isinstance(stream, TorchStream)
+            parts.append(stream.gamma(block))
+        return torch.stack(parts)
 
     def distinct(self, n: int, n_steps: int, size: int) -> Array:
         """Numbers below n of shape (chains, n_steps, size), without repeats in a step."""

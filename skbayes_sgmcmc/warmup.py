@@ -111,6 +111,8 @@ def warm_up(
         warm = Warmup("minibatch", _own_init(init, auto, model.start))
         if auto:
             warm.step_size = model.auto_step(cell.rate, cell.step, data)
+            if preconditioner is not None and not _by_itself(sampler, model):
+                warm.root = model.scales()
         return warm
     if _is(preconditioner, "auto"):
         preconditioner = _auto_preconditioner(model, sampler) if auto else None

@@ -18,7 +18,16 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 #: files from each other, without cycles). A new module needs a place here
 LAYERS = [
     {"_kernels"},
-    {"_validation", "exceptions", "_callbacks", "_philox", "metrics", "storage", "prediction"},
+    {
+        "_validation",
+        "exceptions",
+        "_callbacks",
+        "_philox",
+        "metrics",
+        "storage",
+        "prediction",
+        "alignment",
+    },
     {"streams", "samples"},
     {"minibatch", "augmentation", "schedules", "compression"},
     {"models", "integrators", "diagnostics", "interop", "export", "distillation"},

@@ -87,7 +87,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
                 draws, weights = chains.collected()
                 if rows_seen is not None or draws.shape[1] == 0:
                     return None  # a stream's draws are put together at its end
-                return _attributes(PosteriorSamples(named(draws), weights), chains.progress.step)
+                ordered = self._in_order(named(draws), previous)
+                return _attributes(PosteriorSamples(ordered, weights), chains.progress.step)
 
             progress(fraction, fitted)
 
@@ -101,7 +102,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             rows_seen=rows_seen,
             on_progress=on_progress,
         )
-        draws = named(run.draws)
+        draws = self._in_order(named(run.draws), previous)
         if run.draws.nbytes <= COPIED_BYTES and not isinstance(run.draws, np.memmap):
             draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
@@ -115,12 +116,19 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _check(self) -> Settings:
         """Check every parameter, before any work."""
-        from ..settings import Settings
-
         self._check_prior()
         if self.total_samples is not None:
             check_real("total_samples", self.total_samples, low=0.0)
+        return self._settings()
+
+    def _settings(self) -> Settings:
+        from ..settings import Settings
+
         return Settings.of(self)
+
+    def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
+        """New draws in an order that makes them comparable with each other and the earlier ones."""
+        return draws
 
     def _check_prior(self) -> None:
         from ..models.priors import PRIORS, Prior
@@ -194,22 +202,28 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self,
         model: Any,
         X: Any,
-        target: Array,
+        target: Array | None,
         weight: Array | None,
         settings: Settings,
         *,
         previous: Any,
         stream: bool,
     ) -> None:
-        """Sample the posterior of a model given rows, which may be a part of a stream."""
+        """Sample the posterior of a model given rows, which may be a part of a stream.
+
+        ``target`` is None for models of X alone.
+        """
         from ..settings import resolve_device
 
         device = resolve_device(settings.device)
         dtype = settings.resolve_dtype(
             device, model.n_parameters, single_precision=model.single_precision
         )
-        data = model.make_data(self._inputs(X), self._targets(target), weight, dtype, device)
-        progress = Progress(self, {"X": X, "y": lambda: self._given(target)})
+        y = None if target is None else self._targets(target)
+        data = model.make_data(self._inputs(X), y, weight, dtype, device)
+        progress = Progress(
+            self, {"X": X, "y": lambda: None if target is None else self._given(target)}
+        )
         rows_seen = None
         if stream:
             rows_seen = data.total + (0.0 if previous is None else previous.rows_seen)

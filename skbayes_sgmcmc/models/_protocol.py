@@ -173,6 +173,16 @@ class Model:
     #: variables; ``aux`` is what the step's last gradient returned
     after_step: Any = None
 
+    # units of models of many modes, for step_size="auto"
+
+    def scales(self) -> Array | None:
+        """Root of a diagonal preconditioner, (n_parameters,); None: theta itself."""
+        return None
+
+    def unit(self) -> float:
+        """By which the table's rates are multiplied."""
+        return 1.0
+
     # centre and curvature, for step_size="auto", preconditioners and control variates; None is "no"
 
     def find_map(self, data: Data) -> Array | None:

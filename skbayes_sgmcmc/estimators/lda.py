@@ -1,0 +1,585 @@
+"""Latent Dirichlet allocation."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import gen_batches
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._callbacks import with_callbacks
+from .._validation import check_choice, check_int, check_real
+from ..alignment import align
+from ..exceptions import warn
+from ..samples import PosteriorSamples
+from ._base import SGMCMCEstimator, all_or_nothing
+
+Array = NDArray[Any]
+
+#: parametrizations, with the sampler that each takes by default
+SAMPLERS = {"expanded_natural": "msgnht", "expanded_mean": "rsgld"}
+#: documents on which the chains are compared, and the R-hat from which on it is warned
+MIXING_ROWS, MIXING_R_HAT = 50, 1.5
+#: sweeps and draws of ``algorithm="gibbs"``
+GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING = 200, 100, 5
+#: words of a call's documents from which on the compiled kernel is worth its seconds
+WORTH_WORDS = 5000
+#: draws that predictions average, and documents whose proportions are found at once
+PREDICTION_DRAWS, BLOCK_ROWS = 20, 1000
+
+
+def _takes_streams(estimator: Any) -> bool:
+    if estimator.algorithm == "gibbs":
+        raise AttributeError(
+            "algorithm='gibbs' is not allowed in partial_fit: it needs all documents at every "
+            "sweep; give 'sgmcmc'."
+        )
+    return True
+
+
+class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
+    r"""Latent Dirichlet allocation with a posterior of the topics drawn by SG-MCMC.
+
+    .. math::
+        \phi_k \sim \mathrm{Dirichlet}(\beta),\quad \theta_d \sim \mathrm{Dirichlet}(\alpha),\quad
+        z_{di} \sim \theta_d,\quad w_{di} \sim \phi_{z_{di}}
+
+    A drop-in for scikit-learn's estimator of the same name. What is sampled are the topics; the
+    gradient of a minibatch of documents is their expected counts, by Gibbs sampling of the
+    documents' assignments.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    doc_topic_prior : float or None, default=None
+        alpha, Dirichlet parameter of the documents' proportions; None: 1 / n_components.
+    topic_word_prior : float or None, default=None
+        beta, Dirichlet parameter of the topics; None: 1 / n_components.
+    algorithm : {"sgmcmc", "gibbs"}, default="sgmcmc"
+        "gibbs": collapsed Gibbs sampling over all documents, the reference. ``burn_in`` (200),
+        ``n_draws`` (100) and ``thinning`` (5) then count sweeps over the corpus.
+    parametrization : {"expanded_natural", "expanded_mean"}, default="expanded_natural"
+        phi_k as the softmax of natural parameters, for any sampler; or as normalised Gamma
+        variables in their own metric (SGRLD).
+    prior : {"gamma", "normal"}, default="gamma"
+        "gamma": e^theta ~ Gamma(beta, 1), which makes topics Dirichlet(beta), in both
+        parametrizations. "normal": natural parameters N(prior_mean, prior_scale^2) in place of it.
+    prior_mean, prior_scale : float, default=0.1 and 1.0
+        Of the normal prior.
+    doc_sweeps : int, default=5
+        Gibbs sweeps over the documents of a minibatch, after the one that begins.
+    sampler : str or Sampler, default="auto"
+        "msgnht", "sghmc", "sgnht", "sgld" or "psgld", or an object with parameters, for natural
+        parameters; "rsgld" for the expanded mean. "auto": "msgnht" and "rsgld".
+    integrator : str, default="auto"
+        "splitting", "euler", "baoab", "aboba" (second-order samplers), "leimkuhler_matthews"
+        (SGLD). "auto": the sampler's first, or Euler if ``step_size`` is a number.
+    step_size : "auto", float or Schedule, default="auto"
+        eta, which multiplies the gradient of the mean potential (of one document). "auto": a rate
+        in units of the words' frequencies, see Notes.
+    batch_size : "auto" or int, default="auto"
+        Documents in a minibatch; "auto": 100, or all of few.
+    n_chains : int, default=1
+        Chains. Each finds topics of its own; what several have in common is averaged, in
+        predictions and in ``components_``.
+    n_draws : "auto" or int, default="auto"
+        Draws kept of each chain; "auto": 100, fewer where they would take more than 1 GiB.
+    burn_in : "auto" or int, default="auto"
+        Steps before the first draw. "auto": ten passes over the documents, or 3,000 steps if that
+        is more; for natural parameters half of them at temperature 0.
+    thinning : "auto" or int, default="auto"
+        Steps between two draws; "auto": as many in all as ``burn_in``.
+    temperature : float or Schedule, default=1.0
+        T of the target exp(-U/T); the expanded mean allows 1 only.
+    total_samples : float or None, default=None
+        Documents of the stream of ``partial_fit``; None: those seen so far.
+    compiled : "auto" or bool, default="auto"
+        Sample assignments by a compiled kernel (extra ``fast``, CPU), ten times as fast; it
+        draws other random numbers. "auto": where it is installed and there are 5,000 words.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit with the same data and parameters goes on,
+        bit-identically.
+    device : str, default="auto"
+        "cpu", "cuda", ...; "auto" takes CUDA if there.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        "auto": float32.
+    n_jobs : int or None, default=None
+        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+    random_state : int, RandomState or None, default=None
+        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
+    verbose : int, default=0
+        Print progress if positive. Scikit-learn's callbacks work too.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Posterior mean of the topics: rows are distributions over words.
+    posterior_ : PosteriorSamples
+        Draws "components" (n_chains, n_draws, n_components, n_features), their topics aligned over
+        draws and chains.
+    n_chains_, n_draws_ : int
+        Chains and draws of each that ``posterior_`` holds.
+    n_steps_ : int
+        Steps (sweeps of "gibbs") of each chain in the last call.
+    step_size_ : float
+        eta of the last step ("sgmcmc").
+    batch_size_ : int
+        Documents in a minibatch ("sgmcmc").
+    doc_topic_prior_, topic_word_prior_ : float
+        alpha and beta.
+    n_features_in_ : int
+        Words in the vocabulary.
+    feature_names_in_ : array of shape (n_features_in_,)
+        Their names, if X had string column names.
+
+    See Also
+    --------
+    sklearn.decomposition.LatentDirichletAllocation : Variational Bayes for the same model.
+    skbayes_sgmcmc.document_completion_perplexity : Scores topics from anywhere.
+
+    Notes
+    -----
+    Counts that are not whole are accepted, with a warning: c counts as ceil(c) words of weight
+    c / ceil(c). Documents without words are allowed; their proportions are equal.
+
+    ``step_size="auto"`` moves natural parameters in units of 1 / sqrt(times that the word occurs in
+    a document), and the expanded mean in units of beta V over the words of a document and topic.
+
+    References
+    ----------
+    Blei, Ng & Jordan (2003), Latent Dirichlet allocation.
+    Patterson & Teh (2013), Stochastic gradient Riemannian Langevin dynamics on the probability
+    simplex.
+    Li, Chen, Fan & Carin (2016), High-order stochastic gradient thermostats for Bayesian learning
+    of deep models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import LatentDirichletAllocation
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.vstack([rng.poisson([4, 4, 0, 0], (50, 4)), rng.poisson([0, 0, 4, 4], (50, 4))])
+    >>> lda = LatentDirichletAllocation(2, n_draws=50, burn_in=200, thinning=5, random_state=0)
+    >>> proportions = lda.fit_transform(X)
+    >>> proportions[[0, -1]].round(1).max(axis=1)
+    array([1., 1.])
+    >>> lda.top_words(2, ["ball", "goal", "vote", "law"]).shape
+    (2, 2)
+    >>> lda.perplexity(X) < 2.5
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        doc_topic_prior: float | None = None,
+        topic_word_prior: float | None = None,
+        algorithm: str = "sgmcmc",
+        parametrization: str = "expanded_natural",
+        prior: str = "gamma",
+        prior_mean: float = 0.1,
+        prior_scale: float = 1.0,
+        doc_sweeps: int = 5,
+        sampler: Any = "auto",
+        integrator: str = "auto",
+        step_size: Any = "auto",
+        batch_size: Any = "auto",
+        n_chains: int = 1,
+        n_draws: Any = "auto",
+        burn_in: Any = "auto",
+        thinning: Any = "auto",
+        temperature: Any = 1.0,
+        total_samples: float | None = None,
+        compiled: Any = "auto",
+        checkpoint: Any = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.algorithm = algorithm
+        self.parametrization = parametrization
+        self.prior = prior
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.doc_sweeps = doc_sweeps
+        self.sampler = sampler
+        self.integrator = integrator
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.n_chains = n_chains
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thinning = thinning
+        self.temperature = temperature
+        self.total_samples = total_samples
+        self.compiled = compiled
+        self.checkpoint = checkpoint
+        self.device = device
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    # fitting --------------------------------------------------------------------------------------
+
+    @all_or_nothing
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Draw the posterior of the topics.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            Counts of words (columns) in documents (rows), not negative.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            A parameter or the data are not allowed.
+        SamplingError
+            Every chain left the finite numbers; nothing is fitted then.
+        """
+        settings, before = self._check(), getattr(self, "n_features_in_", None)
+        X = self._validate_counts(X, reset=True, fitting=True)
+        if self.algorithm == "gibbs":
+            self._fit_gibbs(X, settings)
+        else:
+            previous = self._previous(stream=False, same=before == self.n_features_in_)
+            model, previous = self._begin(lambda first: self._model(X, settings), previous)
+            self._fit_rows(model, X, None, None, settings, previous=previous, stream=False)
+        self._check_mixing(X)
+        return self
+
+    @available_if(_takes_streams)
+    @all_or_nothing
+    @with_callbacks
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Go on sampling with new documents of a stream, for one pass over them.
+
+        The target is the posterior of ``total_samples`` documents if that is given, else of those
+        seen so far; the newest ``n_draws`` draws of each chain are kept. Nothing is kept of the
+        documents.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            New documents, of the vocabulary of the first call.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
+        settings = self._check()
+        self._check_stream()
+        first = not hasattr(self, "posterior_")
+        X = self._validate_counts(X, reset=first, fitting=True)
+        previous = None if first else self._previous(stream=True)
+        model = self._model(X, settings)
+        self._fit_rows(model, X, None, None, settings, previous=previous, stream=True)
+        return self
+
+    def _check(self) -> Any:
+        check_int("n_components", self.n_components)
+        for name in ("doc_topic_prior", "topic_word_prior"):
+            if getattr(self, name) is not None:
+                check_real(name, getattr(self, name), low=0.0)
+        check_choice("algorithm", self.algorithm, ("sgmcmc", "gibbs"))
+        check_choice("parametrization", self.parametrization, SAMPLERS)
+        check_int("doc_sweeps", self.doc_sweeps, low=0)
+        check_choice("compiled", self.compiled, ("auto", True, False))
+        if self.parametrization == "expanded_mean" and self.temperature != 1.0:
+            raise ValueError(
+                f"temperature={self.temperature!r} is not allowed with "
+                "parametrization='expanded_mean', whose target is improper at others than 1: give "
+                "parametrization='expanded_natural'."
+            )
+        if self.algorithm == "gibbs" and self.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint={self.checkpoint!r} is not allowed with algorithm='gibbs': give None."
+            )
+        return super()._check()
+
+    def _check_prior(self) -> None:
+        check_choice("prior", self.prior, ("gamma", "normal"))
+        check_real("prior_mean", self.prior_mean)
+        check_real("prior_scale", self.prior_scale, low=0.0)
+        if self.prior == "normal" and (
+            self.algorithm == "gibbs" or self.parametrization == "expanded_mean"
+        ):
+            raise ValueError(
+                "prior='normal' is not allowed with algorithm='gibbs' or "
+                "parametrization='expanded_mean': give prior='gamma'."
+            )
+
+    def _settings(self) -> Any:
+        from ..settings import Settings
+
+        automatic = isinstance(self.sampler, str) and self.sampler == "auto"
+        sampler = SAMPLERS[self.parametrization] if automatic else self.sampler
+        return Settings.of(self, sampler=sampler, compiled=False)
+
+    def _validate_counts(self, X: Any, *, reset: bool = False, fitting: bool = False) -> Any:
+        """Counts as a CSR matrix of its own, without zeros."""
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            ensure_non_negative=True,
+        )
+        X = sp.csr_matrix(X, copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        if fitting and X.nnz == 0:
+            raise ValueError("X has no words: every count is zero; give some documents with words.")
+        if fitting and reset and (X.data != np.floor(X.data)).any():
+            warn("X has counts that are not whole: they are taken as words with weights.")
+        return X
+
+    def _priors(self) -> tuple[float, float]:
+        """Alpha and beta."""
+        given = (self.doc_topic_prior, self.topic_word_prior)
+        alpha, beta = (1.0 / self.n_components if p is None else float(p) for p in given)
+        return alpha, beta
+
+    def _model(self, X: Any, settings: Any) -> Any:
+        from ..models.lda import LDAModel
+        from ..models.topics import PARAMETRIZATIONS, GammaTopics, NormalTopics, TopicPrior
+
+        alpha, beta = self._priors()
+        prior: TopicPrior = GammaTopics(beta)
+        if self.prior == "normal":
+            prior = NormalTopics(self.prior_mean, self.prior_scale)
+        kind = PARAMETRIZATIONS[self.parametrization]
+        # one more of every word, so that those not seen yet have a scale
+        frequency = (np.asarray(X.sum(axis=0)).ravel() + 1.0) / X.shape[0]
+        return LDAModel(
+            kind(self.n_components, X.shape[1], prior),
+            frequency,
+            alpha,
+            self.doc_sweeps,
+            self._compiles(X, settings.device),
+        )
+
+    def _compiles(self, X: Any, device: str) -> bool:
+        from ..settings import resolve_device
+
+        here = resolve_device(device) == "cpu" and find_spec("numba") is not None
+        if self.compiled is True and not here:
+            raise ValueError(
+                "compiled=True is not allowed here: it needs a CPU and numba; install the extra "
+                "'skbayes-sgmcmc[fast]' and give device='cpu', or give compiled='auto'."
+            )
+        enough = self.compiled is True or (self.compiled == "auto" and X.sum() >= WORTH_WORDS)
+        return bool(here and enough)
+
+    def _fit_gibbs(self, X: Any, settings: Any) -> None:
+        from ..models.lda_gibbs import gibbs_draws
+
+        lengths = {"burn_in": GIBBS_BURN_IN, "n_draws": GIBBS_DRAWS, "thinning": GIBBS_THINNING}
+        for name, default in lengths.items():
+            value = getattr(self, name)
+            lengths[name] = default if isinstance(value, str) else check_int(name, value, low=0)
+        draws = gibbs_draws(
+            X,
+            self.n_components,
+            *self._priors(),
+            settings.seeds(),
+            compiled=self._compiles(X, "cpu"),
+            **lengths,
+        )
+        self.posterior_ = PosteriorSamples({"components": align(draws)})
+        self.n_chains_, self.n_draws_ = draws.shape[:2]
+        self.n_steps_ = lengths["burn_in"] + lengths["n_draws"] * lengths["thinning"]
+        self._set_attributes()
+
+    def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
+        new, reference = draws["components"], None
+        if previous is not None and self.components_.shape == new.shape[2:]:
+            reference = self.components_
+        return {"components": align(new, reference)}
+
+    def _set_attributes(self) -> None:
+        self.components_ = self.posterior_.mean("components")
+        self.doc_topic_prior_, self.topic_word_prior_ = self._priors()
+
+    def _check_mixing(self, X: Any) -> None:
+        posterior = self.posterior_
+        chosen = np.unique(np.linspace(0, X.shape[0] - 1, MIXING_ROWS).astype(int))
+        rows = X[chosen]
+        rows = rows[np.diff(rows.indptr) > 0]
+        if posterior.n_draws < 4 or rows.shape[0] == 0:
+            return
+        from ..models.completion import log_probabilities
+
+        logs = np.stack(
+            [
+                log_probabilities(topics, self._proportions(topics, rows), rows)
+                for topics in posterior.pooled("components")
+            ]
+        )
+        by_chain = logs.reshape(posterior.n_chains, posterior.n_draws, -1)
+        self._warn_of_mixing({"documents": by_chain}, MIXING_R_HAT, 0.0)
+
+    # predictions ----------------------------------------------------------------------------------
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def transform(self, X: Any) -> Array:
+        """Expected proportions of the topics in documents.
+
+        For each of up to 20 draws, evenly spaced, the fixed point of n_dk = sum_w x_dw r_dwk,
+        r_dwk ~ (n_dk + alpha) phi_kw; its proportions (n_dk + alpha) / (n_d + K alpha) are averaged
+        over the draws. Deterministic, and a document's result depends on it alone.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            Counts.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            Rows sum to one.
+        """
+        check_is_fitted(self, "posterior_")
+        X = self._validate_counts(X)
+        out = np.zeros((X.shape[0], self._n_features_out), X.dtype)
+        chosen, weights = self._chosen(PREDICTION_DRAWS)
+        draws = self.posterior_.select("components", chosen)
+        for topics, weight in zip(draws, weights, strict=True):
+            for rows in gen_batches(X.shape[0], BLOCK_ROWS):
+                out[rows] += weight * self._proportions(topics, X[rows])
+        return out
+
+    def _chosen(self, n_draws: int) -> tuple[Array, Array]:
+        return self.posterior_.spaced(min(n_draws, self.n_chains_ * self.n_draws_))
+
+    def _proportions(self, topics: Array, X: Any) -> Array:
+        from ..models.completion import proportions
+
+        return proportions(topics.astype(X.dtype, copy=False), X, self.doc_topic_prior_)
+
+    def perplexity(
+        self, X: Any, *, n_draws: int = PREDICTION_DRAWS, random_state: Any = 0
+    ) -> float:
+        """Perplexity of held-out documents by document completion; lower is better.
+
+        Every document is split at random into halves; proportions are estimated from the first,
+        for each draw as in :meth:`transform`, and the probabilities of the words of the second are
+        averaged over draws. The perplexity is exp of minus their mean logarithm, over all words
+        of all second halves. (Scikit-learn's method of this name bounds another quantity; score its
+        topics with :func:`skbayes_sgmcmc.document_completion_perplexity`.)
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            Counts of documents that were not in the fit.
+        n_draws : int, default=20
+            Draws used, evenly spaced, at most all.
+        random_state : int or RandomState, default=0
+            Seed of the halves.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            No document has two words.
+        """
+        from ..models.completion import document_completion_perplexity
+
+        check_is_fitted(self, "posterior_")
+        check_int("n_draws", n_draws)
+        X = self._validate_counts(X)
+        chosen, _ = self._chosen(n_draws)
+        return document_completion_perplexity(
+            self.posterior_.select("components", chosen),
+            X,
+            doc_topic_prior=self.doc_topic_prior_,
+            random_state=random_state,
+        )
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log probability of a held-out word: minus the logarithm of :meth:`perplexity`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            Counts.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+        """
+        return -float(np.log(self.perplexity(X)))
+
+    def top_words(self, n: int = 10, feature_names: Any = None) -> Array:
+        """The most probable words of every topic, by posterior mean, most probable first.
+
+        Parameters
+        ----------
+        n : int, default=10
+            Words of a topic; at most all.
+        feature_names : sequence of str or None, default=None
+            The vocabulary; None: names seen in ``fit``, else x0, x1, ...
+
+        Returns
+        -------
+        array of str, of shape (n_components, n)
+        """
+        check_is_fitted(self, "posterior_")
+        check_int("n", n)
+        names = np.asarray(self._feature_labels() if feature_names is None else feature_names)
+        if names.shape != (self.n_features_in_,):
+            raise ValueError(
+                f"feature_names of shape {names.shape} is not allowed: give {self.n_features_in_}."
+            )
+        return np.asarray(names[np.argsort(-self.components_, axis=1, kind="stable")[:, :n]])
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        topics = list(range(self._n_features_out))
+        return {"components": {"topic": topics, "word": self._feature_labels()}}
+
+    def _labels(self) -> dict[str, list[str]]:
+        names = self._feature_labels()
+        return {"components": [f"{k}: {w}" for k in range(self._n_features_out) for w in names]}

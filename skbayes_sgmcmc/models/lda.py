@@ -1,0 +1,134 @@
+r"""Latent Dirichlet allocation: topics by SG-MCMC, the documents' variables by Gibbs sampling.
+
+.. math::
+    \phi_k \sim \mathrm{Dirichlet}(\beta),\quad \theta_d \sim \mathrm{Dirichlet}(\alpha),\quad
+    z_{di} \sim \theta_d,\quad w_{di} \sim \phi_{z_{di}}
+
+The parameters are the topics' alone: the gradient of a minibatch of documents is an expectation
+over their assignments, of which a Gibbs sample is taken at every step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..metrics import State
+from ..minibatch import Batch, Data
+from ..streams import ChainRandom
+from ._design import SparseDesign
+from ._protocol import Model
+from .documents import Tokens, topic_gradient
+from .topics import ExpandedMean, Parametrization
+
+Array = NDArray[Any]
+
+#: by which the table's rates, of networks, are multiplied in the natural parameters' coordinates:
+#: curvatures there are at most about 1
+NATURAL_UNIT = 20.0
+
+
+class LDAModel(Model):
+    """Latent Dirichlet allocation of counts (documents, words).
+
+    Parameters
+    ----------
+    parametrization : Parametrization
+        Of the topics, with their prior.
+    frequency : array of shape (n_words,)
+        Times that each word occurs in a document, on average over some documents.
+    doc_topic_prior : float
+        alpha.
+    doc_sweeps : int
+        Gibbs sweeps over the documents of a minibatch.
+    compiled : bool
+        Sample assignments by the compiled kernel.
+
+    References
+    ----------
+    Patterson & Teh (2013), Stochastic gradient Riemannian Langevin dynamics on the probability
+    simplex. Li, Chen, Fan & Carin (2016), High-order stochastic gradient thermostats.
+    """
+
+    many_modes = True
+    single_precision = True
+
+    def __init__(
+        self,
+        parametrization: Parametrization,
+        frequency: Array,
+        doc_topic_prior: float,
+        doc_sweeps: int,
+        compiled: bool = False,
+    ):
+        self.parametrization = parametrization
+        self.frequency = frequency
+        self.doc_topic_prior = doc_topic_prior
+        self.doc_sweeps = doc_sweeps
+        self.compiled = compiled
+        self.shapes = {"theta": (parametrization.n_words, parametrization.n_topics)}
+        if isinstance(parametrization, ExpandedMean):
+            self.metric, self.project = parametrization.metric, parametrization.project
+
+    def make_data(self, X: Any, y: None, weight: None, dtype: Any, device: str) -> Data:
+        """Documents as rows of counts."""
+        return Data({"counts": SparseDesign(sp.csr_matrix(X), dtype, device)}, X.shape[0])
+
+    def init(self, rng: np.random.Generator) -> Array:
+        return self.parametrization.start(self.frequency, rng)
+
+    def unit(self) -> float:
+        """About 1 / curvature of the mean potential in units of the metric, which is theta's.
+
+        In the expanded mean a topic's relaxation rate is the words of a document that are of the
+        topic, over the sum of its parameters.
+        """
+        if self.metric is None:
+            return NATURAL_UNIT
+        K, V, beta = (
+            self.parametrization.n_topics,
+            self.parametrization.n_words,
+            self.parametrization.prior.concentration,
+        )
+        return float(beta * V * K / max(self.frequency.sum(), 1e-12))
+
+    def scales(self) -> Array | None:
+        """1 / sqrt(curvature of the mean potential) of every parameter, were its word in one topic.
+
+        None with a metric.
+        """
+        if self.metric is not None:
+            return None
+        return np.repeat(1.0 / np.sqrt(self.frequency), self.parametrization.n_topics)
+
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        self.parametrization.prior_gradient(theta, out, scale)
+
+    def likelihood_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        topics = self.parametrization.topics(theta)
+        gradient = topic_gradient(
+            topics,
+            Tokens.of(batch.fields["counts"], len(theta)),
+            self.doc_topic_prior,
+            self.doc_sweeps,
+            rng,
+            compiled=self.compiled,
+        )
+        self.parametrization.pull_back(theta, topics, gradient, out, -scale)
+        return {}
+
+    def unpack(self, draws: Array) -> dict[str, Array]:
+        return {"components": self.parametrization.draws(draws)}

@@ -1,0 +1,193 @@
+"""Latent Dirichlet allocation: its gradients and posteriors against exact ones, its limits."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.special import gammaln
+
+from skbayes_sgmcmc import LatentDirichletAllocation, PosteriorSamples
+from skbayes_sgmcmc.diagnostics import mcse
+from skbayes_sgmcmc.models.lda import LDAModel
+from skbayes_sgmcmc.models.lda_gibbs import gibbs_draws
+from skbayes_sgmcmc.models.topics import (
+    ExpandedMean,
+    ExpandedNatural,
+    GammaTopics,
+    NormalTopics,
+)
+from skbayes_sgmcmc.streams import ChainRandom
+
+#: budgets too small to mix, on purpose, where mixing is not what is looked at
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+#: standard errors that a mean of many may be away by
+SIGMAS = 4.5
+ALPHA = 0.4
+
+
+def streams(n_chains, seed=0):
+    return ChainRandom(np.random.SeedSequence(seed).spawn(n_chains))
+
+
+def tiny_topics():
+    topics = np.random.default_rng(1).dirichlet(np.full(5, 0.7), size=3).T  # (words, topics)
+    return torch.from_numpy(np.ascontiguousarray(topics))
+
+
+def exact_gradient(topics, words, weights=None):
+    """Gradient in the topics of log p(words), by the sum over all assignments."""
+    n_topics = topics.shape[1]
+    phi = topics.clone().requires_grad_(True)
+    terms = []
+    for z in itertools.product(range(n_topics), repeat=len(words)):
+        n = np.bincount(z, minlength=n_topics)
+        log_prior = float((gammaln(n + ALPHA) - gammaln(ALPHA)).sum())
+        terms.append(phi[list(words), list(z)].log().sum() + log_prior)
+    torch.logsumexp(torch.stack(terms), 0).backward()
+    return phi.grad.numpy()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("n_chains", [1, 2])
+def test_gradient_of_documents(compiled, n_chains):
+    """Mean over many gradients of three documents: the exact one, within its standard error.
+
+    Forty sweeps for documents of at most four words leave nothing of where they began. One document
+    is empty and adds nothing.
+    """
+    documents = [(0, 0, 3), (), (1, 2, 4, 4)]
+    X = np.zeros((3, 5))
+    for row, words in zip(X, documents, strict=True):
+        np.add.at(row, list(words), 1.0)
+    topics = tiny_topics()
+    exact = sum(exact_gradient(topics, words) for words in documents if words)
+    samples = gradients(topics, X, compiled, n_chains, repeats=300)
+    error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
+    assert (np.abs(samples.mean(axis=0) - exact) <= SIGMAS * error + 1e-9).all()
+    assert (error < 0.05 * np.abs(exact).max()).all()  # so that the test can fail
+
+
+def gradients(topics, X, compiled, n_chains, repeats, n_sweeps=40):
+    from skbayes_sgmcmc.models.documents import Tokens, topic_gradient
+
+    model = LDAModel(ExpandedNatural(3, 5, GammaTopics(1.0)), X.mean(0) + 1.0, ALPHA, n_sweeps)
+    data = model.make_data(X, None, None, torch.float64, "cpu")
+    tokens = Tokens.of(data.fields["counts"].whole(), n_chains)
+    rng, phi = streams(n_chains), topics.expand(n_chains, -1, -1).contiguous()
+    found = [
+        topic_gradient(phi, tokens, ALPHA, n_sweeps, rng, compiled=compiled).numpy()
+        for _ in range(repeats)
+    ]
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_fractional_counts(compiled):
+    """Of one word of weight w the gradient is w / sum_k alpha_k phi_k, times alpha_k."""
+    X = np.zeros((1, 5))
+    X[0, 2] = 0.3
+    topics = tiny_topics()
+    found = gradients(topics, X, compiled, 1, repeats=2, n_sweeps=1)
+    exact = np.zeros((5, 3))
+    exact[2] = 0.3 / topics[2].sum().item()
+    np.testing.assert_allclose(found[0], exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [ExpandedNatural, ExpandedMean])
+def test_chain_rule_and_prior(kind):
+    """Gradients in theta against autograd of log phi-terms and of the log prior."""
+    prior = GammaTopics(0.7)
+    P = kind(3, 5, prior)
+    theta = torch.from_numpy(np.random.default_rng(0).gamma(2.0, size=(2, 15)))
+    at = theta.clone().requires_grad_(True)
+    view = at.view(2, 5, 3)
+    phi = torch.softmax(view, 1) if kind is ExpandedNatural else view / view.sum(1, keepdim=True)
+    counts = torch.from_numpy(np.random.default_rng(1).gamma(1.0, size=(2, 5, 3)))
+    (wanted,) = torch.autograd.grad((counts * phi.log()).sum(), at, retain_graph=True)
+    topics = P.topics(theta)
+    out = torch.zeros_like(theta)
+    P.pull_back(theta, topics, counts / topics, out, 2.0)
+    torch.testing.assert_close(out, 2.0 * wanted)
+    if kind is ExpandedNatural:
+        log_prior = (0.7 * at - at.exp()).sum()
+    else:
+        log_prior = ((0.7 - 1.0) * at.log() - at).sum()
+    (wanted,) = torch.autograd.grad(-log_prior, at)
+    P.prior_gradient(theta, out, 0.5)
+    torch.testing.assert_close(out, 0.5 * wanted)
+
+
+def test_normal_prior():
+    P = ExpandedNatural(2, 3, NormalTopics(0.1, 2.0))
+    theta = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)[None]
+    out = torch.empty_like(theta)
+    P.prior_gradient(theta, out, 1.0)
+    torch.testing.assert_close(out, (theta - 0.1) / 4.0)
+
+
+# posteriors ---------------------------------------------------------------------------------------
+
+
+def tiny_corpus():
+    """Twelve documents of six words and two topics that share no word: posteriors of one mode."""
+    rng = np.random.default_rng(0)
+    topics = np.array([[0.5, 0.3, 0.15, 0.05, 0.0, 0.0], [0.0, 0.0, 0.05, 0.15, 0.3, 0.5]])
+    theta = rng.dirichlet([0.3, 0.3], size=12)
+    return np.stack([rng.multinomial(25, p @ topics) for p in theta]).astype(float)
+
+
+PRIORS = {"doc_topic_prior": 0.5, "topic_word_prior": 1.5}
+
+
+def ordered(draws):
+    """Draws (chains, draws, 2, words) with the topic of the first word first."""
+    first = draws[..., 0].argmax(axis=-1)
+    return np.take_along_axis(draws, np.stack([first, 1 - first], -1)[..., None], axis=2)
+
+
+def moments(draws):
+    """Means of phi and phi^2, with their standard errors."""
+    both = ordered(draws)
+    posterior = PosteriorSamples({"x": np.concatenate([both, both**2], axis=-1)})
+    return posterior.mean("x"), mcse(posterior, "x")
+
+
+@pytest.fixture(scope="module")
+def reference():
+    seeds = np.random.SeedSequence(5).spawn(2)
+    lengths = {"burn_in": 200, "n_draws": 4000, "thinning": 3}
+    draws = gibbs_draws(
+        sp.csr_matrix(tiny_corpus()), 2, *PRIORS.values(), seeds, compiled=True, **lengths
+    )
+    return moments(draws)
+
+
+CASES = {
+    "msgnht": {"step_size": 0.4, "integrator": "splitting"},
+    "sgld": {"sampler": "sgld", "step_size": 0.2, "integrator": "leimkuhler_matthews"},
+    "sgrld": {"parametrization": "expanded_mean", "step_size": 0.04},
+    "minibatches": {"step_size": 0.02, "integrator": "splitting", "batch_size": 6, "thinning": 30},
+    "blocked gibbs": {"algorithm": "gibbs", "compiled": False, "thinning": 8},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_posterior_agrees_with_collapsed_gibbs(reference, name):
+    """Means of phi and phi^2 on a tiny corpus: within MCSE of long collapsed Gibbs.
+
+    At matched priors expanded natural and expanded mean so agree with each other too. 0.004 is
+    room for the bias of a finite step; posterior sds are 0.02 to 0.05.
+    """
+    length = {"n_chains": 4, "n_draws": 1200, "burn_in": 600, "thinning": 8, "doc_sweeps": 3}
+    settings = length | PRIORS | CASES[name]
+    lda = LatentDirichletAllocation(2, dtype="float64", random_state=0, **settings)
+    mean, error = moments(lda.fit(tiny_corpus()).posterior_["components"])
+    exact, exact_error = reference
+    assert (error < 0.006).all()  # so that the test can fail
+    away = np.abs(mean - exact)
+    assert (away < SIGMAS * np.hypot(error, exact_error) + 0.004).all()
