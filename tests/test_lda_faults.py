@@ -1,0 +1,278 @@
+"""LDA on bad and odd input, streams, kill -9 in mid-stream, checkpoints."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from skbayes_sgmcmc import LatentDirichletAllocation, SamplingWarning
+
+#: budgets too small to mix, on purpose, where mixing is not what is looked at
+pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
+
+SHORT = {"n_draws": 5, "burn_in": 10, "thinning": 1, "random_state": 0}
+HERE = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+ALGORITHMS = [{}, {"parametrization": "expanded_mean"}, {"algorithm": "gibbs"}]
+
+
+def corpus(n_documents=40, n_words=8, seed=0):
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(n_words, 0.3), size=3)
+    theta = rng.dirichlet(np.full(3, 0.3), size=n_documents)
+    return np.stack([rng.multinomial(20, p @ topics) for p in theta])
+
+
+def short(n_components=3, **parameters):
+    return LatentDirichletAllocation(n_components, **(SHORT | parameters))
+
+
+# parameters ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "n_components=0 is not allowed"),
+        ({"doc_topic_prior": 0.0}, "doc_topic_prior=0.0 is not allowed"),
+        ({"topic_word_prior": -1}, "topic_word_prior=-1 is not allowed"),
+        ({"algorithm": "vb"}, "algorithm='vb' is not allowed"),
+        ({"parametrization": "natural"}, "parametrization='natural' is not allowed"),
+        ({"prior": "laplace"}, "prior='laplace' is not allowed"),
+        ({"prior_scale": 0.0}, "prior_scale=0.0 is not allowed"),
+        ({"prior": "normal", "algorithm": "gibbs"}, "prior='normal' is not allowed"),
+        ({"doc_sweeps": -1}, "doc_sweeps=-1 is not allowed"),
+        ({"compiled": "yes"}, "compiled='yes' is not allowed"),
+        ({"sampler": "mala"}, "sampler=MALA is not allowed"),
+        ({"sampler": "rsgld"}, "has no metric"),
+        ({"sampler": "sgld", "parametrization": "expanded_mean"}, "give sampler='rsgld'"),
+        ({"temperature": 0.5, "parametrization": "expanded_mean"}, "temperature=0.5"),
+        ({"algorithm": "gibbs", "checkpoint": "x.npz"}, "checkpoint='x.npz' is not allowed"),
+        ({"total_samples": 0}, "total_samples=0 is not allowed"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        short(**parameters).fit(corpus())
+
+
+# data ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_negative_counts(algorithm):
+    X = corpus()
+    X[3, 2] = -1
+    with pytest.raises(ValueError, match="Negative values in data passed to X in Latent"):
+        short(**algorithm).fit(X)
+    lda = short(**algorithm).fit(np.abs(X))
+    with pytest.raises(ValueError, match="Negative values in data"):
+        lda.transform(X)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_fractional_counts_warn_once(algorithm):
+    with pytest.warns(SamplingWarning, match="counts that are not whole") as caught:
+        lda = short(**algorithm).fit(corpus() * 0.7)
+    assert len([w for w in caught if "not whole" in str(w.message)]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lda.transform(corpus() * 0.7)
+        lda.perplexity(corpus() * 0.7)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_empty_documents(algorithm, compiled):
+    """They have equal proportions, and the others those that they have without them."""
+    X = corpus()
+    X[[0, 7, -1]] = 0
+    lda = short(compiled=compiled, **algorithm).fit(X)
+    assert np.isfinite(lda.components_).all()
+    theta = lda.transform(X)
+    np.testing.assert_allclose(theta[[0, 7, -1]], 1 / 3, rtol=1e-6)
+    np.testing.assert_array_equal(lda.transform(X[1:7]), theta[1:7])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_words_at_all(algorithm):
+    with pytest.raises(ValueError, match="X has no words: every count is zero"):
+        short(**algorithm).fit(np.zeros((4, 3)))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_words_never_seen(algorithm):
+    """They keep a probability, so that documents that have them can be scored."""
+    X = corpus()
+    X[:, 5] = 0
+    lda = short(**algorithm, topic_word_prior=0.5).fit(X)
+    assert (lda.components_[:, 5] > 0).all()
+    X[:, 5] = 2
+    assert np.isfinite(lda.perplexity(X))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_more_topics_than_words(algorithm):
+    lda = short(12, **algorithm).fit(corpus(n_words=4))
+    assert lda.components_.shape == (12, 4)
+    np.testing.assert_allclose(lda.components_.sum(axis=1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_one_document(algorithm):
+    lda = short(**algorithm).fit(corpus()[:1])
+    np.testing.assert_allclose(lda.transform(corpus()[:1]).sum(), 1.0, rtol=1e-6)
+
+
+def test_documents_of_one_word_cannot_be_completed():
+    lda = short().fit(corpus())
+    with pytest.raises(ValueError, match="no document of two words"):
+        lda.perplexity(np.eye(8)[:3])
+
+
+def test_X_is_left_alone():
+    """Unsorted CSR with repeated entries and explicit zeros is the matrix it stands for."""
+    dense = corpus()
+    X = sp.csr_matrix(
+        (
+            np.r_[dense[0], dense[0] * 0, [2.0]],
+            np.r_[np.arange(8)[::-1], np.arange(8), [3]],
+            [0, 17],
+        )
+    )
+    before = X.copy()
+    lda = short().fit(dense)
+    np.testing.assert_array_equal(lda.transform(X), lda.transform(X.toarray()))
+    short().fit(X)
+    for part in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(X, part), getattr(before, part))
+
+
+# streams ------------------------------------------------------------------------------------------
+
+
+def test_batch_of_another_vocabulary():
+    lda = short().partial_fit(corpus())
+    before = lda.components_.copy()
+    with pytest.raises(ValueError, match="X has 9 features, but LatentDirichletAllocation is"):
+        lda.partial_fit(corpus(n_words=9))
+    np.testing.assert_array_equal(lda.components_, before)
+
+
+def test_gibbs_takes_no_streams():
+    assert not hasattr(short(algorithm="gibbs"), "partial_fit")
+
+
+def test_total_samples_smaller_than_the_stream():
+    """N stays what was said, as where documents come again: the target is theirs at that weight."""
+    lda = short(total_samples=50)
+    for seed in range(4):
+        lda.partial_fit(corpus(seed=seed))
+    assert lda._chain_state.rows_seen == 160
+    assert np.isfinite(lda.components_).all()
+
+
+def test_nothing_is_kept_of_the_documents():
+    """The saved estimator has the same size after ten times as many documents."""
+    lda, sizes = short(n_draws=4), []
+    for call in range(40):
+        lda.partial_fit(corpus(400, seed=call))
+        if call in (3, 39):
+            sizes.append(len(pickle.dumps(lda)))
+    assert sizes[1] <= 1.05 * sizes[0]
+
+
+def stream_and_save(path, stop):
+    """Feed batches, saving the estimator after each; kill -9 in the midst of one."""
+    from skbayes_sgmcmc.chains import Chains
+
+    file = Path(path)
+    lda = joblib.load(file) if file.exists() else short(random_state=3).set_params(n_draws=3)
+    done = getattr(lda, "batches_done", 0)
+    for call in range(done, 6):
+        if call == stop:
+            Chains._drop_diverged = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+        lda.partial_fit(corpus(seed=call))
+        lda.batches_done = call + 1
+        joblib.dump(lda, file.with_suffix(".partial"))
+        file.with_suffix(".partial").replace(file)
+    return lda
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_killed_in_mid_stream(tmp_path):
+    """Going on from what was saved ends bit for bit where the stream without a kill does."""
+    path = str(tmp_path / "lda.joblib")
+    code = f"import test_lda_faults as t; t.stream_and_save({path!r}, stop=3)"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env=HERE, cwd=Path(__file__).parent
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert joblib.load(path).batches_done == 3
+    resumed = stream_and_save(path, stop=None)
+    whole = stream_and_save(str(tmp_path / "whole.joblib"), stop=None)
+    np.testing.assert_array_equal(resumed.posterior_["components"], whole.posterior_["components"])
+
+
+def test_checkpoint_goes_on(tmp_path, monkeypatch):
+    """A fit that was interrupted ends bit for bit as one that was not."""
+    from skbayes_sgmcmc import checkpoint
+    from skbayes_sgmcmc.chains import Chains
+
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("skbayes_sgmcmc.chains.LONG_CHUNK", 64)  # of the steps below several
+    length = {"burn_in": 100, "n_draws": 50, "thinning": 4}
+    X, path = corpus(), tmp_path / "lda.npz"
+    whole = short(**length).fit(X)
+    chunk, calls = Chains._chunk, []
+
+    def stop(self, steps):
+        calls.append(steps)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        chunk(self, steps)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Chains, "_chunk", stop)
+        with pytest.raises(KeyboardInterrupt, match="call fit again"):
+            short(checkpoint=path, **length).fit(X)
+    resumed = short(checkpoint=path, **length).fit(X)
+    np.testing.assert_array_equal(resumed.posterior_["components"], whole.posterior_["components"])
+
+
+# chains -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_chain_does_not_depend_on_the_others(compiled):
+    """Chain 0 of three is the only chain of one, but for rounding, over few steps."""
+    X = corpus()
+    parameters = {"batch_size": 10, "dtype": "float64", "compiled": compiled}
+    one = short(**parameters).fit(X).posterior_["components"][0]
+    three = short(n_chains=3, **parameters).fit(X).posterior_["components"][0]
+    same = [np.sort(draws[..., 0], axis=-1) for draws in (one, three)]  # aligned to other draws
+    np.testing.assert_allclose(*same, rtol=1e-8)
+
+
+def test_prior_alone_is_sampled_where_data_say_nothing():
+    """One document of one word, four topics: the mean of phi over topics is known.
+
+    The topic that has the word is Dirichlet(3, 2, 2), the others Dirichlet(2, 2, 2).
+    """
+    X = np.array([[1.0, 0.0, 0.0]])
+    lda = LatentDirichletAllocation(
+        4, doc_topic_prior=1.0, topic_word_prior=2.0, n_chains=8, step_size=0.05, burn_in=300,
+        n_draws=200, thinning=4, random_state=0, integrator="splitting", dtype="float64",
+    ).fit(X)  # fmt: skip
+    exact = (3 / 7 + 3 * 1 / 3) / 4
+    mean = lda.posterior_["components"].mean(axis=(1, 2))[:, 0]
+    assert abs(mean.mean() - exact) < 4.5 * mean.std(ddof=1) / np.sqrt(8) + 0.005
