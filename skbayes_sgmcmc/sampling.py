@@ -96,7 +96,7 @@ def draw(
     if warm.step_size is not None:
         eta = warm.step_size
         if rows_seen is not None:
-            eta = min(eta, _stream_step(sampler, minibatches, rows_seen))
+            eta = min(eta, model.unit() * _stream_step(sampler, model, minibatches, rows_seen))
     plan = _plan(
         settings,
         as_schedule("step_size", eta),
@@ -188,16 +188,19 @@ def _continuable(
     return None
 
 
-def _stream_step(sampler: Sampler, minibatches: Minibatches, rows_seen: float) -> float:
+def _stream_step(
+    sampler: Sampler, model: Model, minibatches: Minibatches, rows_seen: float
+) -> float:
     """Largest step size, in whitened coordinates, that makes good use of a stream's rows.
 
     With 2 n / rows seen, the t-th of equal minibatches counts for about 2/t: the chains are a
     stochastic Newton method that forgets where the first rows sent it, at a gradient noise (of
     variance 1/n a step) that inflates the variance by eta N / (2n) <= 1. When rows come again the
-    step goes on falling until that is 0.1. A momentum sampler moves by eta / friction a step.
+    step goes on falling until that is 0.1. A momentum sampler moves by eta / friction a step. A
+    model may have it fall more slowly, as (n / rows seen)^forgetting.
     """
     n = minibatches.size
-    rate = max(2.0 * n / rows_seen, 0.2 * n / minibatches.data.total)
+    rate = max(2.0 * (n / rows_seen) ** model.forgetting, 0.2 * n / minibatches.data.total)
     return float(rate * getattr(sampler, "friction", 1.0))
 
 

@@ -88,6 +88,9 @@ class Model:
     start: str = "map"
     #: the burn-in, in steps, is at least this with many modes and ``step_size="auto"``
     least_burn_in: int = 3000
+    #: exponent by which the steps of a stream fall: less than 1 where what rows mean depends on what
+    #: the others have taught, so that the first must be forgotten
+    forgetting: float = 1.0
     #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
     #: kernels are in single precision)
     single_precision: bool = False

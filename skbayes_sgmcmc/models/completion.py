@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state, gen_batches
 Array = NDArray[Any]
 
 #: steps of the fixed point for the proportions of a document
-STEPS = 50
+STEPS = 20
 #: words whose probabilities are computed at once
 BLOCK = 2**14
 
@@ -114,7 +114,7 @@ def proportions(topics: Array, X: Any, doc_topic_prior: float, n_steps: int = ST
         Counts.
     doc_topic_prior : float
         alpha.
-    n_steps : int, default=50
+    n_steps : int, default=20
         Steps towards the fixed point.
     """
     import torch

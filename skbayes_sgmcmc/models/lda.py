@@ -56,6 +56,7 @@ class LDAModel(Model):
 
     many_modes = True
     single_precision = True
+    forgetting = 0.6
 
     def __init__(
         self,
