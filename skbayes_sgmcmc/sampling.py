@@ -138,7 +138,7 @@ def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
             "density, but estimates of its gradient; give another sampler."
         )
-    if model.project is not None and not sampler.needs_metric:
+    if model.project is not None and not (sampler.needs_metric or sampler.full_data):
         raise ValueError(
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, whose "
             "parameters are restricted to a part of space: give sampler='rsgld'."

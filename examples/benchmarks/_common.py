@@ -155,6 +155,32 @@ def load_cifar10():
     return X[0][order], parts[0][1][order], X[1], parts[1][1]
 
 
+def load_documents(name):
+    """Word counts of a corpus: CSR matrices of training and test documents, and the vocabulary.
+
+    ``name`` is "20news", "nips" or "reuters", whose every tenth document is for the test. Rows are
+    shuffled.
+    """
+    with _npz(f"{name}_bow") as data:
+        if data is None:
+            raise SystemExit(f"Set SKBAYES_DATA to a folder that holds {name}_bow.npz.")
+        vocabulary = data["vocab"]
+        ends = ("_train", "_test") if "indptr_train" in data else ("",)
+        parts = [_counts(data, end, len(vocabulary)) for end in ends]
+    rng = np.random.default_rng(0)
+    parts = [part[rng.permutation(part.shape[0])] for part in parts]
+    if len(parts) == 1:
+        test = np.arange(parts[0].shape[0]) % 10 == 0
+        parts = [parts[0][~test], parts[0][test]]
+    return parts[0], parts[1], vocabulary
+
+
+def _counts(data, end, n_words):
+    counts, indices, indptr = (data[f"{field}{end}"] for field in ("counts", "indices", "indptr"))
+    arrays = (counts.astype(float), indices.astype(np.int32), indptr.astype(np.int32))
+    return csr_matrix(arrays, shape=(len(indptr) - 1, n_words))
+
+
 def _decoded(data, part):
     """Images (n, 3, 32, 32) of the JPEG files of a part."""
     from PIL import Image

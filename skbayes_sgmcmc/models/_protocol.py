@@ -88,8 +88,8 @@ class Model:
     start: str = "map"
     #: the burn-in, in steps, is at least this with many modes and ``step_size="auto"``
     least_burn_in: int = 3000
-    #: exponent by which the steps of a stream fall: less than 1 where what rows mean depends on what
-    #: the others have taught, so that the first must be forgotten
+    #: exponent by which the steps of a stream fall: less than 1 where what rows teach depends on
+    #: what was learned before, so that the first must be forgotten
     forgetting: float = 1.0
     #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
     #: kernels are in single precision)
@@ -183,7 +183,7 @@ class Model:
         return None
 
     def unit(self) -> float:
-        """By which the table's rates are multiplied."""
+        """By which the steps of a stream are multiplied, which are for whitened coordinates."""
         return 1.0
 
     # centre and curvature, for step_size="auto", preconditioners and control variates; None is "no"

@@ -74,6 +74,7 @@ class LDAModel(Model):
         self.shapes = {"theta": (parametrization.n_words, parametrization.n_topics)}
         if isinstance(parametrization, ExpandedMean):
             self.metric, self.project = parametrization.metric, parametrization.project
+            self.start = "random"  # at temperature 0 there is nothing that holds it
 
     def make_data(self, X: Any, y: None, weight: None, dtype: Any, device: str) -> Data:
         """Documents as rows of counts."""
@@ -96,6 +97,9 @@ class LDAModel(Model):
             self.parametrization.prior.concentration,
         )
         return float(beta * V * K / max(self.frequency.sum(), 1e-12))
+
+    def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
+        return None if rate is None else rate * self.unit()
 
     def scales(self) -> Array | None:
         """1 / sqrt(curvature of the mean potential) of every parameter, were its word in one topic.

@@ -1,0 +1,235 @@
+"""Experiment M2: topics of text by thermostats, SGHMC, SGRLD and Gibbs (Li et al. 2016b, table 1).
+
+SKBAYES_DATA=folder python examples/benchmarks/m2_lda.py
+"""
+
+import time
+
+import numpy as np
+from _common import (
+    finished,
+    load_documents,
+    markdown_table,
+    mean_sd,
+    new_figure,
+    parse_args,
+    save_figure,
+    write_results,
+)
+from sklearn.decomposition import LatentDirichletAllocation as OnlineVB
+
+from skbayes_sgmcmc import (
+    LatentDirichletAllocation,
+    SamplingError,
+    document_completion_perplexity,
+)
+from skbayes_sgmcmc.samplers import MSGNHT, SGHMC
+
+K, ALPHA, BETA, D = 30, 0.1, 0.1, 0.75
+CORPORA = ("reuters", "nips", "20news")
+BATCHES = (100, 5)
+TEST_DOCUMENTS = 500
+#: eta of the natural parameters; of the expanded mean in units of beta V, a topic's sum
+STEPS = (1.0, 0.3, 0.1, 0.03)
+BLOCKS = 12
+NATURAL = {"parametrization": "expanded_natural", "prior": "normal"}
+METHODS = {
+    "mSGNHT-S": NATURAL | {"sampler": MSGNHT(diffusion=D), "integrator": "splitting"},
+    "mSGNHT-E": NATURAL | {"sampler": MSGNHT(diffusion=D), "integrator": "euler"},
+    "SGHMC-S": NATURAL | {"sampler": SGHMC(diffusion=D), "integrator": "splitting"},
+    "SGHMC-E": NATURAL | {"sampler": SGHMC(diffusion=D), "integrator": "euler"},
+    "SGRLD": {"parametrization": "expanded_mean"},
+}
+DEFAULTS = {
+    "natural, auto": {"parametrization": "expanded_natural"},
+    "SGRLD, auto": {"parametrization": "expanded_mean"},
+}
+PUBLISHED = {"mSGNHT-S": 939.67, "mSGNHT-E": 960.56, "SGHMC-S": 1004.73, "SGHMC-E": 1017.51,
+             "SGRLD": 1154.68, "Gibbs": 907.84}  # fmt: skip
+BODY = """
+{n_topics} topics, alpha = {alpha}; natural parameters N(0.1, 1) and D = {d} as published, beta = {beta}
+elsewhere. Every run has {seconds} s of processor time on one thread (scoring is not counted); the
+draws of its last half, one in each of {half} blocks, are averaged. Held-out perplexity by document
+completion (`document_completion_perplexity`, alpha = {alpha}) on the test documents, at most {test}.
+`step_size` is eta = N h^2 (SGRLD: eta / (beta V)), the same three for all. "auto" are the estimator's
+own steps and preconditioner with beta = {beta}. Online VB is scikit-learn's, batches of 100, passes
+until the time is up; Gibbs is `algorithm="gibbs"`. The published corpus (ICML abstracts) can't be
+had, so its figures can be compared by their order only: {published}.
+
+{tables}
+
+Empty cells have not been run. "diverged": no finite chain was left.
+"""
+
+
+def perplexity(topics, test):
+    return document_completion_perplexity(topics, test, doc_topic_prior=ALPHA)
+
+
+class Clock:
+    """Processor time, less what was spent on scoring."""
+
+    def __init__(self, seconds):
+        self.end, self.start = seconds, time.process_time()
+
+    def spent(self):
+        return time.process_time() - self.start
+
+    def pause(self, work):
+        before = time.process_time()
+        work()
+        self.start += time.process_time() - before
+
+
+def warm_up_compiler(train):
+    few = LatentDirichletAllocation(2, n_draws=1, burn_in=1, thinning=1, compiled=True)
+    few.fit(train[:50])
+    few.set_params(algorithm="gibbs").fit(train[:50])
+
+
+def run_blocks(fit_block, test, seconds):
+    """Blocks of equal time; ``fit_block(share)`` goes on for a share of a block's time.
+
+    Returns the perplexity of each block's last topics, and of the draws of the last half averaged.
+    """
+    clock, topics, curve = Clock(seconds), [], []
+    for block in range(1, BLOCKS + 1):
+        while clock.spent() < seconds * block / BLOCKS:
+            last = fit_block()
+        topics.append(last)
+        clock.pause(lambda: curve.append(perplexity(topics[-1], test)))
+    averaged = perplexity(np.stack(topics[BLOCKS // 2 :]), test)
+    return {"curve": curve, "perplexity": averaged}
+
+
+def run_sgmcmc(parameters, train, test, seconds, seed):
+    lda = LatentDirichletAllocation(
+        K, doc_topic_prior=ALPHA, topic_word_prior=BETA, warm_start=True, compiled=True,
+        n_draws=1, burn_in=0, thinning=10, random_state=seed, **parameters,
+    )  # fmt: skip
+    steps = 0
+
+    def fit_block():
+        nonlocal steps
+        steps += lda.fit(train).n_steps_
+        return lda.posterior_["components"][0, 0]
+
+    try:
+        return run_blocks(fit_block, test, seconds) | {"steps": steps}
+    except SamplingError:
+        return {"curve": [np.nan] * BLOCKS, "perplexity": np.nan}
+
+
+def run_gibbs(train, test, seconds, seed):
+    from skbayes_sgmcmc.models.lda_gibbs import GibbsChain
+
+    chain = GibbsChain(train, K, ALPHA, BETA, np.random.SeedSequence(seed), compiled=True)
+
+    def fit_block():
+        chain.run(1)
+        return chain.topics()
+
+    return run_blocks(fit_block, test, seconds)
+
+
+def run_vb(train, test, seconds, seed):
+    vb = OnlineVB(
+        K, doc_topic_prior=ALPHA, topic_word_prior=BETA, random_state=seed, batch_size=100,
+        total_samples=train.shape[0],
+    )  # fmt: skip
+    at = 0
+
+    def fit_block():
+        nonlocal at
+        vb.partial_fit(train[at : at + 100])
+        at = at + 100 if at + 100 < train.shape[0] else 0
+        return vb.components_
+
+    return run_blocks(fit_block, test, seconds)
+
+
+def cell(args, corpus, documents, name, seed, batch=None, step=None):
+    """The numbers of one run, done now or before."""
+    train, test = documents
+    seconds = args.cpu_seconds
+    where = f"{corpus}-{name}-{batch}-{step}-{seed}-{seconds}s".replace(", ", "-")
+
+    def run():
+        if name == "Gibbs":
+            return run_gibbs(train, test, seconds, seed)
+        if name == "online VB":
+            return run_vb(train, test, seconds, seed)
+        parameters = METHODS.get(name) or DEFAULTS[name]
+        eta = "auto" if step is None else step
+        if name == "SGRLD":
+            eta = step * BETA * train.shape[1]
+        return run_sgmcmc(
+            parameters | {"step_size": eta, "batch_size": batch}, train, test, seconds, seed
+        )
+
+    return finished(args, where, run)
+
+
+def table(args, corpus, documents):
+    """Markdown of one corpus, and the curves of the best step sizes."""
+    rows, curves = [], {}
+    for batch in args.batches:
+        for name in METHODS:
+            runs = {
+                step: [cell(args, corpus, documents, name, s, batch, step) for s in args.seeds]
+                for step in STEPS
+            }
+            scores = {step: [r["perplexity"] for r in found] for step, found in runs.items()}
+            best = min(STEPS, key=lambda step: np.nan_to_num(np.mean(scores[step]), nan=np.inf))
+            curves[batch, name] = {step: runs[step][0]["curve"] for step in STEPS}
+            cells = [mean_sd(scores[step], 1) for step in STEPS]
+            rows.append([name, batch, *cells, mean_sd(scores[best], 1)])
+        for name in DEFAULTS:
+            found = [cell(args, corpus, documents, name, s, batch) for s in args.seeds]
+            score = mean_sd([r["perplexity"] for r in found], 1)
+            rows.append([name, batch, *[""] * len(STEPS), score])
+    for name in ("Gibbs", "online VB"):
+        found = [cell(args, corpus, documents, name, s) for s in args.seeds]
+        score = mean_sd([r["perplexity"] for r in found], 1)
+        rows.append([name, "", *[""] * len(STEPS), score])
+    header = [corpus, "batch", *(f"eta = {step:g}" for step in STEPS), "best"]
+    return markdown_table(header, rows), curves
+
+
+def draw_figure(args, corpus, curves):
+    figure, axes = new_figure(len(STEPS))
+    batch = args.batches[0]
+    seconds = np.arange(1, BLOCKS + 1) * args.cpu_seconds / BLOCKS
+    for ax, step in zip(axes, STEPS, strict=True):
+        for name in METHODS:
+            ax.plot(seconds, curves[batch, name][step], label=name)
+        ax.set(xlabel="seconds", title=f"eta = {step:g}", yscale="log")
+    axes[0].set_ylabel("perplexity of one draw")
+    axes[-1].legend(fontsize="small")
+    caption = f"Perplexity of the latest draw on {corpus}, batches of {batch}, seed 0."
+    return save_figure(args, figure, f"m2_lda_{corpus}", caption)
+
+
+def main():
+    args = parse_args(
+        __doc__, seeds=1, quick_seeds=1, numbers={"cpu-seconds": (10, 1)}, parts=CORPORA,
+        runs="m2_lda",
+        more=lambda p: p.add_argument("--batches", nargs="+", type=int, default=list(BATCHES)),
+    )  # fmt: skip
+    tables, figures = [], []
+    for corpus in args.parts:
+        train, test, _ = load_documents(corpus)
+        warm_up_compiler(train)
+        text, curves = table(args, corpus, (train, test[:TEST_DOCUMENTS]))
+        tables.append(text)
+        figures.append(draw_figure(args, corpus, curves))
+    body = BODY.format(
+        n_topics=K, alpha=ALPHA, beta=BETA, d=D, seconds=args.cpu_seconds, half=BLOCKS // 2,
+        test=TEST_DOCUMENTS, tables="\n\n".join(tables),
+        published=", ".join(f"{name} {value}" for name, value in PUBLISHED.items()),
+    )  # fmt: skip
+    write_results(args, "m2_lda", "M2: topics of text", body, figures)
+
+
+if __name__ == "__main__":
+    main()
