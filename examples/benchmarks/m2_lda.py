@@ -47,14 +47,15 @@ DEFAULTS = {
 PUBLISHED = {"mSGNHT-S": 939.67, "mSGNHT-E": 960.56, "SGHMC-S": 1004.73, "SGHMC-E": 1017.51,
              "SGRLD": 1154.68, "Gibbs": 907.84}  # fmt: skip
 BODY = """
-{n_topics} topics, alpha = {alpha}; natural parameters N(0.1, 1) and D = {d} as published, beta = {beta}
-elsewhere. Every run has {seconds} s of processor time on one thread (scoring is not counted); the
-draws of its last half, one in each of {half} blocks, are averaged. Held-out perplexity by document
-completion (`document_completion_perplexity`, alpha = {alpha}) on the test documents, at most {test}.
-`step_size` is eta = N h^2 (SGRLD: eta / (beta V)), the same three for all. "auto" are the estimator's
-own steps and preconditioner with beta = {beta}. Online VB is scikit-learn's, batches of 100, passes
-until the time is up; Gibbs is `algorithm="gibbs"`. The published corpus (ICML abstracts) can't be
-had, so its figures can be compared by their order only: {published}.
+{n_topics} topics, alpha = {alpha}; natural parameters N(0.1, 1) and D = {d} as published, and
+beta = {beta} elsewhere. Every run has {seconds} s of processor time on one thread (scoring is not
+counted); the draws of its last half, one in each of {half} blocks, are averaged. Held-out
+perplexity by document completion (`document_completion_perplexity`, alpha = {alpha}) on at most
+{test} test documents. `step_size` is eta = N h^2 (SGRLD: eta / (beta V)), the same few for all.
+"auto" are the estimator's own steps and preconditioner with beta = {beta}. Online VB is
+scikit-learn's, batches of 100, passes until the time is up; Gibbs is `algorithm="gibbs"`. The
+published corpus (ICML abstracts) can't be had, so its figures can be compared by their order only:
+{published}.
 
 {tables}
 

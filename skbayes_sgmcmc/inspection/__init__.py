@@ -6,6 +6,7 @@ from ._entropy import EntropyHistogramDisplay
 from ._instability import InstabilityDisplay
 from ._learning_curve import LearningCurveDisplay
 from ._reliability import ReliabilityDisplay, expected_calibration_error
+from ._topics import TopicDisplay
 from ._weights import WeightHistogramDisplay
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "LearningCurve",
     "LearningCurveDisplay",
     "ReliabilityDisplay",
+    "TopicDisplay",
     "WeightHistogramDisplay",
     "expected_calibration_error",
     "fgsm",

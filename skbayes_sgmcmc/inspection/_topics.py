@@ -1,0 +1,149 @@
+"""Bars of the most probable words of topics."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import check_int, check_real
+from ._common import COLUMNS, last_step, panels, pyplot
+
+Array = NDArray[Any]
+
+
+class TopicDisplay:
+    """The most probable words of topics with intervals over the draws, one panel a topic.
+
+    Use :meth:`from_estimator` to make one.
+
+    Parameters
+    ----------
+    topics : array of shape (n_topics,)
+        Numbers of the topics.
+    words : array of shape (n_topics, n_words)
+        Their most probable words, by posterior mean.
+    mean : array of shape (n_topics, n_words)
+        Posterior means of the words' probabilities.
+    lower, upper : array of shape (n_topics, n_words)
+        Ends of their central intervals.
+
+    Attributes
+    ----------
+    axes_ : array of shape (n_topics,) of matplotlib Axes
+        One a topic.
+    ax_ : matplotlib Axes
+        The first of them.
+    figure_ : matplotlib Figure
+        Their figure.
+
+    See Also
+    --------
+    LatentDirichletAllocation.top_words : The words alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import LatentDirichletAllocation
+    >>> from skbayes_sgmcmc.inspection import TopicDisplay
+    >>> X = np.random.default_rng(0).poisson(2.0, (30, 6))
+    >>> lda = LatentDirichletAllocation(2, algorithm="gibbs", random_state=0).fit(X)
+    >>> display = TopicDisplay.from_estimator(lda, n_words=3)
+    >>> display.words.shape
+    (2, 3)
+    """
+
+    def __init__(self, topics: Array, words: Array, mean: Array, lower: Array, upper: Array):
+        self.topics = topics
+        self.words = words
+        self.mean = mean
+        self.lower = lower
+        self.upper = upper
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        topics: Any = None,
+        *,
+        n_words: int = 10,
+        feature_names: Any = None,
+        coverage: float = 0.9,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the bars of a fitted topic model.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted topic model of this package, or a pipeline or search that ends in one.
+        topics : sequence of int or None, default=None
+            Numbers of the topics; None: the first twelve.
+        n_words : int, default=10
+            Words of a topic.
+        feature_names : sequence of str or None, default=None
+            The vocabulary; None: names seen in ``fit``, else x0, x1, ...
+        coverage : float, default=0.9
+            Probability of the central intervals.
+        ax : Axes, sequence of Axes or None, default=None
+            One a panel, or one that the panels share; None: a new figure.
+        **kwargs
+            For the bars, as in :meth:`matplotlib.axes.Axes.barh`.
+
+        Returns
+        -------
+        TopicDisplay
+
+        Raises
+        ------
+        NotFittedError
+            The estimator is not fitted.
+        ValueError
+            A parameter is not allowed, or the estimator is no topic model of this package.
+        ImportError
+            Matplotlib is not installed.
+        """
+        pyplot(f"{cls.__name__}.from_estimator")  # before any work
+        check_real("coverage", coverage, low=0.0, high=1.0)
+        (last,) = last_step(estimator)
+        if not hasattr(last, "top_words"):
+            raise ValueError(f"estimator={last!r} is not allowed: give a fitted topic model.")
+        n_topics = len(last.components_)
+        chosen = np.arange(min(n_topics, 12)) if topics is None else np.atleast_1d(topics)
+        for topic in chosen.tolist():
+            check_int("topics", topic, low=0, high=n_topics - 1)
+        words = last.top_words(n_words, feature_names)[chosen]
+        columns = np.argsort(-last.components_, axis=1, kind="stable")[chosen, :n_words]
+        draws = last.posterior_.pooled("components")[:, chosen[:, None], columns]
+        tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
+        lower, upper = np.quantile(draws, tails, axis=0)
+        mean = last.components_[chosen[:, None], columns]
+        return cls(chosen, words, mean, lower, upper).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the bars.
+
+        Parameters
+        ----------
+        ax : Axes, sequence of Axes or None, default=None
+            One a panel, or one that the panels share; None: a new figure.
+        **kwargs
+            For the bars, as in :meth:`matplotlib.axes.Axes.barh`.
+
+        Returns
+        -------
+        self
+        """
+        self.axes_ = panels(f"{type(self).__name__}.plot", ax, len(self.topics))
+        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
+        at = np.arange(self.words.shape[1])
+        for i, axes in enumerate(self.axes_):
+            axes.barh(at, self.mean[i], **({"color": "C0", "alpha": 0.7} | kwargs))
+            axes.hlines(at, self.lower[i], self.upper[i], color="black", linewidth=1)
+            axes.set(title=f"topic {self.topics[i]}", yticks=at, yticklabels=self.words[i])
+            axes.invert_yaxis()
+        for axes in self.axes_[-COLUMNS:]:
+            axes.set_xlabel("probability")
+        return self

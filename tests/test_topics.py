@@ -1,0 +1,172 @@
+"""What topic models share: alignment of draws, document completion, words and their figure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.decomposition import LatentDirichletAllocation as VariationalLDA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skbayes_sgmcmc import LatentDirichletAllocation, document_completion_perplexity
+from skbayes_sgmcmc.alignment import align, best_order
+from skbayes_sgmcmc.inspection import TopicDisplay
+from skbayes_sgmcmc.models.completion import proportions, split_documents
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+def topics(n_topics=4, n_words=30, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.full(n_words, 0.1), size=n_topics)
+
+
+def documents(phi, n_documents=200, n_words=40, seed=0):
+    rng = np.random.default_rng(seed)
+    theta = rng.dirichlet(np.full(len(phi), 0.2), size=n_documents)
+    return np.stack([rng.multinomial(n_words, p @ phi) for p in theta]).astype(float)
+
+
+# alignment ----------------------------------------------------------------------------------------
+
+
+def test_alignment_undoes_any_order():
+    """Noisy copies of well separated topics, shuffled: each comes back to its place."""
+    rng, phi = np.random.default_rng(0), topics()
+    draws = np.stack(
+        [[rng.dirichlet(200 * row + 0.01) for row in phi[rng.permutation(4)]] for _ in range(20)]
+    ).reshape(2, 10, 4, 30)
+    before = draws.copy()
+    aligned = align(draws)
+    np.testing.assert_array_equal(draws, before)
+    mean = aligned.mean(axis=(0, 1))
+    assert aligned.std(axis=(0, 1)).max() < 0.1 < draws.std(axis=(0, 1)).max()
+    np.testing.assert_allclose(mean[best_order(mean, phi)], phi, atol=0.05)
+    np.testing.assert_allclose(align(draws, phi).mean(axis=(0, 1)), phi, atol=0.05)
+
+
+def test_components_of_several_chains_are_aligned():
+    """Four chains of collapsed Gibbs that find the same topics: their average is those topics."""
+    phi = topics()
+    lda = LatentDirichletAllocation(
+        4, algorithm="gibbs", n_chains=4, n_draws=20, burn_in=60, thinning=1, random_state=0
+    ).fit(documents(phi))
+    order = best_order(lda.components_, phi)
+    assert np.abs(lda.components_[order] - phi).max() < 0.08
+
+
+# document completion ------------------------------------------------------------------------------
+
+
+def test_halves():
+    """They add up to the document, each word of its own, and depend on the seed alone."""
+    X = sp.csr_matrix(documents(topics()))
+    X.data[:3] *= 0.5
+    first, second = split_documents(X, 0)
+    np.testing.assert_allclose((first + second).toarray(), X.toarray())
+    words = np.ceil(X.toarray()).sum(axis=1)
+    whole = np.ceil(second.toarray()[3:]).sum(axis=1)
+    np.testing.assert_array_equal(whole, words[3:] // 2)
+    assert first.min() >= 0 and second.min() >= 0
+    again = split_documents(X, 0)[1]
+    np.testing.assert_array_equal(again.toarray(), second.toarray())
+    assert (split_documents(X, 1)[1] != second).nnz > 0
+
+
+def test_perplexity_by_hand():
+    """Two words, two draws: probabilities are averaged before the logarithm."""
+    draws = np.array([[[0.9, 0.1]], [[0.3, 0.7]]])
+    X = np.array([[2.0, 0.0]])  # one word in each half
+    assert document_completion_perplexity(draws, X) == pytest.approx(1 / 0.6)
+
+
+def test_true_topics_score_best():
+    phi = topics()
+    X = documents(phi, seed=1)
+    true = document_completion_perplexity(phi, X, doc_topic_prior=0.2)
+    other = document_completion_perplexity(topics(seed=5), X, doc_topic_prior=0.2)
+    uniform = document_completion_perplexity(np.ones((1, 30)), X)
+    assert uniform == pytest.approx(30.0)
+    assert true < 0.7 * uniform
+    assert true < other
+
+
+def test_proportions_solve_their_equation():
+    phi, X = topics(), sp.csr_matrix(documents(topics())[:20])
+    theta = proportions(phi, X, 0.3, n_steps=400)
+    n = theta * (np.asarray(X.sum(axis=1)) + 4 * 0.3) - 0.3
+    r = theta[:, None, :] * phi.T[None]
+    r /= r.sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(n, np.einsum("dw,dwk->dk", X.toarray(), r), atol=1e-3)
+
+
+def test_topics_of_scikit_learn_are_scored():
+    """Their rows do not sum to one; ours find as good topics on the same documents."""
+    phi = topics()
+    X, X_test = documents(phi), documents(phi, seed=1)
+    theirs = VariationalLDA(4, random_state=0).fit(X)
+    ours = LatentDirichletAllocation(
+        4, n_draws=20, burn_in=500, thinning=10, compiled=True, random_state=0
+    ).fit(X)
+    score = document_completion_perplexity(theirs.components_, X_test, doc_topic_prior=0.25)
+    assert ours.perplexity(X_test) < 1.05 * score
+    assert ours.score(X_test) == pytest.approx(-np.log(ours.perplexity(X_test)))
+
+
+@pytest.mark.parametrize("bad", [np.ones(3), np.zeros((2, 3)), -np.ones((2, 3))])
+def test_bad_topics(bad):
+    with pytest.raises(ValueError, match="topics of shape .* is not allowed"):
+        document_completion_perplexity(bad, np.ones((2, 3)))
+
+
+# words --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    import pandas as pd
+
+    phi = topics(n_words=6)
+    X = pd.DataFrame(documents(phi), columns=list("abcdef"))
+    lda = LatentDirichletAllocation(4, algorithm="gibbs", n_draws=20, burn_in=20, random_state=0)
+    return lda.fit(X), X
+
+
+def test_top_words(fitted):
+    lda, _ = fitted
+    words = lda.top_words(2)
+    assert words.shape == (4, 2)
+    for k, (first, second) in enumerate(words):
+        order = np.argsort(-lda.components_[k])
+        assert [first, second] == ["abcdef"[order[0]], "abcdef"[order[1]]]
+    assert set(lda.top_words(1, range(6)).ravel()) <= set(range(6))
+    with pytest.raises(ValueError, match=r"feature_names of shape \(3,\) is not allowed: give 6"):
+        lda.top_words(1, ["a", "b", "c"])
+
+
+def test_names_out_and_set_output(fitted):
+    lda, X = fitted
+    assert lda.get_feature_names_out()[0] == "latentdirichletallocation0"
+    frame = lda.set_output(transform="pandas").transform(X)
+    assert list(frame.columns) == list(lda.get_feature_names_out())
+    np.testing.assert_allclose(frame.sum(axis=1), 1.0)
+    lda.set_output(transform="default")
+
+
+def test_summary_names_words(fitted):
+    lda, _ = fitted
+    assert lda.summary()["name"][:2] == ["0: a", "0: b"]
+
+
+def test_topic_display(fitted):
+    pytest.importorskip("matplotlib").use("Agg")
+    lda, _ = fitted
+    display = TopicDisplay.from_estimator(lda, [2, 0], n_words=3)
+    np.testing.assert_array_equal(display.words, lda.top_words(3)[[2, 0]])
+    assert (display.lower <= display.mean + 1e-12).all() and (display.mean <= display.upper).all()
+    assert [ax.get_title() for ax in display.axes_] == ["topic 2", "topic 0"]
+    assert [bar.get_width() for bar in display.ax_.patches] == display.mean[0].tolist()
+    in_pipeline = make_pipeline(FunctionTransformer(), lda)
+    assert len(TopicDisplay.from_estimator(in_pipeline).axes_) == 4
+    with pytest.raises(ValueError, match="topics=4 is not allowed"):
+        TopicDisplay.from_estimator(lda, [4])
