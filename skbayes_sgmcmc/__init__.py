@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from .export import to_torch as to_torch
     from .interop import skops_trusted_types as skops_trusted_types
     from .interop import to_arviz as to_arviz
-    from .models.pruning import Pruning as Pruning
-    from .models.spike_slab import SpikeSlab as SpikeSlab
     from .models.completion import (
         document_completion_perplexity as document_completion_perplexity,
     )
+    from .models.pruning import Pruning as Pruning
+    from .models.spike_slab import SpikeSlab as SpikeSlab
     from .samples import PosteriorSamples as PosteriorSamples
     from .sampling import sample as sample
 

@@ -20,9 +20,9 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
     BayesianModuleRegressor,
     DistilledClassifier,
+    LatentDirichletAllocation,
     SparseBayesianClassifier,
     SparseBayesianRegressor,
-    LatentDirichletAllocation,
 )
 
 #: chains this short need not mix; what the checks look at does not depend on it
@@ -60,7 +60,7 @@ ESTIMATORS = [
     SparseBayesianClassifier(**SHORT),
     SparseBayesianRegressor(hidden_layer_sizes=4, step_size=0.005, **SHORT),
     LatentDirichletAllocation(n_components=3, **SHORTER),
-    LatentDirichletAllocation(n_components=3, parametrization="expanded_mean", **SHORTER),
+    LatentDirichletAllocation(n_components=3, parametrization="expanded_natural", **SHORTER),
     LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=20, burn_in=20),
     DistilledClassifier(
         BayesianMLPClassifier(hidden_layer_sizes=8, random_state=0, **SHORT),

@@ -167,16 +167,19 @@ def reference():
     return moments(draws)
 
 
+NATURAL = {"parametrization": "expanded_natural"}
 CASES = {
-    "msgnht": {"step_size": 0.4, "integrator": "splitting"},
-    "sgld": {
+    "msgnht": NATURAL | {"step_size": 0.4, "integrator": "splitting"},
+    "sgld": NATURAL
+    | {
         "sampler": "sgld",
         "step_size": 0.2,
         "compiled": False,
         "integrator": "leimkuhler_matthews",
     },
-    "sgrld": {"parametrization": "expanded_mean", "step_size": 0.04},
-    "minibatches": {
+    "sgrld": {},
+    "minibatches": NATURAL
+    | {
         "step_size": 0.02,
         "integrator": "splitting",
         "batch_size": 6,

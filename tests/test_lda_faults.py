@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
 
 SHORT = {"n_draws": 5, "burn_in": 10, "thinning": 1, "random_state": 0}
 HERE = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-ALGORITHMS = [{}, {"parametrization": "expanded_mean"}, {"algorithm": "gibbs"}]
+ALGORITHMS = [{}, {"parametrization": "expanded_natural"}, {"algorithm": "gibbs"}]
 
 
 def corpus(n_documents=40, n_words=8, seed=0):
@@ -53,9 +53,9 @@ def short(n_components=3, **parameters):
         ({"doc_sweeps": -1}, "doc_sweeps=-1 is not allowed"),
         ({"compiled": "yes"}, "compiled='yes' is not allowed"),
         ({"sampler": "mala"}, "sampler=MALA is not allowed"),
-        ({"sampler": "rsgld"}, "has no metric"),
-        ({"sampler": "sgld", "parametrization": "expanded_mean"}, "give sampler='rsgld'"),
-        ({"temperature": 0.5, "parametrization": "expanded_mean"}, "temperature=0.5"),
+        ({"sampler": "rsgld", "parametrization": "expanded_natural"}, "has no metric"),
+        ({"sampler": "sgld"}, "give sampler='rsgld'"),
+        ({"temperature": 0.5}, "temperature=0.5 is not allowed"),
         ({"algorithm": "gibbs", "checkpoint": "x.npz"}, "checkpoint='x.npz' is not allowed"),
         ({"total_samples": 0}, "total_samples=0 is not allowed"),
     ],
@@ -270,7 +270,8 @@ def test_prior_alone_is_sampled_where_data_say_nothing():
     """
     X = np.array([[1.0, 0.0, 0.0]])
     lda = LatentDirichletAllocation(
-        4, doc_topic_prior=1.0, topic_word_prior=2.0, n_chains=8, step_size=0.05, burn_in=300,
+        4, parametrization="expanded_natural", doc_topic_prior=1.0, topic_word_prior=2.0,
+        n_chains=8, step_size=0.05, burn_in=300,
         n_draws=200, thinning=4, random_state=0, integrator="splitting", dtype="float64",
     ).fit(X)  # fmt: skip
     exact = (3 / 7 + 3 * 1 / 3) / 4

@@ -23,7 +23,7 @@ from ._base import SGMCMCEstimator, all_or_nothing
 Array = NDArray[Any]
 
 #: parametrizations, with the sampler that each takes by default
-SAMPLERS = {"expanded_natural": "msgnht", "expanded_mean": "rsgld"}
+SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
 #: documents on which the chains are compared, and the R-hat from which on it is warned
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
 #: sweeps and draws of ``algorithm="gibbs"``
@@ -65,9 +65,9 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     algorithm : {"sgmcmc", "gibbs"}, default="sgmcmc"
         "gibbs": collapsed Gibbs sampling over all documents, the reference. ``burn_in`` (200),
         ``n_draws`` (100) and ``thinning`` (5) then count sweeps over the corpus.
-    parametrization : {"expanded_natural", "expanded_mean"}, default="expanded_natural"
-        phi_k as the softmax of natural parameters, for any sampler; or as normalised Gamma
-        variables in their own metric (SGRLD).
+    parametrization : {"expanded_mean", "expanded_natural"}, default="expanded_mean"
+        phi_k as normalised Gamma variables in their own metric (SGRLD), or as the softmax of
+        natural parameters, for any sampler.
     prior : {"gamma", "normal"}, default="gamma"
         "gamma": e^theta ~ Gamma(beta, 1), which makes topics Dirichlet(beta), in both
         parametrizations. "normal": natural parameters N(prior_mean, prior_scale^2) in place of it.
@@ -76,8 +76,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     doc_sweeps : int, default=5
         Gibbs sweeps over the documents of a minibatch, after the one that begins.
     sampler : str or Sampler, default="auto"
-        "msgnht", "sghmc", "sgnht", "sgld" or "psgld", or an object with parameters, for natural
-        parameters; "rsgld" for the expanded mean. "auto": "msgnht" and "rsgld".
+        "rsgld" for the expanded mean; "msgnht", "sghmc", "sgnht", "sgld" or "psgld", or an object
+        with parameters, for natural parameters. "auto": "rsgld" and "msgnht".
     integrator : str, default="auto"
         "splitting", "euler", "baoab", "aboba" (second-order samplers), "leimkuhler_matthews"
         (SGLD). "auto": the sampler's first, or Euler if ``step_size`` is a number.
@@ -185,7 +185,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         doc_topic_prior: float | None = None,
         topic_word_prior: float | None = None,
         algorithm: str = "sgmcmc",
-        parametrization: str = "expanded_natural",
+        parametrization: str = "expanded_mean",
         prior: str = "gamma",
         prior_mean: float = 0.1,
         prior_scale: float = 1.0,
@@ -340,7 +340,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         ):
             raise ValueError(
                 "prior='normal' is not allowed with algorithm='gibbs' or "
-                "parametrization='expanded_mean': give prior='gamma'."
+                "parametrization='expanded_mean': give prior='gamma', or "
+                "parametrization='expanded_natural'."
             )
 
     def _settings(self) -> Any:
