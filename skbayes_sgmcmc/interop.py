@@ -164,6 +164,7 @@ _PARTS = {
     "estimators.cnn": ("BayesianCNNClassifier",),
     "estimators.distilled": ("DistilledClassifier",),
     "estimators.ica": ("BayesianICA",),
+    "estimators.lda": ("LatentDirichletAllocation",),
     "estimators.logistic": ("BayesianLogisticRegression",),
     "estimators.mlp": ("BayesianMLPClassifier", "BayesianMLPRegressor"),
     "estimators.module": ("BayesianModuleClassifier", "BayesianModuleRegressor"),

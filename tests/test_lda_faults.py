@@ -208,6 +208,29 @@ def stream_and_save(path, stop):
     return lda
 
 
+def test_example_of_a_stream():
+    """It finds most of four topics in 6,000 documents; unlike topics share a third."""
+    script = Path(__file__).parents[1] / "examples" / "stream_topics.py"
+    small = [
+        "--documents",
+        "6000",
+        "--batch",
+        "500",
+        "--topics",
+        "4",
+        "--words",
+        "100",
+        "--length",
+        "20",
+    ]
+    done = subprocess.run(
+        [sys.executable, str(script), *small], env=HERE, capture_output=True, text=True, check=True
+    )
+    *table, last = done.stdout.splitlines()
+    assert table[-1].split()[0] == "6000"
+    assert int(last.split()[2].rstrip("%")) >= 80
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_killed_in_mid_stream(tmp_path):
     """Going on from what was saved ends bit for bit where the stream without a kill does."""

@@ -9,7 +9,11 @@ from sklearn.decomposition import LatentDirichletAllocation as VariationalLDA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skbayes_sgmcmc import LatentDirichletAllocation, document_completion_perplexity
+from skbayes_sgmcmc import (
+    LatentDirichletAllocation,
+    document_completion_perplexity,
+    skops_trusted_types,
+)
 from skbayes_sgmcmc.alignment import align, best_order
 from skbayes_sgmcmc.inspection import TopicDisplay
 from skbayes_sgmcmc.models.completion import proportions, split_documents
@@ -151,6 +155,13 @@ def test_names_out_and_set_output(fitted):
     assert list(frame.columns) == list(lda.get_feature_names_out())
     np.testing.assert_allclose(frame.sum(axis=1), 1.0)
     lda.set_output(transform="default")
+
+
+def test_skops_round_trip(fitted):
+    skops = pytest.importorskip("skops.io")
+    lda, X = fitted
+    loaded = skops.loads(skops.dumps(lda), trusted=skops_trusted_types())
+    np.testing.assert_array_equal(loaded.transform(X), lda.transform(X))
 
 
 def test_summary_names_words(fitted):

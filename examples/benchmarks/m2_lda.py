@@ -32,6 +32,8 @@ TEST_DOCUMENTS = 500
 #: eta of the natural parameters; of the expanded mean in units of beta V, a topic's sum
 STEPS = (1.0, 0.3, 0.1, 0.03)
 BLOCKS = 12
+#: perplexity above which curves are not drawn
+WORST = 5000.0
 NATURAL = {"parametrization": "expanded_natural", "prior": "normal"}
 METHODS = {
     "mSGNHT-S": NATURAL | {"sampler": MSGNHT(diffusion=D), "integrator": "splitting"},
@@ -59,7 +61,8 @@ published corpus (ICML abstracts) can't be had, so its figures can be compared b
 
 {tables}
 
-Empty cells have not been run. "diverged": no finite chain was left.
+Empty cells have not been run. "diverged": no finite chain was left; perplexities above the number
+of words are chains on their way there.
 """
 
 
@@ -203,7 +206,8 @@ def draw_figure(args, corpus, curves):
     seconds = np.arange(1, BLOCKS + 1) * args.cpu_seconds / BLOCKS
     for ax, step in zip(axes, STEPS, strict=True):
         for name in METHODS:
-            ax.plot(seconds, curves[batch, name][step], label=name)
+            curve = np.asarray(curves[batch, name][step], dtype=float)
+            ax.plot(seconds, np.where(curve < WORST, curve, np.nan), label=name)
         ax.set(xlabel="seconds", title=f"eta = {step:g}", yscale="log")
     axes[0].set_ylabel("perplexity of one draw")
     axes[-1].legend(fontsize="small")

@@ -146,11 +146,6 @@ class TopicPrior:
         """Log of about what e^theta adds up to over the words of a topic."""
         raise NotImplementedError
 
-    @property
-    def curvature(self) -> float:
-        """Curvature of -log p of a natural parameter, about where the prior has it."""
-        raise NotImplementedError
-
 
 class GammaTopics(TopicPrior):
     r"""e^theta ~ Gamma(concentration, 1), so that the topic is Dirichlet(concentration)."""
@@ -164,10 +159,6 @@ class GammaTopics(TopicPrior):
 
     def log_total(self, n_words: int) -> float:
         return float(np.log(self.concentration * n_words))
-
-    @property
-    def curvature(self) -> float:
-        return self.concentration
 
 
 class NormalTopics(TopicPrior):
@@ -183,10 +174,6 @@ class NormalTopics(TopicPrior):
 
     def log_total(self, n_words: int) -> float:
         return float(np.log(n_words) + self.mean + 0.5 * self.sd**2)
-
-    @property
-    def curvature(self) -> float:
-        return 1.0 / self.sd**2
 
 
 PARAMETRIZATIONS: dict[str, type[Parametrization]] = {
