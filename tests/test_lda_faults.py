@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from skbayes_sgmcmc import LatentDirichletAllocation, SamplingWarning
+from skbayes_sgmcmc import LatentDirichletAllocation, MixingDistance, SamplingWarning
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
@@ -51,6 +51,7 @@ def short(n_components=3, **parameters):
         ({"prior_scale": 0.0}, "prior_scale=0.0 is not allowed"),
         ({"prior": "normal", "algorithm": "gibbs"}, "prior='normal' is not allowed"),
         ({"doc_sweeps": -1}, "doc_sweeps=-1 is not allowed"),
+        ({"thinning": MixingDistance()}, "thinning=MixingDistance"),
         ({"compiled": "yes"}, "compiled='yes' is not allowed"),
         ({"sampler": "mala"}, "sampler=MALA is not allowed"),
         ({"sampler": "rsgld", "parametrization": "expanded_natural"}, "has no metric"),
@@ -166,6 +167,17 @@ def test_batch_of_another_vocabulary():
     with pytest.raises(ValueError, match="X has 9 features, but LatentDirichletAllocation is"):
         lda.partial_fit(corpus(n_words=9))
     np.testing.assert_array_equal(lda.components_, before)
+
+
+def test_chains_of_another_parametrization_do_not_go_on():
+    """Natural parameters are no expanded means: a warm fit starts anew, a stream refuses."""
+    X = corpus()
+    lda = short(parametrization="expanded_natural", warm_start=True).fit(X)
+    lda.set_params(parametrization="expanded_mean").fit(X)
+    np.testing.assert_array_equal(lda.components_, short().fit(X).components_)
+    stream = short().partial_fit(X).set_params(parametrization="expanded_natural")
+    with pytest.raises(ValueError, match="earlier calls had 'expanded_mean'"):
+        stream.partial_fit(X)
 
 
 def test_gibbs_takes_no_streams():

@@ -256,15 +256,16 @@ class LatentDirichletAllocation(TopicModel):
         SamplingError
             Every chain left the finite numbers; nothing is fitted then.
         """
-        settings, before = self._check(), getattr(self, "n_features_in_", None)
+        settings, before = self._check(), getattr(self, "_fitted_as", None)
         X = self._validate_counts(X, reset=True, fitting=True)
         if self.algorithm == "gibbs":
             self._fit_gibbs(X, settings)
         else:
-            previous = self._previous(stream=False, same=before == self.n_features_in_)
+            previous = self._previous(stream=False, same=before == self._kind())
             model, previous = self._begin(lambda first: self._model(X, settings), previous)
             self._fit_rows(model, X, None, None, settings, previous=previous, stream=False)
         self._check_mixing(X)
+        self._fitted_as = self._kind()
         return self
 
     @available_if(_takes_streams)
@@ -293,9 +294,19 @@ class LatentDirichletAllocation(TopicModel):
         first = not hasattr(self, "posterior_")
         X = self._validate_counts(X, reset=first, fitting=True)
         previous = None if first else self._previous(stream=True)
+        if previous is not None and self._kind() != self._fitted_as:
+            raise ValueError(
+                f"parametrization={self.parametrization!r} is not allowed here: earlier calls had "
+                f"{self._fitted_as[0]!r}; keep it, or start a new stream with a clone."
+            )
         model = self._model(X, settings)
         self._fit_rows(model, X, None, None, settings, previous=previous, stream=True)
+        self._fitted_as = self._kind()
         return self
+
+    def _kind(self) -> tuple[str, int]:
+        """What parameters of chains stand for: they go on only where it is the same."""
+        return self.parametrization, self.n_features_in_
 
     def _check(self) -> Any:
         check_int("n_components", self.n_components)
@@ -305,6 +316,8 @@ class LatentDirichletAllocation(TopicModel):
         check_choice("algorithm", self.algorithm, ("sgmcmc", "gibbs"))
         check_choice("parametrization", self.parametrization, SAMPLERS)
         check_int("doc_sweeps", self.doc_sweeps, low=0)
+        if not isinstance(self.thinning, str):
+            check_int("thinning", self.thinning)
         check_choice("compiled", self.compiled, ("auto", True, False))
         if self.parametrization == "expanded_mean" and self.temperature != 1.0:
             raise ValueError(
