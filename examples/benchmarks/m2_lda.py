@@ -158,6 +158,9 @@ def cell(args, corpus, documents, name, seed, batch=None, step=None):
     seconds = args.cpu_seconds
     where = f"{corpus}-{name}-{batch}-{step}-{seed}-{seconds}s".replace(", ", "-")
 
+    if args.no_new and not (args.runs / f"{where}.json").exists():
+        return None
+
     def run():
         if name == "Gibbs":
             return run_gibbs(train, test, seconds, seed)
@@ -174,6 +177,11 @@ def cell(args, corpus, documents, name, seed, batch=None, step=None):
     return finished(args, where, run)
 
 
+def score(runs):
+    """A table's cell; empty if a run is missing."""
+    return "" if None in runs else mean_sd([run["perplexity"] for run in runs], 1)
+
+
 def table(args, corpus, documents):
     """Markdown of one corpus, and the curves of the best step sizes."""
     rows, curves = [], {}
@@ -183,19 +191,22 @@ def table(args, corpus, documents):
                 step: [cell(args, corpus, documents, name, s, batch, step) for s in args.seeds]
                 for step in STEPS
             }
-            scores = {step: [r["perplexity"] for r in found] for step, found in runs.items()}
-            best = min(STEPS, key=lambda step: np.nan_to_num(np.mean(scores[step]), nan=np.inf))
-            curves[batch, name] = {step: runs[step][0]["curve"] for step in STEPS}
-            cells = [mean_sd(scores[step], 1) for step in STEPS]
-            rows.append([name, batch, *cells, mean_sd(scores[best], 1)])
+            known = {
+                step: np.nan_to_num(np.mean([run["perplexity"] for run in found]), nan=np.inf)
+                for step, found in runs.items()
+                if None not in found
+            }
+            if not known:
+                continue
+            best = min(known, key=known.__getitem__)
+            curves[batch, name] = {step: runs[step][0]["curve"] for step in known}
+            rows.append([name, batch, *(score(runs[step]) for step in STEPS), score(runs[best])])
         for name in DEFAULTS:
             found = [cell(args, corpus, documents, name, s, batch) for s in args.seeds]
-            score = mean_sd([r["perplexity"] for r in found], 1)
-            rows.append([name, batch, *[""] * len(STEPS), score])
+            rows.append([name, batch, *[""] * len(STEPS), score(found)])
     for name in ("Gibbs", "online VB"):
         found = [cell(args, corpus, documents, name, s) for s in args.seeds]
-        score = mean_sd([r["perplexity"] for r in found], 1)
-        rows.append([name, "", *[""] * len(STEPS), score])
+        rows.append([name, "", *[""] * len(STEPS), score(found)])
     header = [corpus, "batch", *(f"eta = {step:g}" for step in STEPS), "best"]
     return markdown_table(header, rows), curves
 
@@ -206,6 +217,8 @@ def draw_figure(args, corpus, curves):
     seconds = np.arange(1, BLOCKS + 1) * args.cpu_seconds / BLOCKS
     for ax, step in zip(axes, STEPS, strict=True):
         for name in METHODS:
+            if step not in curves.get((batch, name), ()):
+                continue
             curve = np.asarray(curves[batch, name][step], dtype=float)
             ax.plot(seconds, np.where(curve < WORST, curve, np.nan), label=name)
         ax.set(xlabel="seconds", title=f"eta = {step:g}", yscale="log")
@@ -215,11 +228,16 @@ def draw_figure(args, corpus, curves):
     return save_figure(args, figure, f"m2_lda_{corpus}", caption)
 
 
+def add_options(parser):
+    parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))
+    parser.add_argument("--no-new", action="store_true", help="only write what has been run")
+
+
 def main():
     args = parse_args(
         __doc__, seeds=1, quick_seeds=1, numbers={"cpu-seconds": (10, 1)}, parts=CORPORA,
         runs="m2_lda",
-        more=lambda p: p.add_argument("--batches", nargs="+", type=int, default=list(BATCHES)),
+        more=add_options,
     )  # fmt: skip
     tables, figures = [], []
     for corpus in args.parts:

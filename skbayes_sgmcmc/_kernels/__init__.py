@@ -1,4 +1,4 @@
-"""Functions compiled by numba: imported only by ``_philox``, ``_fast`` and ``_fused``, when used.
+"""Functions compiled by numba: imported where they are used, inside functions.
 
 Numbers that index are unsigned, because numba then leaves out Python's rule for negative ones.
 """

@@ -99,8 +99,6 @@ def topic_gradient(
     """
     flat = topics.reshape(-1, topics.shape[2])
     out = torch.zeros_like(flat)
-    if not tokens.sizes:
-        return out.view(topics.shape)
     if compiled:
         _one_by_one(flat, tokens, alpha, n_sweeps, rng, out)
     else:
