@@ -18,11 +18,11 @@ K, ALPHA, BETA, BATCH = 128, 0.1, 0.05, 100
 SWEEPS, MANY = (0, 1, 2, 3, 5, 8, 12, 20), 60
 BODY = """
 20 Newsgroups, {n_topics} topics after {corpus_sweeps} sweeps of collapsed Gibbs sampling, alpha =
-{alpha}, {n_batches} minibatches of {batch} documents. Gradients of natural parameters in the coordinates of
-`step_size="auto"`. Squared bias against {many} sweeps, over the variance of the gradient between
-minibatches (both summed over parameters): of one minibatch, and of the mean over minibatches, which
-is what does not average out. Products of two independent estimates, {repeats} repetitions each, so
-that their noise cancels. "Compiled": one word after another; "at once": all words, in turns with
+{alpha}, {n_batches} minibatches of {batch} documents. Gradients of natural parameters in the
+coordinates of `step_size="auto"`. Squared bias against {many} sweeps, over the variance of the
+gradient between minibatches (both summed over parameters): of one minibatch, and of the mean over
+minibatches, which is what does not average out. Products of two independent estimates, {repeats}
+repetitions each, so that their noise cancels. "Compiled": one word after another; "at once": all words, in turns with
 the proportions, from the fixed point.
 
 {table}

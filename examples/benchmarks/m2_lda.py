@@ -25,6 +25,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc.samplers import MSGNHT, SGHMC
 
+REMARK = ""
 K, ALPHA, BETA, D = 30, 0.1, 0.1, 0.75
 CORPORA = ("reuters", "nips", "20news")
 BATCHES = (100, 5)
@@ -32,7 +33,7 @@ TEST_DOCUMENTS = 500
 #: eta of the natural parameters; of the expanded mean in units of beta V, a topic's sum
 STEPS = (1.0, 0.3, 0.1, 0.03)
 BLOCKS = 12
-#: perplexity above which curves are not drawn
+#: perplexity above which nothing is drawn or told apart: about the number of words
 WORST = 5000.0
 NATURAL = {"parametrization": "expanded_natural", "prior": "normal"}
 METHODS = {
@@ -61,8 +62,9 @@ published corpus (ICML abstracts) can't be had, so its figures can be compared b
 
 {tables}
 
-Empty cells have not been run. "diverged": no finite chain was left; perplexities above the number
-of words are chains on their way there.
+Empty cells have not been run. "diverged": no finite chain was left.
+
+{remark}
 """
 
 
@@ -179,7 +181,10 @@ def cell(args, corpus, documents, name, seed, batch=None, step=None):
 
 def score(runs):
     """A table's cell; empty if a run is missing."""
-    return "" if None in runs else mean_sd([run["perplexity"] for run in runs], 1)
+    if None in runs:
+        return ""
+    scores = [run["perplexity"] for run in runs]
+    return f"> {WORST:.0f}" if np.mean(scores) > WORST else mean_sd(scores, 1)
 
 
 def table(args, corpus, documents):
@@ -249,6 +254,7 @@ def main():
     body = BODY.format(
         n_topics=K, alpha=ALPHA, beta=BETA, d=D, seconds=args.cpu_seconds, half=BLOCKS // 2,
         test=TEST_DOCUMENTS, tables="\n\n".join(tables),
+        remark=REMARK.strip(),
         published=", ".join(f"{name} {value}" for name, value in PUBLISHED.items()),
     )  # fmt: skip
     write_results(args, "m2_lda", "M2: topics of text", body, figures)
