@@ -197,6 +197,19 @@ def test_total_samples_smaller_than_the_stream():
     assert np.isfinite(lda.components_).all()
 
 
+def test_steps_of_a_stream_fall_slowly():
+    """As (documents seen)^-0.6 once that is below the step of a fit, with a floor where N is given.
+
+    Of 100 equal batches, the 50th and the 100th.
+    """
+    lda, X, steps = short(), corpus(), {}
+    for call in range(1, 101):
+        lda.partial_fit(X)
+        steps[call] = lda.step_size_
+    assert steps[2] == steps[10]
+    assert steps[100] / steps[50] == pytest.approx(2.0**-0.6)
+
+
 def test_nothing_is_kept_of_the_documents():
     """The saved estimator has the same size after ten times as many documents."""
     lda, sizes = short(n_draws=4), []

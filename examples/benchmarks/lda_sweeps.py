@@ -22,8 +22,8 @@ BODY = """
 coordinates of `step_size="auto"`. Squared bias against {many} sweeps, over the variance of the
 gradient between minibatches (both summed over parameters): of one minibatch, and of the mean over
 minibatches, which is what does not average out. Products of two independent estimates, {repeats}
-repetitions each, so that their noise cancels. "Compiled": one word after another; "at once": all words, in turns with
-the proportions, from the fixed point.
+repetitions each, so that their noise cancels. "Compiled": one word after another; "at once": all
+words, in turns with the proportions, from the fixed point.
 
 {table}
 """
