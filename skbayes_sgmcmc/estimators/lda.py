@@ -374,6 +374,7 @@ class LatentDirichletAllocation(TopicModel):
             alpha,
             self.doc_sweeps,
             self._compiles(X, settings.device),
+            **({} if isinstance(self.batch_size, str) else {"batch_size": int(self.batch_size)}),
         )
 
     def _compiles(self, X: Any, device: str) -> bool:

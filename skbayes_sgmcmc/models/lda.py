@@ -30,6 +30,9 @@ Array = NDArray[Any]
 #: by which the table's rates, of networks, are multiplied in the natural parameters' coordinates:
 #: curvatures there are at most about 1
 NATURAL_UNIT = 20.0
+#: documents of a minibatch for which these are meant: with fewer, one document's burst of a rare
+#: word would move natural parameters too far
+RATE_BATCH = 100
 
 
 class LDAModel(Model):
@@ -45,8 +48,10 @@ class LDAModel(Model):
         alpha.
     doc_sweeps : int
         Gibbs sweeps over the documents of a minibatch.
-    compiled : bool
+    compiled : bool, default=False
         Sample assignments by the compiled kernel.
+    batch_size : int, default=100
+        Documents in a minibatch, for ``step_size="auto"``.
 
     References
     ----------
@@ -65,12 +70,14 @@ class LDAModel(Model):
         doc_topic_prior: float,
         doc_sweeps: int,
         compiled: bool = False,
+        batch_size: int = RATE_BATCH,
     ):
         self.parametrization = parametrization
         self.frequency = frequency
         self.doc_topic_prior = doc_topic_prior
         self.doc_sweeps = doc_sweeps
         self.compiled = compiled
+        self.batch_size = batch_size
         self.shapes = {"theta": (parametrization.n_words, parametrization.n_topics)}
         if isinstance(parametrization, ExpandedMean):
             self.metric, self.project = parametrization.metric, parametrization.project
@@ -99,7 +106,10 @@ class LDAModel(Model):
         return float(beta * V * K / max(self.frequency.sum(), 1e-12))
 
     def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
-        return None if rate is None else rate * self.unit()
+        if rate is None:
+            return None
+        few = self.metric is None and self.batch_size < min(RATE_BATCH, data.n_rows)
+        return rate * self.unit() * (self.batch_size / RATE_BATCH if few else 1.0)
 
     def scales(self) -> Array | None:
         """1 / sqrt(curvature of the mean potential) of every parameter, were its word in one topic.
