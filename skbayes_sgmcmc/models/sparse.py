@@ -173,7 +173,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         # G is about sd sqrt(n), so that a step moves by sqrt(2 eta sd sqrt(n) / N); the spike is
         # about v_0 sd wide
         sd = self.likelihood.noise_sd(rows, y, weight)
-        root_n = np.sqrt(min(data.n_rows, STEP_BATCH))
+        root_n = np.sqrt(min(data.total, STEP_BATCH))
         spike = SPIKE_SHARE * self.spike_slab.spike_scale**2 * sd * data.total / root_n
         return float(np.clip(spike, rate, LARGEST_RATE * rate))
 
