@@ -7,6 +7,7 @@ numbers of each run (``finished``), so that it goes on where it was interrupted.
 
 import argparse
 import contextlib
+import copy
 import datetime
 import io
 import itertools
@@ -181,6 +182,17 @@ def _counts(data, end, n_words):
     return csr_matrix(arrays, shape=(len(indptr) - 1, n_words))
 
 
+def load_uci(name):
+    """A UCI regression set: X, y, and rows of 20 splits, train (20, n) and test (20, m).
+
+    The splits are those of Hernandez-Lobato & Adams (2015), which OpenML does not have.
+    """
+    with _npz("uci_regression") as data:
+        if data is None:
+            raise SystemExit("Set SKBAYES_DATA to a folder that holds uci_regression.npz.")
+        return tuple(data[f"{name}/{part}"] for part in ("X", "y", *PARTS))
+
+
 def _decoded(data, part):
     """Images (n, 3, 32, 32) of the JPEG files of a part."""
     from PIL import Image
@@ -238,6 +250,15 @@ def nll(y, proba):
 def expected_calibration_error(y, proba):
     """The package's, over 15 bins, for labels of which some may not occur in y."""
     return inspection.expected_calibration_error(y, proba, classes=np.arange(proba.shape[1]))
+
+
+def some_draws(model, draws, chains=slice(None)):
+    """A copy of a fitted estimator that predicts by some draws of some chains alone."""
+    chosen, posterior = copy.copy(model), model.posterior_
+    parts = {name: values[chains, draws] for name, values in posterior.draws.items()}
+    weights = None if posterior.weights is None else posterior.weights[draws]
+    chosen.posterior_ = skbayes_sgmcmc.PosteriorSamples(parts, weights)
+    return chosen
 
 
 # Results
