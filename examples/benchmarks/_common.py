@@ -125,14 +125,18 @@ def load_a9a():
     return X[:n_train], y[:n_train], X[n_train:], y[n_train:]
 
 
-def load_mnist():
-    """MNIST: float32 X in [0, 1] of shape (60000, 784), y_train, X_test (10000, 784), y_test."""
-    with _npz("mnist") as data:
+def load_mnist(name="mnist"):
+    """MNIST: float32 X in [0, 1] of shape (60000, 784), y_train, X_test (10000, 784), y_test.
+
+    ``name`` may be "fashion_mnist", for another set of this kind.
+    """
+    with _npz(name) as data:
         if data is not None:
             X = [data[f"X_{part}"].reshape(-1, 784) / np.float32(255.0) for part in PARTS]
             y = [data[f"y_{part}"].astype(np.int64) for part in PARTS]
             return X[0], y[0], X[1], y[1]
-    table = _openml("mnist_784", version=1, as_frame=False)
+    names = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST"}
+    table = _openml(names[name], version=1, as_frame=False)
     X, y = (table.data / 255.0).astype(np.float32), table.target.astype(np.int64)
     return X[:60_000], y[:60_000], X[60_000:], y[60_000:]
 
