@@ -352,8 +352,7 @@ def summary(
     tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
     names: list[str] = []
     columns: dict[str, list[Array]] = {}
-    for key in posterior.draws:
-        shape = posterior.draws[key].shape[2:]
+    for key, shape in posterior.shapes.items():
         places = [", ".join(map(str, index)) for index in np.ndindex(shape)]
         default = [f"{key}[{place}]" if place else key for place in places]
         names += list((labels or {}).get(key, default))

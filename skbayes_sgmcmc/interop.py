@@ -160,7 +160,7 @@ _PARTS = {
         "RandomRotation",
     ),
     "chains": ("MixingDistance",),
-    "compression": ("CompressedSamples",),
+    "compression": ("CompressedSamples", "Kept"),
     "estimators.cnn": ("BayesianCNNClassifier",),
     "estimators.distilled": ("DistilledClassifier",),
     "estimators.ica": ("BayesianICA",),

@@ -128,7 +128,10 @@ class Job:
             alpha=self.alpha,
         )
         if self.previous is not None:
-            chains.model_state = self._tensors(self.previous.model)
+            # a run with another prior, or pruned, has latent variables that begin with it
+            for name, values in self._tensors(self.previous.model).items():
+                if name in chains.model_state and chains.model_state[name].shape == values.shape:
+                    chains.model_state[name] = values
             if self.previous.moves == self._moves():
                 chains.state = self._tensors(self.previous.sampler)
                 chains.progress.last_eta = self.previous.last_eta

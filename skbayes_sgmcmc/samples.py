@@ -31,6 +31,8 @@ class PosteriorSamples:
     ----------
     n_chains, n_draws : int
         Shape of the draws.
+    shapes : dict of str to tuple
+        Shape of one draw of each name.
 
     Examples
     --------
@@ -54,8 +56,9 @@ class PosteriorSamples:
         self.statistics = dict(statistics or {})
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{name}: {value.shape[2:]}" for name, value in self.draws.items())
-        return f"PosteriorSamples({self.n_chains} chains x {self.n_draws} draws, {{{shapes}}})"
+        shapes = ", ".join(f"{name}: {shape}" for name, shape in self.shapes.items())
+        sizes = f"{self.n_chains} chains x {self.n_draws} draws"
+        return f"{type(self).__name__}({sizes}, {{{shapes}}})"
 
     def __getitem__(self, name: str) -> Array:
         return decode(self.draws[name])
@@ -67,6 +70,11 @@ class PosteriorSamples:
     @property
     def n_draws(self) -> int:
         return int(next(iter(self.draws.values())).shape[1])
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of one draw by name."""
+        return {name: values.shape[2:] for name, values in self.draws.items()}
 
     def pooled(self, name: str) -> Array:
         """All chains' draws of one name, shape (n_chains * n_draws, *shape)."""

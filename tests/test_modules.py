@@ -210,3 +210,22 @@ def two_outputs():
 def test_clones_are_unfitted_copies():
     clf = BayesianModuleClassifier(mlp_module, standardize=True, **SHORT)
     assert clone(clf).get_params() == clf.get_params()
+
+
+def test_modules_may_have_their_inputs_augmented():
+    """The callable sees every minibatch in the module's shape, and no rows of predictions."""
+    seen = []
+
+    def augment(x, rng):
+        seen.append(tuple(x.shape))
+        return x
+
+    module = partial(nn.Sequential, nn.Flatten(), nn.Linear(64, 10))
+    clf = BayesianModuleClassifier(module, input_shape=(1, 8, 8), augment=augment, batch_size=50,
+                                   **TINY).fit(X, y)  # fmt: skip
+    assert set(seen) == {(2, 50, 1, 8, 8)}
+    calls = len(seen)
+    clf.predict(X[:9])
+    assert len(seen) == calls
+    with pytest.raises(ValueError, match="augment=3 is not allowed: give None or a callable"):
+        BayesianModuleRegressor(mlp_module, augment=3).fit(X, y)

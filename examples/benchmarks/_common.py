@@ -7,6 +7,7 @@ numbers of each run (``finished``), so that it goes on where it was interrupted.
 
 import argparse
 import contextlib
+import copy
 import datetime
 import io
 import itertools
@@ -124,14 +125,18 @@ def load_a9a():
     return X[:n_train], y[:n_train], X[n_train:], y[n_train:]
 
 
-def load_mnist():
-    """MNIST: float32 X in [0, 1] of shape (60000, 784), y_train, X_test (10000, 784), y_test."""
-    with _npz("mnist") as data:
+def load_mnist(name="mnist"):
+    """MNIST: float32 X in [0, 1] of shape (60000, 784), y_train, X_test (10000, 784), y_test.
+
+    ``name`` may be "fashion_mnist", for another set of this kind.
+    """
+    with _npz(name) as data:
         if data is not None:
             X = [data[f"X_{part}"].reshape(-1, 784) / np.float32(255.0) for part in PARTS]
             y = [data[f"y_{part}"].astype(np.int64) for part in PARTS]
             return X[0], y[0], X[1], y[1]
-    table = _openml("mnist_784", version=1, as_frame=False)
+    names = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST"}
+    table = _openml(names[name], version=1, as_frame=False)
     X, y = (table.data / 255.0).astype(np.float32), table.target.astype(np.int64)
     return X[:60_000], y[:60_000], X[60_000:], y[60_000:]
 
@@ -179,6 +184,17 @@ def _counts(data, end, n_words):
     counts, indices, indptr = (data[f"{field}{end}"] for field in ("counts", "indices", "indptr"))
     arrays = (counts.astype(float), indices.astype(np.int32), indptr.astype(np.int32))
     return csr_matrix(arrays, shape=(len(indptr) - 1, n_words))
+
+
+def load_uci(name):
+    """A UCI regression set: X, y, and rows of 20 splits, train (20, n) and test (20, m).
+
+    The splits are those of Hernandez-Lobato & Adams (2015), which OpenML does not have.
+    """
+    with _npz("uci_regression") as data:
+        if data is None:
+            raise SystemExit("Set SKBAYES_DATA to a folder that holds uci_regression.npz.")
+        return tuple(data[f"{name}/{part}"] for part in ("X", "y", *PARTS))
 
 
 def _decoded(data, part):
@@ -238,6 +254,15 @@ def nll(y, proba):
 def expected_calibration_error(y, proba):
     """The package's, over 15 bins, for labels of which some may not occur in y."""
     return inspection.expected_calibration_error(y, proba, classes=np.arange(proba.shape[1]))
+
+
+def some_draws(model, draws, chains=slice(None)):
+    """A copy of a fitted estimator that predicts by some draws of some chains alone."""
+    chosen, posterior = copy.copy(model), model.posterior_
+    parts = {name: values[chains, draws] for name, values in posterior.draws.items()}
+    weights = None if posterior.weights is None else posterior.weights[draws]
+    chosen.posterior_ = skbayes_sgmcmc.PosteriorSamples(parts, weights)
+    return chosen
 
 
 # Results

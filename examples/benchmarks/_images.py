@@ -304,7 +304,8 @@ def train(experiment, args, size, name, seed, data):
     for member in range(1 if dropout else N_MEMBERS):
         torch.manual_seed(100 * seed + member)
         module = experiment.module(size, dropout).to(args.device)
-        train_one(experiment, args, module, x, labels)
+        halve_every = max(1, args.epochs // experiment_blocks(experiment))
+        train_by_adam(module, x, labels, args.epochs, halve_every=halve_every)
         with torch.no_grad():
             parts = torch.from_numpy(X_test).to(args.device).split(1000)
             members.append(torch.cat([module(part).softmax(1) for part in parts]).cpu().numpy())
@@ -315,18 +316,19 @@ def train(experiment, args, size, name, seed, data):
     return {"scores": scores, "minutes": round(minutes, 2)}
 
 
-def train_one(experiment, args, module, x, labels):
+def train_by_adam(module, x, labels, epochs, *, batch=BATCH, halve_every=None, augment=None):
+    """From He's initialisation; ``augment(x)`` changes a minibatch, if given."""
     for part in module:
         if isinstance(part, nn.Linear | nn.Conv2d):
             nn.init.kaiming_normal_(part.weight)
             nn.init.zeros_(part.bias)
     optimiser = torch.optim.Adam(module.parameters(), 1e-3)
-    every = max(1, args.epochs // experiment_blocks(experiment))
-    decay = torch.optim.lr_scheduler.StepLR(optimiser, every, 0.5)
+    decay = torch.optim.lr_scheduler.StepLR(optimiser, halve_every or epochs, 0.5)
     module.train()
-    for _ in range(args.epochs):
-        for rows in torch.randperm(len(x), device=args.device).split(BATCH):
-            loss = nn.functional.cross_entropy(module(x[rows]), labels[rows])
+    for _ in range(epochs):
+        for rows in torch.randperm(len(x), device=x.device).split(batch):
+            inputs = x[rows] if augment is None else augment(x[rows])
+            loss = nn.functional.cross_entropy(module(inputs), labels[rows])
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

@@ -5,7 +5,6 @@ SKBAYES_DATA=folder python examples/benchmarks/d6_fgsm.py
 Numbers of finished runs are kept in the folder ``--runs``, and are not computed again.
 """
 
-import copy
 import warnings
 
 import numpy as np
@@ -17,13 +16,13 @@ from _common import (
     new_figure,
     parse_args,
     save_figure,
+    some_draws,
     write_results,
 )
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
     BayesianMLPClassifier,
-    PosteriorSamples,
     SamplingWarning,
 )
 from skbayes_sgmcmc.inspection import AdversarialCurveDisplay
@@ -130,11 +129,7 @@ def sample(args, kind, method, data, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # of few draws of one chain
         model.fit(X, y)
-    last = copy.copy(model)
-    last.posterior_ = PosteriorSamples(
-        {name: values[:, -1:] for name, values in model.posterior_.draws.items()}
-    )
-    kinds = {"averaged": model, "last": last}
+    kinds = {"averaged": model, "last": some_draws(model, slice(-1, None))}
     few = slice(0, args.images)
     return {name: attack(kinds[name], X_test[few], y_test[few]) for name in rows}
 

@@ -47,6 +47,8 @@ class NetworkEstimator(SGMCMCEstimator):
     device: str
     precision: str
     _n_outputs: int
+    #: a parameter of some estimators
+    augment: Any = None
     #: on copies of the estimator that predict block after block
     _network: Network | None = None
 
@@ -76,6 +78,8 @@ class NetworkEstimator(SGMCMCEstimator):
                 "sequence of them, one a layer."
             )
         check_choice("standardize", self.standardize, (True, False))
+        if self.augment is not None and not callable(self.augment):
+            raise ValueError(f"augment={self.augment!r} is not allowed: give None or a callable.")
         return settings
 
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
@@ -87,7 +91,7 @@ class NetworkEstimator(SGMCMCEstimator):
             self._prior(),
             self.prior_scale,
             output_gain,
-            augment=getattr(self, "augment", None),
+            augment=self.augment,
             precision=self.precision,
             **options,
         )

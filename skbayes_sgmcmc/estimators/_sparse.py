@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -132,10 +133,10 @@ class SparseNetwork(NetworkEstimator):
             return
         posterior = self.posterior_
         zeros = [np.mean(posterior[name] == 0.0) for name in self._sparse_blocks]
-        sizes = [posterior.draws[name][0, 0].size for name in self._sparse_blocks]
+        sizes = [math.prod(posterior.shapes[name]) for name in self._sparse_blocks]
         pruned = float(np.dot(zeros, sizes))
         network = self._make_network(self._n_outputs)
-        total = sum(int(np.prod(shape)) for shape in network.shapes.values())
+        total = sum(math.prod(shape) for shape in network.shapes.values())
         self.sparsity_ = pruned / sum(sizes)
         self.n_effective_parameters_ = total - pruned
         if self._spike_slab() is not None:
@@ -147,8 +148,9 @@ class SparseNetwork(NetworkEstimator):
     def compress(self) -> Any:
         """A copy whose draws keep only the weights that are not zero.
 
-        It predicts identically, and its file is smaller by about the share of zeros. Of the latent
-        variables only sigma is kept; ``warm_start`` and ``partial_fit`` begin anew.
+        It predicts identically, and its file is smaller by about the share of zeros, less a bit
+        for every weight. Of the latent variables only sigma is kept; ``warm_start`` and
+        ``partial_fit`` begin anew.
 
         Returns
         -------
@@ -160,10 +162,17 @@ class SparseNetwork(NetworkEstimator):
         check_is_fitted(self, "posterior_")
         small = copy.copy(self)
         small._chain_state = None
-        dropped = ("rho_", "logit_delta")
-        names = [name for name in self.posterior_.draws if not name.startswith(dropped)]
-        small.posterior_ = CompressedSamples(self.posterior_, names)
+        if not isinstance(self.posterior_, CompressedSamples):
+            dropped = self._latent_names()
+            names = [name for name in self.posterior_.draws if name not in dropped]
+            small.posterior_ = CompressedSamples(self.posterior_, names)
         return small
+
+    def _latent_names(self) -> set[str]:
+        """Draws of latent variables that predictions do not need."""
+        if self._spike_slab() is None:
+            return set()
+        return {"logit_delta", *(f"rho_{name}" for name in self._sparse_blocks)}
 
 
 class SparseNetworkRegressor(SparseNetwork, NetworkRegressor):

@@ -233,8 +233,6 @@ class BayesianCNNClassifier(NetworkClassifier):
         check_int("kernel_size", self.kernel_size)
         check_int("pool_size", self.pool_size)
         check_choice("activation", self.activation, ACTIVATIONS)
-        if self.augment is not None and not callable(self.augment):
-            raise ValueError(f"augment={self.augment!r} is not allowed: give None or a callable.")
         if self.image_shape is not None:
             shape = check_sizes("image_shape", self.image_shape)
             if len(shape) != 3:

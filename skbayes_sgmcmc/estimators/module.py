@@ -94,6 +94,9 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         Likelihood exponents by class, as in scikit-learn.
     standardize : bool, default=False
         Let the module see features of mean 0 and variance 1.
+    augment : callable or None, default=None
+        ``augment(x, rng)`` changes the inputs (..., *input_shape) of a minibatch at each step, on
+        the device; see :mod:`skbayes_sgmcmc.augmentation`.
     sampler : str or Sampler, default="psgld"
         "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
         ``PSGLD(adapt="always")``.
@@ -208,6 +211,7 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         prior_scale: Any = "fan_in",
         class_weight: Any = None,
         standardize: bool = False,
+        augment: Any = None,
         sampler: Any = "psgld",
         integrator: str = "auto",
         step_size: Any = "auto",
@@ -242,6 +246,7 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         self.prior_scale = prior_scale
         self.class_weight = class_weight
         self.standardize = standardize
+        self.augment = augment
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size
@@ -298,6 +303,9 @@ class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
         Standard deviation of the noise; as for :class:`BayesianMLPRegressor`.
     standardize : bool, default=False
         Let the module see features of mean 0 and variance 1.
+    augment : callable or None, default=None
+        ``augment(x, rng)`` changes the inputs (..., *input_shape) of a minibatch at each step, on
+        the device; see :mod:`skbayes_sgmcmc.augmentation`.
     sampler : str or Sampler, default="psgld"
         "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
         ``PSGLD(adapt="always")``.
@@ -399,6 +407,7 @@ class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
         prior_scale: Any = "fan_in",
         noise: Any = "infer",
         standardize: bool = False,
+        augment: Any = None,
         sampler: Any = "psgld",
         integrator: str = "auto",
         step_size: Any = "auto",
@@ -433,6 +442,7 @@ class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
         self.prior_scale = prior_scale
         self.noise = noise
         self.standardize = standardize
+        self.augment = augment
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size

@@ -119,7 +119,7 @@ class Curves:
         """
         posterior, X = estimator.posterior_, self.X
         n_chains, n_new = posterior.n_chains, draws.stop - draws.start
-        n_parameters = sum(math.prod(values.shape[2:]) for values in posterior.draws.values())
+        n_parameters = sum(math.prod(shape) for shape in posterior.shapes.values())
         at_once = prediction.BLOCK_NUMBERS // (n_chains * n_outputs)
         rows_at_once = max(1, min(X.shape[0], at_once // min(n_new, 64)))
         most = prediction.BLOCK_NUMBERS // (n_chains * n_parameters)

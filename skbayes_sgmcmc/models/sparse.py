@@ -74,18 +74,19 @@ class PrunedNetworkModel(NetworkModel):
     def init_state(self, theta: Tensor) -> State:
         if self.pruning is None:
             return {}
-        return {"mask": theta.new_ones(len(theta), self.n_sparse)}
+        return {"zeros": theta.new_zeros(len(theta), self.n_sparse, dtype=torch.bool)}
 
     def after_step(
         self, theta: Tensor, state: State, aux: dict[str, Tensor], k: int, rng: ChainRandom
     ) -> None:
         """Prune after step k."""
-        if self.pruning is None or k < self.pruning.start:
+        if self.pruning is None:
             return
-        if (k - self.pruning.start) % self.pruning.interval == 0:
-            state["mask"].copy_(self.pruning.mask(self._coefficients(theta), k))
-        for part, mask in zip(self.slices, state["mask"].split(self.sizes, 1), strict=True):
-            theta[:, part].mul_(mask)
+        if self.pruning.chooses(k):
+            before = int(state["zeros"].sum(1).max())
+            state["zeros"].copy_(self.pruning.zeros(self._coefficients(theta), k, before))
+        for part, zeros in zip(self.slices, state["zeros"].split(self.sizes, 1), strict=True):
+            theta[:, part].masked_fill_(zeros, 0.0)
 
     def _coefficients(self, theta: Tensor) -> Tensor:
         """The sparse coefficients (chains, n_sparse); a view if they are one block."""
@@ -114,7 +115,7 @@ class SparseNetworkModel(PrunedNetworkModel):
     Notes
     -----
     State of a chain: ``rho`` (probabilities of the slabs), ``slab`` (their weights r in the
-    gradient), ``sigma``, ``logit_delta`` (one for each block; delta itself underflows), ``mask``.
+    gradient), ``sigma``, ``logit_delta`` (one for each block; delta itself underflows), ``zeros``.
     """
 
     # the latents need to see what the posterior's temperature does to the coefficients
