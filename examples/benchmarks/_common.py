@@ -61,6 +61,8 @@ def parse_args(
     if runs is not None:
         words = "folder of finished runs (default: runs, beside the results)"
         parser.add_argument("--runs", type=Path, help=words)
+        words = "run nothing: write what has been run"
+        parser.add_argument("--no-new", action="store_true", help=words)
     if more is not None:
         more(parser)
     args = parser.parse_args()
@@ -85,9 +87,12 @@ def finished(args, name, run):
     """The numbers (a dict) of the run ``name``, which is done, by ``run()``, unless it was before.
 
     ``name`` has everything on which the numbers depend. "seconds" of processor time are added.
+    None with ``--no-new`` if it was not done before.
     """
     path = args.runs / f"{name}.json"
     if not path.exists():
+        if args.no_new:
+            return None
         start = time.process_time()
         numbers = run()
         numbers["seconds"] = time.process_time() - start

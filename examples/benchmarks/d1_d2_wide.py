@@ -254,6 +254,12 @@ def linear_text(args):
     )  # fmt: skip
 
 
+def logistic_text(args):
+    return LOGISTIC_TEXT.format(
+        n_test=N_TEST, table=table(args, "logistic"), others=others_line(args, "logistic")
+    )
+
+
 def draw_figure(args):
     """Draws of the first three coefficients, and the oracle's ridge posterior."""
     X, y, _, _, coef = make_data("linear", 0)
@@ -299,12 +305,8 @@ def main():
                         finished(
                             args, name, partial(run, kind, adaptation, column, args.steps, seed)
                         )
-    parts = [linear_text(args)]
-    parts.append(
-        LOGISTIC_TEXT.format(
-            n_test=N_TEST, table=table(args, "logistic"), others=others_line(args, "logistic")
-        )
-    )
+    texts = {"linear": linear_text, "logistic": logistic_text}
+    parts = [texts[kind](args) for kind in args.parts]
     body = BODY.format(p=P, batch=BATCH, steps=args.steps, draws=DRAWS, parts="\n".join(parts))
     title = "D1, D2: spike-and-slab regression with more features than rows"
     write_results(args, "d1_d2_wide", title, body, [draw_figure(args)])

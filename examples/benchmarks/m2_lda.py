@@ -175,9 +175,6 @@ def cell(args, corpus, documents, name, seed, batch=None, step=None):
     seconds = args.cpu_seconds
     where = f"{corpus}-{name}-{batch}-{step}-{seed}-{seconds}s".replace(", ", "-")
 
-    if args.no_new and not (args.runs / f"{where}.json").exists():
-        return None
-
     def run():
         if name == "Gibbs":
             return run_gibbs(train, test, seconds, seed)
@@ -250,7 +247,6 @@ def draw_figure(args, corpus, curves):
 
 def add_options(parser):
     parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))
-    parser.add_argument("--no-new", action="store_true", help="only write what has been run")
 
 
 def main():

@@ -95,8 +95,8 @@ class LatentDirichletAllocation(TopicModel):
     total_samples : float or None, default=None
         Documents of the stream of ``partial_fit``; None: those seen so far.
     compiled : "auto" or bool, default="auto"
-        Sample assignments by a compiled kernel (extra ``fast``, CPU), ten times as fast; it
-        draws other random numbers. "auto": where it is installed and there are 5,000 words.
+        Sample assignments by a compiled kernel (extra ``fast``, CPU), about fifteen times as fast;
+        it draws other random numbers. "auto": where it is installed and there are 5,000 words.
     checkpoint : path or None, default=None
         File from which an interrupted fit with the same data and parameters goes on,
         bit-identically.
