@@ -3,7 +3,7 @@
 SKBAYES_DATA=folder python examples/benchmarks/d3_uci.py
 
 Numbers of finished runs are kept in the folder ``--runs``, and are not computed again: an
-interrupted command goes on, and the page is made of what there is with ``--page``.
+interrupted command goes on, and the page is made of what there is with ``--no-new``.
 """
 
 import math
@@ -215,22 +215,18 @@ the numbers stay finite). SGHMC, as above, does not.
 
 
 def main():
-    def more(parser):
-        parser.add_argument("--page", action="store_true", help="make the page of finished runs")
-
     numbers = {"epochs": (200, 20)}
-    args = parse_args(__doc__, 20, 2, numbers=numbers, parts=tuple(SETS), runs="d3_uci", more=more)
+    args = parse_args(__doc__, 20, 2, numbers=numbers, parts=tuple(SETS), runs="d3_uci")
     results, seconds = {}, 0.0
     warnings.simplefilter("ignore")  # of few draws, and of optimisers that have not converged
     for method in (*PEERS, *reversed(PUBLISHED), OURS):
         for name in args.parts:
             key = method.split("'")[0]
             stem = f"{name}-{key}-{args.epochs}x{len(args.seeds)}"
-            if args.page and not (args.runs / f"{stem}.json").exists():
-                continue
             found = finished(args, stem, lambda n=name, m=method: run(args, n, m))
-            results[name, method] = found
-            seconds += found["seconds"]
+            if found is not None:
+                results[name, method] = found
+                seconds += found["seconds"]
     body = BODY.format(
         splits=len(args.seeds),
         batch=BATCH,

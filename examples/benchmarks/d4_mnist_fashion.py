@@ -260,6 +260,8 @@ def main():
             for seed in args.seeds:
                 stem = f"{part}-{method}-{seed}-{args.epochs}x{args.subset}x{args.images}"
                 found = finished(args, stem, partial(run, args, part, method, seed))
+                if found is None:
+                    continue
                 results.setdefault((part, method), []).append(found)
                 seconds += found["seconds"]
     n_rows = args.subset or 60_000

@@ -189,6 +189,8 @@ def main():
         for method in args.methods:
             stem = f"{share}-{method}-{args.epochs}-{size}"
             found = finished(args, stem, partial(run, args, share, method, data, start))
+            if found is None:
+                continue
             results[share, method] = found
             seconds += found["seconds"]
     shorter = PUBLISHED_EPOCHS / args.epochs
