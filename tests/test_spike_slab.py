@@ -484,3 +484,16 @@ def test_a_selector_needs_its_first_layer():
                                   burn_in=5, random_state=0).fit(X, y)  # fmt: skip
     with pytest.raises(ValueError, match="'weight_1', has to be among them"):
         reg.get_support()
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_units_that_are_off_do_not_make_chains_diverge():
+    # their likelihood gradients are zero, so that nothing but the prior bounds pSGLD's steps there:
+    # without a curvature of the spike, a chain had predictions of 1e28 here
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (300, 6)).astype(float)
+    y = np.exp(2.0 * X[:, 0]) + X[:, 1]
+    reg = SparseBayesianRegressor(hidden_layer_sizes=30, burn_in=3000, n_draws=50, thinning=20,
+                                  random_state=0).fit(X, y)  # fmt: skip
+    assert reg.n_chains_ == 4
+    assert reg.score(X, y) > 0.95

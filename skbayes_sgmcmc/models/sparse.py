@@ -27,6 +27,8 @@ STEP_ROWS, STEP_BATCH = 2000, 100
 #: half the square of the share of the spike's width that a step may move by, and the largest step
 #: size in units of other networks' (measured on seven data sets)
 SPIKE_SHARE, LARGEST_RATE = 0.125, 20.0
+#: to what share of its start sigma may fall for which the spike's curvature holds
+SMALL_SIGMA = 0.1
 #: smallest delta, and 1 - delta: where their logarithms still are finite in float32
 LEAST_DELTA = 1e-35
 #: latents of a whole run, with so many more for each step, from which on compiling is worth it
@@ -138,7 +140,9 @@ class SparseNetworkModel(PrunedNetworkModel):
         self.smooth = False
         learn = spike_slab.learn_sigma
         self.learn_sigma = self.likelihood.latent_noise if isinstance(learn, str) else learn
-        if self.network.linear:
+        if self.network.linear or self.learn_sigma:
+            # for sigma to settle: what adapts in burn-in only, as pSGLD does, must not be left
+            # with a noise that falls further
             self.least_burn_in = 10_000
         for part in self.slices:
             self.rates[part] = 0.0  # their prior is not that of the others
@@ -222,6 +226,14 @@ class SparseNetworkModel(PrunedNetworkModel):
         slabs, sigma = state["slab"].split(self.sizes, 1), state["sigma"]
         for part, slab in zip(self.slices, slabs, strict=True):
             prior.gradient(theta[:, part], slab, sigma, out[:, part], scale)
+
+    def prior_curvature(self) -> float:
+        """Of the smooth part, or what a spike counts for: one over the square of its width.
+
+        Without it pSGLD's steps are unbounded where the likelihood is flat (units that are off).
+        """
+        sigma = self.spike_slab.sigma * (SMALL_SIGMA if self.learn_sigma else 1.0)
+        return max(float(self.rates.max()), (self.spike_slab.spike_scale * sigma) ** -2)
 
     def _own(self, theta: Tensor, state: State) -> Tensor:
         """The likelihood's own parameters: log sigma, where the noise is a latent variable."""
