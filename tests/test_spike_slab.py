@@ -458,7 +458,7 @@ def test_a_noise_is_refused_beside_sigma_and_the_prior_elsewhere():
 @pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
 def test_odd_data_have_finite_posteriors(change, adaptation):
     X, y = change(*wide(n=30, p=10))
-    reg = SparseBayesianRegressor(adaptation=adaptation, n_draws=50, burn_in=500, thinning=5,
+    reg = SparseBayesianRegressor(adaptation=adaptation, n_draws=50, burn_in=2000, thinning=20,
                                   random_state=0).fit(X, y)  # fmt: skip
     mean, sd = reg.predict(X, return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(sd).all() and np.isfinite(reg.coef_).all()
