@@ -45,15 +45,15 @@ class SparseNetwork(NetworkEstimator):
 
         settings = super()._check()
         check_choice("adaptation", self.adaptation, ADAPTATIONS)
-        as_schedule("gain", self._gain())
         largest = float(self._gain().values(np.zeros(1, dtype=int), 1)[0])
         if largest > 1.0:
             raise ValueError(
                 f"gain={self.gain!r} is not allowed: its largest value is {largest:.3g}; give a "
                 "number or a schedule in (0, 1]."
             )
-        if self._pruning() is not None:
-            self._pruning().check("prune")
+        pruning = self._pruning()
+        if pruning is not None:
+            pruning.check("prune")
         exact = self.adaptation == "gibbs" and self._spike_slab() is not None
         temperature = as_schedule("temperature", self.temperature)
         if exact and not (isinstance(temperature, Constant) and temperature.value == 1.0):

@@ -71,9 +71,9 @@ class Network:
         """The ``buffers`` of one position (n_parameters,), over the rows x."""
         return {}
 
-    def design(self, x: Tensor) -> Tensor | None:
-        """The design matrix of rows x, if outputs are linear in theta and alike; else None."""
-        return None
+    def design(self, x: Tensor) -> Tensor:
+        """The design matrix of rows x, of which ``linear`` networks have one."""
+        raise NotImplementedError
 
     def draws_at_once(self, n_rows: int) -> int:
         """How many draws to predict so many rows with at once."""
@@ -139,8 +139,8 @@ class MLP(Network):
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         return self.forward(theta, x)[0]
 
-    def design(self, x: Tensor) -> Tensor | None:
-        return nn.functional.pad(x, (0, 1), value=1.0) if self.linear else None
+    def design(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(x, (0, 1), value=1.0)
 
     def draws_at_once(self, n_rows: int) -> int:
         return draws_that_fit(n_rows, max(self.sizes[1:]))
@@ -200,7 +200,7 @@ class ReferenceClass(Network):
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         return _after_zero(self.network.outputs(theta, x, buffers))
 
-    def design(self, x: Tensor) -> Tensor | None:
+    def design(self, x: Tensor) -> Tensor:
         return self.network.design(x)
 
     def draws_at_once(self, n_rows: int) -> int:

@@ -167,10 +167,10 @@ class SparseNetworkModel(PrunedNetworkModel):
 
     def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
         """For linear models a larger one, as far as pSGLD's steps stay small in the spike."""
+        if not self.network.linear or step is not None or rate is None:
+            return rate
         every = -(-data.n_rows // STEP_ROWS)
         design = self.network.design(data.fields["x"][::every])
-        if design is None or step is not None or rate is None:
-            return rate
         rows, y = design.double().cpu().numpy(), data.fields["y"][::every].cpu().numpy()
         weight = np.ones(len(rows))
         if data.weight is not None:
@@ -197,6 +197,10 @@ class SparseNetworkModel(PrunedNetworkModel):
         if self.compiled == "auto":
             self.compiled = n_steps * (WORTH_MORE + self.n_sparse) >= WORTH_NUMBERS
 
+    def _kernels(self, theta: Tensor) -> Any:
+        """Compiled functions for the state of these positions, or None."""
+        return self.kernels if theta.device.type == "cpu" else None
+
     @cached_property
     def kernels(self) -> Any:
         """Compiled functions, or None."""
@@ -215,10 +219,10 @@ class SparseNetworkModel(PrunedNetworkModel):
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         super().prior_gradient(theta, state, out, scale)
-        prior = self.spike_slab
-        if self.kernels is not None and theta.device.type == "cpu":
+        prior, kernels = self.spike_slab, self._kernels(theta)
+        if kernels is not None:
             slopes = scale / prior.spike_scale, scale / prior.slab_variance
-            self.kernels.gradient(
+            kernels.gradient(
                 theta.numpy(), state["slab"].numpy(), state["sigma"].numpy(),
                 self._starts, self._stops, *slopes, out.numpy(),
             )  # fmt: skip
@@ -257,8 +261,6 @@ class SparseNetworkModel(PrunedNetworkModel):
         if self.adaptation == "gibbs":
             z, rho = self._probabilities(theta, state)
             self._draw_latents(z, rho, state, aux, rng)
-        elif self.adaptation == "sa" and self.kernels is not None and theta.device.type == "cpu":
-            self._follow_compiled(self.kernels, theta, state, aux, self._gain(k))
         elif self.adaptation == "sa":
             self._follow(theta, state, aux, self._gain(k))
 
@@ -271,6 +273,10 @@ class SparseNetworkModel(PrunedNetworkModel):
         return z, torch.sigmoid_(odds)
 
     def _follow(self, theta: Tensor, state: State, aux: dict[str, Tensor], gain: float) -> None:
+        kernels = self._kernels(theta)
+        if kernels is not None:
+            self._follow_compiled(kernels, theta, state, aux, gain)
+            return
         prior, sigma, rho = self.spike_slab, state["sigma"], state["rho"]
         z, target = self._probabilities(theta, state)
         rho.lerp_(target, gain)
