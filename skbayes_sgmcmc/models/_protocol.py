@@ -104,6 +104,14 @@ class Model:
         """Numbers kept of a draw: theta, and what is ``recorded`` after it."""
         return self.n_parameters + sum(int(np.prod(shape)) for shape in self.recorded.values())
 
+    def places(self) -> dict[str, slice]:
+        """Where every block is in a draw; those of ``shapes`` are in theta, too."""
+        found, start = {}, 0
+        for name, shape in (self.shapes | dict(self.recorded)).items():
+            stop = start + int(np.prod(shape))
+            found[name], start = slice(start, stop), stop
+        return found
+
     # where a chain starts -------------------------------------------------------------------------
 
     def init(self, rng: np.random.Generator) -> Array:
@@ -241,12 +249,11 @@ class Model:
 
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Named arrays (..., *shape) from draws (..., n_kept)."""
-        parts, start = {}, 0
-        for name, shape in (self.shapes | dict(self.recorded)).items():
-            size = int(np.prod(shape))
-            parts[name] = draws[..., start : start + size].reshape(*draws.shape[:-1], *shape)
-            start += size
-        return parts
+        shapes = self.shapes | dict(self.recorded)
+        return {
+            name: draws[..., place].reshape(*draws.shape[:-1], *shapes[name])
+            for name, place in self.places().items()
+        }
 
     def derive(self, draws: Array, data: Data) -> dict[str, Array]:
         """What predictions need of draws (chains, draws, n_kept) beside the draws themselves.

@@ -58,16 +58,10 @@ class PrunedNetworkModel(NetworkModel):
         super().__init__(*parts, **options)
         self.sparse_blocks = tuple(sparse_blocks)
         self.pruning = pruning
-        self.slices = self._find_slices()
+        places = self.places()
+        self.slices = [places[name] for name in self.sparse_blocks]
         self.sizes = [part.stop - part.start for part in self.slices]
         self.n_sparse = sum(self.sizes)
-
-    def _find_slices(self) -> list[slice]:
-        found, start = {}, 0
-        for name, shape in self.shapes.items():
-            stop = start + int(np.prod(shape))
-            found[name], start = slice(start, stop), stop
-        return [found[name] for name in self.sparse_blocks]
 
     def prepare(self, n_steps: int) -> None:
         if self.pruning is not None:
