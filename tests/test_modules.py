@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
     BayesianMLPClassifier,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
@@ -62,6 +63,73 @@ def test_module_and_mlp_are_the_same_function():
     g = gradient(NetworkModel(ours, Categorical(), Normal(), 1.0), theta, x, codes)
     h = gradient(NetworkModel(theirs, Categorical(), Normal(), 1.0), transposed(theta), x, codes)
     torch.testing.assert_close(h, transposed(g), rtol=0, atol=1e-12)
+
+
+class Gated(nn.Module):
+    """Torch's vmap can't take it: what it does depends on a number that it computes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+
+    def forward(self, x):
+        f = self.layer(x)
+        return f if f.sum() > 0 else -f
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("make", [mlp_module, norm_module])
+def test_chains_together_are_the_chains_in_turn(make, shared):
+    """Gradients through vmap and one by one, of rows of their own or shared: 1e-12."""
+    together, in_turn = ModuleNetwork(make(), vectorized=True), ModuleNetwork(make())
+    in_turn._separable = False
+    rng = np.random.default_rng(0)
+    theta = torch.from_numpy(np.stack([together.init(rng) for _ in range(3)]))
+    x = torch.from_numpy(rng.standard_normal((1 if shared else 3, 20, 64)))
+    delta, found = torch.from_numpy(rng.standard_normal((3, 20, 10))), []
+    for chains, parts in ((together, 1), (in_turn, 3)):
+        out = torch.ones_like(theta)
+        f, tape = chains.forward(theta, x)
+        chains.backward(tape, delta, out)
+        found.append((f, out))
+        assert len(tape) == parts
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+
+
+def test_modules_that_vmap_can_not_take_go_in_turn():
+    """As with ``chain_method="auto"``; who insists hears it before any work."""
+    clf = BayesianModuleClassifier(Gated, **TINY).fit(X, y)
+    theirs = clone(clf).set_params(chain_method="sequential").fit(X, y)
+    np.testing.assert_array_equal(clf.posterior_["layer.weight"], theirs.posterior_["layer.weight"])
+    forced = clone(clf).set_params(chain_method="vectorized")
+    with pytest.raises(ValueError, match="chain_method='vectorized' is not allowed: torch.func"):
+        forced.fit(X, y)
+    assert not hasattr(forced, "posterior_")
+
+
+@pytest.mark.parametrize(
+    "clf",
+    [
+        BayesianMLPClassifier(hidden_layer_sizes=10, **TINY),
+        BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), dtype="float64", **TINY),
+        BayesianCNNClassifier(conv_channels=2, precision="bfloat16", **TINY),
+        BayesianModuleClassifier(norm_module, **TINY),
+        BayesianModuleRegressor(partial(nn.Linear, 64, 1), **TINY),
+    ],
+    ids=["mlp", "cnn", "bfloat16", "module", "regressor"],
+)
+def test_chain_method_changes_rounding_only(clf):
+    """Six steps together and in turn: 1e-6 (bfloat16, in other orders of sums: 1e-2)."""
+    first, *others = (
+        clone(clf).set_params(chain_method=method).fit(X[:200], y[:200]).posterior_.draws
+        for method in ("auto", "vectorized", "sequential")
+    )
+    tolerance = 1e-2 if clf.get_params().get("precision") == "bfloat16" else 1e-6
+    for draws in others:
+        for name, values in first.items():
+            np.testing.assert_allclose(draws[name], values, rtol=0, atol=tolerance)
+    with pytest.raises(ValueError, match="chain_method='parallel' is not allowed"):
+        clone(clf).set_params(chain_method="parallel").fit(X, y)
 
 
 def test_batch_norms_keep_statistics_with_each_draw():

@@ -47,8 +47,9 @@ class NetworkEstimator(SGMCMCEstimator):
     device: str
     precision: str
     _n_outputs: int
-    #: a parameter of some estimators
+    #: parameters of some estimators
     augment: Any = None
+    chain_method: str = "auto"
     #: on copies of the estimator that predict block after block
     _network: Network | None = None
 
@@ -56,7 +57,11 @@ class NetworkEstimator(SGMCMCEstimator):
         """The network for rows like those of the fit."""
         from ..models.modules import ModuleNetwork, build
 
-        return ModuleNetwork(build(self._architecture(n_outputs)))
+        return ModuleNetwork(build(self._architecture(n_outputs)), self._vectorized)
+
+    @property
+    def _vectorized(self) -> bool:
+        return self.chain_method == "vectorized"
 
     def _architecture(self, n_outputs: int) -> Any:
         """What builds the network of one draw as a ``torch.nn.Module``."""
@@ -78,6 +83,7 @@ class NetworkEstimator(SGMCMCEstimator):
                 "sequence of them, one a layer."
             )
         check_choice("standardize", self.standardize, (True, False))
+        check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
         if self.augment is not None and not callable(self.augment):
             raise ValueError(f"augment={self.augment!r} is not allowed: give None or a callable.")
         return settings
@@ -93,6 +99,7 @@ class NetworkEstimator(SGMCMCEstimator):
             output_gain,
             augment=self.augment,
             precision=self.precision,
+            chain_method=self.chain_method,
             **options,
         )
 

@@ -59,6 +59,9 @@ class BayesianCNNClassifier(NetworkClassifier):
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
     n_chains : int, default=4
         Chains, which advance together and predict together, each from a start of its own.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        Whether all chains take a step as the groups of one convolution, or one after the other;
+        "auto": grouped if the network is small. The draws are the same but for rounding.
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
@@ -170,6 +173,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         step_size: Any = "auto",
         batch_size: Any = "auto",
         n_chains: int = 4,
+        chain_method: str = "auto",
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
@@ -205,6 +209,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         self.step_size = step_size
         self.batch_size = batch_size
         self.n_chains = n_chains
+        self.chain_method = chain_method
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
@@ -254,7 +259,9 @@ class BayesianCNNClassifier(NetworkClassifier):
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.convolutions import CNN
 
-        return CNN(*self._shape(n_outputs))
+        network = CNN(*self._shape(n_outputs))
+        network.grouped = True if self._vectorized else None
+        return network
 
     def _architecture(self, n_outputs: int) -> Any:
         from ..models.modules import Architecture

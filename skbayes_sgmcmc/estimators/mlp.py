@@ -73,6 +73,9 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
     n_chains : int, default=4
         Chains, which advance together and predict together, each from a start of its own.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        Whether all chains take a step in one batched computation, or one after the other; "auto":
+        batched. The draws are the same but for rounding.
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
@@ -178,6 +181,7 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         step_size: Any = "auto",
         batch_size: Any = "auto",
         n_chains: int = 4,
+        chain_method: str = "auto",
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
@@ -208,6 +212,7 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         self.step_size = step_size
         self.batch_size = batch_size
         self.n_chains = n_chains
+        self.chain_method = chain_method
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
@@ -267,6 +272,9 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
     n_chains : int, default=4
         Chains, which advance together and predict together, each from a start of its own.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        Whether all chains take a step in one batched computation, or one after the other; "auto":
+        batched. The draws are the same but for rounding.
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
@@ -361,6 +369,7 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         step_size: Any = "auto",
         batch_size: Any = "auto",
         n_chains: int = 4,
+        chain_method: str = "auto",
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
@@ -391,6 +400,7 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         self.step_size = step_size
         self.batch_size = batch_size
         self.n_chains = n_chains
+        self.chain_method = chain_method
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning

@@ -56,6 +56,8 @@ class _Module(SparseNetwork):
         x = torch.from_numpy(np.ascontiguousarray(self._inputs(X[:2]), np.float32))[None]
         with torch.no_grad():
             outputs = network.outputs(theta, x)[0]
+        if self._vectorized:
+            network.forward(theta.expand(2, -1), x)  # it says if it can't
         check_outputs("module", self.module, outputs, (x.shape[1], self._n_outputs))
 
     def _row_shape(self) -> tuple[int, ...]:
@@ -109,6 +111,10 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
     n_chains : int, default=4
         Chains, which advance together and predict together, each from a start of its own.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        Whether all chains take a step together, by ``torch.func.vmap``, or one after the other.
+        "auto": together if the module has at most 10,000 parameters (on a GPU 1,000,000) and vmap
+        can take it. The draws are the same but for rounding.
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
@@ -217,6 +223,7 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         step_size: Any = "auto",
         batch_size: Any = "auto",
         n_chains: int = 4,
+        chain_method: str = "auto",
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
@@ -252,6 +259,7 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         self.step_size = step_size
         self.batch_size = batch_size
         self.n_chains = n_chains
+        self.chain_method = chain_method
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
@@ -318,6 +326,10 @@ class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
     n_chains : int, default=4
         Chains, which advance together and predict together, each from a start of its own.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        Whether all chains take a step together, by ``torch.func.vmap``, or one after the other.
+        "auto": together if the module has at most 10,000 parameters (on a GPU 1,000,000) and vmap
+        can take it. The draws are the same but for rounding.
     n_draws : "auto" or int, default="auto"
         Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
     burn_in : "auto" or int, default="auto"
@@ -413,6 +425,7 @@ class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
         step_size: Any = "auto",
         batch_size: Any = "auto",
         n_chains: int = 4,
+        chain_method: str = "auto",
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
@@ -448,6 +461,7 @@ class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
         self.step_size = step_size
         self.batch_size = batch_size
         self.n_chains = n_chains
+        self.chain_method = chain_method
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning

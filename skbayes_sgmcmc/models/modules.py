@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ._precision import Autocast
+from ._passes import Autocast
 from .ensemble import StackedModule
 from .networks import ACTIVATIONS, Network
 
 Array = NDArray[Any]
 
+#: parameters up to which chains go through a module together: on a CPU, measured, and on others,
+#: where starting an operation costs more than doing it
+VECTORIZED_PARAMETERS, VECTORIZED_ELSEWHERE = 10_000, 1_000_000
 #: rows that go through a module at once when it predicts
 PREDICTION_ROWS = 1000
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
@@ -28,7 +31,9 @@ _DROPOUT = nn.modules.dropout._DropoutNd
 
 
 class ModuleNetwork(Network):
-    """A module whose parameters are taken from theta; gradients by autograd, chain by chain.
+    """A module whose parameters are taken from theta; gradients by autograd.
+
+    The chains of a small module go through it together, by ``torch.func.vmap``.
 
     Matrices and kernels start as He et al. (2015) have it, biases at zero, other parameters (the
     scales of batch norms) where the module has them.
@@ -37,6 +42,8 @@ class ModuleNetwork(Network):
     ----------
     module : nn.Module
         The module. Its own parameters only give shapes.
+    vectorized : bool, default=False
+        Let chains go through it together whatever its size, and refuse modules that can't.
 
     Raises
     ------
@@ -44,7 +51,7 @@ class ModuleNetwork(Network):
         It has no parameters, or has dropout, which has no place in a posterior.
     """
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module: nn.Module, vectorized: bool = False):
         dropout = [name for name, part in module.named_modules() if isinstance(part, _DROPOUT)]
         if dropout:
             raise ValueError(
@@ -52,6 +59,7 @@ class ModuleNetwork(Network):
                 "posterior is not random; remove it, the prior and the draws take its place."
             )
         self.module = module
+        self.vectorized = vectorized
         self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
         if not self.shapes:
             raise ValueError("module without parameters is not allowed: there is nothing to learn.")
@@ -68,6 +76,7 @@ class ModuleNetwork(Network):
             for name in self.batch_norms
             for kind in ("running_mean", "running_var")
         ]
+        self._separable = True  # until vmap says no
 
     def init(self, rng: np.random.Generator) -> Array:
         parts = []
@@ -83,22 +92,57 @@ class ModuleNetwork(Network):
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         self._prepare(theta, training=True)
-        leaves, outputs = [], []
-        with torch.enable_grad():
-            for c in range(len(theta)):
-                views = self._views(theta[c])
-                leaves.append({name: v.detach().requires_grad_() for name, v in views.items()})
-                rows = x[c if len(x) > 1 else 0]
-                f = functional_call(self.module, leaves[-1], (rows,))
-                outputs.append(f.to(theta.dtype))  # another one under autocast
-        return torch.stack([f.detach() for f in outputs]), (leaves, outputs)
+        if len(theta) > 1 and self._together(theta):
+            leaf = theta.detach().requires_grad_()
+            try:
+                f = self._all_chains(leaf, x)
+            except RuntimeError as error:
+                self._refuse(error)
+            else:
+                return f.detach(), [(slice(None), leaf, f)]
+        tape = []
+        for c in range(len(theta)):
+            leaf = theta[c].detach().requires_grad_()
+            with torch.enable_grad():  # under autocast outputs have another precision
+                f = self._call(self._views(leaf), x[c if len(x) > 1 else 0]).to(theta.dtype)
+            tape.append((c, leaf, f))
+        return torch.stack([f.detach() for _, _, f in tape]), tape
 
     def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
-        for c, (leaves, f) in enumerate(zip(*tape, strict=True)):
-            for leaf, gradient in zip(leaves.values(), self._views(out[c]).values(), strict=True):
-                leaf.grad = gradient  # autograd adds to what is there
-            with torch.enable_grad():
-                f.backward(delta[c])
+        for part, leaf, f in tape:
+            (gradient,) = torch.autograd.grad(f, leaf, delta[part])
+            out[part].add_(gradient)
+
+    def _together(self, theta: Tensor) -> bool:
+        """Whether chains go through the module together."""
+        few = VECTORIZED_PARAMETERS if theta.device.type == "cpu" else VECTORIZED_ELSEWHERE
+        return self._separable and (self.vectorized or theta.shape[1] <= few)
+
+    def _all_chains(self, theta: Tensor, x: Tensor) -> Tensor:
+        # batch norms write into their statistics, of which every chain needs its own
+        buffers = {
+            f"{name}.{kind}": buffer.expand(len(theta), *buffer.shape).clone()
+            for name in self.batch_norms
+            for kind, buffer in self.module.get_submodule(name).named_buffers()
+        }
+        own = len(x) > 1
+        with torch.enable_grad():
+            call = torch.func.vmap(self._call, in_dims=(0, 0 if own else None))
+            f: Tensor = call(self._views(theta) | buffers, x if own else x[0])
+            return f.to(theta.dtype)
+
+    def _refuse(self, error: RuntimeError) -> None:
+        """Remember that chains can't go together, or blame who wanted it."""
+        if self.vectorized:
+            raise ValueError(
+                "chain_method='vectorized' is not allowed: torch.func.vmap can't take chains "
+                f"through this module together ({error}); give 'sequential' or 'auto'."
+            ) from error
+        self._separable = False
+
+    def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        outputs: Tensor = functional_call(self.module, state, (rows,))
+        return outputs
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         # in evaluation mode
@@ -136,9 +180,9 @@ class ModuleNetwork(Network):
         return {name: self.module.get_buffer(name).clone() for name in self.buffers}
 
     def _views(self, theta: Tensor) -> dict[str, Tensor]:
-        parts = theta.split(self._sizes)
+        parts = theta.split(self._sizes, dim=-1)
         return {
-            name: part.view(shape)
+            name: part.view(*theta.shape[:-1], *shape)
             for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
         }
 

@@ -16,6 +16,7 @@ from ..metrics import State
 from ..minibatch import Batch, Data, input_rows
 from ..storage import decode
 from ..streams import ChainRandom
+from ._passes import InTurn
 from ._protocol import Model
 from .likelihoods import Likelihood
 from .networks import Network
@@ -49,6 +50,8 @@ class NetworkModel(Model):
         ``augment(x, rng)`` changes the inputs of every minibatch.
     precision : {"full", "bfloat16"}, default="full"
         Of products and convolutions in gradients; positions, likelihoods and sums stay as they are.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        "sequential": one chain after the other; else as the network has it.
     """
 
     many_modes = True
@@ -62,6 +65,7 @@ class NetworkModel(Model):
         output_gain: float = 1.0,
         augment: Augmentation | None = None,
         precision: str = "full",
+        chain_method: str = "auto",
     ):
         self.network = network
         self.likelihood = likelihood
@@ -69,6 +73,8 @@ class NetworkModel(Model):
         self.smooth = prior.smooth
         low = precision == "bfloat16"
         self._passes: Any = network.in_bfloat16() if low else network
+        if chain_method == "sequential":
+            self._passes = InTurn(self._passes)
         self.single_precision = network.single_precision or low
         self.augment = augment
         self.shapes = network.shapes | likelihood.shapes

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ._precision import Rounded
+from ._passes import Rounded
 from ._products import add_product, affine, times_transposed
 from .ensemble import StackedLayers
 

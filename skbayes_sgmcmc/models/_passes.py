@@ -1,6 +1,7 @@
-"""Passes through networks in bfloat16; positions, losses and sums of gradients stay as they are.
+"""Other ways forward and back through networks: in bfloat16, or one chain after the other.
 
-Both classes have the ``forward`` and ``backward`` of :class:`~skbayes_sgmcmc.models.Network`.
+All classes have the ``forward`` and ``backward`` of :class:`~skbayes_sgmcmc.models.Network`. In
+bfloat16 positions, losses and sums of gradients stay as they are.
 """
 
 from __future__ import annotations
@@ -39,3 +40,21 @@ class Autocast:
 
     def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
         self.network.backward(tape, delta, out)
+
+
+class InTurn:
+    """One chain after the other, whatever ``passes`` would do with several."""
+
+    def __init__(self, passes: Any):
+        self.passes = passes
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        rows = x.expand(len(theta), *x.shape[1:])
+        found = [
+            self.passes.forward(*one) for one in zip(theta.split(1), rows.split(1), strict=True)
+        ]
+        return torch.cat([f for f, _ in found]), [tape for _, tape in found]
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        for one, slope, into in zip(tape, delta.split(1), out.split(1), strict=True):
+            self.passes.backward(one, slope, into)
