@@ -8,12 +8,14 @@ differences of two fits that differ in length only, so that the set-up drops out
 network is that of P5 (5 x 5 x 32, 5 x 5 x 64, 200-200), which bare SGD has with the channels last.
 The small network is 13-50-1, regression on 500 rows, batch 50. Everything is in one process and
 takes turns, in processor time of one thread, which other work on the machine changes less than wall
-time; smallest of the repeats.
+time; smallest of the repeats. Other libraries (``requirements-peers.txt``) are in it if they are
+installed: with ``NPROC=1``, so that jax has one thread.
 """
 
 import functools
 import itertools
 import os
+import resource
 import time
 import warnings
 
@@ -21,6 +23,7 @@ import numpy as np
 import torch
 from _common import load_mnist, markdown_table, parse_args, write_results
 from _images import cnn_module
+from network_peers import peer_steps, predictors
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
@@ -114,6 +117,45 @@ def small_network(n_chains):
     )
 
 
+def peer_time(run, n_steps):
+    """Seconds a step of another library, which compiles at the first call."""
+    run(n_steps)
+    start = time.process_time()
+    position = run(n_steps)
+    seconds = (time.process_time() - start) / n_steps
+    leaves = torch.utils._pytree.tree_leaves(position)
+    assert all(np.isfinite(np.asarray(leaf)).all() for leaf in leaves)
+    return seconds
+
+
+def prediction_times(X, y, X_test):
+    """Seconds and extra MB of 100 draws' average, ours and in plain torch: (label, s, MB) rows."""
+    clf = network("sgld", 1, False).set_params(n_draws=100, thinning=1).fit(X, y)
+    ways = {"skbayes_sgmcmc": lambda: clf.predict_proba(X_test)}
+    states = {}
+    for layer, place in enumerate((0, 2, 4), 1):
+        draws = [clf.posterior_[f"{kind}_{layer}"][0] for kind in ("weight", "bias")]
+        states[f"{place}.weight"] = torch.from_numpy(draws[0]).mT.contiguous()
+        states[f"{place}.bias"] = torch.from_numpy(draws[1])
+    ways |= predictors(bare_mlp(), states, X_test)
+    rows, expected = [], ways["skbayes_sgmcmc"]()
+    with torch.no_grad():
+        for label, way in ways.items():
+            before = peak_memory()
+            start = time.process_time()
+            p = np.asarray(way())
+            seconds = time.process_time() - start
+            np.testing.assert_allclose(p, expected, atol=1e-4)
+            rows.append([label, f"{seconds:.1f}", f"{peak_memory() - before:.0f}"])
+            print(*rows[-1], flush=True)
+    return rows
+
+
+def peak_memory():
+    """MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def main():
     args = parse_args(__doc__, seeds=3, quick_seeds=1)
     warnings.simplefilter("ignore")
@@ -140,21 +182,20 @@ def main():
         jobs["small network, psgld", chains] = functools.partial(
             step_time, small_network(chains), X_small, y_small, 10 * n_steps
         )
+    for key, take_steps in peer_steps(bare_mlp(), (784, *HIDDEN, 10), X, y, BATCH).items():
+        jobs[key] = functools.partial(peer_time, take_steps, n_steps // key[1])
     ms = dict.fromkeys(jobs, np.inf)
     for _ in args.seeds:
         for key, job in jobs.items():
             ms[key] = min(ms[key], 1e3 * job())
             print(key, f"{ms[key]:.3f} ms", flush=True)
-    fitted = network("sgld", 1, False).set_params(n_draws=100, thinning=1).fit(X, y)
-    start = time.process_time()
-    fitted.predict_proba(X_test)
-    prediction = time.process_time() - start
-
+    predictions = prediction_times(X, y, X_test)
     rows = []
     for (label, chains), value in ms.items():
         bare = ms["CNN, bare SGD" if label.startswith("CNN") else "bare SGD", 1]
         by_bare = "-" if label.startswith("small") else f"{value / bare:.2f}"
-        rows.append([label, chains, f"{value:.3f}", by_bare, f"{value / ms[label, 1]:.2f}"])
+        by_one = f"{value / ms[label, 1]:.2f}" if (label, 1) in ms else "-"
+        rows.append([label, chains, f"{value:.3f}", by_bare, by_one])
     header = ["step", "chains", "ms", "/ bare SGD", "/ one chain"]
     write_results(
         args,
@@ -168,8 +209,11 @@ times one; eight chains of the small network at most twice one.
 
 {markdown_table(header, rows)}
 
-Predictions of 100 draws for 10,000 rows: {prediction:.1f} s of processor time
-({2e-9 * 478410 * 100 * 10_000 / prediction:.0f} GFLOP/s).
+Average probabilities of 100 draws for {len(X_test):,} rows ({1e-10 * 478410 * len(X_test) * 2:.2f}
+TFLOP), by us and by plain torch, and by how much the process's peak of memory rose (in this order,
+so that a way that needs less than one before it shows 0):
+
+{markdown_table(["prediction", "s", "extra MB"], predictions)}
 """,
         spread=f"Smallest of {len(args.seeds)} repeats.",
     )
