@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import expit, logit
+from sklearn.datasets import load_diabetes
 from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
@@ -306,6 +307,33 @@ def test_a_feature_selector_in_a_pipeline():
         threshold=0.5,
     ).fit(X, y)  # fmt: skip
     assert chosen.get_support(indices=True).tolist() == [0, 5, 9]
+
+
+def test_default_spikes_follow_the_standard_errors():
+    """0.4 of them in linear models, 1 / sqrt(N) sigma and 2 / sqrt(N) logits; at most 0.1."""
+    X = np.random.default_rng(0).standard_normal((400, 5))
+    for n, likelihood, sizes, prior, expected in (
+        (400, LatentGaussian(1), (5, 1), SpikeSlab(), 0.02),
+        (400, LatentGaussian(1), (5, 1), SpikeSlab(sigma=3.0), 0.02),
+        (400, Categorical(), (5, 2), SpikeSlab(), 0.04),
+        (400, Categorical(), (5, 2), SpikeSlab(sigma=2.0), 0.02),
+        (4, LatentGaussian(1), (5, 1), SpikeSlab(), 0.1),
+        (400, LatentGaussian(1), (5, 3, 1), SpikeSlab(), 0.1),
+        (400, LatentGaussian(1), (5, 1), SpikeSlab(0.3), 0.3),
+    ):
+        model = SparseNetworkModel(
+            MLP(sizes, "tanh"), likelihood, Normal(), 1.0, spike_slab=prior,
+            sparse_blocks=("weight_1",), adaptation="sa", gain=Constant(0.1), pruning=None,
+        )  # fmt: skip
+        model.make_data(X[:n], np.zeros((n, 1)), None, torch.float64, "cpu")
+        assert model.spike_slab.spike_scale == pytest.approx(expected)
+
+
+def test_features_with_clear_effects_are_selected():
+    """Body mass is 7.8 standard errors from zero in least squares, age 0.2."""
+    X, y = load_diabetes(return_X_y=True)
+    reg = SparseBayesianRegressor(random_state=0, n_chains=2).fit(X, y)
+    assert reg.inclusion_probability_[2] > 0.9 and reg.inclusion_probability_[0] < 0.1
 
 
 def test_classifier_selects_too():

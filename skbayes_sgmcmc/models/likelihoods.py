@@ -12,6 +12,9 @@ from torch import Tensor
 
 Array = NDArray[Any]
 
+#: noise of a row as a measurement of its logit, at least: 1 / sqrt(p (1 - p))
+LOGIT_NOISE = 2.0
+
 
 class Likelihood:
     """Base; ``shapes`` are the likelihood's own parameters, which follow the network's in theta."""
@@ -45,7 +48,7 @@ class Categorical(Likelihood):
         return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)
 
     def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
-        return 2.0  # p (1 - p) is at most 1/4
+        return LOGIT_NOISE
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         chosen = f.gather(2, y.expand(f.shape[:2])[..., None])[..., 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from ..metrics import State
 from ..minibatch import Data
 from ..schedules import Schedule
 from ..streams import ChainRandom
+from .likelihoods import LOGIT_NOISE
 from .network import NetworkModel
 from .pruning import Pruning
 from .spike_slab import SpikeSlab, sigma_mode
@@ -26,7 +28,7 @@ Array = NDArray[Any]
 STEP_ROWS, STEP_BATCH = 2000, 100
 #: half the square of the share of the spike's width that a step may move by, and the largest step
 #: size in units of other networks' (measured on seven data sets)
-SPIKE_SHARE, LARGEST_RATE = 0.125, 20.0
+STEP_SHARE, LARGEST_RATE = 0.125, 20.0
 #: to what share of its start sigma may fall for which the spike's curvature holds
 SMALL_SIGMA = 0.1
 #: smallest delta, and 1 - delta: where their logarithms still are finite in float32
@@ -157,6 +159,11 @@ class SparseNetworkModel(PrunedNetworkModel):
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         data = super().make_data(x, y, weight, dtype, device)
         self._data = data  # sigma's conditional counts the rows, which in a stream grow in number
+        standard_error = None
+        if self.network.linear:
+            row = 1.0 if self.likelihood.latent_noise else LOGIT_NOISE / self.spike_slab.sigma
+            standard_error = row / math.sqrt(data.total)
+        self.spike_slab = self.spike_slab.for_data(standard_error)
         return data
 
     def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
@@ -173,7 +180,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         # about v_0 sd wide
         sd = self.likelihood.noise_sd(rows, y, weight)
         root_n = np.sqrt(min(data.total, STEP_BATCH))
-        spike = SPIKE_SHARE * self.spike_slab.spike_scale**2 * sd * data.total / root_n
+        spike = STEP_SHARE * self.spike_slab.spike_scale**2 * sd * data.total / root_n
         return float(np.clip(spike, rate, LARGEST_RATE * rate))
 
     def init_state(self, theta: Tensor) -> State:

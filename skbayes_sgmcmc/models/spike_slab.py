@@ -16,10 +16,13 @@ import math
 from typing import Any
 
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
 from .._validation import check_choice, check_real
+
+#: scale of the spike at most, and as a share of a coefficient's standard error
+WIDEST_SPIKE, SPIKE_SHARE = 0.1, 0.4
 
 
 class SpikeSlab(BaseEstimator):
@@ -29,8 +32,11 @@ class SpikeSlab(BaseEstimator):
 
     Parameters
     ----------
-    spike_scale : float, default=0.1
-        v_0: the spike is Laplace with scale sigma v_0.
+    spike_scale : float or "auto", default="auto"
+        v_0: the spike is Laplace with scale sigma v_0. "auto": 0.1; of linear models with N rows
+        0.4 / sqrt(N) in regression and 0.8 / (sigma sqrt(N)) in classification if that is less,
+        about half the standard error of a coefficient, so that those which the data can tell from
+        zero are not in the spike's reach.
     slab_variance : float, default=10.0
         v_1: the slab is normal with variance sigma^2 v_1.
     inclusion : float, default=0.5
@@ -62,7 +68,7 @@ class SpikeSlab(BaseEstimator):
 
     def __init__(
         self,
-        spike_scale: float = 0.1,
+        spike_scale: Any = "auto",
         slab_variance: float = 10.0,
         inclusion: float = 0.5,
         inclusion_prior: Any = "auto",
@@ -82,14 +88,33 @@ class SpikeSlab(BaseEstimator):
 
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the prior's."""
-        for part in ("spike_scale", "slab_variance", "sigma"):
+        for part in ("slab_variance", "sigma"):
             check_real(f"{name}.{part}", getattr(self, part), low=0.0)
+        if isinstance(self.spike_scale, str):
+            check_choice(f"{name}.spike_scale", self.spike_scale, ("auto",))
+        else:
+            check_real(f"{name}.spike_scale", self.spike_scale, low=0.0)
         check_real(f"{name}.inclusion", self.inclusion, low=0.0, high=1.0)
         check_choice(f"{name}.learn_inclusion", self.learn_inclusion, (True, False))
         check_choice(f"{name}.learn_sigma", self.learn_sigma, ("auto", True, False))
         if not (isinstance(self.inclusion_prior, str) and self.inclusion_prior == "auto"):
             _check_pair(f"{name}.inclusion_prior", self.inclusion_prior)
         _check_pair(f"{name}.sigma_prior", self.sigma_prior)
+
+    def for_data(self, standard_error: float | None) -> SpikeSlab:
+        """The prior with a number for ``spike_scale``.
+
+        Parameters
+        ----------
+        standard_error : float or None
+            Of a coefficient, about, in units of sigma; None: unknown.
+        """
+        if not isinstance(self.spike_scale, str):
+            return self
+        scale = WIDEST_SPIKE
+        if standard_error is not None:
+            scale = min(scale, SPIKE_SHARE * standard_error)
+        return clone(self).set_params(spike_scale=scale)
 
     def gradient(
         self, beta: Tensor, slab: Tensor, sigma: Tensor, out: Tensor, scale: float
