@@ -108,22 +108,28 @@ class Gaussian(Likelihood):
 
 
 class LatentGaussian(Gaussian):
-    """Normal noise whose log standard deviation, the same for all outputs, the model keeps."""
+    """Normal noise whose standard deviation, the same for all outputs, the model keeps.
+
+    ``own`` is that standard deviation, (chains, 1).
+    """
 
     latent_noise = True
 
     def __init__(self, n_outputs: int):
-        super().__init__(n_outputs, None, typical=1.0)
+        super().__init__(n_outputs, None)
         self.shapes = {}
 
     def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
         return math.sqrt(ridge_noise(design, y, weight))
 
+    def log_sd(self, own: Tensor) -> Tensor:
+        return torch.log(own)[:, None]
+
     def sd(self, draws: Any, n_draws: int) -> Array:
         return np.repeat(draws["sigma"].reshape(n_draws, 1), self.n_outputs, axis=1)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
-        return f.sub_(y).mul_(torch.exp(-2.0 * self.log_sd(own))), None
+        return f.sub_(y).mul_(own.pow(-2)[:, None]), None
 
 
 def ridge_noise(design: Array, y: Array, weight: Array) -> float:

@@ -241,16 +241,17 @@ class SparseNetworkModel(PrunedNetworkModel):
         return max(float(self.rates.max()), (self.spike_slab.spike_scale * sigma) ** -2)
 
     def _own(self, theta: Tensor, state: State) -> Tensor:
-        """The likelihood's own parameters: log sigma, where the noise is a latent variable."""
+        """The likelihood's own parameters: sigma, where the noise is a latent variable."""
         if self.likelihood.latent_noise:
-            return torch.log(state["sigma"])
+            return state["sigma"]
         return super()._own(theta, state)
 
     def _aux(self, delta: Tensor, weight: Any, state: State) -> dict[str, Tensor]:
         if not self.likelihood.latent_noise:
             return {}
-        squares = (delta * delta * weight).sum((1, 2))[:, None]
-        return {"mean_square": squares * state["sigma"] ** 4}
+        # delta is the residual over sigma^2
+        squares = (delta * delta).mul_(weight).sum((1, 2))[:, None]
+        return {"mean_square": squares.mul_(state["sigma"].pow(4))}
 
     # latents --------------------------------------------------------------------------------------
 
