@@ -12,47 +12,57 @@ from . import jit
 
 
 @jit
-def topic_gradient(topics, starts, words, weights, alpha, n_sweeps, uniforms, out):
-    """Add to ``out`` the gradient of log p(tokens | topics) in the topics, each (words, topics).
+def sweep(topics, starts, words, weights, alpha, z, n, uniforms, fresh):
+    """Sweeps of Gibbs sampling over the tokens of every document, given topics, in place.
 
-    Assignments z are sampled with the documents' proportions integrated out: one by one into an
-    empty document, then again in each of ``n_sweeps``. Of the last state the expected assignment of
-    every token given all others counts. ``uniforms`` are (tokens, 1 + n_sweeps).
+    A token i goes to topic k with probability ~ (n_k + alpha_dk) phi_wk, where n does without it:
+    ``topics`` are (words, topics), ``alpha`` and ``n`` (documents, topics), ``z`` (tokens,) and
+    ``uniforms`` (tokens, sweeps). In the first sweep of ``fresh`` documents, which have nothing
+    in z and n yet, tokens are put into empty documents one by one.
     """
     n_topics = topics.shape[1]
-    totals = np.full(topics.shape[0], topics.dtype.type(-1))
-    z = np.empty(len(words), np.int64)
-    n = np.zeros(n_topics, topics.dtype)  # weight of each topic in the document
+    longest = 0
+    for d in range(len(starts) - 1):
+        longest = max(longest, starts[d + 1] - starts[d])
+    totals = np.empty(longest, topics.dtype)  # of alpha phi_w, which need not be found each time
     held = np.zeros(n_topics, np.int64)  # tokens of each topic
     active = np.empty(n_topics, np.int64)  # topics that have tokens
     share = np.empty(n_topics, topics.dtype)
     for d in range(len(starts) - 1):
         begin, end = starts[d], starts[d + 1]
-        n[:] = 0
+        of, prior = n[d], alpha[d]
         held[:] = 0
         n_active = 0
-        for sweep in range(n_sweeps + 1):
+        for i in range(begin, end):
+            if i > begin and words[i] == words[i - 1]:
+                totals[i - begin] = totals[i - begin - 1]
+            else:
+                row, total = topics[words[i]], topics.dtype.type(0)
+                for k in range(n_topics):
+                    total += row[k] * prior[k]
+                totals[i - begin] = total
+            if not fresh:
+                if held[z[i]] == 0:
+                    active[n_active] = z[i]
+                    n_active += 1
+                held[z[i]] += 1
+        for s in range(uniforms.shape[1]):
             for i in range(begin, end):
-                row = topics[words[i]]
-                if sweep > 0:
+                if s > 0 or not fresh:
                     k = z[i]
                     held[k] -= 1
-                    n[k] -= weights[i]
+                    of[k] -= weights[i]
                     if held[k] == 0:
-                        n[k] = 0
+                        of[k] = 0
                         n_active = remove(active, n_active, k)
-                if totals[words[i]] < 0:
-                    totals[words[i]] = row.sum()
-                k = draw(
-                    row, totals[words[i]], n, active, n_active, alpha, uniforms[i, sweep], share
-                )
+                rest, u = totals[i - begin], uniforms[i, s]
+                k = draw(topics[words[i]], rest, of, active, n_active, prior, u, share)
                 if held[k] == 0:
                     active[n_active] = k
                     n_active += 1
                 held[k] += 1
-                n[k] += weights[i]
+                of[k] += weights[i]
                 z[i] = k
-        add_expected(topics, words, weights, begin, end, z, n, alpha, out)
 
 
 @jit
@@ -66,42 +76,54 @@ def remove(active, n_active, k):
 
 
 @jit
-def draw(row, total, n, active, n_active, alpha, u, share):
-    """A topic from p_k ~ (n_k + alpha) row_k: by its part n_k row_k, of few topics, or the rest."""
+def draw(row, rest, n, active, n_active, alpha, u, share):
+    """A topic from p_k ~ (n_k + alpha_k) row_k: by its part n_k row_k, of few topics, or the rest.
+
+    ``rest`` is the sum of alpha_k row_k.
+    """
     near = row.dtype.type(0)
     for j in range(n_active):
         near += n[active[j]] * row[active[j]]
         share[j] = near
-    at = u * (near + alpha * total)
+    at = u * (near + rest)
     if at < near:
         for j in range(n_active):
             if at < share[j]:
                 return active[j]
-    at = (at - near) / alpha
-    for k in range(len(row) - 1):
-        at -= row[k]
-        if at < 0:
-            return k
-    return len(row) - 1
+    at -= near
+    last = 0
+    for k in range(len(row)):
+        if alpha[k] > 0:
+            last = k
+            at -= alpha[k] * row[k]
+            if at < 0:
+                break
+    return last
 
 
 @jit
-def add_expected(topics, words, weights, begin, end, z, n, alpha, out):
-    """Add p(z_i = k | the others) / topics, times the weight, of the tokens of one document."""
-    i = begin
-    while i < end:
-        w = words[i]
-        row, to = topics[w], out[w]
-        total, own = row.dtype.type(0), row.dtype.type(0)
-        for k in range(len(row)):
-            total += (n[k] + alpha) * row[k]
-        while i < end and words[i] == w:  # the same word again
-            part = weights[i] / (total - weights[i] * row[z[i]])
-            to[z[i]] -= weights[i] * part
-            own += part
-            i += 1
-        for k in range(len(row)):
-            to[k] += own * (n[k] + alpha)
+def add_expected(topics, starts, words, weights, alpha, z, n, least, out):
+    """Add to ``out`` (words, topics) p(z_i = k | the others) / topics times each token's weight.
+
+    ``least`` is the smallest share of a token's probability that is left without itself: below it
+    there is nothing but rounding.
+    """
+    for d in range(len(starts) - 1):
+        of, prior = n[d], alpha[d]
+        i, end = starts[d], starts[d + 1]
+        while i < end:
+            w = words[i]
+            row, to = topics[w], out[w]
+            total, own = row.dtype.type(0), row.dtype.type(0)
+            for k in range(len(row)):
+                total += (of[k] + prior[k]) * row[k]
+            while i < end and words[i] == w:  # the same word again
+                part = weights[i] / max(total - weights[i] * row[z[i]], least * total)
+                to[z[i]] -= weights[i] * part
+                own += part
+                i += 1
+            for k in range(len(row)):
+                to[k] += own * (of[k] + prior[k])
 
 
 @jit

@@ -7,6 +7,7 @@ knows how topics are parametrised, or what their prior is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from ._design import SparseBatch
 
 #: steps of the fixed point from which blocked Gibbs sampling starts
 START_STEPS = 5
+#: smallest weight of a topic that a document may have
+LEAST_SHARE = 1e-8
 
 
 @dataclass
@@ -63,6 +66,93 @@ class Tokens:
         return cls(row, word.repeat_interleave(times), weight, sizes, n_rows)
 
 
+class Assignments:
+    """The topics of tokens, Gibbs-sampled given topics, with the proportions integrated out.
+
+    The proportions of document d are Dirichlet(alpha_d), with a parameter for each topic that may
+    be zero where the document has no token of it.
+
+    Parameters
+    ----------
+    topics : Tensor of shape (chains, words, topics)
+        phi; columns sum to one, or to anything else.
+    tokens : Tokens
+        The documents' words.
+    compiled : bool
+        Sample tokens one by one by the compiled kernel (CPU); else all at once, in turns with the
+        proportions.
+
+    Attributes
+    ----------
+    n : Tensor of shape (documents of all chains, topics)
+        Weight of the tokens of each topic.
+    """
+
+    def __init__(self, topics: Tensor, tokens: Tokens, *, compiled: bool):
+        self.shape = topics.shape
+        self.topics = topics.reshape(-1, topics.shape[2])
+        self.tokens = tokens
+        self.compiled = compiled
+        self.n = self.topics.new_zeros(tokens.n_rows, topics.shape[2])
+        if compiled:
+            ends = torch.arange(tokens.n_rows + 1)
+            self._z = torch.zeros(len(tokens.word), dtype=torch.int64)
+            self._starts = torch.searchsorted(tokens.row, ends).numpy()
+        else:
+            self._likelihood = self.topics.index_select(0, tokens.word)
+
+    def begin(self, alpha: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
+        """Give every token a topic, and sweep over all of them so many times.
+
+        ``alpha`` is (documents of all chains, topics), positive here.
+        """
+        if not self.compiled:
+            self.n.fill_(1.0)
+            for _ in range(START_STEPS):
+                self.n = _expected_counts(self.n + alpha, self._likelihood, self.tokens)
+        self._sweep(alpha, n_sweeps + 1, rng, fresh=True)
+
+    def sweep(self, alpha: Tensor, rng: ChainRandom) -> None:
+        """Sample every token once more."""
+        self._sweep(alpha, 1, rng, fresh=False)
+
+    def _sweep(self, alpha: Tensor, n_sweeps: int, rng: ChainRandom, *, fresh: bool) -> None:
+        if not self.compiled:
+            for _ in range(n_sweeps):
+                self._z, self.n = blocked_sweep(self._likelihood, self.tokens, alpha, self.n, rng)
+            return
+        from .._kernels import documents
+
+        sizes = [size * n_sweeps for size in self.tokens.sizes]
+        uniforms = rng.ragged_uniform(sizes, alpha.dtype).view(-1, n_sweeps)
+        documents.sweep(
+            *self._arrays(alpha), self._z.numpy(), self.n.numpy(), uniforms.numpy(), fresh
+        )
+
+    def _arrays(self, alpha: Tensor) -> tuple[Any, ...]:
+        """What both compiled functions take first."""
+        words, weights = self.tokens.word.numpy(), self.tokens.weight.numpy()
+        return self.topics.numpy(), self._starts, words, weights, alpha.contiguous().numpy()
+
+    def gradient(self, alpha: Tensor) -> Tensor:
+        """Gradient of log p(tokens | topics) in the topics, (chains, words, topics).
+
+        Entry (w, k) is sum_i p(z_i = k | ...) / phi_wk over the tokens of word w: the expected
+        assignment of each token given the sample of all others of its document
+        (Rao-Blackwellised).
+        """
+        out = torch.zeros_like(self.topics)
+        if self.compiled:
+            from .._kernels import documents
+
+            z, n = self._z.numpy(), self.n.numpy()
+            least = n.dtype.type(4.0 * torch.finfo(out.dtype).eps)
+            documents.add_expected(*self._arrays(alpha), z, n, least, out.numpy())
+        else:
+            _add_expected(self._likelihood, self.tokens, alpha, self._z, self.n, out)
+        return out.view(self.shape)
+
+
 def topic_gradient(
     topics: Tensor,
     tokens: Tokens,
@@ -72,86 +162,45 @@ def topic_gradient(
     *,
     compiled: bool,
 ) -> Tensor:
-    """Gradient of log p(tokens | topics), proportions integrated out, in the topics.
-
-    Entry (w, k) is sum_i p(z_i = k | ...) / phi_wk over the tokens of word w: the expected
-    assignment of each token given a sample of all others of its document (Rao-Blackwellised).
+    """Gradient of log p(tokens | topics) with equal Dirichlet parameters, in the topics.
 
     Parameters
     ----------
     topics : Tensor of shape (chains, words, topics)
-        phi; columns sum to one, or to anything else.
+        phi.
     tokens : Tokens
         The documents' words.
     alpha : float
         Dirichlet parameter of the documents' proportions.
     n_sweeps : int
-        Gibbs sweeps over every document.
+        Gibbs sweeps over every document, after the one that begins.
     rng : ChainRandom
         Random numbers.
     compiled : bool
-        Sample assignments one by one, proportions integrated out, by the compiled kernel (CPU);
-        else all at once, in turns with the proportions.
+        As :class:`Assignments` has it.
 
     Returns
     -------
     Tensor of shape (chains, words, topics)
     """
-    flat = topics.reshape(-1, topics.shape[2])
-    out = torch.zeros_like(flat)
-    if compiled:
-        _one_by_one(flat, tokens, alpha, n_sweeps, rng, out)
-    else:
-        z, n = _blocked(flat, tokens, alpha, n_sweeps, rng)
-        _add_expected(flat, tokens, alpha, z, n, out)
-    return out.view(topics.shape)
-
-
-def _one_by_one(
-    topics: Tensor, tokens: Tokens, alpha: float, n_sweeps: int, rng: ChainRandom, out: Tensor
-) -> None:
-    from .._kernels import documents
-
-    ends = torch.arange(tokens.n_rows + 1)
-    uniforms = rng.ragged_uniform([size * (n_sweeps + 1) for size in tokens.sizes], topics.dtype)
-    number: Any = topics.numpy().dtype.type
-    documents.topic_gradient(
-        topics.numpy(),
-        torch.searchsorted(tokens.row, ends).numpy(),
-        tokens.word.numpy(),
-        tokens.weight.numpy(),
-        number(alpha),
-        n_sweeps,
-        uniforms.view(-1, n_sweeps + 1).numpy(),
-        out.numpy(),
-    )
-
-
-def _blocked(
-    topics: Tensor, tokens: Tokens, alpha: float, n_sweeps: int, rng: ChainRandom
-) -> tuple[Tensor, Tensor]:
-    """Assignments z (tokens,) and counts (documents, topics): z | theta, theta | z in turns."""
-    likelihood = topics.index_select(0, tokens.word)
-    n_topics = topics.shape[1]
-    n = topics.new_full((tokens.n_rows, n_topics), 1.0)
-    for _ in range(START_STEPS):
-        share = likelihood * (n + alpha).index_select(0, tokens.row)
-        share.mul_((tokens.weight / share.sum(1))[:, None])
-        n = torch.zeros_like(n).index_add_(0, tokens.row, share)
-    for _ in range(n_sweeps + 1):
-        z, n = blocked_sweep(likelihood, tokens, alpha, n, rng)
-    return z, n
+    assignments = Assignments(topics, tokens, compiled=compiled)
+    equal = torch.full_like(assignments.n, alpha)
+    assignments.begin(equal, n_sweeps, rng)
+    return assignments.gradient(equal)
 
 
 def blocked_sweep(
-    likelihood: Tensor, tokens: Tokens, alpha: float, n: Tensor, rng: ChainRandom
+    likelihood: Tensor, tokens: Tokens, alpha: Tensor | float, n: Tensor, rng: ChainRandom
 ) -> tuple[Tensor, Tensor]:
     """Proportions given counts ``n`` (documents, topics), and all assignments given these.
 
     ``likelihood`` (tokens, topics) is of each token's word. Returns assignments and counts.
     """
     n_topics = n.shape[1]
-    proportions = rng.gamma((n + alpha).view(len(tokens.sizes), -1, n_topics)).view_as(n)
+    concentration = n + alpha
+    proportions = rng.gamma(concentration.view(len(tokens.sizes), -1, n_topics)).view_as(n)
+    # what has no chance stays without: torch's Gamma(0) is its smallest number
+    proportions.clamp_(min=LEAST_SHARE).mul_(concentration > 0)
     cumulative = likelihood.mul(proportions.index_select(0, tokens.row)).cumsum_(1)
     u = rng.ragged_uniform(tokens.sizes, n.dtype) * cumulative[:, -1]
     z = (cumulative <= u[:, None]).sum(1).clamp_(max=n_topics - 1)
@@ -160,28 +209,37 @@ def blocked_sweep(
     return z, n
 
 
+def _expected_counts(concentration: Tensor, likelihood: Tensor, tokens: Tokens) -> Tensor:
+    """Counts (documents, topics), were each token split as ``concentration`` times likelihood."""
+    share = likelihood * concentration.index_select(0, tokens.row)
+    share.mul_((tokens.weight / share.sum(1))[:, None])
+    return torch.zeros_like(concentration).index_add_(0, tokens.row, share)
+
+
 def _add_expected(
-    topics: Tensor, tokens: Tokens, alpha: float, z: Tensor, n: Tensor, out: Tensor
+    likelihood: Tensor, tokens: Tokens, alpha: Tensor, z: Tensor, n: Tensor, out: Tensor
 ) -> None:
     """Out += p(z_i = k | the others) / phi_wk times the weight of every token i."""
-    n_topics = topics.shape[1]
+    n_topics = n.shape[1]
     others = (n + alpha).index_select(0, tokens.row)
     others.view(-1).index_add_(
         0, torch.arange(len(z), device=z.device) * n_topics + z, -tokens.weight
     )
     others.clamp_(min=0.0)  # of rounding
-    likelihood = topics.index_select(0, tokens.word)
-    scale = tokens.weight / (others * likelihood).sum(1)
+    total = (others * likelihood).sum(1).clamp_(min=torch.finfo(n.dtype).tiny)
+    scale = tokens.weight / total
     out.index_add_(0, tokens.word, others.mul_(scale[:, None]))
 
 
 # predictions --------------------------------------------------------------------------------------
 
 
-def fixed_point(topics: Tensor, counts: Any, alpha: float, n_steps: int) -> Tensor:
+def fixed_point(
+    topics: Tensor, counts: Any, alpha: float | Callable[[Tensor], Tensor], n_steps: int
+) -> Tensor:
     """Expected topic counts n (documents, topics) of documents, row by row and without noise.
 
-    Repeats n_dk = sum_w x_dw r_dwk with r_dwk ~ (n_dk + alpha) phi_wk, from equal proportions.
+    Repeats n_dk = sum_w x_dw r_dwk with r_dwk ~ (n_dk + alpha_dk) phi_wk, from no counts.
 
     Parameters
     ----------
@@ -189,8 +247,8 @@ def fixed_point(topics: Tensor, counts: Any, alpha: float, n_steps: int) -> Tens
         phi.
     counts : CSR matrix (documents, words)
         x.
-    alpha : float
-        Dirichlet parameter.
+    alpha : float or callable
+        Dirichlet parameter, or ``alpha(n)``, which returns one for each document and topic.
     n_steps : int
         Repetitions.
     """
@@ -201,7 +259,8 @@ def fixed_point(topics: Tensor, counts: Any, alpha: float, n_steps: int) -> Tens
     likelihood = topics.index_select(0, torch.from_numpy(counts.indices.astype(np.int64)))
     n = topics.new_zeros(counts.shape[0], topics.shape[1])
     for _ in range(n_steps):
-        share = (n + alpha).index_select(0, row).mul_(likelihood)
+        concentration = n + (alpha(n) if callable(alpha) else alpha)
+        share = concentration.index_select(0, row).mul_(likelihood)
         share.mul_((count / share.sum(1).clamp_(min=torch.finfo(topics.dtype).tiny))[:, None])
         n = torch.zeros_like(n).index_add_(0, row, share)
     return n
