@@ -41,7 +41,12 @@ def best_order(components: Array, reference: Array) -> Array:
 
 
 def align(draws: Array, reference: Array | None = None) -> Array:
-    """Draws (chains, draws, K, V) with their components in one order.
+    """Draws (chains, draws, K, V) with their components in one order: see :func:`matched`."""
+    return matched(draws, reference)[0]
+
+
+def matched(draws: Array, reference: Array | None = None) -> tuple[Array, Array]:
+    """Draws with their components in one order, and the order of each.
 
     The reference is the given one, or else first the last draw of the first chain and then the mean
     of the draws so aligned.
@@ -55,23 +60,26 @@ def align(draws: Array, reference: Array | None = None) -> Array:
 
     Returns
     -------
-    array of the same shape
+    draws : array of the same shape
         A new one.
+    orders : array of shape (n_chains, n_draws, n_components)
+        Which of a draw's components are at each place now.
     """
     out = np.array(draws)
     flat = out.reshape(-1, *out.shape[2:])
+    orders = np.tile(np.arange(out.shape[2]), (len(flat), 1))
     if reference is not None:
-        _to(reference, flat)
-        return out
-    reference = out[0, -1].copy()
-    for _ in range(ROUNDS):
-        _to(reference, flat)
-        reference = flat.mean(axis=0, dtype=np.float64)
-    return out
+        _to(reference, flat, orders)
+    else:
+        reference = out[0, -1].copy()
+        for _ in range(ROUNDS):
+            _to(reference, flat, orders)
+            reference = flat.mean(axis=0, dtype=np.float64)
+    return out, orders.reshape(out.shape[:3])
 
 
-def _to(reference: Array, draws: Array) -> None:
-    for one in draws:
+def _to(reference: Array, draws: Array, orders: Array) -> None:
+    for one, known in zip(draws, orders, strict=True):
         order = best_order(one, reference)
         if (order != np.arange(len(order))).any():
-            one[:] = one[order]
+            one[:], known[:] = one[order], known[order]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,13 +13,20 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._validation import check_int
-from ..alignment import align
+from .._callbacks import with_callbacks
+from .._validation import check_choice, check_int, check_real
+from ..alignment import matched
 from ..exceptions import warn
-from ._base import SGMCMCEstimator
+from ._base import SGMCMCEstimator, all_or_nothing
 
 Array = NDArray[Any]
 
+#: parametrizations, with the sampler that each takes by default
+SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
+#: documents on which the chains are compared, and the R-hat from which on it is warned
+MIXING_ROWS, MIXING_R_HAT = 50, 1.5
+#: words of a call's documents from which on the compiled kernel is worth its seconds
+WORTH_WORDS = 5000
 #: draws that predictions average, and documents whose proportions are found at once
 PREDICTION_DRAWS, BLOCK_ROWS = 20, 1000
 
@@ -25,11 +34,25 @@ PREDICTION_DRAWS, BLOCK_ROWS = 20, 1000
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
     """Base of models of word counts whose draws "components" are topics, in rows."""
 
+    #: blocks of draws beside "components" whose first axis are the topics
+    _by_topic: tuple[str, ...] = ()
+
     components_: Array
-    doc_topic_prior_: float
+    topic_word_prior_: float
     n_features_in_: int
     n_chains_: int
     n_draws_: int
+    # parameters that all topic models have
+    topic_word_prior: float | None
+    parametrization: str
+    prior_mean: float
+    prior_scale: float
+    doc_sweeps: int
+    sampler: Any
+    batch_size: Any
+    thinning: Any
+    temperature: Any
+    compiled: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -61,7 +84,187 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         new, reference = draws["components"], None
         if previous is not None and self.components_.shape == new.shape[2:]:
             reference = self.components_
-        return {"components": align(new, reference)}
+        ordered, orders = matched(new, reference)
+        others = {}
+        for name in self._by_topic:
+            values = draws[name]
+            place = orders.reshape(orders.shape + (1,) * (values.ndim - 3))
+            others[name] = np.take_along_axis(values, place, axis=2)
+        return draws | {"components": ordered} | others
+
+    # fitting --------------------------------------------------------------------------------------
+
+    @all_or_nothing
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Draw the posterior of the topics.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            Counts of words (columns) in documents (rows), not negative.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            A parameter or the data are not allowed.
+        SamplingError
+            Every chain left the finite numbers; nothing is fitted then.
+        """
+        settings, before = self._check(), getattr(self, "_fitted_as", None)
+        X = self._validate_counts(X, reset=True, fitting=True)
+        self._fit_documents(X, settings, same=before == self._kind())
+        self._check_mixing(X)
+        self._fitted_as = self._kind()
+        return self
+
+    @all_or_nothing
+    @with_callbacks
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Go on sampling with new documents of a stream, for one pass over them.
+
+        The target is the posterior of ``total_samples`` documents if that is given, else of those
+        seen so far; the newest ``n_draws`` draws of each chain are kept. Nothing is kept of the
+        documents.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            New documents, of the vocabulary of the first call.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
+        settings = self._check()
+        self._check_stream()
+        first = not hasattr(self, "posterior_")
+        X = self._validate_counts(X, reset=first, fitting=True)
+        previous = None if first else self._previous(stream=True)
+        if previous is not None and self._kind() != self._fitted_as:
+            raise ValueError(
+                f"parametrization={self.parametrization!r} is not allowed here: earlier calls had "
+                f"{self._fitted_as[0]!r}; keep it, or start a new stream with a clone."
+            )
+        model = self._model(X, settings)
+        self._fit_rows(model, X, None, None, settings, previous=previous, stream=True)
+        self._fitted_as = self._kind()
+        return self
+
+    def _fit_documents(self, X: Any, settings: Any, *, same: bool) -> None:
+        """Sample; ``same`` says that parameters of earlier chains mean what they do now."""
+        previous = self._previous(stream=False, same=same)
+        model, previous = self._begin(lambda first: self._model(X, settings), previous)
+        self._fit_rows(model, X, None, None, settings, previous=previous, stream=False)
+
+    def _kind(self) -> tuple[str, int]:
+        """What parameters of chains stand for: they go on only where it is the same."""
+        return self.parametrization, self.n_features_in_
+
+    def _check(self) -> Any:
+        if self.topic_word_prior is not None:
+            check_real("topic_word_prior", self.topic_word_prior, low=0.0)
+        check_choice("parametrization", self.parametrization, SAMPLERS)
+        check_int("doc_sweeps", self.doc_sweeps, low=0)
+        if not isinstance(self.thinning, str):
+            check_int("thinning", self.thinning)
+        check_choice("compiled", self.compiled, ("auto", True, False))
+        if self.parametrization == "expanded_mean" and self.temperature != 1.0:
+            raise ValueError(
+                f"temperature={self.temperature!r} is not allowed with "
+                "parametrization='expanded_mean', whose target is improper at others than 1: give "
+                "parametrization='expanded_natural'."
+            )
+        return super()._check()
+
+    def _check_prior(self) -> None:
+        check_choice("prior", self.prior, ("gamma", "normal"))
+        check_real("prior_mean", self.prior_mean)
+        check_real("prior_scale", self.prior_scale, low=0.0)
+        if self.prior == "normal" and self.parametrization == "expanded_mean":
+            raise ValueError(
+                "prior='normal' is not allowed with parametrization='expanded_mean': give "
+                "prior='gamma', or parametrization='expanded_natural'."
+            )
+
+    def _settings(self) -> Any:
+        from ..settings import Settings
+
+        automatic = isinstance(self.sampler, str) and self.sampler == "auto"
+        sampler = SAMPLERS[self.parametrization] if automatic else self.sampler
+        return Settings.of(self, sampler=sampler, compiled=False)
+
+    def _n_topics(self) -> int:
+        """K."""
+        raise NotImplementedError
+
+    def _model(self, X: Any, settings: Any) -> Any:
+        """The model of counts like X."""
+        raise NotImplementedError
+
+    def _beta(self) -> float:
+        given = self.topic_word_prior
+        return 1.0 / self._n_topics() if given is None else float(given)
+
+    def _parametrization(self, X: Any) -> Any:
+        from ..models.topics import PARAMETRIZATIONS, GammaTopics, NormalTopics, TopicPrior
+
+        prior: TopicPrior = GammaTopics(self._beta())
+        if self.prior == "normal":
+            prior = NormalTopics(self.prior_mean, self.prior_scale)
+        return PARAMETRIZATIONS[self.parametrization](self._n_topics(), X.shape[1], prior)
+
+    @staticmethod
+    def _frequency(X: Any) -> Array:
+        # one more of every word, so that those not seen yet have a scale
+        return np.asarray((np.asarray(X.sum(axis=0)).ravel() + 1.0) / X.shape[0])
+
+    def _options(self, X: Any, settings: Any) -> dict[str, Any]:
+        """What every model of a corpus takes beside its own."""
+        sizes = {} if isinstance(self.batch_size, str) else {"batch_size": int(self.batch_size)}
+        return {"compiled": self._compiles(X, settings.device)} | sizes
+
+    def _compiles(self, X: Any, device: str) -> bool:
+        from ..settings import resolve_device
+
+        here = resolve_device(device) == "cpu" and find_spec("numba") is not None
+        if self.compiled is True and not here:
+            raise ValueError(
+                "compiled=True is not allowed here: it needs a CPU and numba; install the extra "
+                "'skbayes-sgmcmc[fast]' and give device='cpu', or give compiled='auto'."
+            )
+        enough = self.compiled is True or (self.compiled == "auto" and X.sum() >= WORTH_WORDS)
+        return bool(here and enough)
+
+    def _set_attributes(self) -> None:
+        self.components_ = self.posterior_.mean("components")
+        self.topic_word_prior_ = self._beta()
+
+    def _check_mixing(self, X: Any) -> None:
+        posterior = self.posterior_
+        chosen = np.unique(np.linspace(0, X.shape[0] - 1, MIXING_ROWS).astype(int))
+        rows = X[chosen]
+        rows = rows[np.diff(rows.indptr) > 0]
+        if posterior.n_draws < 4 or rows.shape[0] == 0:
+            return
+        from ..models.completion import log_probabilities
+
+        logs = np.stack(
+            [
+                log_probabilities(draw["components"], self._proportions(draw, rows), rows)
+                for draw in self._draws(slice(None))
+            ]
+        )
+        by_chain = logs.reshape(posterior.n_chains, posterior.n_draws, -1)
+        self._warn_of_mixing({"documents": by_chain}, MIXING_R_HAT, 0.0)
 
     # predictions ----------------------------------------------------------------------------------
 
@@ -90,19 +293,23 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         X = self._validate_counts(X)
         out = np.zeros((X.shape[0], self._n_features_out), X.dtype)
         chosen, weights = self._chosen(PREDICTION_DRAWS)
-        draws = self.posterior_.select("components", chosen)
-        for topics, weight in zip(draws, weights, strict=True):
+        for draw, weight in zip(self._draws(chosen), weights, strict=True):
             for rows in gen_batches(X.shape[0], BLOCK_ROWS):
-                out[rows] += weight * self._proportions(topics, X[rows])
+                out[rows] += weight * self._proportions(draw, X[rows])
         return out
 
     def _chosen(self, n_draws: int) -> tuple[Array, Array]:
         return self.posterior_.spaced(min(n_draws, self.n_chains_ * self.n_draws_))
 
-    def _proportions(self, topics: Array, X: Any) -> Array:
-        from ..models.completion import proportions
+    def _draws(self, chosen: Any) -> Iterator[dict[str, Array]]:
+        """Some of the pooled draws, one by one, by name."""
+        blocks = {name: self.posterior_.select(name, chosen) for name in self.posterior_.draws}
+        for i in range(len(blocks["components"])):
+            yield {name: values[i] for name, values in blocks.items()}
 
-        return proportions(topics.astype(X.dtype, copy=False), X, self.doc_topic_prior_)
+    def _proportions(self, draw: Mapping[str, Array], X: Any) -> Array:
+        """Expected proportions (documents, topics) of documents under one draw."""
+        raise NotImplementedError
 
     def perplexity(
         self, X: Any, *, n_draws: int = PREDICTION_DRAWS, random_state: Any = 0
@@ -133,18 +340,18 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         ValueError
             No document has two words.
         """
-        from ..models.completion import document_completion_perplexity
+        from ..models.completion import completion_perplexity
 
         check_is_fitted(self, "posterior_")
         check_int("n_draws", n_draws)
         X = self._validate_counts(X)
         chosen, _ = self._chosen(n_draws)
-        return document_completion_perplexity(
-            self.posterior_.select("components", chosen),
-            X,
-            doc_topic_prior=self.doc_topic_prior_,
-            random_state=random_state,
-        )
+
+        def each(observed: Any) -> Iterator[tuple[Array, Array]]:
+            for draw in self._draws(chosen):
+                yield draw["components"], self._proportions(draw, observed)
+
+        return completion_perplexity(each, X, random_state)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log probability of a held-out word: minus the logarithm of :meth:`perplexity`.

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Mapping
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 
-from .._callbacks import with_callbacks
 from .._validation import check_choice, check_int, check_real
 from ..alignment import align
 from ..samples import PosteriorSamples
-from ._base import all_or_nothing
 from ._topics import TopicModel
 
 Array = NDArray[Any]
 
-#: parametrizations, with the sampler that each takes by default
-SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
-#: documents on which the chains are compared, and the R-hat from which on it is warned
-MIXING_ROWS, MIXING_R_HAT = 50, 1.5
 #: sweeps and draws of ``algorithm="gibbs"``
 GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING = 200, 100, 5
-#: words of a call's documents from which on the compiled kernel is worth its seconds
-WORTH_WORDS = 5000
-
 
 def _takes_streams(estimator: Any) -> bool:
     if estimator.algorithm == "gibbs":
@@ -233,44 +223,7 @@ class LatentDirichletAllocation(TopicModel):
 
     # fitting --------------------------------------------------------------------------------------
 
-    @all_or_nothing
-    @with_callbacks
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Draw the posterior of the topics.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Counts of words (columns) in documents (rows), not negative.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            A parameter or the data are not allowed.
-        SamplingError
-            Every chain left the finite numbers; nothing is fitted then.
-        """
-        settings, before = self._check(), getattr(self, "_fitted_as", None)
-        X = self._validate_counts(X, reset=True, fitting=True)
-        if self.algorithm == "gibbs":
-            self._fit_gibbs(X, settings)
-        else:
-            previous = self._previous(stream=False, same=before == self._kind())
-            model, previous = self._begin(lambda first: self._model(X, settings), previous)
-            self._fit_rows(model, X, None, None, settings, previous=previous, stream=False)
-        self._check_mixing(X)
-        self._fitted_as = self._kind()
-        return self
-
     @available_if(_takes_streams)
-    @all_or_nothing
-    @with_callbacks
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Go on sampling with new documents of a stream, for one pass over them.
 
@@ -289,42 +242,19 @@ class LatentDirichletAllocation(TopicModel):
         -------
         self
         """
-        settings = self._check()
-        self._check_stream()
-        first = not hasattr(self, "posterior_")
-        X = self._validate_counts(X, reset=first, fitting=True)
-        previous = None if first else self._previous(stream=True)
-        if previous is not None and self._kind() != self._fitted_as:
-            raise ValueError(
-                f"parametrization={self.parametrization!r} is not allowed here: earlier calls had "
-                f"{self._fitted_as[0]!r}; keep it, or start a new stream with a clone."
-            )
-        model = self._model(X, settings)
-        self._fit_rows(model, X, None, None, settings, previous=previous, stream=True)
-        self._fitted_as = self._kind()
-        return self
+        return super().partial_fit(X, y)
 
-    def _kind(self) -> tuple[str, int]:
-        """What parameters of chains stand for: they go on only where it is the same."""
-        return self.parametrization, self.n_features_in_
+    def _fit_documents(self, X: Any, settings: Any, *, same: bool) -> None:
+        if self.algorithm == "gibbs":
+            self._fit_gibbs(X, settings)
+        else:
+            super()._fit_documents(X, settings, same=same)
 
     def _check(self) -> Any:
         check_int("n_components", self.n_components)
-        for name in ("doc_topic_prior", "topic_word_prior"):
-            if getattr(self, name) is not None:
-                check_real(name, getattr(self, name), low=0.0)
+        if self.doc_topic_prior is not None:
+            check_real("doc_topic_prior", self.doc_topic_prior, low=0.0)
         check_choice("algorithm", self.algorithm, ("sgmcmc", "gibbs"))
-        check_choice("parametrization", self.parametrization, SAMPLERS)
-        check_int("doc_sweeps", self.doc_sweeps, low=0)
-        if not isinstance(self.thinning, str):
-            check_int("thinning", self.thinning)
-        check_choice("compiled", self.compiled, ("auto", True, False))
-        if self.parametrization == "expanded_mean" and self.temperature != 1.0:
-            raise ValueError(
-                f"temperature={self.temperature!r} is not allowed with "
-                "parametrization='expanded_mean', whose target is improper at others than 1: give "
-                "parametrization='expanded_natural'."
-            )
         if self.algorithm == "gibbs" and self.checkpoint is not None:
             raise ValueError(
                 f"checkpoint={self.checkpoint!r} is not allowed with algorithm='gibbs': give None."
@@ -332,62 +262,24 @@ class LatentDirichletAllocation(TopicModel):
         return super()._check()
 
     def _check_prior(self) -> None:
-        check_choice("prior", self.prior, ("gamma", "normal"))
-        check_real("prior_mean", self.prior_mean)
-        check_real("prior_scale", self.prior_scale, low=0.0)
-        if self.prior == "normal" and (
-            self.algorithm == "gibbs" or self.parametrization == "expanded_mean"
-        ):
+        super()._check_prior()
+        if self.prior == "normal" and self.algorithm == "gibbs":
             raise ValueError(
-                "prior='normal' is not allowed with algorithm='gibbs' or "
-                "parametrization='expanded_mean': give prior='gamma', or "
-                "parametrization='expanded_natural'."
+                "prior='normal' is not allowed with algorithm='gibbs': give prior='gamma'."
             )
 
-    def _settings(self) -> Any:
-        from ..settings import Settings
+    def _n_topics(self) -> int:
+        return self.n_components
 
-        automatic = isinstance(self.sampler, str) and self.sampler == "auto"
-        sampler = SAMPLERS[self.parametrization] if automatic else self.sampler
-        return Settings.of(self, sampler=sampler, compiled=False)
-
-    def _priors(self) -> tuple[float, float]:
-        """Alpha and beta."""
-        given = (self.doc_topic_prior, self.topic_word_prior)
-        alpha, beta = (1.0 / self.n_components if p is None else float(p) for p in given)
-        return alpha, beta
+    def _alpha(self) -> float:
+        given = self.doc_topic_prior
+        return 1.0 / self.n_components if given is None else float(given)
 
     def _model(self, X: Any, settings: Any) -> Any:
         from ..models.lda import LDAModel
-        from ..models.topics import PARAMETRIZATIONS, GammaTopics, NormalTopics, TopicPrior
 
-        alpha, beta = self._priors()
-        prior: TopicPrior = GammaTopics(beta)
-        if self.prior == "normal":
-            prior = NormalTopics(self.prior_mean, self.prior_scale)
-        kind = PARAMETRIZATIONS[self.parametrization]
-        # one more of every word, so that those not seen yet have a scale
-        frequency = (np.asarray(X.sum(axis=0)).ravel() + 1.0) / X.shape[0]
-        return LDAModel(
-            kind(self.n_components, X.shape[1], prior),
-            frequency,
-            alpha,
-            self.doc_sweeps,
-            self._compiles(X, settings.device),
-            **({} if isinstance(self.batch_size, str) else {"batch_size": int(self.batch_size)}),
-        )
-
-    def _compiles(self, X: Any, device: str) -> bool:
-        from ..settings import resolve_device
-
-        here = resolve_device(device) == "cpu" and find_spec("numba") is not None
-        if self.compiled is True and not here:
-            raise ValueError(
-                "compiled=True is not allowed here: it needs a CPU and numba; install the extra "
-                "'skbayes-sgmcmc[fast]' and give device='cpu', or give compiled='auto'."
-            )
-        enough = self.compiled is True or (self.compiled == "auto" and X.sum() >= WORTH_WORDS)
-        return bool(here and enough)
+        parts = self._parametrization(X), self._frequency(X), self._alpha(), self.doc_sweeps
+        return LDAModel(*parts, **self._options(X, settings))
 
     def _fit_gibbs(self, X: Any, settings: Any) -> None:
         from ..models.lda_gibbs import gibbs_draws
@@ -399,7 +291,8 @@ class LatentDirichletAllocation(TopicModel):
         draws = gibbs_draws(
             X,
             self.n_components,
-            *self._priors(),
+            self._alpha(),
+            self._beta(),
             settings.seeds(),
             compiled=self._compiles(X, "cpu"),
             **lengths,
@@ -411,23 +304,11 @@ class LatentDirichletAllocation(TopicModel):
         self._set_attributes()
 
     def _set_attributes(self) -> None:
-        self.components_ = self.posterior_.mean("components")
-        self.doc_topic_prior_, self.topic_word_prior_ = self._priors()
+        super()._set_attributes()
+        self.doc_topic_prior_ = self._alpha()
 
-    def _check_mixing(self, X: Any) -> None:
-        posterior = self.posterior_
-        chosen = np.unique(np.linspace(0, X.shape[0] - 1, MIXING_ROWS).astype(int))
-        rows = X[chosen]
-        rows = rows[np.diff(rows.indptr) > 0]
-        if posterior.n_draws < 4 or rows.shape[0] == 0:
-            return
-        from ..models.completion import log_probabilities
+    def _proportions(self, draw: Mapping[str, Array], X: Any) -> Array:
+        from ..models.completion import proportions
 
-        logs = np.stack(
-            [
-                log_probabilities(topics, self._proportions(topics, rows), rows)
-                for topics in posterior.pooled("components")
-            ]
-        )
-        by_chain = logs.reshape(posterior.n_chains, posterior.n_draws, -1)
-        self._warn_of_mixing({"documents": by_chain}, MIXING_R_HAT, 0.0)
+        topics = draw["components"].astype(X.dtype, copy=False)
+        return proportions(topics, X, self.doc_topic_prior_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -176,11 +176,22 @@ def document_completion_perplexity(
             "are not all zero, (n_topics, n_words), or draws of them."
         )
     alpha = 1.0 / draws.shape[1] if doc_topic_prior is None else float(doc_topic_prior)
-    observed, held_out = split_documents(X, random_state)
 
-    def each() -> Iterable[tuple[Array, Array]]:
+    def each(observed: Any) -> Iterable[tuple[Array, Array]]:
         for one in draws:
             normalised = one / one.sum(1, keepdims=True)
             yield normalised, proportions(normalised, observed, alpha)
 
-    return float(np.exp(-mean_log_probability(each(), held_out)))
+    return completion_perplexity(each, X, random_state)
+
+
+def completion_perplexity(
+    each: Callable[[Any], Iterable[tuple[Array, Array]]], X: Any, random_state: Any
+) -> float:
+    """Held-out perplexity of any topic model; see :func:`document_completion_perplexity`.
+
+    ``each(observed)`` gives the topics of every draw, and proportions of the documents estimated
+    from ``observed``, the first halves.
+    """
+    observed, held_out = split_documents(X, random_state)
+    return float(np.exp(-mean_log_probability(each(observed), held_out)))
