@@ -21,14 +21,14 @@ SIZES = (2, 2, 1)
 #: words of the documents that are enumerated; one has none
 DOCUMENTS = [(0, 0, 3), (), (1, 3)]
 #: copies of each, which are sampled independently
-COPIES = 4000
+COPIES = 3000
 
 
 def streams(n_chains, seed=0):
     return ChainRandom(np.random.SeedSequence(seed).spawn(n_chains))
 
 
-def make_model(sizes=SIZES, success=0.5, compiled=False, doc_sweeps=25, kind=ExpandedNatural):
+def make_model(sizes=SIZES, success=0.5, compiled=False, doc_sweeps=60, kind=ExpandedNatural):
     network = BeliefNetwork(sizes, 1.5, compiled=compiled) if len(sizes) > 1 else None
     topics = kind(sizes[0], 4, GammaTopics(0.7))
     return DPFAModel(
@@ -115,7 +115,7 @@ CASES = [(SIZES, 0.4), (SIZES, None), ((2, 2), 0.5), ((2,), 0.5), ((2,), None)]
 def test_documents_against_enumeration(sizes, success, compiled):
     """Means of topic counts and of all units: the exact ones within their standard errors.
 
-    4,000 independent copies of three documents (one empty), 25 sweeps from the prior.
+    3,000 independent copies of three documents (one empty), 60 sweeps from a mean field.
     """
     model = make_model(sizes, success, compiled)
     theta = position(model)
@@ -221,7 +221,7 @@ def draw_of(model, theta):
 def test_proportions_are_near_the_exact_ones(success):
     """The mean field's proportions of a document beside exact E[(n_k + r_k h_k) / sum of these].
 
-    0.08 is what a mean field may be wrong by on documents this short, at proportions of about 0.5.
+    0.12 is what a mean field may be wrong by on documents this short, at proportions of about 0.5.
     """
     model = make_model(success=success)
     theta = position(model)
@@ -238,7 +238,7 @@ def test_proportions_are_near_the_exact_ones(success):
 
     X = sp.csr_matrix(np.stack([np.bincount(words, minlength=4) for words in documents]) * 1.0)
     found = proportions(draw, X, success, 30)
-    np.testing.assert_allclose(found, wanted, atol=0.08)
+    np.testing.assert_allclose(found, wanted, atol=0.12)
 
 
 # posteriors ---------------------------------------------------------------------------------------

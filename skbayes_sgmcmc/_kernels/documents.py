@@ -10,15 +10,19 @@ import numpy as np
 
 from . import jit
 
+#: less than this part of a token's weight is rounding of sums of weights
+SOLE = 1e-3
+
 
 @jit
-def sweep(topics, starts, words, weights, alpha, z, n, uniforms, fresh):
+def sweep(topics, starts, words, weights, alpha, more, z, n, uniforms, fresh):
     """Sweeps of Gibbs sampling over the tokens of every document, given topics, in place.
 
-    A token i goes to topic k with probability ~ (n_k + alpha_dk) phi_wk, where n does without it:
-    ``topics`` are (words, topics), ``alpha`` and ``n`` (documents, topics), ``z`` (tokens,) and
-    ``uniforms`` (tokens, sweeps). In the first sweep of ``fresh`` documents, which have nothing
-    in z and n yet, tokens are put into empty documents one by one.
+    A token i goes to topic k with probability ~ (n_k + alpha_dk) phi_wk, where n does without it,
+    and ``more`` is added to alpha of topics that have other tokens. ``topics`` are (words, topics),
+    ``alpha``, ``more`` and ``n`` (documents, topics), ``z`` (tokens,) and ``uniforms``
+    (tokens, sweeps). In the first sweep of ``fresh`` documents, which have nothing in z and n yet,
+    tokens are put into empty documents one by one.
     """
     n_topics = topics.shape[1]
     longest = 0
@@ -30,7 +34,7 @@ def sweep(topics, starts, words, weights, alpha, z, n, uniforms, fresh):
     share = np.empty(n_topics, topics.dtype)
     for d in range(len(starts) - 1):
         begin, end = starts[d], starts[d + 1]
-        of, prior = n[d], alpha[d]
+        of, prior, extra = n[d], alpha[d], more[d]
         held[:] = 0
         n_active = 0
         for i in range(begin, end):
@@ -56,13 +60,36 @@ def sweep(topics, starts, words, weights, alpha, z, n, uniforms, fresh):
                         of[k] = 0
                         n_active = remove(active, n_active, k)
                 rest, u = totals[i - begin], uniforms[i, s]
-                k = draw(topics[words[i]], rest, of, active, n_active, prior, u, share)
+                row = topics[words[i]]
+                k = draw(row, rest, of, extra, active, n_active, prior, u, share)
                 if held[k] == 0:
                     active[n_active] = k
                     n_active += 1
                 held[k] += 1
                 of[k] += weights[i]
                 z[i] = k
+
+
+@jit
+def expected_counts(topics, starts, words, weights, concentration, out):
+    """Counts of topics (documents, topics), were each token split as concentration times phi."""
+    n_topics = topics.shape[1]
+    for d in range(len(starts) - 1):
+        of, prior = out[d], concentration[d]
+        of[:] = 0
+        i, end = starts[d], starts[d + 1]
+        while i < end:
+            w = words[i]
+            row, total, weight = topics[w], topics.dtype.type(0), weights[i]
+            for k in range(n_topics):
+                total += prior[k] * row[k]
+            i += 1
+            while i < end and words[i] == w:  # the same word again
+                weight += weights[i]
+                i += 1
+            part = weight / total
+            for k in range(n_topics):
+                of[k] += part * prior[k] * row[k]
 
 
 @jit
@@ -76,14 +103,14 @@ def remove(active, n_active, k):
 
 
 @jit
-def draw(row, rest, n, active, n_active, alpha, u, share):
-    """A topic from p_k ~ (n_k + alpha_k) row_k: by its part n_k row_k, of few topics, or the rest.
+def draw(row, rest, n, more, active, n_active, alpha, u, share):
+    """A topic from p_k ~ (n_k + more_k if active + alpha_k) row_k.
 
-    ``rest`` is the sum of alpha_k row_k.
+    It is by the active topics' part, of few, or by the rest, the sum of alpha_k row_k.
     """
     near = row.dtype.type(0)
     for j in range(n_active):
-        near += n[active[j]] * row[active[j]]
+        near += (n[active[j]] + more[active[j]]) * row[active[j]]
         share[j] = near
     at = u * (near + rest)
     if at < near:
@@ -102,28 +129,35 @@ def draw(row, rest, n, active, n_active, alpha, u, share):
 
 
 @jit
-def add_expected(topics, starts, words, weights, alpha, z, n, least, out):
-    """Add to ``out`` (words, topics) p(z_i = k | the others) / topics times each token's weight.
-
-    ``least`` is the smallest share of a token's probability that is left without itself: below it
-    there is nothing but rounding.
-    """
+def add_expected(topics, starts, words, weights, alpha, more, z, n, out):
+    """Add to ``out`` (words, topics) p(z_i = k | the others) / topics times each token's weight."""
+    n_topics = topics.shape[1]
+    # below this share of a token's probability there is nothing but rounding
+    least = topics.dtype.type(4) * np.finfo(topics.dtype).eps
+    weight = np.empty(n_topics, topics.dtype)  # of each topic, with all tokens
     for d in range(len(starts) - 1):
-        of, prior = n[d], alpha[d]
+        of, prior, extra = n[d], alpha[d], more[d]
+        for k in range(n_topics):
+            weight[k] = of[k] + prior[k]
+            if of[k] > 0:
+                weight[k] += extra[k]
         i, end = starts[d], starts[d + 1]
         while i < end:
             w = words[i]
             row, to = topics[w], out[w]
             total, own = row.dtype.type(0), row.dtype.type(0)
-            for k in range(len(row)):
-                total += (of[k] + prior[k]) * row[k]
+            for k in range(n_topics):
+                total += weight[k] * row[k]
             while i < end and words[i] == w:  # the same word again
-                part = weights[i] / max(total - weights[i] * row[z[i]], least * total)
-                to[z[i]] -= weights[i] * part
+                k, less = z[i], weights[i]
+                if of[k] - less <= SOLE * less:  # it is the only one of its topic
+                    less = less + extra[k]
+                part = weights[i] / max(total - less * row[k], least * total)
+                to[k] -= less * part
                 own += part
                 i += 1
-            for k in range(len(row)):
-                to[k] += own * (of[k] + prior[k])
+            for k in range(n_topics):
+                to[k] += own * weight[k]
 
 
 @jit

@@ -23,9 +23,6 @@ from ..streams import ChainRandom
 
 Array = NDArray[Any]
 
-#: largest log odds of a unit, whose powers the compiled kernel can still multiply
-LARGEST = 40.0
-
 
 class BeliefNetwork:
     """A network of given layers: shapes of its parameters, Gibbs sampling, gradients.
@@ -91,16 +88,23 @@ class BeliefNetwork:
     def draw_layers(
         self, parameters: Mapping[str, Tensor], n_rows: int, rng: ChainRandom
     ) -> list[Tensor]:
-        """Layers from the prior, from the top down, but for the lowest, whose odds are there."""
+        """Layers from the prior, from the top down."""
         bias = parameters[f"biases_{len(self.sizes)}"]
         log_odds = bias[:, None].expand(-1, n_rows, -1)
-        layers = [log_odds]
-        for layer in range(self.top - 1, -1, -1):
+        layers: list[Tensor] = []
+        for layer in range(self.top, -1, -1):
+            if layer < self.top:
+                log_odds = self.activation(parameters, layer, layers[0])
             u = rng.uniform(*log_odds.shape[1:], dtype=bias.dtype)
-            layers[0] = (u < torch.sigmoid(log_odds)).to(bias.dtype)
-            log_odds = self.activation(parameters, layer, layers[0])
-            layers.insert(0, log_odds)
+            layers.insert(0, (u < torch.sigmoid(log_odds)).to(bias.dtype))
         return layers
+
+    def mean_log_odds(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Log odds of the lowest layer's units where those above are at their means, (chains, 1, K)."""
+        log_odds = parameters[f"biases_{len(self.sizes)}"][:, None]
+        for layer in range(self.top - 1, -1, -1):
+            log_odds = self.activation(parameters, layer, torch.sigmoid(log_odds))
+        return log_odds
 
     def sample_layer(
         self,
@@ -122,9 +126,9 @@ class BeliefNetwork:
         if self.compiled:
             from .._kernels.belief import sample_units
 
-            odds = activation.double().clamp_(-LARGEST, LARGEST).exp_()
+            on = torch.sigmoid(activation.double())
             factor = weights.transpose(1, 2).double().exp().contiguous()
-            for chain in zip(h, lift, odds, factor, u, probability, strict=True):
+            for chain in zip(h, lift, on, factor, u, probability, strict=True):
                 sample_units(*(part.numpy() for part in chain))
             return probability
         for m in range(h.shape[2]):

@@ -22,6 +22,8 @@ from ._design import SparseBatch
 START_STEPS = 5
 #: smallest weight of a topic that a document may have
 LEAST_SHARE = 1e-8
+#: less than this part of a token's weight is rounding of sums of weights
+SOLE = 1e-3
 
 
 @dataclass
@@ -69,8 +71,10 @@ class Tokens:
 class Assignments:
     """The topics of tokens, Gibbs-sampled given topics, with the proportions integrated out.
 
-    The proportions of document d are Dirichlet(alpha_d), with a parameter for each topic that may
-    be zero where the document has no token of it.
+    A topic is on in a document, with a Dirichlet parameter ``full``, or off, where it has no
+    tokens; it is on with probability ``empty`` / ``full`` (documents of all chains, topics) if
+    it has none, which is integrated out too where tokens are sampled one by one. In plain models
+    topics are on everywhere, and the two are one.
 
     Parameters
     ----------
@@ -101,40 +105,55 @@ class Assignments:
         else:
             self._likelihood = self.topics.index_select(0, tokens.word)
 
-    def begin(self, alpha: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
-        """Give every token a topic, and sweep over all of them so many times.
+    def expected_counts(self, concentration: Tensor) -> Tensor:
+        """Counts (documents, topics), were each token split as ``concentration`` times phi."""
+        if not self.compiled:
+            return _expected_counts(concentration, self._likelihood, self.tokens)
+        from .._kernels import documents
 
-        ``alpha`` is (documents of all chains, topics), positive here.
-        """
+        word, weight = self.tokens.word.numpy(), self.tokens.weight.numpy()
+        out = torch.empty_like(concentration)
+        arrays = concentration.contiguous().numpy(), out.numpy()
+        documents.expected_counts(self.topics.numpy(), self._starts, word, weight, *arrays)
+        return out
+
+    def begin(self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
+        """Give every token a topic, and sweep over all of them so many times."""
         if not self.compiled:
             self.n.fill_(1.0)
             for _ in range(START_STEPS):
-                self.n = _expected_counts(self.n + alpha, self._likelihood, self.tokens)
-        self._sweep(alpha, n_sweeps + 1, rng, fresh=True)
+                self.n = _expected_counts(self.n + empty, self._likelihood, self.tokens)
+        self._sweep(empty, full, n_sweeps + 1, rng, fresh=True)
 
-    def sweep(self, alpha: Tensor, rng: ChainRandom) -> None:
+    def sweep(self, empty: Tensor, full: Tensor, rng: ChainRandom) -> None:
         """Sample every token once more."""
-        self._sweep(alpha, 1, rng, fresh=False)
+        self._sweep(empty, full, 1, rng, fresh=False)
 
-    def _sweep(self, alpha: Tensor, n_sweeps: int, rng: ChainRandom, *, fresh: bool) -> None:
-        if not self.compiled:
-            for _ in range(n_sweeps):
-                self._z, self.n = blocked_sweep(self._likelihood, self.tokens, alpha, self.n, rng)
+    def _sweep(
+        self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom, *, fresh: bool
+    ) -> None:
+        if self.compiled:
+            from .._kernels import documents
+
+            sizes = [size * n_sweeps for size in self.tokens.sizes]
+            uniforms = rng.ragged_uniform(sizes, empty.dtype).view(-1, n_sweeps).numpy()
+            documents.sweep(*self._arrays(empty, full), uniforms, fresh)
             return
-        from .._kernels import documents
+        for _ in range(n_sweeps):
+            alpha = full
+            if empty is not full:
+                n_chains = len(self.tokens.sizes)
+                u = rng.uniform(len(full) // n_chains, full.shape[1], dtype=full.dtype)
+                alpha = full * ((self.n > 0) | (u.view_as(full) * full < empty))
+            self._z, self.n = blocked_sweep(self._likelihood, self.tokens, alpha, self.n, rng)
 
-        sizes = [size * n_sweeps for size in self.tokens.sizes]
-        uniforms = rng.ragged_uniform(sizes, alpha.dtype).view(-1, n_sweeps)
-        documents.sweep(
-            *self._arrays(alpha), self._z.numpy(), self.n.numpy(), uniforms.numpy(), fresh
-        )
-
-    def _arrays(self, alpha: Tensor) -> tuple[Any, ...]:
+    def _arrays(self, empty: Tensor, full: Tensor) -> tuple[Any, ...]:
         """What both compiled functions take first."""
-        words, weights = self.tokens.word.numpy(), self.tokens.weight.numpy()
-        return self.topics.numpy(), self._starts, words, weights, alpha.contiguous().numpy()
+        word, weight = self.tokens.word, self.tokens.weight
+        tensors = (word, weight, empty.contiguous(), full - empty, self._z, self.n)
+        return self.topics.numpy(), self._starts, *(tensor.numpy() for tensor in tensors)
 
-    def gradient(self, alpha: Tensor) -> Tensor:
+    def gradient(self, empty: Tensor, full: Tensor) -> Tensor:
         """Gradient of log p(tokens | topics) in the topics, (chains, words, topics).
 
         Entry (w, k) is sum_i p(z_i = k | ...) / phi_wk over the tokens of word w: the expected
@@ -145,12 +164,23 @@ class Assignments:
         if self.compiled:
             from .._kernels import documents
 
-            z, n = self._z.numpy(), self.n.numpy()
-            least = n.dtype.type(4.0 * torch.finfo(out.dtype).eps)
-            documents.add_expected(*self._arrays(alpha), z, n, least, out.numpy())
+            documents.add_expected(*self._arrays(empty, full), out.numpy())
         else:
-            _add_expected(self._likelihood, self.tokens, alpha, self._z, self.n, out)
+            self._add_expected(empty, full, out)
         return out.view(self.shape)
+
+    def _add_expected(self, empty: Tensor, full: Tensor, out: Tensor) -> None:
+        """Out += p(z_i = k | the others) / phi_wk times the weight of every token i."""
+        tokens, z, n = self.tokens, self._z, self.n
+        others = (n + torch.where(n > 0, full, empty)).index_select(0, tokens.row)
+        at, K = tokens.row * n.shape[1] + z, n.shape[1]
+        own, less = n.view(-1)[at], tokens.weight
+        sole = own - less <= SOLE * less
+        less = less + (full - empty).reshape(-1)[at] * sole
+        others.view(-1).index_add_(0, torch.arange(len(z), device=z.device) * K + z, -less)
+        others.clamp_(min=0.0)  # of rounding
+        total = (others * self._likelihood).sum(1).clamp_(min=torch.finfo(n.dtype).tiny)
+        out.index_add_(0, tokens.word, others.mul_((tokens.weight / total)[:, None]))
 
 
 def topic_gradient(
@@ -185,8 +215,8 @@ def topic_gradient(
     """
     assignments = Assignments(topics, tokens, compiled=compiled)
     equal = torch.full_like(assignments.n, alpha)
-    assignments.begin(equal, n_sweeps, rng)
-    return assignments.gradient(equal)
+    assignments.begin(equal, equal, n_sweeps, rng)
+    return assignments.gradient(equal, equal)
 
 
 def blocked_sweep(
@@ -214,21 +244,6 @@ def _expected_counts(concentration: Tensor, likelihood: Tensor, tokens: Tokens) 
     share = likelihood * concentration.index_select(0, tokens.row)
     share.mul_((tokens.weight / share.sum(1))[:, None])
     return torch.zeros_like(concentration).index_add_(0, tokens.row, share)
-
-
-def _add_expected(
-    likelihood: Tensor, tokens: Tokens, alpha: Tensor, z: Tensor, n: Tensor, out: Tensor
-) -> None:
-    """Out += p(z_i = k | the others) / phi_wk times the weight of every token i."""
-    n_topics = n.shape[1]
-    others = (n + alpha).index_select(0, tokens.row)
-    others.view(-1).index_add_(
-        0, torch.arange(len(z), device=z.device) * n_topics + z, -tokens.weight
-    )
-    others.clamp_(min=0.0)  # of rounding
-    total = (others * likelihood).sum(1).clamp_(min=torch.finfo(n.dtype).tiny)
-    scale = tokens.weight / total
-    out.index_add_(0, tokens.word, others.mul_(scale[:, None]))
 
 
 # predictions --------------------------------------------------------------------------------------

@@ -38,6 +38,11 @@ Array = NDArray[Any]
 LEAST_R = 1e-6
 #: r that chains start from where p is each document's own
 START_R = 0.1
+#: steps of a mean field from which Gibbs sampling starts
+START_STEPS = 10
+SHARP = 0.1
+#: part of the sweeps, the last ones, that include the layers above the lowest
+DEEP = 0.2
 
 
 @dataclass
@@ -48,6 +53,8 @@ class Locals:
     ----------
     assignments : Assignments
         Topics of the tokens.
+    empty, full : Tensor of shape (documents of all chains, topics)
+        Their parameters.
     n : Tensor of shape (chains, documents, topics)
         Their counts.
     layers : list of Tensor
@@ -59,6 +66,8 @@ class Locals:
     """
 
     assignments: Assignments
+    empty: Tensor
+    full: Tensor
     n: Tensor
     layers: list[Tensor]
     probabilities: list[Tensor]
@@ -198,8 +207,7 @@ class DPFAModel(CorpusModel):
         r = at["log_r"].exp().clamp_(min=LEAST_R)[:, None]
         tokens = Tokens.of(batch.fields["counts"], len(theta))
         found = self.sample_locals(topics, tokens, r, at, rng)
-        alpha = r.expand_as(found.n) if self.network is None else r * found.layers[0]
-        gradient = found.assignments.gradient(alpha.flatten(0, 1))
+        gradient = found.assignments.gradient(found.empty, found.full)
         self.parametrization.pull_back(at["theta"], topics, gradient, to["theta"], -scale)
         # of n log Gamma(n + r) / Gamma(r) where there are words, of r log(1 - p) where h may be on
         digammas = torch.digamma(found.n + r).sub_(torch.digamma(r)).mul_(found.n > 0)
@@ -223,43 +231,48 @@ class DPFAModel(CorpusModel):
     ) -> Locals:
         """Gibbs sampling of the documents' variables, theta integrated out throughout.
 
-        They start from the network's prior, with topics on by their probability. A sweep then is:
-        layers from the top to the second, tokens' topics, p_j, and the lowest layer given these.
+        They start from a mean field. A sweep is: layers from the top to the second given the one
+        below; p_j; tokens' topics with the lowest layer integrated out; that layer.
         """
         net, n_chains = self.network, len(r)
-        n_rows = tokens.n_rows // n_chains
-        shape = (n_chains, n_rows, r.shape[2])
-        layers: list[Tensor] = []
-        probabilities: list[Tensor] = []
-        on = topics.new_ones(shape)
-        if net is not None:
-            layers = net.draw_layers(parameters, n_rows, rng)
-            probabilities = [layer for layer in layers]
-            on = torch.sigmoid(layers[0])
+        shape = (n_chains, tokens.n_rows // n_chains, r.shape[2])
+        full = empty = r.expand(shape).flatten(0, 1)
+        words = topics.new_zeros(tokens.n_rows).index_add_(0, tokens.row, tokens.weight)
         assignments = Assignments(topics, tokens, compiled=self.compiled)
-        assignments.begin((r * on).flatten(0, 1), 0, rng)
-        for sweep in range(self.doc_sweeps + 1):
-            if sweep > 0:
-                if net is not None:
+        field = MeanField(net, parameters, r, self.success)
+        n = words[:, None].expand(-1, shape[2]) / shape[2]
+        for _ in range(START_STEPS):
+            n = assignments.expected_counts(n + field(n.view(shape)).flatten(0, 1))
+        start = SHARP * (n + field(n.view(shape)).flatten(0, 1))
+        assignments.begin(start, start, 0, rng)
+        layers = [] if net is None else net.draw_layers(parameters, shape[1], rng)
+        probabilities = list(layers)
+        on = topics.new_ones(shape)
+        shallow = self.doc_sweeps - int(np.ceil(DEEP * self.doc_sweeps))
+        for sweep in range(self.doc_sweeps):
+            if net is not None:
+                on = layers[0]
+                if sweep >= shallow:
                     for layer in range(net.top, 0, -1):
                         probabilities[layer] = net.sample_layer(parameters, layer, layers, rng)
-                    on = layers[0]
-                assignments.sweep((r * on).flatten(0, 1), rng)
-            n = assignments.n.view(shape)
-            log_miss = self._log_miss(n, r * on, rng)
+            log_miss = self._log_miss(words.view(*shape[:2], 1), r * on, rng)
             if net is not None:
-                log_odds = net.activation(parameters, 0, layers[1]) + r * log_miss
-                probabilities[0] = torch.sigmoid(log_odds).masked_fill_(n > 0, 1.0)
+                q = torch.sigmoid(net.activation(parameters, 0, layers[1]) + r * log_miss)
+                empty = (r * q).flatten(0, 1)
+            assignments.sweep(empty, full, rng)
+            n = assignments.n.view(shape)
+            if net is not None:
+                probabilities[0] = q.masked_fill_(n > 0, 1.0)
                 u = rng.uniform(*shape[1:], dtype=n.dtype)
-                layers[0] = (u < probabilities[0]).to(n.dtype)
-        return Locals(assignments, n, layers, probabilities, log_miss)
+                layers[0] = (u < q).to(n.dtype)
+        return Locals(assignments, empty, full, n, layers, probabilities, log_miss)
 
-    def _log_miss(self, n: Tensor, concentration: Tensor, rng: ChainRandom) -> Tensor:
+    def _log_miss(self, words: Tensor, concentration: Tensor, rng: ChainRandom) -> Tensor:
         """log(1 - p): given, or p_j sampled from Beta(1 + words, 1 + sum_k r_k h_kj)."""
         if self.success is not None:
-            return n.new_full((1, 1, 1), float(np.log1p(-self.success)))
-        parts = [1.0 + values.sum(2, keepdim=True) for values in (n, concentration)]
-        hit, miss = rng.gamma(torch.cat(parts, 2)).split(1, 2)
+            return words.new_full((1, 1, 1), float(np.log1p(-self.success)))
+        parts = torch.cat([words, concentration.sum(2, keepdim=True)], 2)
+        hit, miss = rng.gamma(1.0 + parts).split(1, 2)
         return torch.log(miss / (hit + miss))
 
     # draws --------------------------------------------------------------------------------------
@@ -275,13 +288,55 @@ class DPFAModel(CorpusModel):
         return parts
 
 
+class MeanField:
+    """Dirichlet parameters r_k q_k of documents given expected counts n of their topics.
+
+    The lowest layer is on with probability q_k = 1 - e^(-n_k) (1 - sigmoid(a_k + r_k log(1 - p))):
+    a topic with words is on, and e^(-n_k) is about how likely it has none. Units of the layers
+    above, which hardly matter here, are at their prior means.
+
+    Parameters
+    ----------
+    network : BeliefNetwork or None
+        Of the units.
+    parameters : mapping of str to Tensor
+        The network's, (chains, *shape).
+    r : Tensor of shape (chains, 1, topics)
+        r_k.
+    success : float or None
+        p; None: each document's own, integrated out.
+    """
+
+    def __init__(
+        self,
+        network: BeliefNetwork | None,
+        parameters: Mapping[str, Tensor],
+        r: Tensor,
+        success: float | None,
+    ):
+        self.r = r
+        self.success = success
+        self.log_odds = None if network is None else network.mean_log_odds(parameters)
+        self.q = None if self.log_odds is None else torch.sigmoid(self.log_odds)
+
+    def __call__(self, n: Tensor) -> Tensor:
+        """Of counts n (chains, documents, topics), in their shape."""
+        if self.q is None:
+            return self.r.expand_as(n)
+        rate = (self.r * self.q).sum(2, keepdim=True)
+        if self.success is None:
+            words = n.sum(2, keepdim=True)
+            log_miss = torch.digamma(1.0 + rate) - torch.digamma(2.0 + rate + words)
+        else:
+            log_miss = torch.full_like(rate, float(np.log1p(-self.success)))
+        self.q = 1.0 - torch.exp(-n) * torch.sigmoid(-(self.log_odds + self.r * log_miss))
+        return self.r * self.q
+
+
 def proportions(draw: Mapping[str, Array], X: Any, success: float | None, n_steps: int) -> Array:
     """Expected proportions (documents, topics) of documents under one draw, row by row.
 
-    A mean field: expected counts n as in :func:`~.documents.fixed_point`, with Dirichlet parameters
-    r_k q_k; the lowest layer's q_k = 1 - e^(-n_k) (1 - sigmoid(a_k + r_k log(1 - p))), since a
-    topic with words is on, and e^(-n_k) is about how likely it has none; units above follow the
-    slope of the expected log probability, by half of the way in each step.
+    The fixed point of counts n and of a :class:`MeanField`, n_k + r_k q_k over their sum.
 
     Parameters
     ----------
@@ -294,54 +349,16 @@ def proportions(draw: Mapping[str, Array], X: Any, success: float | None, n_step
     n_steps : int
         Steps towards the fixed point.
     """
-    field = _MeanField(draw, X, success)
     topics = torch.from_numpy(np.ascontiguousarray(draw["components"].T))
-    n = fixed_point(topics, X, field, n_steps)
-    theta = n + field(n)
+    depth = sum(name.startswith("biases") for name in draw)
+    network = None
+    if depth:
+        sizes = [len(draw[f"biases_{layer}"]) for layer in range(1, depth + 1)]
+        network = BeliefNetwork(sizes, 1.0)
+    parameters = {
+        name: torch.from_numpy(np.array(values))[None].to(topics) for name, values in draw.items()
+    }
+    field = MeanField(network, parameters, parameters["r"][:, None], success)
+    n = fixed_point(topics, X, lambda n: field(n[None])[0], n_steps)
+    theta = n + field(n[None])[0]
     return np.asarray((theta / theta.sum(1, keepdim=True)).numpy())
-
-
-class _MeanField:
-    """Dirichlet parameters r_k q_k of documents given their expected counts; it keeps q."""
-
-    def __init__(self, draw: Mapping[str, Array], X: Any, success: float | None):
-        like = torch.from_numpy(draw["components"][:1])
-
-        def tensor(name: str) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(draw[name])).to(like)
-
-        self.r = tensor("r")
-        depth = sum(name.startswith("biases") for name in draw)
-        self.biases = [tensor(f"biases_{layer}") for layer in range(1, depth + 1)]
-        self.weights = [tensor(f"weights_{layer}") for layer in range(1, depth)]
-        self.success = success
-        self.means: list[Tensor] = []
-        for bias, weight in zip(self.biases[::-1], [None, *self.weights[::-1]], strict=False):
-            log_odds = bias.expand(X.shape[0], -1)
-            if weight is not None:
-                log_odds = log_odds + self.means[0] @ weight.t()
-            self.means.insert(0, torch.sigmoid(log_odds))
-
-    def __call__(self, n: Tensor) -> Tensor:
-        if not self.means:
-            return self.r.expand_as(n)
-        q = self.means
-        rate = (self.r * q[0]).sum(1, keepdim=True)
-        if self.success is None:
-            words = n.sum(1, keepdim=True)
-            log_miss = torch.digamma(1.0 + rate) - torch.digamma(2.0 + rate + words)
-        else:
-            log_miss = torch.full_like(rate, float(np.log1p(-self.success)))
-        top = len(q) - 1
-        for layer in range(top, 0, -1):
-            weight = self.weights[layer - 1]
-            below = torch.sigmoid(q[layer] @ weight.t() + self.biases[layer - 1])
-            log_odds = self._log_odds(layer) + (q[layer - 1] - below) @ weight
-            q[layer] = 0.5 * (q[layer] + torch.sigmoid(log_odds))
-        q[0] = 1.0 - torch.exp(-n) * torch.sigmoid(-(self._log_odds(0) + self.r * log_miss))
-        return self.r * q[0]
-
-    def _log_odds(self, layer: int) -> Tensor:
-        if layer == len(self.means) - 1:
-            return self.biases[layer]
-        return self.means[layer + 1] @ self.weights[layer].t() + self.biases[layer]
