@@ -16,6 +16,7 @@ _WHERE = {
     "BayesianMLPRegressor": "estimators.mlp",
     "BayesianModuleClassifier": "estimators.module",
     "BayesianModuleRegressor": "estimators.module",
+    "DeepPoissonFactorAnalysis": "estimators.dpfa",
     "DistilledClassifier": "estimators.distilled",
     "SparseBayesianClassifier": "estimators.sparse",
     "SparseBayesianRegressor": "estimators.sparse",
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .chains import MixingDistance as MixingDistance
     from .estimators.cnn import BayesianCNNClassifier as BayesianCNNClassifier
     from .estimators.distilled import DistilledClassifier as DistilledClassifier
+    from .estimators.dpfa import DeepPoissonFactorAnalysis as DeepPoissonFactorAnalysis
     from .estimators.ica import BayesianICA as BayesianICA
     from .estimators.lda import LatentDirichletAllocation as LatentDirichletAllocation
     from .estimators.logistic import BayesianLogisticRegression as BayesianLogisticRegression

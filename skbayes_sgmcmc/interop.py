@@ -163,6 +163,7 @@ _PARTS = {
     "compression": ("CompressedSamples", "Kept"),
     "estimators.cnn": ("BayesianCNNClassifier",),
     "estimators.distilled": ("DistilledClassifier",),
+    "estimators.dpfa": ("DeepPoissonFactorAnalysis",),
     "estimators.ica": ("BayesianICA",),
     "estimators.lda": ("LatentDirichletAllocation",),
     "estimators.logistic": ("BayesianLogisticRegression",),

@@ -6,14 +6,20 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
-from scipy.special import digamma, gammaln
+from scipy.special import gammaln
 
+from skbayes_sgmcmc import DeepPoissonFactorAnalysis, PosteriorSamples
+from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.belief import BeliefNetwork
 from skbayes_sgmcmc.models.documents import Tokens
 from skbayes_sgmcmc.models.dpfa import DPFAModel, proportions
 from skbayes_sgmcmc.models.topics import ExpandedMean, ExpandedNatural, GammaTopics
 from skbayes_sgmcmc.streams import ChainRandom
+
+#: budgets too small to mix, on purpose, where mixing is not what is looked at
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 #: standard errors that a mean of many may be away by
 SIGMAS = 4.5
@@ -22,6 +28,8 @@ SIZES = (2, 2, 1)
 DOCUMENTS = [(0, 0, 3), (), (1, 3)]
 #: copies of each, which are sampled independently
 COPIES = 3000
+#: c_0 of the tiny corpus
+RATE = 4.0
 
 
 def streams(n_chains, seed=0):
@@ -213,10 +221,6 @@ def test_without_network_and_with_r_fixed_the_documents_are_lda():
 # predictions --------------------------------------------------------------------------------------
 
 
-def draw_of(model, theta):
-    return {name: values[0] for name, values in model.unpack(theta.numpy()[None]).items()} | {}
-
-
 @pytest.mark.parametrize("success", [0.5, None])
 def test_proportions_are_near_the_exact_ones(success):
     """The mean field's proportions of a document beside exact E[(n_k + r_k h_k) / sum of these].
@@ -234,8 +238,6 @@ def test_proportions_are_near_the_exact_ones(success):
         n, on = np.stack(values)[:, :2], np.stack(values)[:, 2:4]
         share = n + r * on
         wanted.append(weight @ (share / share.sum(axis=1, keepdims=True)))
-    import scipy.sparse as sp
-
     X = sp.csr_matrix(np.stack([np.bincount(words, minlength=4) for words in documents]) * 1.0)
     found = proportions(draw, X, success, 30)
     np.testing.assert_allclose(found, wanted, atol=0.12)
@@ -244,6 +246,116 @@ def test_proportions_are_near_the_exact_ones(success):
 # posteriors ---------------------------------------------------------------------------------------
 
 
-def reference_draws():
-    """PLACEHOLDER."""
-    return digamma, gammaln
+class Reference:
+    """Gibbs sampling of everything, with Metropolis steps for r, gamma_0 and the network.
+
+    Independent of the package, all its chains at once: sizes (2, 1), p_j uniform on (0, 1).
+    """
+
+    def __init__(self, X, beta, n_chains, seed):
+        self.X, self.beta, self.rng = X, beta, np.random.default_rng(seed)
+        C, D = n_chains, len(X)
+        self.phi = self.rng.dirichlet(np.ones(X.shape[1]), (C, 2))
+        self.u, self.g = np.zeros((C, 2)), np.zeros(C)
+        self.net = np.zeros((C, 5))  # two weights, two biases, the top's bias
+        self.h1, self.h2, self.p = np.ones((C, D, 2)), np.zeros((C, D)), np.full((C, D), 0.5)
+        self.n = np.zeros((C, D, 2))
+
+    def sweep(self):
+        rng = self.rng
+        r = np.exp(self.u)[:, None]
+        shape = np.where(self.h1 > 0, self.n + r, 1.0)
+        theta = rng.gamma(shape) * self.h1
+        weight = theta[..., None] * self.phi[:, None]  # (chains, documents, 2, words)
+        first = rng.binomial(self.X.astype(int), weight[:, :, 0] / weight.sum(axis=2))
+        counts = np.stack([first, self.X - first], axis=2)
+        self.n = counts.sum(axis=3)
+        gamma = rng.gamma(self.beta + counts.sum(axis=1))
+        self.phi = gamma / gamma.sum(axis=2, keepdims=True)
+        # units: theta integrated out
+        log_odds = self.log_odds(self.net) + r * np.log1p(-self.p)[..., None]
+        self.h1 = np.where(self.n > 0, 1.0, rng.random(self.n.shape) < 1 / (1 + np.exp(-log_odds)))
+        ends = [self.bernoulli(self.net, np.full_like(self.h2, on)) for on in (0.0, 1.0)]
+        self.h2 = (rng.random(self.h2.shape) < 1 / (1 + np.exp(ends[0] - ends[1]))).astype(float)
+        self.p = rng.beta(1 + self.X.sum(axis=1), 1 + (r * self.h1).sum(axis=2))
+        for _ in range(3):
+            self.metropolis("net", self.log_net, 1.0)
+            self.metropolis("u", self.log_r, 0.5)
+            self.metropolis("g", self.log_gamma, 1.0)
+
+    def metropolis(self, name, log_density, scale):
+        at = getattr(self, name)
+        to = at + scale * self.rng.standard_normal(at.shape)
+        accept = np.log(self.rng.random(len(at))) < log_density(to) - log_density(at)
+        setattr(self, name, np.where(accept.reshape(-1, *[1] * (at.ndim - 1)), to, at))
+
+    def log_odds(self, net):
+        return net[:, None, :2] * self.h2[..., None] + net[:, None, 2:4]
+
+    def bernoulli(self, net, h2):
+        """log p(h1, h2) of each document."""
+        a = net[:, None, :2] * h2[..., None] + net[:, None, 2:4]
+        top = net[:, 4, None]
+        return (self.h1 * a - np.logaddexp(0, a)).sum(2) + h2 * top - np.logaddexp(0, top)
+
+    def log_net(self, net):
+        return self.bernoulli(net, self.h2).sum(1) - 0.5 * (net**2).sum(1)
+
+    def log_r(self, u):
+        r, on = np.exp(u)[:, None], self.h1 > 0
+        data = np.where(on, gammaln(self.n + r) - gammaln(r) + r * np.log1p(-self.p)[..., None], 0)
+        return data.sum(axis=(1, 2)) + (np.exp(self.g)[:, None] * u - RATE * np.exp(u)).sum(1)
+
+    def log_gamma(self, g):
+        gamma = np.exp(g)
+        return gamma * (self.u + np.log(RATE)).sum(1) - 2 * gammaln(gamma) + g - gamma
+
+    def draw(self):
+        return {
+            "components": self.phi, "r": np.exp(self.u), "gamma": np.exp(self.g),
+            "weights_1": self.net[:, :2, None], "biases_1": self.net[:, 2:4],
+            "biases_2": self.net[:, 4:],
+        }  # fmt: skip
+
+
+def statistics(draws):
+    """Functions of draws (chains, draws, ...) by name, with the topic of the first word first."""
+    first = draws["components"][..., 0].argmax(axis=-1)
+    order = np.stack([first, 1 - first], -1)
+    found = {"log gamma": np.log(draws["gamma"])[..., None], "top": draws["biases_2"]}
+    for name in ("components", "r", "weights_1", "biases_1"):
+        values = draws[name]
+        place = order.reshape(order.shape + (1,) * (values.ndim - 3))
+        found[name] = np.take_along_axis(values, place, axis=2)
+    found["r"] = np.log(found["r"])
+    found |= {f"{name}^2": values**2 for name, values in found.items()}
+    return PosteriorSamples(found)
+
+
+def test_posterior_agrees_with_gibbs():
+    """Means and second moments of all parameters on a tiny corpus: within MCSE of the reference.
+
+    Six words, two topics that share two of them, twelve documents. 0.006 (topics) and 0.06 (of sds
+    of about 1) is room for the bias of a finite step and of 12 sweeps.
+    """
+    from test_lda import tiny_corpus
+
+    X = tiny_corpus()
+    gibbs = Reference(X, 1.5, n_chains=60, seed=1)
+    kept = []
+    for k in range(900):
+        gibbs.sweep()
+        if k >= 100 and k % 4 == 0:
+            kept.append(gibbs.draw())
+    reference = statistics({name: np.stack([d[name] for d in kept], 1) for name in kept[0]})
+    dpfa = DeepPoissonFactorAnalysis(
+        (2, 1), topic_word_prior=1.5, r_rate=RATE, n_chains=16, n_draws=50, burn_in=250,
+        thinning=3, doc_sweeps=12, compiled=True, dtype="float64", random_state=0,
+    ).fit(X)  # fmt: skip
+    ours = statistics(dpfa.posterior_.draws)
+    for name in reference.draws:
+        room = 0.006 if name.startswith("components") else 0.06
+        error = np.hypot(mcse(ours, name), mcse(reference, name))
+        assert (error < (0.01 if room == 0.006 else 0.3)).all(), name  # so that the test can fail
+        away = np.abs(ours.mean(name) - reference.mean(name))
+        assert (away < SIGMAS * error + room).all(), name

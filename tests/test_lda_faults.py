@@ -220,12 +220,12 @@ def test_nothing_is_kept_of_the_documents():
     assert sizes[1] <= 1.05 * sizes[0]
 
 
-def stream_and_save(path, stop):
+def stream_and_save(path, stop, make=short):
     """Feed batches, saving the estimator after each; kill -9 in the midst of one."""
     from skbayes_sgmcmc.chains import Chains
 
     file = Path(path)
-    lda = joblib.load(file) if file.exists() else short(random_state=3).set_params(n_draws=3)
+    lda = joblib.load(file) if file.exists() else make(random_state=3).set_params(n_draws=3)
     done = getattr(lda, "batches_done", 0)
     for call in range(done, 6):
         if call == stop:

@@ -86,7 +86,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
             reference = self.components_
         ordered, orders = matched(new, reference)
         others = {}
-        for name in self._by_topic:
+        for name in draws.keys() & set(self._by_topic):
             values = draws[name]
             place = orders.reshape(orders.shape + (1,) * (values.ndim - 3))
             others[name] = np.take_along_axis(values, place, axis=2)

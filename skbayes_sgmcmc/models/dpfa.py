@@ -151,10 +151,11 @@ class DPFAModel(CorpusModel):
     def _other_scales(self) -> Array:
         """1 / sqrt of a bound on the mean potential's curvature, of all parameters but topics'.
 
-        Of log r it is the words that a document has of the topic, on average, or one.
+        Of log r it is one, or more if topics have many words in a document: p_j takes up much of
+        what counts say of r.
         """
         words = self.frequency.sum() / self.parametrization.n_topics
-        curvature = {"log_r": 1.0 + words, "log_gamma": 1.0}
+        curvature = {"log_r": 1.0 + 0.25 * words, "log_gamma": 1.0}
         if self.network is not None:
             curvature |= self.network.curvatures()
         return np.concatenate(
@@ -177,6 +178,10 @@ class DPFAModel(CorpusModel):
 
     def _project(self, theta: Tensor) -> None:
         self.parametrization.project(theta[:, self.places()["theta"]])  # type: ignore[attr-defined]
+
+    def prior_curvature(self) -> float:
+        """That of log gamma_0, about K; data say nothing of it but through r."""
+        return float(self.parametrization.n_topics)
 
     # gradients ----------------------------------------------------------------------------------
 

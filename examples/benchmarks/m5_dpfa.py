@@ -1,0 +1,202 @@
+"""Experiment M5: deep Poisson factor analysis against LDA, splitting against Euler (Li et al. 2016b).
+
+SKBAYES_DATA=folder python examples/benchmarks/m5_dpfa.py
+"""
+
+import json
+import math
+import resource
+import time
+
+import numpy as np
+from _common import finished, load_documents, markdown_table, mean_sd, parse_args, write_results
+
+from skbayes_sgmcmc import (
+    DeepPoissonFactorAnalysis,
+    LatentDirichletAllocation,
+    PosteriorSamples,
+    SamplingError,
+)
+from skbayes_sgmcmc.samplers import MSGNHT
+
+SIZES, ALPHA, BETA, D = (128, 64, 32), 0.1, 0.05, 40.0
+CORPORA = ("20news", "nips")
+TEST_DOCUMENTS, BATCH, BLOCKS = 500, 100, 12
+STREAM_PARTS = 20
+STEPS = (1.0, 0.3, 0.1, 0.03)
+DEEP = {"n_components": SIZES}
+LDA = {"n_components": SIZES[0], "doc_topic_prior": ALPHA}
+MEAN, NATURAL = ({"parametrization": f"expanded_{kind}"} for kind in ("mean", "natural"))
+METHODS = {
+    "DPFA, SGRLD": DEEP | MEAN,
+    "DPFA, mSGNHT-S": DEEP | NATURAL,
+    "DPFA, SGRLD, p = 0.5": DEEP | MEAN | {"success_probability": 0.5},
+    "PFA, SGRLD": {"n_components": SIZES[:1]} | MEAN,
+    "LDA, SGRLD": LDA | MEAN,
+    "LDA, mSGNHT-S": LDA | NATURAL,
+}
+INTEGRATORS = {"mSGNHT-S": "splitting", "mSGNHT-E": "euler"}
+BODY = """
+Networks {sizes}, LDA and PFA with {K} topics; beta = {beta}, alpha = {alpha} of LDA; batches of
+{batch}. Held-out perplexity by document completion, one function for all, on {test} test
+documents. p_j of each document uniform on (0, 1) unless it says p = 0.5, as published. One thread.
+
+## Against LDA
+
+Automatic steps. {seconds} s of processor time each (scoring is not counted), from a random start.
+"One pass" is the last draw after a pass over the documents, "equal time" the average over the draws
+of the last half, one in each of {half} blocks, and "last draw" the last of these.
+
+{against}
+
+## Splitting against Euler
+
+DPFA in natural parameters with the prior N(0.1, 1) and D = {d}, without a preconditioner, as
+published; {short} s each, else as above. `step_size` is eta = N h^2, the same few for all.
+
+{integrators}
+
+Empty cells have not been run. "diverged": no finite chain was left. Published (Wikipedia, 10 million
+documents, vocabulary 7,702, one pass; only as a figure): mSGNHT-S converges faster than mSGNHT-E at
+both step sizes, 1e-4 and 1e-5, and DPFA is below LDA, the shallow baseline.
+
+## A stream
+
+20 Newsgroups in calls of {call} documents, twice over, by `partial_fit` (DPFA, SGRLD), nothing kept of
+them: peak memory of the process after each quarter, {memory} MiB; {rate} documents a second;
+perplexity {stream} at the end.
+
+{remark}
+"""
+REMARK = ""
+
+
+class Clock:
+    """Processor time, less what was spent on scoring."""
+
+    def __init__(self):
+        self.start = time.process_time()
+
+    def spent(self):
+        return time.process_time() - self.start
+
+    def pause(self, work):
+        before = time.process_time()
+        result = work()
+        self.start += time.process_time() - before
+        return result
+
+
+def estimator(parameters, seed):
+    parameters = {"batch_size": BATCH, "compiled": True, "topic_word_prior": BETA} | parameters
+    is_lda = "doc_topic_prior" in parameters
+    kind = LatentDirichletAllocation if is_lda else DeepPoissonFactorAnalysis
+    return kind(
+        warm_start=True, n_draws=1, burn_in=0, thinning=1, random_state=seed, **parameters
+    )
+
+
+def run(parameters, train, test, seconds, seed):
+    """Perplexity after a pass, of the last draw, and of the draws of the last half averaged."""
+    estimator(parameters, seed).fit(train[:200])  # compiles
+    model, kept = estimator(parameters, seed), []
+    pass_steps = math.ceil(train.shape[0] / BATCH)
+    clock = Clock()
+    try:
+        model.set_params(thinning=pass_steps).fit(train)
+        first = clock.spent()
+        numbers = {"rate": train.shape[0] / first}
+        numbers["one pass"] = clock.pause(lambda: model.perplexity(test))
+        model.set_params(thinning=max(1, pass_steps // 10))
+        for block in range(1, BLOCKS + 1):
+            while clock.spent() < seconds * block / BLOCKS:
+                model.fit(train)
+            kept.append(model.posterior_.draws)
+    except SamplingError:
+        return {"one pass": np.nan, "last draw": np.nan, "perplexity": np.nan, "rate": np.nan}
+    numbers["last draw"] = model.perplexity(test)
+    kept = kept[BLOCKS // 2 :]
+    draws = {name: np.concatenate([one[name] for one in kept], 1) for name in kept[0]}
+    model.posterior_, model.n_draws_ = PosteriorSamples(draws), len(kept)
+    return numbers | {"perplexity": model.perplexity(test)}
+
+
+def stream(train, test, seed):
+    """Peak memory after each quarter of a stream, and documents a second."""
+    model = estimator(METHODS["DPFA, SGRLD"] | {"warm_start": False}, seed)
+    model.set_params(n_draws=5, total_samples=2 * train.shape[0])
+    n, memory, spent = train.shape[0] // STREAM_PARTS, [], 0.0
+    for call in range(2 * STREAM_PARTS):
+        start = time.process_time()
+        at = call % STREAM_PARTS * n
+        model.partial_fit(train[at : at + n])
+        spent += time.process_time() - start
+        if (call + 1) % (STREAM_PARTS // 2) == 0:
+            memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+    rate = 2 * STREAM_PARTS * n / spent
+    return {"memory": memory, "rate": rate, "perplexity": model.perplexity(test)}
+
+
+def against(args, corpus, documents):
+    rows = []
+    for name, parameters in METHODS.items():
+        found = [
+            finished(args, f"{corpus}-{name}-{s}-{args.cpu_seconds}s".replace(", ", "-"),
+                     lambda s=s: run(parameters, *documents, args.cpu_seconds, s))
+            for s in args.seeds
+        ]  # fmt: skip
+        if None in found:
+            continue
+        columns = [("one pass", 1), ("perplexity", 1), ("last draw", 1), ("rate", 0)]
+        rows.append([name, *(mean_sd([one[c] for one in found], n) for c, n in columns)])
+    header = [corpus, "one pass", "equal time", "last draw", "documents/s"]
+    return markdown_table(header, rows)
+
+
+def integrators(args, corpus, documents):
+    rows, seconds = [], args.short_seconds
+    published = DEEP | NATURAL | {"prior": "normal", "sampler": MSGNHT(diffusion=D)}
+    for name, integrator in INTEGRATORS.items():
+        for measure in ("one pass", "perplexity"):
+            row = [f"{name}, {'equal time' if measure == 'perplexity' else measure}"]
+            for step in STEPS:
+                parameters = published | {"integrator": integrator, "step_size": step}
+                found = [
+                    finished(args, f"{corpus}-{name}-{step}-{s}-{seconds}s",
+                             lambda s=s, p=parameters: run(p, *documents, seconds, s))
+                    for s in args.seeds
+                ]  # fmt: skip
+                scores = [] if None in found else [one[measure] for one in found]
+                row.append(mean_sd(scores, 1) if scores else "")
+            rows.append(row)
+    return markdown_table([corpus, *(f"eta = {step:g}" for step in STEPS)], rows)
+
+
+def main():
+    args = parse_args(
+        __doc__, seeds=1, quick_seeds=1, parts=CORPORA, runs="m5_dpfa",
+        numbers={"cpu-seconds": (60, 2), "short-seconds": (20, 2)},
+    )  # fmt: skip
+    tables = {"against": [], "integrators": []}
+    streamed = None
+    for corpus in args.parts:
+        train, test, _ = load_documents(corpus)
+        documents = train, test[:TEST_DOCUMENTS]
+        if corpus == "20news":
+            streamed = finished(args, "stream", lambda: stream(*documents, 0))
+        tables["against"].append(against(args, corpus, documents))
+        tables["integrators"].append(integrators(args, corpus, documents))
+    streamed = streamed or {"memory": [], "rate": np.nan, "perplexity": np.nan}
+    body = BODY.format(
+        sizes="-".join(map(str, SIZES)), K=SIZES[0], beta=BETA, alpha=ALPHA, batch=BATCH, d=D,
+        test=f"at most {TEST_DOCUMENTS}", seconds=args.cpu_seconds, short=args.short_seconds,
+        half=BLOCKS // 2, call=565, memory=", ".join(f"{m:.0f}" for m in streamed["memory"]),
+        rate=f"{streamed['rate']:,.0f}", stream=f"{streamed['perplexity']:.1f}",
+        remark=REMARK.strip(), **{name: "\n\n".join(parts) for name, parts in tables.items()},
+    )  # fmt: skip
+    seconds = sum(json.loads(path.read_text())["seconds"] for path in args.runs.glob("*.json"))
+    write_results(args, "m5_dpfa", "M5: deep Poisson factor analysis", body, seconds=seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""Deep Poisson factor analysis on bad and odd input, streams, kill -9 in mid-stream, checkpoints."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from test_lda_faults import HERE, corpus, stream_and_save
+
+from skbayes_sgmcmc import (
+    DeepPoissonFactorAnalysis,
+    MixingDistance,
+    SamplingWarning,
+    skops_trusted_types,
+)
+
+#: budgets too small to mix, on purpose, where mixing is not what is looked at
+pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
+
+SHORT = {"n_draws": 5, "burn_in": 10, "thinning": 1, "doc_sweeps": 3, "random_state": 0}
+KINDS = [
+    {},
+    {"parametrization": "expanded_mean"},
+    {"n_components": 3, "success_probability": 0.5},
+]
+
+
+def short(n_components=(3, 2), **parameters):
+    return DeepPoissonFactorAnalysis(**({"n_components": n_components} | SHORT | parameters))
+
+
+# parameters ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "n_components=0 is not allowed"),
+        ({"n_components": (3, 0)}, "n_components=0 is not allowed"),
+        ({"n_components": ()}, r"n_components=\(\) is not allowed"),
+        ({"n_components": "deep"}, "n_components='deep' is not allowed"),
+        ({"success_probability": 1.0}, "success_probability=1.0 is not allowed"),
+        ({"topic_word_prior": -1}, "topic_word_prior=-1 is not allowed"),
+        ({"r_rate": 0}, "r_rate=0 is not allowed"),
+        ({"gamma_prior": 1.0}, "gamma_prior=1.0 is not allowed: give a pair"),
+        ({"gamma_prior": (1.0, 0.0)}, "gamma_prior=0.0 is not allowed"),
+        ({"network_scale": 0.0}, "network_scale=0.0 is not allowed"),
+        ({"parametrization": "natural"}, "parametrization='natural' is not allowed"),
+        ({"prior": "laplace"}, "prior='laplace' is not allowed"),
+        ({"doc_sweeps": 0}, "doc_sweeps=0 is not allowed"),
+        ({"thinning": MixingDistance()}, "thinning=MixingDistance"),
+        ({"compiled": "yes"}, "compiled='yes' is not allowed"),
+        ({"sampler": "mala"}, "sampler=MALA is not allowed"),
+        ({"sampler": "rsgld"}, "has no metric"),
+        ({"sampler": "sgld", "parametrization": "expanded_mean"}, "give sampler='rsgld'"),
+        ({"temperature": 0.5, "parametrization": "expanded_mean"}, "temperature=0.5 is not"),
+        ({"prior": "normal", "parametrization": "expanded_mean"}, "prior='normal' is not"),
+        ({"total_samples": 0}, "total_samples=0 is not allowed"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        short(**parameters).fit(corpus())
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"sampler": "sghmc", "integrator": "euler"},
+        {"sampler": "sgld"},
+        {"sampler": "psgld"},
+        {"prior": "normal"},
+        {"step_size": 0.01},
+        {"n_components": (4, 3, 2), "temperature": 0.0},
+        {"dtype": "float64", "batch_size": 7, "compiled": True},
+    ],
+)
+def test_parameters_that_are_allowed(parameters):
+    dpfa = short(**parameters).fit(corpus())
+    np.testing.assert_allclose(dpfa.transform(corpus()).sum(axis=1), 1.0, rtol=1e-5)
+
+
+# data ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_negative_counts(kind):
+    X = corpus()
+    X[3, 2] = -1
+    with pytest.raises(ValueError, match="Negative values in data passed to X in Deep"):
+        short(**kind).fit(X)
+    dpfa = short(**kind).fit(np.abs(X))
+    with pytest.raises(ValueError, match="Negative values in data"):
+        dpfa.transform(X)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_fractional_counts_warn_once(kind, compiled):
+    with pytest.warns(SamplingWarning, match="counts that are not whole") as caught:
+        dpfa = short(compiled=compiled, **kind).fit(corpus() * 0.7)
+    assert len([w for w in caught if "not whole" in str(w.message)]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(dpfa.transform(corpus() * 0.7)).all()
+        dpfa.perplexity(corpus() * 0.7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_empty_documents(kind, compiled):
+    """They have the prior's proportions, all the same, and others those they have without them.
+
+    Minibatches of one document are sometimes empty as a whole.
+    """
+    X = corpus()
+    X[[0, 7, -1]] = 0
+    X[20:] = 0
+    dpfa = short(compiled=compiled, batch_size=1, **kind).fit(X)
+    assert np.isfinite(dpfa.components_).all()
+    theta = dpfa.transform(X)
+    np.testing.assert_array_equal(theta[[7, -1]], theta[[0, 0]])
+    np.testing.assert_allclose(theta.sum(axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(dpfa.transform(X[1:7]), theta[1:7], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_words_at_all(kind):
+    with pytest.raises(ValueError, match="X has no words: every count is zero"):
+        short(**kind).fit(np.zeros((4, 3)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_never_seen(kind):
+    X = corpus()
+    X[:, 5] = 0
+    dpfa = short(topic_word_prior=0.5, **kind).fit(X)
+    assert (dpfa.components_[:, 5] > 0).all()
+    X[:, 5] = 2
+    assert np.isfinite(dpfa.perplexity(X))
+
+
+def test_more_topics_than_words():
+    dpfa = short((12, 5)).fit(corpus(n_words=4))
+    assert dpfa.components_.shape == (12, 4)
+    np.testing.assert_allclose(dpfa.components_.sum(axis=1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_document(kind):
+    dpfa = short(**kind).fit(corpus()[:1])
+    np.testing.assert_allclose(dpfa.transform(corpus()[:1]).sum(), 1.0, rtol=1e-6)
+
+
+# draws --------------------------------------------------------------------------------------------
+
+
+def test_draws_have_names_and_one_order_of_topics():
+    """Aligning moves r, the biases and the rows of the first weights with their topics.
+
+    So sums over topics of products of any two blocks do not depend on it.
+    """
+    dpfa = short((4, 3, 2), n_chains=2)
+    dpfa.fit(corpus())
+    shapes = {"components": (4, 8), "r": (4,), "gamma": (), "weights_1": (4, 3), "biases_1": (4,)}
+    shapes |= {"weights_2": (3, 2), "biases_2": (3,), "biases_3": (2,)}
+    assert dpfa.posterior_.shapes == shapes
+    np.testing.assert_allclose(dpfa.r_, dpfa.posterior_.mean("r"))
+    rng, draws = np.random.default_rng(0), dict(dpfa.posterior_.draws)
+    order = np.stack([[rng.permutation(4) for _ in range(5)] for _ in range(2)])
+    shuffled = dict(draws)
+    for name in ("components", "r", "weights_1", "biases_1"):
+        place = order.reshape(order.shape + (1,) * (draws[name].ndim - 3))
+        shuffled[name] = np.take_along_axis(draws[name], place, axis=2)
+    again = dpfa._in_order(shuffled, previous=dpfa._chain_state)
+    for name in ("r", "biases_1", "weights_1"):
+        for moments in (draws, again):
+            both = moments["components"].swapaxes(2, 3) @ moments[name].reshape(2, 5, 4, -1)
+            moments["product"] = both
+        np.testing.assert_allclose(again["product"], draws["product"], rtol=1e-5)
+    assert any((shuffled[name] != again[name]).any() for name in ("r", "biases_1"))
+
+
+def test_transform_does_not_depend_on_order_or_company():
+    dpfa, X = short().fit(corpus()), corpus(seed=5)
+    theta = dpfa.transform(X)
+    np.testing.assert_allclose(dpfa.transform(X[::-1])[::-1], theta, rtol=1e-5)
+    np.testing.assert_allclose(dpfa.transform(X[3:4]), theta[3:4], rtol=1e-5)
+    assert dpfa.score(X) == pytest.approx(-np.log(dpfa.perplexity(X)))
+    assert dpfa.get_feature_names_out()[1] == "deeppoissonfactoranalysis1"
+    assert dpfa.top_words(2).shape == (3, 2)
+
+
+def test_skops_round_trip():
+    skops = pytest.importorskip("skops.io")
+    dpfa = short().fit(corpus())
+    loaded = skops.loads(skops.dumps(dpfa), trusted=skops_trusted_types())
+    np.testing.assert_array_equal(loaded.transform(corpus()), dpfa.transform(corpus()))
+
+
+# streams, interrupts --------------------------------------------------------------------------------
+
+
+def test_batch_of_another_vocabulary():
+    dpfa = short().partial_fit(corpus())
+    before = dpfa.components_.copy()
+    with pytest.raises(ValueError, match="X has 9 features, but DeepPoissonFactorAnalysis is"):
+        dpfa.partial_fit(corpus(n_words=9))
+    np.testing.assert_array_equal(dpfa.components_, before)
+
+
+def test_chains_of_another_kind_do_not_go_on():
+    """A warm fit with other parameters starts anew; a stream refuses."""
+    X = corpus()
+    dpfa = short(warm_start=True).fit(X).set_params(parametrization="expanded_mean").fit(X)
+    other = short(parametrization="expanded_mean").fit(X)
+    np.testing.assert_array_equal(dpfa.components_, other.components_)
+    stream = short().partial_fit(X).set_params(n_components=(3, 4))
+    with pytest.raises(ValueError, match="earlier calls had 1 chains of"):
+        stream.partial_fit(X)
+
+
+def test_total_samples_smaller_than_the_stream():
+    dpfa = short(total_samples=50)
+    for seed in range(4):
+        dpfa.partial_fit(corpus(seed=seed))
+    assert dpfa._chain_state.rows_seen == 160
+    assert np.isfinite(dpfa.components_).all()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_killed_in_mid_stream(tmp_path):
+    """Going on from what was saved ends bit for bit where the stream without a kill does."""
+    path = str(tmp_path / "dpfa.joblib")
+    code = f"import test_dpfa_faults as t; t.stream_and_save({path!r}, stop=3, make=t.short)"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env=HERE, cwd=Path(__file__).parent
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert joblib.load(path).batches_done == 3
+    resumed = stream_and_save(path, stop=None, make=short)
+    whole = stream_and_save(str(tmp_path / "whole.joblib"), stop=None, make=short)
+    for name in whole.posterior_.draws:
+        np.testing.assert_array_equal(resumed.posterior_[name], whole.posterior_[name])
+
+
+def test_checkpoint_goes_on(tmp_path, monkeypatch):
+    """A fit that was interrupted ends bit for bit as one that was not."""
+    from skbayes_sgmcmc import checkpoint
+    from skbayes_sgmcmc.chains import Chains
+
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("skbayes_sgmcmc.chains.LONG_CHUNK", 64)  # of the steps below several
+    length = {"burn_in": 100, "n_draws": 50, "thinning": 2, "doc_sweeps": 1}
+    X, path = corpus(), tmp_path / "dpfa.npz"
+    whole = short(**length).fit(X)
+    chunk, calls = Chains._chunk, []
+
+    def stop(self, steps):
+        calls.append(steps)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        chunk(self, steps)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Chains, "_chunk", stop)
+        with pytest.raises(KeyboardInterrupt, match="call fit again"):
+            short(checkpoint=path, **length).fit(X)
+    resumed = short(checkpoint=path, **length).fit(X)
+    for name in whole.posterior_.draws:
+        np.testing.assert_array_equal(resumed.posterior_[name], whole.posterior_[name])
+
+
+def test_jobs_have_the_draws_of_one_batch():
+    """Two chains in two processes: the draws of both in one, to rounding over few steps."""
+    parameters = {"n_chains": 2, "batch_size": 10, "dtype": "float64", "n_draws": 3, "burn_in": 2}
+    one = short(**parameters).fit(corpus())
+    two = short(n_jobs=2, **parameters).fit(corpus())
+    for name in one.posterior_.draws:
+        np.testing.assert_allclose(one.posterior_[name], two.posterior_[name], rtol=1e-7)
