@@ -1,4 +1,4 @@
-"""Deep Poisson factor analysis: its documents' variables, gradients and posteriors against truth."""
+"""Deep Poisson factor analysis: documents' variables, gradients and posteriors against truth."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def data_of(model, documents, dtype=torch.float64):
     return model.make_data(X, None, None, dtype, "cpu").all_rows()
 
 
-# enumeration of everything that a document may have -------------------------------------------------
+# enumeration of everything that a document may have -----------------------------------------------
 
 
 def bernoulli(h, log_odds):

@@ -1,4 +1,4 @@
-"""Deep Poisson factor analysis on bad and odd input, streams, kill -9 in mid-stream, checkpoints."""
+"""Deep Poisson factor analysis on bad and odd input, streams, kill -9, checkpoints."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_skops_round_trip():
     np.testing.assert_array_equal(loaded.transform(corpus()), dpfa.transform(corpus()))
 
 
-# streams, interrupts --------------------------------------------------------------------------------
+# streams, interrupts ------------------------------------------------------------------------------
 
 
 def test_batch_of_another_vocabulary():

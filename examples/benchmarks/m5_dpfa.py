@@ -1,4 +1,4 @@
-"""Experiment M5: deep Poisson factor analysis against LDA, splitting against Euler (Li et al. 2016b).
+"""Experiment M5: deep Poisson factor analysis, splitting against Euler (Li et al. 2016b).
 
 SKBAYES_DATA=folder python examples/benchmarks/m5_dpfa.py
 """
@@ -7,6 +7,7 @@ import json
 import math
 import resource
 import time
+from functools import partial
 
 import numpy as np
 from _common import finished, load_documents, markdown_table, mean_sd, parse_args, write_results
@@ -56,14 +57,14 @@ published; {short} s each, else as above. `step_size` is eta = N h^2, the same f
 
 {integrators}
 
-Empty cells have not been run. "diverged": no finite chain was left. Published (Wikipedia, 10 million
-documents, vocabulary 7,702, one pass; only as a figure): mSGNHT-S converges faster than mSGNHT-E at
-both step sizes, 1e-4 and 1e-5, and DPFA is below LDA, the shallow baseline.
+Empty cells have not been run. "diverged": no finite chain was left. Published (Wikipedia, 10
+million documents, vocabulary 7,702, one pass; only as a figure): mSGNHT-S converges faster than
+mSGNHT-E at both step sizes, 1e-4 and 1e-5, and DPFA is below LDA, the shallow baseline.
 
 ## A stream
 
-20 Newsgroups in calls of {call} documents, twice over, by `partial_fit` (DPFA, SGRLD), nothing kept of
-them: peak memory of the process after each quarter, {memory} MiB; {rate} documents a second;
+20 Newsgroups in calls of {call} documents, twice over, by `partial_fit` (DPFA, SGRLD), nothing kept
+of them: peak memory of the process after each quarter, {memory} MiB; {rate} documents a second;
 perplexity {stream} at the end.
 
 {remark}
@@ -91,9 +92,7 @@ def estimator(parameters, seed):
     parameters = {"batch_size": BATCH, "compiled": True, "topic_word_prior": BETA} | parameters
     is_lda = "doc_topic_prior" in parameters
     kind = LatentDirichletAllocation if is_lda else DeepPoissonFactorAnalysis
-    return kind(
-        warm_start=True, n_draws=1, burn_in=0, thinning=1, random_state=seed, **parameters
-    )
+    return kind(warm_start=True, n_draws=1, burn_in=0, thinning=1, random_state=seed, **parameters)
 
 
 def run(parameters, train, test, seconds, seed):
@@ -123,7 +122,7 @@ def run(parameters, train, test, seconds, seed):
 
 def stream(train, test, seed):
     """Peak memory after each quarter of a stream, and documents a second."""
-    model = estimator(METHODS["DPFA, SGRLD"] | {"warm_start": False}, seed)
+    model = estimator(METHODS["DPFA, SGRLD"], seed)
     model.set_params(n_draws=5, total_samples=2 * train.shape[0])
     n, memory, spent = train.shape[0] // STREAM_PARTS, [], 0.0
     for call in range(2 * STREAM_PARTS):
@@ -142,7 +141,7 @@ def against(args, corpus, documents):
     for name, parameters in METHODS.items():
         found = [
             finished(args, f"{corpus}-{name}-{s}-{args.cpu_seconds}s".replace(", ", "-"),
-                     lambda s=s: run(parameters, *documents, args.cpu_seconds, s))
+                     partial(run, parameters, *documents, args.cpu_seconds, s))
             for s in args.seeds
         ]  # fmt: skip
         if None in found:
@@ -163,7 +162,7 @@ def integrators(args, corpus, documents):
                 parameters = published | {"integrator": integrator, "step_size": step}
                 found = [
                     finished(args, f"{corpus}-{name}-{step}-{s}-{seconds}s",
-                             lambda s=s, p=parameters: run(p, *documents, seconds, s))
+                             partial(run, parameters, *documents, seconds, s))
                     for s in args.seeds
                 ]  # fmt: skip
                 scores = [] if None in found else [one[measure] for one in found]
@@ -183,7 +182,7 @@ def main():
         train, test, _ = load_documents(corpus)
         documents = train, test[:TEST_DOCUMENTS]
         if corpus == "20news":
-            streamed = finished(args, "stream", lambda: stream(*documents, 0))
+            streamed = finished(args, "stream", partial(stream, *documents, 0))
         tables["against"].append(against(args, corpus, documents))
         tables["integrators"].append(integrators(args, corpus, documents))
     streamed = streamed or {"memory": [], "rate": np.nan, "perplexity": np.nan}

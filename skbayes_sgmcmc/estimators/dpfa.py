@@ -48,8 +48,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
     network_scale : float, default=1.0
         sd of the normal prior of weights w and biases c.
     parametrization : {"expanded_natural", "expanded_mean"}, default="expanded_natural"
-        phi_k as the softmax of natural parameters, for any sampler, or as normalised Gamma variables
-        in their own metric (SGRLD).
+        phi_k as the softmax of natural parameters, for any sampler, or as normalised Gamma
+        variables in their own metric (SGRLD), which learns faster in the first passes.
     prior : {"gamma", "normal"}, default="gamma"
         "gamma": e^theta ~ Gamma(beta, 1), which makes topics Dirichlet(beta), in both
         parametrizations. "normal": natural parameters N(prior_mean, prior_scale^2) in place of it.
@@ -110,9 +110,9 @@ class DeepPoissonFactorAnalysis(TopicModel):
         Posterior mean of r.
     posterior_ : PosteriorSamples
         Draws, (n_chains, n_draws, ...): "components" (K, n_features), "r" (K,), "gamma" (), and the
-        network's "weights_1" (K, K_2), "biases_1" (K,), "weights_2" (K_2, K_3) and so on. Topics are
-        aligned over draws and chains, with their r, biases and rows of "weights_1". Units above the
-        lowest layer are as the chain had them: their numbers mean nothing, and in other chains
+        network's "weights_1" (K, K_2), "biases_1" (K,), "weights_2" (K_2, K_3) and so on. Topics
+        are aligned over draws and chains, with their r, biases and rows of "weights_1". Units above
+        the lowest layer are as the chain had them: their numbers mean nothing, and in other chains
         something else.
     n_chains_, n_draws_ : int
         Chains and draws of each that ``posterior_`` holds.

@@ -18,6 +18,7 @@ Array = NDArray[Any]
 #: sweeps and draws of ``algorithm="gibbs"``
 GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING = 200, 100, 5
 
+
 def _takes_streams(estimator: Any) -> bool:
     if estimator.algorithm == "gibbs":
         raise AttributeError(

@@ -66,7 +66,10 @@ class BeliefNetwork:
         A quarter of the squared length of (h, 1), half of whose units are taken to be on.
         """
         widths = (*self.sizes[1:], 0)
-        return {name: 0.25 * (1.0 + 0.5 * widths[int(name.rpartition("_")[2]) - 1]) for name in self.shapes}
+        return {
+            name: 0.25 * (1.0 + 0.5 * widths[int(name.rpartition("_")[2]) - 1])
+            for name in self.shapes
+        }
 
     # densities of a network's parameters, given as tensors (chains, *shape) by name -------------
 
@@ -100,7 +103,7 @@ class BeliefNetwork:
         return layers
 
     def mean_log_odds(self, parameters: Mapping[str, Tensor]) -> Tensor:
-        """Log odds of the lowest layer's units where those above are at their means, (chains, 1, K)."""
+        """Log odds (chains, 1, K) of the lowest layer's units, those above being at their means."""
         log_odds = parameters[f"biases_{len(self.sizes)}"][:, None]
         for layer in range(self.top - 1, -1, -1):
             log_odds = self.activation(parameters, layer, torch.sigmoid(log_odds))

@@ -36,10 +36,11 @@ Array = NDArray[Any]
 
 #: smallest r, for counts of topics that no document has
 LEAST_R = 1e-6
-#: r that chains start from where p is each document's own
+#: r that chains start from where p_j is each document's own
 START_R = 0.1
 #: steps of a mean field from which Gibbs sampling starts
 START_STEPS = 10
+#: weight of that mean field beside the tokens that have been given topics before
 SHARP = 0.1
 #: part of the sweeps, the last ones, that include the layers above the lowest
 DEEP = 0.2
@@ -127,7 +128,9 @@ class DPFAModel(CorpusModel):
     def _blocks(self, theta: Tensor) -> dict[str, Tensor]:
         """Views (chains, *shape) of every block of theta, but the topics' as they are."""
         return {
-            name: theta[:, place].view(len(theta), *(self.shapes[name] if name != "theta" else [-1]))
+            name: theta[:, place].view(
+                len(theta), *(self.shapes[name] if name != "theta" else [-1])
+            )
             for name, place in self.places().items()
         }
 
@@ -139,7 +142,8 @@ class DPFAModel(CorpusModel):
         r = START_R
         if self.success is not None:  # the words of a document, on average
             r = self.frequency.sum() * (1.0 - self.success) / self.success / (K * on)
-        parts = {"theta": super().init(rng), "log_r": np.full(K, np.log(r)), "log_gamma": 0.0}
+        parts: dict[str, Any] = {"theta": super().init(rng), "log_gamma": 0.0}
+        parts["log_r"] = np.full(K, np.log(r))
         if self.network is not None:
             parts |= self.network.start(rng)
         return np.concatenate([np.ravel(parts[name]) for name in self.shapes])
@@ -321,12 +325,14 @@ class MeanField:
     ):
         self.r = r
         self.success = success
-        self.log_odds = None if network is None else network.mean_log_odds(parameters)
-        self.q = None if self.log_odds is None else torch.sigmoid(self.log_odds)
+        self.log_odds, self.q = None, None
+        if network is not None:
+            self.log_odds = network.mean_log_odds(parameters)
+            self.q = torch.sigmoid(self.log_odds)
 
     def __call__(self, n: Tensor) -> Tensor:
         """Of counts n (chains, documents, topics), in their shape."""
-        if self.q is None:
+        if self.q is None or self.log_odds is None:
             return self.r.expand_as(n)
         rate = (self.r * self.q).sum(2, keepdim=True)
         if self.success is None:
