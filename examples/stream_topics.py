@@ -12,7 +12,11 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 
-from skbayes_sgmcmc import LatentDirichletAllocation, SamplingWarning
+from skbayes_sgmcmc import (
+    DeepPoissonFactorAnalysis,
+    LatentDirichletAllocation,
+    SamplingWarning,
+)
 from skbayes_sgmcmc.alignment import best_order
 
 
@@ -50,31 +54,34 @@ def main():
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--words", type=int, default=1_000, help="words in the vocabulary")
     parser.add_argument("--length", type=int, default=50, help="words in a document")
+    parser.add_argument("--deep", action="store_true", help="DPFA with a layer of 10 units, no LDA")
     args = parser.parse_args()
 
     warnings.simplefilter("ignore", SamplingWarning)
     rng = np.random.default_rng(0)
     topics = make_topics(args.topics, args.words, rng)
     test = make_batch(topics, 500, args.length, rng)
-    lda = LatentDirichletAllocation(
-        args.topics, doc_topic_prior=0.1, topic_word_prior=0.05,
-        total_samples=args.documents, n_draws=20, random_state=0,
-    )  # fmt: skip
+    common = {"parametrization": "expanded_mean", "topic_word_prior": 0.05, "random_state": 0}
+    common |= {"total_samples": args.documents, "n_draws": 20}
+    if args.deep:
+        model = DeepPoissonFactorAnalysis((args.topics, 10), **common)
+    else:
+        model = LatentDirichletAllocation(args.topics, doc_topic_prior=0.1, **common)
 
     done, spent, looks = 0, 0.0, 0
     print(f"{'documents':>10}{'documents/s':>13}{'MiB':>7}{'perplexity':>12}")
     while done < args.documents:
         X = make_batch(topics, min(args.batch, args.documents - done), args.length, rng)
         start = time.perf_counter()
-        lda.partial_fit(X)
+        model.partial_fit(X)
         spent += time.perf_counter() - start
         done += X.shape[0]
         if done >= args.documents * 2.0 ** (looks - 5) or done == args.documents:
             looks += 1
-            score = lda.perplexity(test)
+            score = model.perplexity(test)
             print(f"{done:10d}{done / spent:13.0f}{memory():7.0f}{score:12.1f}", flush=True)
 
-    found = lda.components_[best_order(lda.components_, topics)]
+    found = model.components_[best_order(model.components_, topics)]
     overlap = np.minimum(found, topics).sum(axis=1)
     print(f"Topics share {overlap.mean():.0%} of their probability with the true ones.")
 

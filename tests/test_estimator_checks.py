@@ -30,7 +30,7 @@ from skbayes_sgmcmc import (
 SMALL = {"n_draws": 100, "n_chains": 2}
 SHORT = {"n_draws": 50, "n_chains": 2, "burn_in": 300, "thinning": 2}
 SHORTER = {"n_draws": 25, "n_chains": 2, "burn_in": 150, "thinning": 2}
-SHORTEST = {"n_draws": 20, "n_chains": 2, "burn_in": 50, "thinning": 1}
+SHORTEST = {"n_draws": 10, "n_chains": 2, "burn_in": 20, "thinning": 1, "doc_sweeps": 2}
 
 
 class Linear(nn.Linear):
@@ -64,8 +64,8 @@ ESTIMATORS = [
     LatentDirichletAllocation(n_components=3, **SHORTER),
     LatentDirichletAllocation(n_components=3, parametrization="expanded_natural", **SHORTER),
     LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=20, burn_in=20),
-    DeepPoissonFactorAnalysis(n_components=(3, 2), doc_sweeps=2, **SHORTEST),
-    DeepPoissonFactorAnalysis(n_components=3, parametrization="expanded_mean", **SHORTEST),
+    DeepPoissonFactorAnalysis(n_components=(3, 2), **SHORTEST),
+    DeepPoissonFactorAnalysis(n_components=3, parametrization="expanded_natural", **SHORTEST),
     DistilledClassifier(
         BayesianMLPClassifier(hidden_layer_sizes=8, random_state=0, **SHORT),
         n_epochs=30,

@@ -36,6 +36,8 @@ METHODS = {
     "LDA, SGRLD": LDA | MEAN,
     "LDA, mSGNHT-S": LDA | NATURAL,
 }
+#: names of finished runs have none of these
+NO_SPACE = str.maketrans({",": "-", " ": None, "=": None})
 INTEGRATORS = {"mSGNHT-S": "splitting", "mSGNHT-E": "euler"}
 BODY = """
 Networks {sizes}, LDA and PFA with {K} topics; beta = {beta}, alpha = {alpha} of LDA; batches of
@@ -140,7 +142,7 @@ def against(args, corpus, documents):
     rows = []
     for name, parameters in METHODS.items():
         found = [
-            finished(args, f"{corpus}-{name}-{s}-{args.cpu_seconds}s".replace(", ", "-"),
+            finished(args, f"{corpus}-{name}-{s}-{args.cpu_seconds}s".translate(NO_SPACE),
                      partial(run, parameters, *documents, args.cpu_seconds, s))
             for s in args.seeds
         ]  # fmt: skip

@@ -47,9 +47,9 @@ class DeepPoissonFactorAnalysis(TopicModel):
         e_0 and f_0.
     network_scale : float, default=1.0
         sd of the normal prior of weights w and biases c.
-    parametrization : {"expanded_natural", "expanded_mean"}, default="expanded_natural"
-        phi_k as the softmax of natural parameters, for any sampler, or as normalised Gamma
-        variables in their own metric (SGRLD), which learns faster in the first passes.
+    parametrization : {"expanded_mean", "expanded_natural"}, default="expanded_mean"
+        phi_k as normalised Gamma variables in their own metric (SGRLD), or as the softmax of
+        natural parameters, for any sampler.
     prior : {"gamma", "normal"}, default="gamma"
         "gamma": e^theta ~ Gamma(beta, 1), which makes topics Dirichlet(beta), in both
         parametrizations. "normal": natural parameters N(prior_mean, prior_scale^2) in place of it.
@@ -59,8 +59,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
         Gibbs sweeps over the documents of a minibatch, at least one. Layers above the lowest are
         sampled in the last fifth of them.
     sampler : str or Sampler, default="auto"
-        "msgnht", "sghmc", "sgnht", "sgld" or "psgld", or an object with parameters, for natural
-        parameters; "rsgld" for the expanded mean. "auto": "msgnht" and "rsgld".
+        "rsgld" for the expanded mean; "msgnht", "sghmc", "sgnht", "sgld" or "psgld", or an object
+        with parameters, for natural parameters. "auto": "rsgld" and "msgnht".
     integrator : str, default="auto"
         "splitting", "euler", "baoab", "aboba" (second-order samplers), "leimkuhler_matthews"
         (SGLD). "auto": the sampler's first, or Euler if ``step_size`` is a number.
@@ -184,7 +184,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         r_rate: float = 1.0,
         gamma_prior: Any = (1.0, 1.0),
         network_scale: float = 1.0,
-        parametrization: str = "expanded_natural",
+        parametrization: str = "expanded_mean",
         prior: str = "gamma",
         prior_mean: float = 0.1,
         prior_scale: float = 1.0,
