@@ -14,7 +14,7 @@ from skbayes_sgmcmc import (
     document_completion_perplexity,
     skops_trusted_types,
 )
-from skbayes_sgmcmc.alignment import align, best_order
+from skbayes_sgmcmc.alignment import align, best_order, matched
 from skbayes_sgmcmc.inspection import TopicDisplay
 from skbayes_sgmcmc.models.completion import proportions, split_documents
 
@@ -47,6 +47,15 @@ def test_alignment_undoes_any_order():
     assert aligned.std(axis=(0, 1)).max() < 0.1 < draws.std(axis=(0, 1)).max()
     np.testing.assert_allclose(mean[best_order(mean, phi)], phi, atol=0.05)
     np.testing.assert_allclose(align(draws, phi).mean(axis=(0, 1)), phi, atol=0.05)
+
+
+def test_orders_are_those_of_the_aligned_draws():
+    """With them other blocks of a draw go along with its topics."""
+    rng, phi = np.random.default_rng(0), topics()
+    draws = np.stack([[phi[rng.permutation(4)] for _ in range(5)] for _ in range(2)])
+    for reference in (None, phi):
+        aligned, orders = matched(draws, reference)
+        np.testing.assert_array_equal(np.take_along_axis(draws, orders[..., None], axis=2), aligned)
 
 
 def test_components_of_several_chains_are_aligned():

@@ -31,6 +31,7 @@ MEAN, NATURAL = ({"parametrization": f"expanded_{kind}"} for kind in ("mean", "n
 METHODS = {
     "DPFA, SGRLD": DEEP | MEAN,
     "DPFA, mSGNHT-S": DEEP | NATURAL,
+    "DPFA, mSGNHT-E": DEEP | NATURAL | {"integrator": "euler"},
     "DPFA, SGRLD, p = 0.5": DEEP | MEAN | {"success_probability": 0.5},
     "PFA, SGRLD": {"n_components": SIZES[:1]} | MEAN,
     "LDA, SGRLD": LDA | MEAN,
