@@ -237,7 +237,8 @@ def stream_and_save(path, stop, make=short):
     return lda
 
 
-def test_example_of_a_stream():
+@pytest.mark.parametrize("deep", [[], ["--deep"]])
+def test_example_of_a_stream(deep):
     """It finds most of four topics in 6,000 documents; unlike topics share a third."""
     script = Path(__file__).parents[1] / "examples" / "stream_topics.py"
     small = [
@@ -251,6 +252,7 @@ def test_example_of_a_stream():
         "100",
         "--length",
         "20",
+        *deep,
     ]
     done = subprocess.run(
         [sys.executable, str(script), *small], env=HERE, capture_output=True, text=True, check=True
