@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import subprocess
 import sys
@@ -233,6 +234,16 @@ def test_total_samples_smaller_than_the_stream():
         dpfa.partial_fit(corpus(seed=seed))
     assert dpfa._chain_state.rows_seen == 160
     assert np.isfinite(dpfa.components_).all()
+
+
+def test_nothing_is_kept_of_the_documents():
+    """The saved estimator has the same size after ten times as many documents."""
+    dpfa, sizes = short(n_draws=2, doc_sweeps=1), []
+    for call in range(20):
+        dpfa.partial_fit(corpus(200, seed=call))
+        if call in (1, 19):
+            sizes.append(len(pickle.dumps(dpfa)))
+    assert sizes[1] <= 1.05 * sizes[0]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")

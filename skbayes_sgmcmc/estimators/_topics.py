@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from operator import methodcaller
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._callbacks import with_callbacks
@@ -124,6 +126,11 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         self._fitted_as = self._kind()
         return self
 
+    def _takes_streams(self) -> bool:
+        """Whether there is ``partial_fit``; an ``AttributeError`` says why not."""
+        return True
+
+    @available_if(methodcaller("_takes_streams"))
     @all_or_nothing
     @with_callbacks
     def partial_fit(self, X: Any, y: Any = None) -> Self:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import available_if
 
 from .._validation import check_choice, check_int, check_real
 from ..alignment import align
@@ -17,15 +16,6 @@ Array = NDArray[Any]
 
 #: sweeps and draws of ``algorithm="gibbs"``
 GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING = 200, 100, 5
-
-
-def _takes_streams(estimator: Any) -> bool:
-    if estimator.algorithm == "gibbs":
-        raise AttributeError(
-            "algorithm='gibbs' is not allowed in partial_fit: it needs all documents at every "
-            "sweep; give 'sgmcmc'."
-        )
-    return True
 
 
 class LatentDirichletAllocation(TopicModel):
@@ -224,26 +214,13 @@ class LatentDirichletAllocation(TopicModel):
 
     # fitting --------------------------------------------------------------------------------------
 
-    @available_if(_takes_streams)
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on sampling with new documents of a stream, for one pass over them.
-
-        The target is the posterior of ``total_samples`` documents if that is given, else of those
-        seen so far; the newest ``n_draws`` draws of each chain are kept. Nothing is kept of the
-        documents.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            New documents, of the vocabulary of the first call.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-        """
-        return super().partial_fit(X, y)
+    def _takes_streams(self) -> bool:
+        if self.algorithm == "gibbs":
+            raise AttributeError(
+                "algorithm='gibbs' is not allowed in partial_fit: it needs all documents at every "
+                "sweep; give 'sgmcmc'."
+            )
+        return True
 
     def _fit_documents(self, X: Any, settings: Any, *, same: bool) -> None:
         if self.algorithm == "gibbs":
