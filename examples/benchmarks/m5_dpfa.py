@@ -81,8 +81,10 @@ passes: five Gibbs sweeps from the network's prior (perplexity 797), fifteen (76
 mean field, as now (733).
 
 With the published settings splitting is below Euler's scheme because it bears the steps at which
-that diverges; at the step that both bear they are equal. Plain steps learn slowly: a minute of
-automatic ones, in the coordinates of the preconditioner, gets much further with either integrator.
+that diverges; at the one step that both bear they are equal. Plain steps learn slowly: a minute of
+automatic ones, in the coordinates of the preconditioner, gets much further. With these, too,
+Euler's scheme diverges (and that of LDA's natural parameters with it): the friction of a step that
+dissipates the gradient noise of bursts of words is above the 2 that it bears.
 """
 
 
