@@ -83,8 +83,9 @@ mean field, as now (733).
 With the published settings splitting is below Euler's scheme because it bears the steps at which
 that diverges; at the one step that both bear they are equal. Plain steps learn slowly: a minute of
 automatic ones, in the coordinates of the preconditioner, gets much further. With these, too,
-Euler's scheme diverges (and that of LDA's natural parameters with it): the friction of a step that
-dissipates the gradient noise of bursts of words is above the 2 that it bears.
+Euler's scheme diverges (and that of LDA's natural parameters with it). It bears frictions below 2 a
+step; with splitting, after 300 steps on 20 Newsgroups, a thousandth of the topics' parameters have
+more than 1.7, by the noise of words that come in bursts, and all of the network's less than 0.5.
 """
 
 
