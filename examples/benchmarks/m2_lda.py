@@ -192,11 +192,12 @@ def cell(args, corpus, documents, name, seed, batch=None, step=None):
 
 
 def score(runs):
-    """A table's cell; empty if a run is missing."""
-    if None in runs:
+    """A table's cell, with the number of runs if some are missing."""
+    scores = [run["perplexity"] for run in runs if run is not None]
+    if not scores:
         return ""
-    scores = [run["perplexity"] for run in runs]
-    return f"> {WORST:.0f}" if np.mean(scores) > WORST else mean_sd(scores, 1)
+    text = f"> {WORST:.0f}" if np.mean(scores) > WORST else mean_sd(scores, 1)
+    return text if len(scores) == len(runs) else f"{text} ({len(scores)})"
 
 
 def table(args, corpus, documents):
@@ -209,9 +210,11 @@ def table(args, corpus, documents):
                 for step in STEPS
             }
             known = {
-                step: np.nan_to_num(np.mean([run["perplexity"] for run in found]), nan=np.inf)
+                step: np.nan_to_num(
+                    np.mean([run["perplexity"] for run in found if run]), nan=np.inf
+                )
                 for step, found in runs.items()
-                if None not in found
+                if any(found)
             }
             if not known:
                 continue
