@@ -191,9 +191,14 @@ def cell(args, corpus, documents, name, seed, batch=None, step=None):
     return finished(args, where, run)
 
 
+def perplexities(runs):
+    """Of the runs that there are."""
+    return [run["perplexity"] for run in runs if run is not None]
+
+
 def score(runs):
     """A table's cell, with the number of runs if some are missing."""
-    scores = [run["perplexity"] for run in runs if run is not None]
+    scores = perplexities(runs)
     if not scores:
         return ""
     text = f"> {WORST:.0f}" if np.mean(scores) > WORST else mean_sd(scores, 1)
@@ -210,9 +215,7 @@ def table(args, corpus, documents):
                 for step in STEPS
             }
             known = {
-                step: np.nan_to_num(
-                    np.mean([run["perplexity"] for run in found if run]), nan=np.inf
-                )
+                step: np.nan_to_num(np.mean(perplexities(found)), nan=np.inf)
                 for step, found in runs.items()
                 if any(found)
             }
