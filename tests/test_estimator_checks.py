@@ -58,7 +58,7 @@ ESTIMATORS = [
     BayesianCNNClassifier(conv_channels=4, pool_size=1, hidden_layer_sizes=(), **SHORT),
     BayesianICA(**SHORTER),
     BayesianICA(n_components=1, sampler="mala", **SHORTER),
-    SparseBayesianRegressor(**SHORT),
+    SparseBayesianRegressor(step_size=0.01, **SHORT),
     SparseBayesianClassifier(**SHORT),
     SparseBayesianRegressor(hidden_layer_sizes=4, step_size=0.005, **SHORT),
     LatentDirichletAllocation(n_components=3, **SHORTER),

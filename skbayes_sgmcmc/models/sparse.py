@@ -29,8 +29,10 @@ STEP_ROWS, STEP_BATCH = 2000, 100
 #: half the square of the share of the spike's width that a step may move by, and the largest step
 #: size in units of other networks' (measured on seven data sets)
 STEP_SHARE, LARGEST_RATE = 0.125, 20.0
-#: to what share of its start sigma may fall for which the spike's curvature holds
-SMALL_SIGMA = 0.1
+#: to what share of its start sigma may fall for which the spike's curvature holds, and this in
+#: linear models with at least as many rows as coefficients: below it steps widen the spikes, which
+#: matters where there are many
+SMALL_SIGMA, SMALL_SIGMA_OF_FEW = 0.1, 0.3
 #: smallest delta, and 1 - delta: where their logarithms still are finite in float32
 LEAST_DELTA = 1e-35
 #: latents of a whole run, with so many more for each step, from which on compiling is worth it
@@ -237,7 +239,11 @@ class SparseNetworkModel(PrunedNetworkModel):
 
         Without it pSGLD's steps are unbounded where the likelihood is flat (units that are off).
         """
-        sigma = self.spike_slab.sigma * (SMALL_SIGMA if self.learn_sigma else 1.0)
+        least = SMALL_SIGMA
+        if self.network.linear and self._data is not None:
+            share = min(1.0, math.sqrt(self._data.total / self.n_sparse))
+            least = max(least, SMALL_SIGMA_OF_FEW * share)
+        sigma = self.spike_slab.sigma * (least if self.learn_sigma else 1.0)
         return max(float(self.rates.max()), (self.spike_slab.spike_scale * sigma) ** -2)
 
     def _own(self, theta: Tensor, state: State) -> Tensor:
