@@ -415,8 +415,9 @@ def verdict(experiment, scores):
             if shown and not name.startswith("psgld") and not name.endswith("_t1"):
                 beyond = values.mean(0) - (error, loss, 0.0)
                 rivals.append(f"{name} ({kind}) {beyond[0]:+.2f}% and {beyond[1]:+.4f}")
-        lines.append(f"* {label(size)}, beyond the error and NLL of pSGLD as published, σ² = 1: "
-                     + ", ".join(rivals) + ".")  # fmt: skip
+        if rivals:
+            lines.append(f"* {label(size)}, beyond the error and NLL of pSGLD as published, "
+                         f"σ² = 1: {', '.join(rivals)}.")  # fmt: skip
     return "\n".join(lines)
 
 
