@@ -13,12 +13,14 @@ import numpy as np
 from _common import load_mnist, markdown_table, parse_args, write_results
 from network_speed import step_time
 
-from skbayes_sgmcmc import SparseBayesianClassifier, SparseBayesianRegressor
+from skbayes_sgmcmc import SparseBayesianClassifier, SparseBayesianRegressor, _fused
+from skbayes_sgmcmc.models import sparse
 
 BODY = """
 Microseconds a step of one chain, float32. "Wide": the regression of D1, 100 rows, 1,000 features,
 minibatches of 50, SGLD. "Network": 784-400-400-10 on MNIST, minibatches of 100, SGHMC, the prior on
-all weights. Compiled: the latents' update and their part of the gradient by numba (extra `fast`).
+all weights. Compiled, as long runs are where numba is installed (extra `fast`): the latents'
+update, their part of the gradient, and SGLD's step.
 
 {table}
 
@@ -60,6 +62,7 @@ def measure(make, n_steps, compiled, repeats):
 
 def main():
     args = parse_args(__doc__, 1, 1, numbers={"repeats": (5, 1)})
+    sparse.WORTH_NUMBERS = _fused.WORTH_NUMBERS = 0  # compile, however short the run
     rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
