@@ -164,9 +164,9 @@ def stepped(model, theta, dtype=torch.float64, n_steps=3):
     model.make_data(x, np.zeros((10, 2)), None, dtype, "cpu")
     theta = torch.as_tensor(theta, dtype=dtype)
     state = model.init_state(theta)
-    aux = {"mean_square": torch.ones(len(theta), 1, dtype=dtype)}
     rng = ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
     for k in range(n_steps):
+        aux = {"mean_square_slope": state["sigma"] ** -4}  # of residuals of one
         model.after_step(theta, state, aux, k, rng)
     out = torch.empty_like(theta)
     model.prior_gradient(theta, state, out, 0.5)
@@ -181,6 +181,25 @@ def test_compiled_latents_are_those_of_torch():
     torch.testing.assert_close(same, gradient, rtol=1e-12, atol=1e-12)
     for name, values in expected.items():
         torch.testing.assert_close(found[name], values, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 511, 512, 1300])
+def test_compiled_probabilities_are_exact_to_rounding(n):
+    # their exponential is our own; blocks longer than its part of 512 are put together
+    pytest.importorskip("numba")
+    from skbayes_sgmcmc._kernels.latents import LARGEST, follow
+
+    # log odds = -z^2 / (2 v_1) + z / v_0 + constant: from far below -LARGEST to far above
+    prior = SpikeSlab(spike_scale=1e-3, slab_variance=1e4)
+    beta = np.linspace(0.0, 1.5, n)[None]
+    beta[0, -1] = 1e4
+    rho, slab, one = np.zeros((1, n)), np.zeros((1, n)), np.ones((1, 1))
+    odds = prior.log_odds(torch.from_numpy(beta)).numpy()
+    assert odds.max() > LARGEST or n == 1
+    nothing, places = np.empty(0), (np.array([0]), np.array([n]))
+    follow(beta, rho, slab, one, np.zeros((1, 1)), one, *places, 1.0, 1e-3, 1e4, (0.0, 0.0, 0.0),
+           nothing, nothing, LEAST_DELTA)  # fmt: skip
+    np.testing.assert_allclose(rho, expit(odds), rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
@@ -204,9 +223,8 @@ def test_delta_underflows_to_its_least_value_and_comes_back():
     state, _ = stepped(model, at_zero, torch.float32, n_steps=1)
     state["logit_delta"].fill_(np.log(LEAST_DELTA))
     state["rho"].fill_(1.0)
-    model.after_step(
-        torch.full((1, model.n_parameters), 5.0), state, {"mean_square": torch.ones(1, 1)}, 0, None
-    )
+    aux = {"mean_square_slope": torch.ones(1, 1)}
+    model.after_step(torch.full((1, model.n_parameters), 5.0), state, aux, 0, None)
     assert (state["logit_delta"] > -5.0).all()
 
 

@@ -5,7 +5,29 @@ Numbers that index are unsigned, because numba then leaves out Python's rule for
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numba
+import numpy as np
 
 #: sums may be reordered and multiplications fused; infinities and NaN keep their meaning
 jit = numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+
+
+def polynomial(
+    f: Callable[[Any], Any], low: float, high: float, degree: int, dtype: Any
+) -> Callable[..., Any]:
+    """A compiled polynomial close to f between two bounds, by Chebyshev's interpolation."""
+    fit = np.polynomial.Chebyshev.interpolate(f, degree, (low, high))
+    coefficients = fit.convert(kind=np.polynomial.Polynomial).coef.astype(dtype)
+    first, others = coefficients[-1], tuple(coefficients[-2::-1])
+
+    @jit
+    def evaluate(x):
+        p = first
+        for c in others:
+            p = p * x + c
+        return p
+
+    return evaluate

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import jit
+from . import jit, polynomial
 
 #: the fewest that pass BigCrush
 ROUNDS = 7
@@ -39,27 +39,12 @@ def words(out, key, counter, rounds):
         out[i], out[n + i], out[2 * n + i], out[3 * n + i] = a, b, c, d
 
 
-def _polynomial(f, low, high, degree):
-    """A compiled polynomial close to f between two bounds, by Chebyshev's interpolation."""
-    fit = np.polynomial.Chebyshev.interpolate(f, degree, (low, high))
-    coefficients = fit.convert(kind=np.polynomial.Polynomial).coef.astype(np.float32)
-    first, others = coefficients[-1], tuple(coefficients[-2::-1])
-
-    @jit
-    def evaluate(x):
-        p = first
-        for c in others:
-            p = p * x + c
-        return p
-
-    return evaluate
-
-
 # log(1 + x) = x + x^2 f(x); sin(x) = x f(x^2); cos(x) = f(x^2): relative errors below 1e-7
 _ROOT_HALF, _QUARTER = np.sqrt(0.5), (np.pi / 2) ** 2
-log_rest = _polynomial(lambda x: (np.log1p(x) - x) / x**2, _ROOT_HALF - 1, 2 * _ROOT_HALF - 1, 9)
-sine_rest = _polynomial(lambda y: np.sinc(np.sqrt(y) / np.pi), 0.0, _QUARTER, 5)
-cosine = _polynomial(lambda y: np.cos(np.sqrt(y)), 0.0, _QUARTER, 6)
+_LOG_ARGUMENTS = _ROOT_HALF - 1, 2 * _ROOT_HALF - 1
+log_rest = polynomial(lambda x: (np.log1p(x) - x) / x**2, *_LOG_ARGUMENTS, 9, np.float32)
+sine_rest = polynomial(lambda y: np.sinc(np.sqrt(y) / np.pi), 0.0, _QUARTER, 5, np.float32)
+cosine = polynomial(lambda y: np.cos(np.sqrt(y)), 0.0, _QUARTER, 6, np.float32)
 
 
 @jit

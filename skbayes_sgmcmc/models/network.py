@@ -153,18 +153,18 @@ class NetworkModel(Model):
         weight: Any = scale
         if isinstance(batch.weight, Tensor):
             weight = (batch.weight[None] if batch.shared else batch.weight)[..., None] * scale
-        aux = self._aux(delta, weight, state)
-        self._passes.backward(tape, delta.mul_(weight), out[:, :n] if own else out)
+        weighted = delta * weight
+        self._passes.backward(tape, weighted, out[:, :n] if own else out)
         if own_slope is not None:
             out[:, n:].add_((own_slope * weight).sum(1))
-        return aux
+        return self._aux(delta, weighted)
 
     def _own(self, theta: Tensor, state: State) -> Tensor:
         """The likelihood's own parameters, (chains, m)."""
         return theta[:, self.n_network :]
 
-    def _aux(self, delta: Tensor, weight: Any, state: State) -> dict[str, Tensor]:
-        """What :meth:`after_step` needs of a minibatch: of the slopes and the rows' weights."""
+    def _aux(self, delta: Tensor, weighted: Tensor) -> dict[str, Tensor]:
+        """What :meth:`after_step` needs of a minibatch: of its slopes, as such and weighted."""
         return {}
 
     def derive(self, draws: Array, data: Data) -> dict[str, Array]:

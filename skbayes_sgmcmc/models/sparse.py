@@ -156,6 +156,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         learned = slice(None) if spike_slab.learn_inclusion else slice(0)
         self._delta_counts = priors[1][learned] - 1.0, (priors[0] + priors[2])[learned] - 1.0
         self._gains: tuple[int, list[float]] = (-1, [])
+        self._views: Any = None
         self._data: Data | None = None
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
@@ -216,7 +217,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         return latents
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "kernels"}
+        return {k: v for k, v in vars(self).items() if k != "kernels"} | {"_views": None}
 
     # densities ------------------------------------------------------------------------------------
 
@@ -225,10 +226,8 @@ class SparseNetworkModel(PrunedNetworkModel):
         prior, kernels = self.spike_slab, self._kernels(theta)
         if kernels is not None:
             slopes = scale / prior.spike_scale, scale / prior.slab_variance
-            kernels.gradient(
-                theta.numpy(), state["slab"].numpy(), state["sigma"].numpy(),
-                self._starts, self._stops, *slopes, out.numpy(),
-            )  # fmt: skip
+            latents, places = self._arrays(state)[1:3], (self._starts, self._stops)
+            kernels.gradient(theta.numpy(), *latents, *places, *slopes, out.numpy())
             return
         slabs, sigma = state["slab"].split(self.sizes, 1), state["sigma"]
         for part, slab in zip(self.slices, slabs, strict=True):
@@ -252,12 +251,11 @@ class SparseNetworkModel(PrunedNetworkModel):
             return state["sigma"]
         return super()._own(theta, state)
 
-    def _aux(self, delta: Tensor, weight: Any, state: State) -> dict[str, Tensor]:
+    def _aux(self, delta: Tensor, weighted: Tensor) -> dict[str, Tensor]:
         if not self.likelihood.latent_noise:
             return {}
-        # delta is the residual over sigma^2
-        squares = (delta * delta).mul_(weight).sum((1, 2))[:, None]
-        return {"mean_square": squares.mul_(state["sigma"].pow(4))}
+        # slopes are residuals over sigma^2
+        return {"mean_square_slope": (delta * weighted).sum((1, 2), keepdim=True)[:, 0]}
 
     # latents --------------------------------------------------------------------------------------
 
@@ -291,7 +289,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         state["slab"].lerp_(rho, gain)
         if self.learn_sigma:
             absolute, squares = prior.penalties(z, state["slab"])
-            mode = sigma_mode(*self._sigma_terms(absolute * sigma, squares * sigma**2, aux))
+            mode = sigma_mode(*self._sigma_terms(absolute, squares, sigma, aux))
             sigma.lerp_(mode, gain)
         if prior.learn_inclusion:
             parts = zip(rho.split(self.sizes, 1), _columns(state), *self._delta_counts, strict=True)
@@ -307,29 +305,39 @@ class SparseNetworkModel(PrunedNetworkModel):
         self, kernels: Any, theta: Tensor, state: State, aux: dict[str, Tensor], gain: float
     ) -> None:
         """As :meth:`_follow`, to rounding."""
-        prior, sigma = self.spike_slab, state["sigma"]
+        prior, latents = self.spike_slab, self._arrays(state)
         n, count, least = self._sigma_counts(aux)
-        latents = (state[name].numpy() for name in ("rho", "slab", "sigma", "logit_delta"))
         kernels.follow(
-            theta.numpy(), *latents, aux.get("mean_square", sigma).numpy(), self._starts,
-            self._stops, gain, float(prior.spike_scale), float(prior.slab_variance),
+            theta.numpy(), *latents, aux.get("mean_square_slope", state["sigma"]).numpy(),
+            self._starts, self._stops, gain, float(prior.spike_scale), float(prior.slab_variance),
             (n, count if self.learn_sigma else 0.0, least), *self._delta_counts, LEAST_DELTA,
         )  # fmt: skip
 
+    def _arrays(self, state: State) -> tuple[Array, Array, Array, Array]:
+        """The latents as the kernels take them; they share the state's memory."""
+        kept = self._views
+        if kept is None or kept[0] is not state["rho"] or kept[1] is not state["sigma"]:
+            arrays = tuple(state[name].numpy() for name in ("rho", "slab", "sigma", "logit_delta"))
+            kept = self._views = (state["rho"], state["sigma"], arrays)
+        return kept[2]
+
     def _sigma_terms(
-        self, absolute: Tensor, squares: Tensor, aux: dict[str, Tensor]
+        self, absolute: Tensor, squares: Tensor, sigma: Tensor, aux: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor, float]:
-        """R_b, R_c, R_a of sigma's density sigma^-R_a exp(-R_b/sigma - R_c/(2 sigma^2))."""
+        """R_b, R_c, R_a of sigma's density sigma^-R_a exp(-R_b/sigma - R_c/(2 sigma^2)).
+
+        The first two arguments are sums over coefficients in units of sigma.
+        """
         n, count, least = self._sigma_counts(aux)
         if n > 0.0:
-            squares = squares + n * aux["mean_square"]
-        return absolute, squares + least, count
+            squares = squares + (n * sigma**2) * aux["mean_square_slope"]
+        return absolute * sigma, squares * sigma**2 + least, count
 
     def _sigma_counts(self, aux: dict[str, Tensor]) -> tuple[float, float, float]:
         """N where the noise is sigma's too, else 0; R_a; nu lambda."""
         nu, lam = self.spike_slab.sigma_prior
         count = self.n_sparse + nu
-        if "mean_square" in aux:
+        if "mean_square_slope" in aux:
             assert self._data is not None
             n = self._data.total
             return n, count + n * self.likelihood.n_outputs, nu * lam
@@ -355,7 +363,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         if self.learn_sigma:
             absolute, squares = prior.penalties(z, slab)
             sigma = state["sigma"]
-            terms = self._sigma_terms(absolute * sigma, squares * sigma**2, aux)
+            terms = self._sigma_terms(absolute, squares, sigma, aux)
             _draw_sigma(sigma, *terms, rng)
         if prior.learn_inclusion:
             u = rng.uniform(len(self.sizes), dtype=torch.float64).cpu().numpy()
