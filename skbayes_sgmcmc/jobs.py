@@ -170,7 +170,8 @@ class Job:
                 "numba is not installed; install the extra 'skbayes-sgmcmc[fast]' or give "
                 "compiled='auto'."
             )
-        if required and integrator is None:
+        own = self.posterior.model.kernels if self.posterior.like.device.type == "cpu" else None
+        if required and integrator is None and own is None:
             raise ValueError(f"compiled=True is not allowed here: {reason}")
         return None, integrator
 

@@ -29,9 +29,8 @@ from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian, ridge_noise
 from skbayes_sgmcmc.models.networks import MLP, ReferenceClass
 from skbayes_sgmcmc.models.priors import Normal
-from skbayes_sgmcmc.models.sparse import LEAST_DELTA, SparseNetworkModel
+from skbayes_sgmcmc.models.sparse import SparseNetworkModel
 from skbayes_sgmcmc.schedules import Constant, Exponential, Polynomial
-from skbayes_sgmcmc.streams import ChainRandom
 
 N, V_0, V_1, DELTA = 64, 0.1, 10.0, 0.3
 LEAST_SQUARES = np.array([0.0, 0.2, 0.3, 0.4, 0.6, 1.0])
@@ -149,85 +148,6 @@ def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
         assert abs(float(np.squeeze(posterior.mean(name))) - truth) < 4.0 * error + 0.01, name
 
 
-def model_of(adaptation="sa", compiled=False, prior=None, likelihood=None):
-    """A network with two sparse blocks and one that is not."""
-    return SparseNetworkModel(
-        MLP((3, 4, 2), "tanh"), likelihood or LatentGaussian(2), Normal(), 1.0,
-        spike_slab=prior or SpikeSlab(), sparse_blocks=("weight_1", "weight_2"),
-        adaptation=adaptation, gain=Constant(0.1), pruning=None, compiled=compiled,
-    )  # fmt: skip
-
-
-def stepped(model, theta, dtype=torch.float64, n_steps=3):
-    """State, and the prior's gradient, after some updates at one position."""
-    x = np.random.default_rng(0).standard_normal((10, 3))
-    model.make_data(x, np.zeros((10, 2)), None, dtype, "cpu")
-    theta = torch.as_tensor(theta, dtype=dtype)
-    state = model.init_state(theta)
-    rng = ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
-    for k in range(n_steps):
-        aux = {"mean_square_slope": state["sigma"] ** -4}  # of residuals of one
-        model.after_step(theta, state, aux, k, rng)
-    out = torch.empty_like(theta)
-    model.prior_gradient(theta, state, out, 0.5)
-    return state, out
-
-
-def test_compiled_latents_are_those_of_torch():
-    pytest.importorskip("numba")
-    theta = np.random.default_rng(0).standard_normal((2, model_of().n_parameters))
-    expected, gradient = stepped(model_of(compiled=False), theta)
-    found, same = stepped(model_of(compiled=True), theta)
-    torch.testing.assert_close(same, gradient, rtol=1e-12, atol=1e-12)
-    for name, values in expected.items():
-        torch.testing.assert_close(found[name], values, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("n", [1, 511, 512, 1300])
-def test_compiled_probabilities_are_exact_to_rounding(n):
-    # their exponential is our own; blocks longer than its part of 512 are put together
-    pytest.importorskip("numba")
-    from skbayes_sgmcmc._kernels.latents import LARGEST, follow
-
-    # log odds = -z^2 / (2 v_1) + z / v_0 + constant: from far below -LARGEST to far above
-    prior = SpikeSlab(spike_scale=1e-3, slab_variance=1e4)
-    beta = np.linspace(0.0, 1.5, n)[None]
-    beta[0, -1] = 1e4
-    rho, slab, one = np.zeros((1, n)), np.zeros((1, n)), np.ones((1, 1))
-    odds = prior.log_odds(torch.from_numpy(beta)).numpy()
-    assert odds.max() > LARGEST or n == 1
-    nothing, places = np.empty(0), (np.array([0]), np.array([n]))
-    follow(beta, rho, slab, one, np.zeros((1, 1)), one, *places, 1.0, 1e-3, 1e4, (0.0, 0.0, 0.0),
-           nothing, nothing, LEAST_DELTA)  # fmt: skip
-    np.testing.assert_allclose(rho, expit(odds), rtol=1e-12, atol=1e-300)
-
-
-@pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e10, 1e30])
-def test_latents_stay_finite_however_large_coefficients_are(adaptation, dtype, compiled, size):
-    if compiled:
-        pytest.importorskip("numba")
-    # above, squares, of which sigma is made, overflow in float32; the probabilities must not
-    learn_sigma = dtype == torch.float64 or size < 1e18
-    model = model_of(adaptation, compiled, SpikeSlab(learn_sigma=learn_sigma))
-    state, _ = stepped(model, np.full((1, model.n_parameters), size), dtype, n_steps=200)
-    assert all(torch.isfinite(values).all() for values in state.values())
-    assert ((state["rho"] >= 0.0) & (state["rho"] <= 1.0)).all()
-
-
-def test_delta_underflows_to_its_least_value_and_comes_back():
-    model = model_of()
-    at_zero = np.zeros((1, model.n_parameters))
-    state, _ = stepped(model, at_zero, torch.float32, n_steps=1)
-    state["logit_delta"].fill_(np.log(LEAST_DELTA))
-    state["rho"].fill_(1.0)
-    aux = {"mean_square_slope": torch.ones(1, 1)}
-    model.after_step(torch.full((1, model.n_parameters), 5.0), state, aux, 0, None)
-    assert (state["logit_delta"] > -5.0).all()
-
-
 def test_em_is_sa_with_a_gain_of_one():
     X, y = orthonormal()
     settings = {"n_draws": 20, "burn_in": 20, "thinning": 1, "n_chains": 2, "random_state": 0}
@@ -244,19 +164,6 @@ def test_without_adaptation_latents_stay_where_they_start():
     assert np.all(reg.posterior_["rho_weight_1"] == 0.2)
     assert np.all(reg.posterior_["sigma"] == 2.0)
     np.testing.assert_allclose(reg.delta_, 0.2)
-
-
-def test_prior_gradient_is_the_slope_of_the_energy():
-    # sum of (1 - r)|beta|/(v_0 sigma) + r beta^2/(2 v_1 sigma^2), and the normal prior elsewhere
-    model = model_of()
-    theta = np.random.default_rng(0).standard_normal((2, model.n_parameters))
-    state, gradient = stepped(model, theta)
-    at = torch.tensor(theta, requires_grad=True)
-    beta, r, sigma = model._coefficients(at), state["slab"], state["sigma"]
-    energy = ((1 - r) * beta.abs() / (0.1 * sigma) + r * beta**2 / (20.0 * sigma**2)).sum()
-    biases = torch.cat([at[:, 12:16], at[:, 24:26]], 1)
-    (expected,) = torch.autograd.grad(0.5 * (energy + 0.5 * (biases**2).sum()), at)
-    torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_reference_class_has_the_logits_zero_and_f():

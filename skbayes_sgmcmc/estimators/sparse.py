@@ -82,9 +82,9 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     shared_minibatch : bool, default=False
         One minibatch for all chains of a step.
     compiled : "auto" or bool, default="auto"
-        Use the compiled steps of the extra ``fast`` where they apply (SGLD and pSGLD by Euler, long
-        runs, CPU). They have a random number generator of their own, and so other draws for the
-        same seed.
+        Use the compiled code of the extra ``fast`` where it applies (on a CPU, in long runs: the
+        latent variables, and the steps of SGLD and pSGLD by Euler). The steps have a random number
+        generator of their own, and so other draws for the same seed.
     total_samples : float or None, default=None
         N of ``partial_fit``; None: the rows seen so far.
     checkpoint : path or None, default=None
@@ -322,9 +322,9 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     shared_minibatch : bool, default=False
         One minibatch for all chains of a step.
     compiled : "auto" or bool, default="auto"
-        Use the compiled steps of the extra ``fast`` where they apply (SGLD and pSGLD by Euler, long
-        runs, CPU). They have a random number generator of their own, and so other draws for the
-        same seed.
+        Use the compiled code of the extra ``fast`` where it applies (on a CPU, in long runs: the
+        latent variables, and the steps of SGLD and pSGLD by Euler). The steps have a random number
+        generator of their own, and so other draws for the same seed.
     total_samples : float or None, default=None
         N of ``partial_fit``; None: the rows seen so far.
     checkpoint : path or None, default=None

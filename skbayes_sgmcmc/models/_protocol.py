@@ -94,6 +94,8 @@ class Model:
     #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
     #: kernels are in single precision)
     single_precision: bool = False
+    #: compiled functions of the model's own that a run on a CPU uses, or None
+    kernels: Any = None
 
     @property
     def n_parameters(self) -> int:
