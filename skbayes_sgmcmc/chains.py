@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from ._denormals import flushed_denormals
 from ._validation import check_int, check_real
 from .integrators import Integrator
 from .metrics import State
@@ -164,6 +165,10 @@ class Chains:
 
         ``on_chunk`` is called after every chunk, at a resumable state.
         """
+        with flushed_denormals():
+            self._run(on_chunk)
+
+    def _run(self, on_chunk: Callable[[Chains], None] | None) -> None:
         length = self._chunk_length()
         n_steps, progress = self.plan.n_steps, self.progress
         self._start()

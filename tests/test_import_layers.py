@@ -19,6 +19,7 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 LAYERS = [
     {"_kernels"},
     {
+        "_denormals",
         "_validation",
         "exceptions",
         "_callbacks",
