@@ -10,9 +10,6 @@ import numpy as np
 
 from . import jit
 
-#: less than this part of a token's weight is rounding of sums of weights
-SOLE = 1e-3
-
 
 @jit
 def sweep(topics, starts, words, weights, alpha, more, z, n, uniforms, fresh):
@@ -129,8 +126,11 @@ def draw(row, rest, n, more, active, n_active, alpha, u, share):
 
 
 @jit
-def add_expected(topics, starts, words, weights, alpha, more, z, n, out):
-    """Add to ``out`` (words, topics) p(z_i = k | the others) / topics times each token's weight."""
+def add_expected(topics, starts, words, weights, alpha, more, z, n, sole, out):
+    """Add to ``out`` (words, topics) p(z_i = k | the others) / topics times each token's weight.
+
+    A token is its topic's only one if others weigh no more than ``sole`` times as much.
+    """
     n_topics = topics.shape[1]
     # below this share of a token's probability there is nothing but rounding
     least = topics.dtype.type(4) * np.finfo(topics.dtype).eps
@@ -150,7 +150,7 @@ def add_expected(topics, starts, words, weights, alpha, more, z, n, out):
                 total += weight[k] * row[k]
             while i < end and words[i] == w:  # the same word again
                 k, less = z[i], weights[i]
-                if of[k] - less <= SOLE * less:  # it is the only one of its topic
+                if of[k] - less <= sole * less:
                     less = less + extra[k]
                 part = weights[i] / max(total - less * row[k], least * total)
                 to[k] -= less * part

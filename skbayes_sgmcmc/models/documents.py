@@ -164,7 +164,7 @@ class Assignments:
         if self.compiled:
             from .._kernels import documents
 
-            documents.add_expected(*self._arrays(empty, full), out.numpy())
+            documents.add_expected(*self._arrays(empty, full), SOLE, out.numpy())
         else:
             self._add_expected(empty, full, out)
         return out.view(self.shape)
