@@ -1,0 +1,26 @@
+"""A small perceptron's fit, and what two fits have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skbayes_sgmcmc import BayesianMLPClassifier
+
+SMALL = {
+    "hidden_layer_sizes": 6,
+    "n_chains": 2,
+    "n_draws": 20,
+    "burn_in": 100,
+    "thinning": 2,
+    "random_state": 0,
+}
+
+
+def small(**parameters):
+    return BayesianMLPClassifier(**(SMALL | parameters))
+
+
+def assert_same(a, b, atol=0.0):
+    assert a.posterior_.draws.keys() == b.posterior_.draws.keys()
+    for name, values in a.posterior_.draws.items():
+        np.testing.assert_allclose(b.posterior_[name], values, rtol=0, atol=atol, err_msg=name)

@@ -1,0 +1,148 @@
+"""BayesianMLPClassifier: what is refused, and data of every kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from _mlp import assert_same, small
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+
+from skbayes_sgmcmc import BayesianMLPClassifier, SamplingError, SamplingWarning
+from skbayes_sgmcmc.samplers import PSGLD
+
+#: budgets too small to mix, on purpose, where mixing is not what is looked at
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+# what is refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"hidden_layer_sizes": 0}, "hidden_layer_sizes=0 is not allowed: .* at least 1"),
+        ({"hidden_layer_sizes": -1}, "hidden_layer_sizes=-1"),
+        ({"hidden_layer_sizes": "a"}, "hidden_layer_sizes='a'"),
+        ({"hidden_layer_sizes": (5, 0)}, "hidden_layer_sizes=0"),
+        ({"hidden_layer_sizes": 2.5}, "hidden_layer_sizes=2.5"),
+        ({"hidden_layer_sizes": None}, "hidden_layer_sizes=None"),
+        ({"hidden_layer_sizes": [[5]]}, "hidden_layer_sizes="),
+        ({"activation": "gelu"}, "activation='gelu' .* one of 'relu', 'tanh', 'logistic'"),
+        ({"activation": None}, "activation=None"),
+        ({"prior": "cauchy"}, "prior='cauchy'"),
+        ({"prior_scale": -1.0}, "prior_scale=-1.0"),
+        ({"prior_scale": 0}, "prior_scale=0"),
+        ({"prior_scale": float("nan")}, "prior_scale=nan"),
+        ({"prior_scale": [1.0]}, "prior_scale=.* the network has 2 layers"),
+        ({"prior_scale": [1.0, 2.0, 3.0]}, "prior_scale=.* the network has 2 layers"),
+        ({"prior_scale": [1.0, -1.0]}, "prior_scale=.*a positive number"),
+        ({"prior_scale": [1.0, float("nan")]}, "prior_scale="),
+        ({"prior_scale": "fan_out"}, "prior_scale='fan_out' .* 'fan_in'"),
+        ({"prior_scale": ["a", "b"]}, "prior_scale="),
+        ({"prior_scale": None}, "prior_scale=None"),
+        ({"standardize": "yes"}, "standardize='yes'"),
+        ({"class_weight": "heavy"}, "class_weight"),
+        ({"sampler": "mala"}, "step_size='auto' is not allowed with MALA .*'psgld'"),
+        ({"sampler": "rsgld"}, "sampler=RSGLD is not allowed: NetworkModel has no metric"),
+        ({"sampler": "rsgld", "step_size": 0.1}, "sampler=RSGLD is not allowed"),
+        ({"sampler": "psgld", "integrator": "baoab"}, "integrator='baoab' is not allowed with"),
+        ({"sampler": PSGLD(decay=1.0)}, "sampler.decay=1.0"),
+        ({"init": "gaussian"}, "init='gaussian' is not allowed"),
+        ({"init": "zero"}, "init='zero'"),
+        ({"init": np.zeros(3)}, r"init of shape \(3,\) .* broadcasts to \(2, 51\)"),
+        ({"temperature": -1.0}, "temperature=-1.0"),
+        ({"n_chains": 0}, "n_chains=0"),
+        ({"total_samples": 0}, "total_samples=0"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_bad_parameters_are_named(iris, parameters, message):
+    clf = small(**parameters)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(*iris)
+    assert set(vars(clf)) == set(clf.get_params(deep=False))
+    with pytest.raises(NotFittedError):
+        clf.predict(iris[0])
+
+
+def test_there_is_no_preconditioner_to_give():
+    with pytest.raises(TypeError, match="preconditioner"):
+        BayesianMLPClassifier(preconditioner=None)
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
+def test_a_step_size_far_too_large(iris, sampler):
+    clf = small(sampler=sampler, step_size=1e6)
+    with pytest.raises(SamplingError, match="2 of 2 chains left the finite numbers") as caught:
+        clf.fit(*iris)
+    text = str(caught.value)
+    assert "chain 0 by step 100" in text and "chain 1 by step 100 of 140" in text
+    assert "last step size 1e+06" in text and "Reduce step_size" in text
+    assert set(vars(clf)) == set(clf.get_params(deep=False))
+
+
+def test_psgld_bounds_a_step_far_too_large(iris):
+    """Its cap keeps eta G times the prior's curvature at 1/2: there is no step that overflows."""
+    assert np.isfinite(small(step_size=1e6).fit(*iris).predict_proba(iris[0])).all()
+
+
+# data ---------------------------------------------------------------------------------------------
+
+
+def test_too_few_rows_or_classes(iris):
+    X, y = iris
+    for rows in (slice(0, 1), slice(0, 10)):
+        with pytest.raises(ValueError, match="y has 1 class"):
+            small().fit(X[rows], y[rows])
+    clf = small().fit(X[[0, 60]], y[[0, 60]])  # two rows are enough
+    assert np.isfinite(clf.predict_proba(X)).all()
+    with pytest.raises(ValueError, match="Unknown label type"):
+        small().fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        small().fit(np.where(X > 7.0, np.nan, X), y)
+    with pytest.raises(TypeError, match="dense data is required"):
+        import scipy.sparse as sp
+
+        small().fit(sp.csr_matrix(X), y)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "int64", "uint8", "bool"])
+def test_features_of_any_type(iris, kind):
+    """As their values in float64; float32 ones are standardised in float32, to 1e-6."""
+    X, y = (10.0 * iris[0]).round().astype(kind), iris[1]
+    clf, expected = small().fit(X, y), small().fit(X.astype(np.float64), y)
+    assert_same(expected, clf, atol=1e-3 if kind == "float32" else 0.0)
+    np.testing.assert_allclose(
+        clf.predict_proba(X), expected.predict_proba(X.astype(float)), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e6])
+def test_constant_columns(iris, constant):
+    """They are seen as 0, so that their weights keep the prior and what was known stays so.
+
+    A value never seen changes predictions as much as its distance in units of the feature.
+    """
+    X, y = iris
+    wide = np.column_stack([X, np.full(150, constant)])
+    clf = small(burn_in=600).fit(wide, y, sample_weight=np.linspace(0.1, 1.0, 150))
+    assert clf._x_scale[-1] == 1.0
+    assert clf._inputs(wide)[:, -1] == pytest.approx(np.zeros(150), abs=1e-8)
+    assert clf.score(wide, y) > 0.8
+    assert np.isfinite(clf.predict_proba(wide + 1.0)).all()
+    assert np.isfinite(
+        small().fit(np.full((20, 3), constant), [0, 1] * 10).predict_proba(wide[:, :3])
+    ).all()
+
+
+def test_slow_mixing_is_warned_of(iris):
+    """Of predictions: weights of different chains can't agree."""
+    with pytest.warns(SamplingWarning, match="have not mixed well") as caught:
+        small(step_size=1e-7).fit(*iris)
+    assert [warning.filename for warning in caught] == [__file__]
