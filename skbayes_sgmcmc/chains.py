@@ -123,6 +123,8 @@ class Chains:
         Where draws are put (see ``storage.py``).
     kernel : callable or None
         A compiled replacement of the loop over a chunk's steps (see ``_fast.py``).
+    evaluator : type
+        What computes gradients (see ``_graphs.py`` for another one).
     alpha : callable or None
         ``alpha(theta)`` returns alpha_t / eta, for :class:`MixingDistance`.
     """
@@ -139,6 +141,7 @@ class Chains:
         *,
         draws: Array,
         kernel: Any = None,
+        evaluator: type[Evaluator] = Evaluator,
         alpha: Callable[[Tensor], float] | None = None,
     ):
         self.posterior = posterior
@@ -149,6 +152,7 @@ class Chains:
         self.phi = phi.contiguous()
         self.rng = rng
         self.kernel = kernel
+        self.evaluator = evaluator
         self.alpha = alpha
         self.alive = list(range(len(phi)))
         self.state: State | None = None
@@ -327,7 +331,7 @@ class Chains:
     # parts ----------------------------------------------------------------------------------------
 
     def _new_evaluator(self) -> Evaluator:
-        return Evaluator(
+        return self.evaluator(
             self.posterior,
             self.minibatches,
             self.rng,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint, fingerprint
 from .minibatch import Minibatches
-from .posterior import Posterior
+from .posterior import Evaluator, Posterior
 from .samplers import Cell, Sampler
 from .settings import Settings
 from .storage import allocate, dtype_name
@@ -106,7 +106,7 @@ class Job:
 
     def _chains(self) -> Chains:
         posterior, like = self.posterior, self.posterior.like
-        kernel, integrator = self._compiled()
+        kernel, integrator, evaluator = self._compiled()
         philox = kernel is not None or integrator is not None
         rng = ChainRandom(self.seeds, str(like.device), philox=philox)
         if self.previous is not None:
@@ -125,6 +125,7 @@ class Job:
             rng,
             draws=self._allocate(),
             kernel=kernel,
+            evaluator=evaluator or Evaluator,
             alpha=self.alpha,
         )
         if self.previous is not None:
@@ -145,24 +146,29 @@ class Job:
             kind = dtype_name(self.posterior.like.dtype)
         return allocate(shape, kind, self.settings.draws_dir)
 
-    def _compiled(self) -> tuple[Any, Any]:
-        """Compiled code for a chunk's steps, or else for the integrator; where there is any."""
+    def _compiled(self) -> tuple[Any, Any, Any]:
+        """Compiled code for a chunk's steps, or else for the integrator or for the gradient."""
         if self.settings.compiled is False:
-            return None, None
+            return None, None, None
         from ._fast import find_kernel
         from ._fused import find_integrator
+        from ._graphs import find_evaluator
 
         required = self.settings.compiled is True
         run = (self.sampler, self.cell)
         n_steps = self.plan.n_steps * len(self.group)
         reason = (
             "there is compiled code for sampler='sgld' and 'psgld' (without gamma) with "
-            "integrator='euler' on a CPU only; give compiled='auto'."
+            "integrator='euler' on a CPU, and for networks of dense rows without latent variables "
+            "on a GPU; give compiled='auto'."
         )
+        evaluator = find_evaluator(self.posterior, required=required)
+        if evaluator is not None:
+            return None, None, evaluator
         try:
             kernel = find_kernel(self.posterior, self.minibatches, *run, required=required)
             if kernel is not None:
-                return kernel, None
+                return kernel, None, None
             integrator = find_integrator(self.posterior, *run, n_steps, required=required)
         except ImportError:
             integrator = None
@@ -173,7 +179,7 @@ class Job:
         own = self.posterior.model.kernels if self.posterior.like.device.type == "cpu" else None
         if required and integrator is None and own is None:
             raise ValueError(f"compiled=True is not allowed here: {reason}")
-        return None, integrator
+        return None, integrator, None
 
     def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
         """Rows of this group of stored state, on the run's device and in its dtype."""

@@ -33,7 +33,7 @@ LAYERS = [
     {"minibatch", "augmentation", "schedules", "compression"},
     {"models", "integrators", "diagnostics", "interop", "export", "distillation"},
     {"posterior", "samplers"},
-    {"chains", "warmup", "_fast", "_fused"},
+    {"chains", "warmup", "_fast", "_fused", "_graphs"},
     {"settings", "checkpoint"},
     {"jobs"},
     {"sampling"},

@@ -79,7 +79,7 @@ class BayesianCNNClassifier(NetworkClassifier):
     compiled : "auto" or bool, default="auto"
         Use the compiled steps of the extra ``fast`` where they apply (SGLD and pSGLD by Euler, long
         runs, CPU). They have a random number generator of their own, and so other draws for the
-        same seed.
+        same seed. On a GPU, True replays gradients as a CUDA graph.
     total_samples : float or None, default=None
         N of ``partial_fit``; None: the rows seen so far.
     checkpoint : path or None, default=None
