@@ -285,6 +285,13 @@ def test_labels_missing_in_y_need_classes():
     assert expected_calibration_error([0, 1], proba, classes=[0, 1, 2]) == pytest.approx(0.3)
 
 
+def test_probabilities_may_be_off_by_rounding():
+    # scipy's softmax of float64 logits gives 1 + 2e-16 for some
+    above = np.nextafter(1.0, 2.0)
+    assert expected_calibration_error([0, 1], [[above, 0.0], [0.0, above]]) == pytest.approx(0.0)
+    assert expected_calibration_error([0, 1], [0.0, above]) == pytest.approx(0.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

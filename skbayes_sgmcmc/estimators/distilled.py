@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -256,10 +255,10 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         module = self._module(self._dtype())
         with torch.no_grad():
             logits = [
-                module(torch.from_numpy(rows[part].copy())).double().numpy()
+                module(torch.from_numpy(rows[part].copy())).double()
                 for part in gen_batches(len(rows), PREDICTION_ROWS)
             ]
-        return np.asarray(softmax(np.concatenate(logits), axis=1))
+        return np.asarray(torch.cat(logits).softmax(1))
 
     def _dtype(self) -> Any:
         """The precision in which the student was trained."""

@@ -298,7 +298,7 @@ def _bins(y_true: Any, proba: Any, n_bins: int, classes: Any) -> tuple[Array, Ar
         )
     if not np.array_equal(known, np.unique(known)):
         raise ValueError(f"classes={known.tolist()} is not allowed: give them sorted, each once.")
-    if p.min() < 0.0 or p.max() > 1.0 or np.abs(p.sum(axis=1) - 1.0).max() > SUM_TOLERANCE:
+    if p.min() < -SUM_TOLERANCE or np.abs(p.sum(axis=1) - 1.0).max() > SUM_TOLERANCE:
         raise ValueError(
             "proba is not allowed: give numbers between 0 and 1 whose rows sum to 1 "
             f"(they lie in [{p.min():g}, {p.max():g}], the sums in "
