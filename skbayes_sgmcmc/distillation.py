@@ -32,7 +32,7 @@ Array = NDArray[Any]
 #: rows whose targets are made at once, with the same draws
 BLOCK_ROWS = 2000
 #: passes over the rows and steps that ``n_epochs="auto"`` makes at least
-AUTO_EPOCHS, AUTO_STEPS = 30, 3000
+AUTO_EPOCHS, AUTO_STEPS = 30, 8000
 
 
 @dataclass

@@ -46,7 +46,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         ``torch.nn.Module`` that maps rows as the estimator's network sees them (n, ...) to logits
         (n, n_classes). It may have batch norms and dropout.
     n_epochs : "auto" or int, default="auto"
-        Passes over the rows. "auto": 30, more where that is less than 3000 steps.
+        Passes over the rows. "auto": 30, more where that is less than 8000 steps.
     batch_size : int, default=100
         Rows in a minibatch.
     learning_rate : float, default=0.001
