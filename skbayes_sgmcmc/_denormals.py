@@ -1,4 +1,4 @@
-"""Numbers too small to be normalised, with which processors compute a hundred times slower.
+"""Numbers too small to be normalised, with which processors compute many times slower.
 
 Weights that no data reach fade towards zero under their prior, through such numbers, as long as
 there is no noise: in a descent, or at temperature 0.

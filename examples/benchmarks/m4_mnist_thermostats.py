@@ -173,7 +173,8 @@ def comparison(label, runs):
     errors = {letter: np.array([last_errors(found) for found in runs[letter]]) for letter in runs}
     cells = [mean_sd(nlls[letter], 4) for letter in "ES"]
     cells.append(mean_sd(nlls["S"] - nlls["E"], 4))
-    cells += [mean_sd(errors[letter][:, k], 2 + 2 * (k == 2)) for k in range(3) for letter in "ES"]
+    for k, digits in enumerate((2, 2, 4)):
+        cells += [mean_sd(errors[letter][:, k], digits) for letter in "ES"]
     return [label, *cells]
 
 

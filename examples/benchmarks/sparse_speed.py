@@ -13,8 +13,7 @@ import numpy as np
 from _common import load_mnist, markdown_table, parse_args, write_results
 from network_speed import step_time
 
-from skbayes_sgmcmc import SparseBayesianClassifier, SparseBayesianRegressor, _fused
-from skbayes_sgmcmc.models import sparse
+from skbayes_sgmcmc import SparseBayesianClassifier, SparseBayesianRegressor
 
 BODY = """
 Microseconds a step of one chain, float32. "Wide": the regression of D1, 100 rows, 1,000 features,
@@ -62,12 +61,11 @@ def measure(make, n_steps, compiled, repeats):
 
 def main():
     args = parse_args(__doc__, 1, 1, numbers={"repeats": (5, 1)})
-    sparse.WORTH_NUMBERS = _fused.WORTH_NUMBERS = 0  # compile, however short the run
     rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, (make, n_steps) in CASES.items():
-            for compiled in ("auto", False):
+            for compiled in (True, False):
                 steps = max(10, n_steps // 10) if args.quick else n_steps
                 rest, moving = measure(make, steps, compiled, args.repeats)
                 rows.append([
