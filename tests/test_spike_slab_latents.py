@@ -8,8 +8,9 @@ import torch
 from scipy.special import expit
 
 from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
-from skbayes_sgmcmc.models.likelihoods import LatentGaussian
-from skbayes_sgmcmc.models.networks import MLP
+from skbayes_sgmcmc.minibatch import Minibatches
+from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian
+from skbayes_sgmcmc.models.networks import MLP, ReferenceClass
 from skbayes_sgmcmc.models.priors import Normal
 from skbayes_sgmcmc.models.sparse import LEAST_DELTA, SparseNetworkModel
 from skbayes_sgmcmc.schedules import Constant
@@ -76,6 +77,76 @@ def test_compiled_latents_serve_every_sampler(sampler):
     for name in ("weight_1", "rho_weight_1", "sigma"):
         expected, found = by_torch.posterior_[name], compiled.posterior_[name]
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def linear_model(classes, compiled):
+    network = ReferenceClass(MLP((7, 1), "relu")) if classes else MLP((7, 1), "relu")
+    likelihood = Categorical() if classes else LatentGaussian(1)
+    return SparseNetworkModel(
+        network, likelihood, Normal(), 1.0, spike_slab=SpikeSlab(), sparse_blocks=("weight_1",),
+        adaptation="sa", gain=Constant(0.1), pruning=None, compiled=compiled,
+    )  # fmt: skip
+
+
+def rows_gradient(model, dtype, weighted, shared):
+    """Of three chains at different places, each with its sigma, added to ones; and what is left."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 7)), rng.standard_normal((20, 1))
+    if isinstance(model.likelihood, Categorical):
+        y = (y[:, 0] > 0.0).astype(int)
+    weight = rng.random(20) if weighted else None
+    data = model.make_data(X, y, weight, dtype, "cpu")
+    theta = torch.from_numpy(5.0 * rng.standard_normal((3, 8))).to(dtype)
+    state, streams = model.init_state(theta), ChainRandom(np.random.SeedSequence(0).spawn(3))
+    state["sigma"].copy_(torch.tensor([[0.5], [1.0], [2.0]]))
+    minibatches = Minibatches(data, 6, shared=shared)
+    batch = next(minibatches.chunk(minibatches.indices(1, streams), 1, streams))
+    out = torch.ones_like(theta)
+    aux = model.likelihood_gradient(theta, batch, state, streams, out=out, scale=0.3)
+    return out, aux
+
+
+@pytest.mark.parametrize("classes", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_compiled_gradient_of_a_linear_models_rows_is_that_of_torch(
+    classes, weighted, shared, dtype
+):
+    # to rounding: sums of 6 terms in another order, slopes up to 1 / sigma^2 = 4 of 15 sds
+    pytest.importorskip("numba")
+    model = linear_model(classes, compiled=True)
+    assert model._rows_gradient is not None
+    expected, aux = rows_gradient(linear_model(classes, compiled=False), dtype, weighted, shared)
+    found, same = rows_gradient(model, dtype, weighted, shared)
+    bound = 1e-5 if dtype == torch.float32 else 1e-13
+    torch.testing.assert_close(found, expected, rtol=bound, atol=10.0 * bound)
+    assert set(aux) == set(same) == (set() if classes else {"mean_square_slope"})
+    for name, values in aux.items():
+        torch.testing.assert_close(same[name], values, rtol=bound, atol=0.0)
+
+
+def test_large_minibatches_are_left_to_torch(monkeypatch):
+    # which may use several threads for one product
+    pytest.importorskip("numba")
+    model = linear_model(False, compiled=True)
+    model._rows_gradient = None
+    expected, _ = rows_gradient(model, torch.float64, False, False)
+    monkeypatch.setattr("skbayes_sgmcmc.models.sparse.ROW_NUMBERS", 6 * 7 - 1)
+    found, _ = rows_gradient(linear_model(False, compiled=True), torch.float64, False, False)
+    assert torch.equal(found, expected)
+
+
+def test_only_one_plain_linear_function_has_a_compiled_gradient():
+    pytest.importorskip("numba")
+    assert model_of(compiled=True)._rows_gradient is None  # hidden units
+    model = linear_model(False, compiled=True)
+    rounded = SparseNetworkModel(
+        model.network, model.likelihood, Normal(), 1.0, spike_slab=SpikeSlab(),
+        sparse_blocks=("weight_1",), adaptation="sa", gain=Constant(0.1), pruning=None,
+        compiled=True, precision="bfloat16",
+    )  # fmt: skip
+    assert rounded._rows_gradient is None
 
 
 @pytest.mark.parametrize("n", [1, 511, 512, 1300])

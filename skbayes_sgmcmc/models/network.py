@@ -130,8 +130,8 @@ class NetworkModel(Model):
         return self.prior.log_density(theta, rates)
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
-        f = self.network.outputs(theta[:, : self.n_network], _by_chain(batch, "x"))
-        return self.likelihood.log_density(f, _by_chain(batch, "y"), theta[:, self.n_network :])
+        f = self.network.outputs(theta[:, : self.n_network], by_chain(batch, "x"))
+        return self.likelihood.log_density(f, by_chain(batch, "y"), theta[:, self.n_network :])
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         self.prior.gradient(theta, self._rates_like(theta, scale), out)
@@ -148,8 +148,8 @@ class NetworkModel(Model):
     ) -> dict[str, Tensor]:
         n = self.n_network
         own = theta.shape[1] > n
-        f, tape = self._passes.forward(theta[:, :n] if own else theta, _by_chain(batch, "x"))
-        delta, own_slope = self.likelihood.slope(f, _by_chain(batch, "y"), self._own(theta, state))
+        f, tape = self._passes.forward(theta[:, :n] if own else theta, by_chain(batch, "x"))
+        delta, own_slope = self.likelihood.slope(f, by_chain(batch, "y"), self._own(theta, state))
         weight: Any = scale
         if isinstance(batch.weight, Tensor):
             weight = (batch.weight[None] if batch.shared else batch.weight)[..., None] * scale
@@ -201,7 +201,7 @@ def _augmented(augment: Augmentation, fields: dict[str, Any], rng: ChainRandom) 
     return fields | {"x": augment(fields["x"], rng)}
 
 
-def _by_chain(batch: Batch, name: str) -> Tensor:
+def by_chain(batch: Batch, name: str) -> Tensor:
     """A field with a leading chain axis, of length 1 if the chains share it."""
     field: Tensor = batch.fields[name]
     return field[None] if batch.shared else field

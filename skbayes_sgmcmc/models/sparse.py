@@ -14,11 +14,12 @@ from scipy.special import betaincinv, logit
 from torch import Tensor
 
 from ..metrics import State
-from ..minibatch import Data
+from ..minibatch import Batch, Data
 from ..schedules import Schedule
 from ..streams import ChainRandom
 from .likelihoods import LOGIT_NOISE
-from .network import NetworkModel
+from .network import NetworkModel, by_chain
+from .networks import ReferenceClass
 from .pruning import Pruning
 from .spike_slab import SpikeSlab, sigma_mode
 
@@ -37,6 +38,9 @@ SMALL_SIGMA, SMALL_SIGMA_OF_FEW = 0.1, 0.3
 LEAST_DELTA = 1e-35
 #: latents of a whole run, with so many more for each step, from which on compiling is worth it
 WORTH_NUMBERS, WORTH_MORE = 2 * 10**8, 20_000
+#: numbers in one chain's minibatch up to which one thread is as fast as torch's
+ROW_NUMBERS = 2**19
+NO_WEIGHTS = np.empty((0, 0))
 #: gains computed at once
 GAIN_BLOCK = 1024
 #: how much wider than the target the proposals of sigma are, so that its tails are reached
@@ -216,8 +220,21 @@ class SparseNetworkModel(PrunedNetworkModel):
             return None
         return latents
 
+    @cached_property
+    def _rows_gradient(self) -> Any:
+        """The compiled gradient of the rows, where f is one linear function; or None."""
+        (features,) = list(self.network.fan_in.values())[:1]
+        one_function = self.network.linear and self.n_network == features + 1
+        plain = self._passes is self.network  # not in bfloat16, nor chain by chain
+        if self.kernels is None or not (one_function and plain):
+            return None
+        from .._kernels.rows import gradient
+
+        return gradient
+
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if k != "kernels"} | {"_views": None}
+        compiled = ("kernels", "_rows_gradient")
+        return {k: v for k, v in vars(self).items() if k not in compiled} | {"_views": None}
 
     # densities ------------------------------------------------------------------------------------
 
@@ -232,6 +249,31 @@ class SparseNetworkModel(PrunedNetworkModel):
         slabs, sigma = state["slab"].split(self.sizes, 1), state["sigma"]
         for part, slab in zip(self.slices, slabs, strict=True):
             prior.gradient(theta[:, part], slab, sigma, out[:, part], scale)
+
+    def likelihood_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        compiled = self._rows_gradient if self._kernels(theta) is not None else None
+        x = by_chain(batch, "x")
+        if compiled is None or x[0].numel() > ROW_NUMBERS:
+            return super().likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
+        y, weight = batch.fields["y"].view(-1, batch.size), NO_WEIGHTS
+        if isinstance(batch.weight, Tensor):
+            weight = batch.weight.view(-1, batch.size).numpy()
+        squares = compiled(
+            theta.numpy(), x.numpy(), y.numpy(), weight, self._arrays(state)[2],
+            isinstance(self.network, ReferenceClass), scale, out.numpy(),
+        )  # fmt: skip
+        if not self.likelihood.latent_noise:
+            return {}
+        return {"mean_square_slope": torch.from_numpy(squares)}
 
     def prior_curvature(self) -> float:
         """Of the smooth part, or what a spike counts for: one over the square of its width.
