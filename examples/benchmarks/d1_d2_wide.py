@@ -19,7 +19,7 @@ from _common import (
     write_results,
 )
 from scipy.stats import beta as beta_distribution
-from sklearn.linear_model import ARDRegression, LassoCV, LogisticRegressionCV
+from sklearn.linear_model import ARDRegression, LassoCV, LogisticRegressionCV, Ridge
 
 from skbayes_sgmcmc import (
     SamplingWarning,
@@ -30,11 +30,14 @@ from skbayes_sgmcmc import (
 from skbayes_sgmcmc.schedules import Polynomial
 
 P, BATCH, STEPS, DRAWS, N_TEST = 1000, 50, 100_000, 500, 50
-ADAPTATIONS = {"SGLD-SA": "sa", "SGLD-EM": "em", "SGLD": None}
+#: adaptation, and the penalty of the ridge regression from which the chain starts (None: from zero)
+METHODS = {"SGLD-SA": ("sa", None), "SGLD-EM": ("em", None), "SGLD": (None, None)}
+RIDGE = {"SGLD-SA, from ridge": ("sa", 10.0), "SGLD-EM, from ridge": ("em", 10.0)}
 #: the settings (v_0, sigma) of the tables' columns, rows and correlations of the data
-LINEAR = {"columns": [(0.01, 2.0), (0.1, 2.0), (0.01, 1.0), (0.1, 1.0)], "rows": 100, "rho": 0.6}
+LINEAR = {"columns": [(0.01, 2.0), (0.1, 2.0), (0.01, 1.0), (0.1, 1.0)], "rows": 100, "rho": 0.6,
+          "methods": METHODS | RIDGE}  # fmt: skip
 LOGISTIC = {"columns": [(0.01, 1.0), (0.001, 1.0), (0.01, 2.0), (0.001, 2.0)], "rows": 500,
-            "rho": 0.3}  # fmt: skip
+            "rho": 0.3, "methods": METHODS}  # fmt: skip
 #: of which intervals and features are counted, over more seeds than the others
 MAIN, MAIN_SEEDS, COVERAGE = (0.1, 1.0), 40, 0.9
 PUBLISHED = {
@@ -56,7 +59,8 @@ b = {p}, nu = lambda = 1, T = 1, minibatches of {batch}, {steps:,} steps (the pa
 500,000), of which the second half is kept ({draws} draws); gain 10 (k + 1000)^-0.7 (SA), 1 (EM), 0
 (SGLD: the latents stay); step sizes 0.001 k^(-1/3) in the paper's unit, `step_size` = N times that.
 Data are not standardised. One chain, from zero; an intercept is fitted, too. "Defaults" is the
-estimator as it comes, with four chains.
+estimator as it comes, with four chains. "From ridge": the chain starts from scikit-learn's `Ridge`
+with a penalty of 10.
 
 {parts}
 """
@@ -117,10 +121,15 @@ def errors(kind, model, X, y):
 # Runs
 
 
-def run(kind, adaptation, column, steps, seed):
+def run(kind, method, column, steps, seed):
     """Errors, inclusion probabilities and draws of the first three coefficients."""
     X, y, X_test, y_test, coef = make_data(kind, seed)
     v_0, sigma = column
+    adaptation, penalty = method
+    init = np.zeros(P + 1)
+    if penalty is not None:
+        ridge = Ridge(penalty).fit(X, y)
+        init = np.append(ridge.coef_, ridge.intercept_)
     prior = SpikeSlab(v_0, 10.0, sigma=sigma, sigma_prior=(1.0, 1.0), learn_sigma=True)
     estimator = SparseBayesianRegressor if kind == "linear" else SparseBayesianClassifier
     model = estimator(
@@ -136,7 +145,7 @@ def run(kind, adaptation, column, steps, seed):
         n_draws=DRAWS,
         burn_in=steps // 2,
         thinning=steps // (2 * DRAWS),
-        init=np.zeros(P + 1),
+        init=init,
         dtype="float32",
         random_state=seed,
     )
@@ -188,6 +197,7 @@ def run_others(kind, seed):
 
 
 def name_of(kind, method, column, steps, seed):
+    method = method.replace(", from ", "-")
     return f"{kind}-{method}-{column[0]:g}-{column[1]:g}-{steps}-seed{seed}"
 
 
@@ -208,7 +218,7 @@ def table(args, kind):
     setting = LINEAR if kind == "linear" else LOGISTIC
     header = ["method", *(f"v_0 = {v:g}, sigma = {s:g}" for v, s in setting["columns"])]
     rows = []
-    for method in ADAPTATIONS:
+    for method in setting["methods"]:
         rows.append([method] + [
             cell(load(args, [name_of(kind, method, column, args.steps, s) for s in range(100)]))
             for column in setting["columns"]
@@ -268,7 +278,7 @@ def draw_figure(args):
     sd = np.sqrt(np.diag(np.linalg.inv(precision)))
     figure, axes = new_figure(3, width=3.2, height=2.8)
     for j, ax in enumerate(axes):
-        for row, method in enumerate(ADAPTATIONS):
+        for row, method in enumerate(METHODS):
             runs = load(args, [name_of("linear", method, MAIN, args.steps, 0)])
             if runs:
                 low, high = np.array(runs[0]["intervals"])[:, j]
@@ -278,7 +288,7 @@ def draw_figure(args):
         ax.plot(mean[j], 3, "o", color="0.4")
         ax.axvline(coef[j], color="k", ls=":", lw=1)
         ax.set(title=f"coefficient {j + 1}", yticks=range(4), ylim=(-0.5, 3.5))
-        ax.set_yticklabels([*ADAPTATIONS, "oracle ridge"] if j == 0 else [])
+        ax.set_yticklabels([*METHODS, "oracle ridge"] if j == 0 else [])
     caption = (
         "D1, v_0 = 0.1, sigma = 1, seed 0: posterior means and 90% intervals; the oracle knows the "
         "three features and the noise; dotted: the truth."
@@ -298,13 +308,11 @@ def main():
                 finished(args, f"{kind}-others-seed{seed}", partial(run_others, kind, seed))
                 finished(args, f"{kind}-defaults-seed{seed}", partial(run_default, kind, seed))
             for column in setting["columns"]:
-                for method, adaptation in ADAPTATIONS.items():
-                    main_one = (kind, column, method) == ("linear", MAIN, "SGLD-SA")
+                for name, method in setting["methods"].items():
+                    main_one = (kind, column, name) == ("linear", MAIN, "SGLD-SA")
                     if seed in args.seeds or (main_one and seed < args.main_seeds):
-                        name = name_of(kind, method, column, args.steps, seed)
-                        finished(
-                            args, name, partial(run, kind, adaptation, column, args.steps, seed)
-                        )
+                        stem = name_of(kind, name, column, args.steps, seed)
+                        finished(args, stem, partial(run, kind, method, column, args.steps, seed))
     texts = {"linear": linear_text, "logistic": logistic_text}
     parts = [texts[kind](args) for kind in args.parts]
     body = BODY.format(p=P, batch=BATCH, steps=args.steps, draws=DRAWS, parts="\n".join(parts))
