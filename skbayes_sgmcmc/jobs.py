@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint, fingerprint
+from .integrators import Integrator
 from .minibatch import Minibatches
 from .posterior import Evaluator, Posterior
 from .samplers import Cell, Sampler
@@ -65,6 +66,17 @@ class Result:
 
 
 @dataclass
+class Engine:
+    """What takes the steps: a compiled ``kernel`` a chunk's, or ``integrator`` one at a time."""
+
+    integrator: Integrator
+    kernel: Any = None
+    evaluator: type[Evaluator] = Evaluator
+    #: whether compiled code makes the noise, by the generator that it has
+    philox: bool = False
+
+
+@dataclass
 class Job:
     """A group of chains to run, in this process or in a worker."""
 
@@ -106,9 +118,8 @@ class Job:
 
     def _chains(self) -> Chains:
         posterior, like = self.posterior, self.posterior.like
-        kernel, integrator, evaluator = self._compiled()
-        philox = kernel is not None or integrator is not None
-        rng = ChainRandom(self.seeds, str(like.device), philox=philox)
+        engine = self._engine()
+        rng = ChainRandom(self.seeds, str(like.device), philox=engine.philox)
         if self.previous is not None:
             rng.set_state(_select(self.previous.rng, self.group))
             theta = torch.from_numpy(self.previous.theta[self.group]).to(like)
@@ -118,14 +129,14 @@ class Job:
         chains = Chains(
             posterior,
             self.sampler,
-            integrator or self.cell.integrator,
+            engine.integrator,
             self.minibatches,
             self.plan,
             phi,
             rng,
             draws=self._allocate(),
-            kernel=kernel,
-            evaluator=evaluator or Evaluator,
+            kernel=engine.kernel,
+            evaluator=engine.evaluator,
             alpha=self.alpha,
         )
         if self.previous is not None:
@@ -146,10 +157,11 @@ class Job:
             kind = dtype_name(self.posterior.like.dtype)
         return allocate(shape, kind, self.settings.draws_dir)
 
-    def _compiled(self) -> tuple[Any, Any, Any]:
+    def _engine(self) -> Engine:
         """Compiled code for a chunk's steps, or else for the integrator or for the gradient."""
+        plain = Engine(self.cell.integrator)
         if self.settings.compiled is False:
-            return None, None, None
+            return plain
         from ._fast import find_kernel
         from ._fused import find_integrator
         from ._graphs import find_evaluator
@@ -164,22 +176,23 @@ class Job:
         )
         evaluator = find_evaluator(self.posterior, required=required)
         if evaluator is not None:
-            return None, None, evaluator
+            return replace(plain, evaluator=evaluator)
         try:
             kernel = find_kernel(self.posterior, self.minibatches, *run, required=required)
             if kernel is not None:
-                return kernel, None, None
+                return replace(plain, kernel=kernel, philox=True)
             integrator = find_integrator(self.posterior, *run, n_steps, required=required)
+            if integrator is not None:
+                return Engine(integrator, philox=True)
         except ImportError:
-            integrator = None
             reason = (
                 "numba is not installed; install the extra 'skbayes-sgmcmc[fast]' or give "
                 "compiled='auto'."
             )
         own = self.posterior.model.kernels if self.posterior.like.device.type == "cpu" else None
-        if required and integrator is None and own is None:
+        if required and own is None:
             raise ValueError(f"compiled=True is not allowed here: {reason}")
-        return None, integrator, None
+        return plain
 
     def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
         """Rows of this group of stored state, on the run's device and in its dtype."""
