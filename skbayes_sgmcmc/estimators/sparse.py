@@ -83,8 +83,9 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         One minibatch for all chains of a step.
     compiled : "auto" or bool, default="auto"
         Use the compiled code of the extra ``fast`` where it applies (on a CPU, in long runs: the
-        latent variables, and the steps of SGLD and pSGLD by Euler). The steps have a random number
-        generator of their own, and so other draws for the same seed.
+        latent variables, gradients of linear models with one output or two classes, and the steps
+        of SGLD and pSGLD by Euler). The steps have a random number generator of their own, and so
+        other draws for the same seed.
     total_samples : float or None, default=None
         N of ``partial_fit``; None: the rows seen so far.
     checkpoint : path or None, default=None
@@ -323,8 +324,9 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         One minibatch for all chains of a step.
     compiled : "auto" or bool, default="auto"
         Use the compiled code of the extra ``fast`` where it applies (on a CPU, in long runs: the
-        latent variables, and the steps of SGLD and pSGLD by Euler). The steps have a random number
-        generator of their own, and so other draws for the same seed.
+        latent variables, gradients of linear models with one output or two classes, and the steps
+        of SGLD and pSGLD by Euler). The steps have a random number generator of their own, and so
+        other draws for the same seed.
     total_samples : float or None, default=None
         N of ``partial_fit``; None: the rows seen so far.
     checkpoint : path or None, default=None
