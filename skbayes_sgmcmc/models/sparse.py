@@ -223,10 +223,12 @@ class SparseNetworkModel(PrunedNetworkModel):
     @cached_property
     def _rows_gradient(self) -> Any:
         """The compiled gradient of the rows, where f is one linear function; or None."""
-        (features,) = list(self.network.fan_in.values())[:1]
-        one_function = self.network.linear and self.n_network == features + 1
-        plain = self._passes is self.network  # not in bfloat16, nor chain by chain
-        if self.kernels is None or not (one_function and plain):
+        network = self.network
+        plain = self._passes is network  # not in bfloat16, nor chain by chain
+        if self.kernels is None or not (network.linear and plain):
+            return None
+        (features,) = network.fan_in.values()
+        if self.n_network != features + 1:  # several outputs
             return None
         from .._kernels.rows import gradient
 
