@@ -149,7 +149,7 @@ def load_mnist(name="mnist"):
 def load_cifar10():
     """CIFAR-10: float32 X (50000, 3072) less the mean of its channels, y_train, X_test, y_test.
 
-    Rows are images (3, 32, 32) in [0, 1] before that, and shuffled.
+    Rows are images (3, 32, 32) in [0, 1] before that; those of both parts are shuffled.
     """
     with _npz("cifar10_jpeg") as data:
         if data is not None:
@@ -158,11 +158,13 @@ def load_cifar10():
             table = _openml("CIFAR_10", version=1, as_frame=False)
             X, y = table.data.astype(np.uint8), table.target.astype(np.int64)
             parts = [(X[:50_000], y[:50_000]), (X[50_000:], y[50_000:])]
-    order = np.random.default_rng(0).permutation(50_000)  # files may be sorted by class
+    rng = np.random.default_rng(0)
+    orders = [rng.permutation(len(y)) for _, y in parts]  # files may be sorted by class
     X = [rows.reshape(-1, 3, 1024) / np.float32(255.0) for rows, _ in parts]
     center = X[0].mean(axis=(0, 2), keepdims=True)
-    X = [(rows - center).reshape(-1, 3072) for rows in X]
-    return X[0][order], parts[0][1][order], X[1], parts[1][1]
+    X = [(rows - center).reshape(-1, 3072)[order] for rows, order in zip(X, orders, strict=True)]
+    y = [labels[order] for (_, labels), order in zip(parts, orders, strict=True)]
+    return X[0], y[0], X[1], y[1]
 
 
 def load_documents(name):

@@ -32,7 +32,7 @@ from skbayes_sgmcmc.schedules import Exponential, MultiStep, Polynomial
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from resnet import SPARSE_LAYERS, ResNet20
 
-BATCH, N_DRAWS, PUBLISHED_EPOCHS = 1000, 20, 1000
+N_DRAWS, PUBLISHED_EPOCHS = 20, 1000
 #: the paper's 2e-6 and 2e-9 times N
 TRAINING_STEP, STEP = 0.1, 1e-4
 #: gain of the published code
@@ -60,7 +60,7 @@ def estimator(args, n_rows, n_steps, **options):
         "augment": Compose([RandomCrop(), RandomFlip()]),
         "sampler": SGHMC(friction=0.1),
         "integrator": "euler",
-        "batch_size": min(BATCH, n_rows // 2),
+        "batch_size": batch_of(args, n_rows),
         "n_chains": len(args.seeds),
         "n_draws": n_draws,
         "thinning": thinning,
@@ -77,7 +77,7 @@ def estimator(args, n_rows, n_steps, **options):
 def pre_train(args, data, path):
     """SGHMC at a constant temperature; last positions (chains, parameters) go to the file."""
     X, y, X_test, y_test = data
-    n_steps = args.pre_epochs * steps_of_epoch(X)
+    n_steps = args.pre_epochs * steps_of_epoch(args, X)
     model = estimator(args, len(X), n_steps, step_size=TRAINING_STEP, temperature=1.0 / 20_000.0)
     model.fit(X, y)
     names = [name for name, _ in model.module(10).named_parameters()]
@@ -88,14 +88,18 @@ def pre_train(args, data, path):
     return {"error": (100.0 * np.array(errors)).tolist()}
 
 
-def steps_of_epoch(X):
-    return -(-len(X) // min(BATCH, len(X) // 2))
+def batch_of(args, n_rows):
+    return min(args.batch, n_rows // 2)
+
+
+def steps_of_epoch(args, X):
+    return -(-len(X) // batch_of(args, len(X)))
 
 
 def run(args, share, method, data, start):
     """Errors in % of every chain: its last network, the average over its draws, its best draw."""
     X, y, X_test, y_test = data
-    epoch = steps_of_epoch(X)
+    epoch = steps_of_epoch(args, X)
     n_steps = args.epochs * epoch
     adaptation, annealed, _ = METHODS[method]
     v_0, v_1 = PARTS[share]
@@ -172,6 +176,7 @@ def main():
         "pre-epochs": (200, 2),
         "subset": (None, 100),
         "width": (16, 4),
+        "batch": (1000, 50),
     }
     args = parse_args(__doc__, 3, 1, numbers=numbers, parts=tuple(PARTS), runs="d7_resnet20",
                       more=more)  # fmt: skip
@@ -179,7 +184,7 @@ def main():
     few = slice(args.subset)  # of the rows of tests, too
     X, y, X_test, y_test = load_cifar10()
     data = X[few] / np.float32(PIXEL_SD), y[few], X_test[few] / np.float32(PIXEL_SD), y_test[few]
-    size = f"{len(args.seeds)}x{args.pre_epochs}x{args.subset}x{args.width}"
+    size = f"{len(args.seeds)}x{args.pre_epochs}x{args.subset}x{args.batch}x{args.width}"
     positions = args.runs / f"pre-training-{size}.npy"
     if not positions.exists():  # numbers without networks are of no use here
         positions.with_suffix(".json").unlink(missing_ok=True)
@@ -195,7 +200,7 @@ def main():
             seconds += found["seconds"]
     shorter = PUBLISHED_EPOCHS / args.epochs
     body = BODY.format(
-        rows=f"{len(data[0]):,}", batch=min(BATCH, len(data[0]) // 2), epochs=args.epochs,
+        rows=f"{len(data[0]):,}", batch=batch_of(args, len(data[0])), epochs=args.epochs,
         pre_epochs=args.pre_epochs, before=mean_sd(100.0 - np.array(trained["error"]), 2),
         shorter=shorter, factor=1.005**shorter, tables=tables(results), n_draws=N_DRAWS,
     )  # fmt: skip
