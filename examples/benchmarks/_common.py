@@ -161,7 +161,8 @@ def load_cifar10():
     rng = np.random.default_rng(0)
     orders = [rng.permutation(len(y)) for _, y in parts]  # files may be sorted by class
     X = [rows.reshape(-1, 3, 1024) / np.float32(255.0) for rows, _ in parts]
-    center = X[0].mean(axis=(0, 2), keepdims=True)
+    # in float32 the sums of so many numbers stop at 2^24
+    center = X[0].mean(axis=(0, 2), keepdims=True, dtype=np.float64).astype(np.float32)
     X = [(rows - center).reshape(-1, 3072)[order] for rows, order in zip(X, orders, strict=True)]
     y = [labels[order] for (_, labels), order in zip(parts, orders, strict=True)]
     return X[0], y[0], X[1], y[1]
