@@ -112,7 +112,7 @@ class Training:
             n_epochs = max(AUTO_EPOCHS, math.ceil(AUTO_STEPS / sum(parts)))
         optimizer = torch.optim.Adam(module.parameters(), lr=self.learning_rate, fused=True)
         rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_epochs * sum(parts))
-        spread = (self.perturbation * rows.std(axis=0)).astype(np.float32)
+        spread = (self.perturbation * rows.std(axis=0, dtype=np.float64)).astype(np.float32)
         losses = np.zeros(n_epochs)
         module.train()
         for epoch in range(n_epochs):

@@ -21,6 +21,7 @@ from skbayes_sgmcmc import (
     SamplingWarning,
     sample,
 )
+from skbayes_sgmcmc.estimators._network import center_and_scale
 from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Cyclical, Exponential, Polynomial
 
@@ -239,6 +240,23 @@ def test_a_million_rows():
     assert clf.batch_size_ < 10_000
     # the posterior sd is 0.0022: the truth (1, 0, 0, 0, 0) lies within five of them
     np.testing.assert_allclose(clf.coef_[0], [1, 0, 0, 0, 0], atol=0.011)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", [(300_000, 2), (3000, 2, 10, 10)], ids=["features", "images"])
+def test_inputs_in_single_precision_are_standardised_as_in_double(shape, weighted):
+    # sums in float32 come to 3e8, where numbers are 32 apart: added one by one, the 1000s count for
+    # 992 and the mean is off by 0.8 standard deviations. What is left is float32's rounding,
+    # 6e-5 at 1000, of the mean, and with it of the scale
+    rng = np.random.default_rng(0)
+    X = (1000.0 + rng.standard_normal(shape)).astype(np.float32)
+    weight = rng.random(len(X)).astype(np.float32) if weighted else None
+    axis = (0, 2, 3) if len(shape) == 4 else 0
+    center, scale = center_and_scale(X, weight, axis)
+    expected, spread = center_and_scale(X.astype(np.float64), weight, axis)
+    assert center.dtype == scale.dtype == np.float32
+    np.testing.assert_allclose(center, expected, atol=1e-4, rtol=0.0)
+    np.testing.assert_allclose(scale, spread, rtol=1e-4)
 
 
 def test_more_columns_than_rows():

@@ -345,7 +345,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
             if whiten:
                 self.whitening_ = principal_axes(X - self.mean_, n_components, rounding)
             x = self._inputs(X)
-            self._x_variance = x.var(axis=0)
+            self._x_variance = x.var(axis=0, dtype=np.float64)
             self._reference = fastica_start(x, 0.0 if whiten else rounding)
         return ICAModel(self._reference, self._prior(), self.prior_scale, self.whitening_)
 
