@@ -197,6 +197,10 @@ The last iterate alone:
 
 {last}
 
+Of the averages, NLL in nats / expected calibration error over 15 bins:
+
+{calibration}
+
 **D6**: accuracy in % of the first {images:,} test images under an attack of strength ζ at the
 predicted label, clipped to [0, 1], by `fgsm` through the average over draws. Published, only as a
 figure: at ζ = 0.5 Adam and dropout are at guessing, and SGHMC-SA is 11 points above them.
@@ -218,6 +222,11 @@ def tables(results):
                 row.append(f"{cell} ({published[list(PARTS).index(part)]:.2f})")
             rows.append(row)
         found[kind] = markdown_table(["accuracy, %", *names], rows)
+    rows = [
+        [title, *(_calibration(results.get((part, method), [])) for part in names)]
+        for method, (title, *_) in METHODS.items()
+    ]
+    found["calibration"] = markdown_table(["NLL / ECE", *names], rows)
     strengths = [f"{eps:g}" for eps in next(iter(results.values()))[0]["attack"]["eps"]]
     parts = []
     for part in names:
@@ -228,6 +237,13 @@ def tables(results):
         ]
         parts.append(markdown_table([part, *strengths], rows))
     return found | {"accuracy": found["averaged"], "attacks": "\n\n".join(parts)}
+
+
+def _calibration(runs):
+    if not runs:
+        return ""
+    nll, ece = np.transpose([found["averaged"][1:] for found in runs])
+    return f"{mean_sd(nll, 3)} / {mean_sd(ece, 4)}"
 
 
 def draw_figure(args, results):
