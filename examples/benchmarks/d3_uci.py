@@ -191,9 +191,9 @@ and two of its standard errors.
 {last}
 
 "SparseBayesianRegressor's defaults" is `SparseBayesianRegressor(hidden_layer_sizes=50)`: pSGLD at
-T = 1, and σ learned as the noise, 20,000 steps or more. MLPRegressor has the same layers, minibatches
-and epochs. The Gaussian process has a squared exponential kernel with a length for each feature,
-and its parameters from {gp_rows} of the rows. Empty cells have not been run.
+T = 1, and σ learned as the noise, 20,000 steps or more. MLPRegressor has the same layers,
+minibatches and epochs. The Gaussian process has a squared exponential kernel with a length for each
+feature, and its parameters from {gp_rows} of the rows. Empty cells have not been run.
 
 {remarks}
 """
