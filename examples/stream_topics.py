@@ -17,7 +17,7 @@ from skbayes_sgmcmc import (
     LatentDirichletAllocation,
     SamplingWarning,
 )
-from skbayes_sgmcmc.alignment import best_order
+from skbayes_sgmcmc._draws.alignment import best_order
 
 
 def make_topics(n_topics, n_words, rng):

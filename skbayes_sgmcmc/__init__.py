@@ -20,26 +20,34 @@ _WHERE = {
     "DistilledClassifier": "estimators.distilled",
     "SparseBayesianClassifier": "estimators.sparse",
     "SparseBayesianRegressor": "estimators.sparse",
-    "Pruning": "models.pruning",
-    "SpikeSlab": "models.spike_slab",
+    "Pruning": "models.networks.pruning",
+    "SpikeSlab": "priors",
     "LatentDirichletAllocation": "estimators.lda",
-    "PosteriorSamples": "samples",
-    "MixingDistance": "chains",
-    "document_completion_perplexity": "models.completion",
-    "sample": "sampling",
-    "skops_trusted_types": "interop",
-    "to_arviz": "interop",
-    "to_onnx": "export",
-    "to_torch": "export",
-    "SamplingError": "exceptions",
-    "SamplingWarning": "exceptions",
-    "CheckpointError": "exceptions",
+    "PosteriorSamples": "_draws.posterior_samples",
+    "MixingDistance": "schedules",
+    "document_completion_perplexity": "models.topics.completion",
+    "sample": "_engine.sample",
+    "skops_trusted_types": "_export.skops",
+    "to_arviz": "_export.arviz",
+    "to_onnx": "_export.onnx",
+    "to_torch": "_export.onnx",
+    "SamplingError": "_exceptions",
+    "SamplingWarning": "_exceptions",
+    "CheckpointError": "_exceptions",
 }
 
 __all__ = [*_WHERE, "__version__"]
 
 if TYPE_CHECKING:
-    from .chains import MixingDistance as MixingDistance
+    from ._draws.posterior_samples import PosteriorSamples as PosteriorSamples
+    from ._engine.sample import sample as sample
+    from ._exceptions import CheckpointError as CheckpointError
+    from ._exceptions import SamplingError as SamplingError
+    from ._exceptions import SamplingWarning as SamplingWarning
+    from ._export.arviz import to_arviz as to_arviz
+    from ._export.onnx import to_onnx as to_onnx
+    from ._export.onnx import to_torch as to_torch
+    from ._export.skops import skops_trusted_types as skops_trusted_types
     from .estimators.cnn import BayesianCNNClassifier as BayesianCNNClassifier
     from .estimators.distilled import DistilledClassifier as DistilledClassifier
     from .estimators.dpfa import DeepPoissonFactorAnalysis as DeepPoissonFactorAnalysis
@@ -52,20 +60,12 @@ if TYPE_CHECKING:
     from .estimators.module import BayesianModuleRegressor as BayesianModuleRegressor
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
     from .estimators.sparse import SparseBayesianRegressor as SparseBayesianRegressor
-    from .exceptions import CheckpointError as CheckpointError
-    from .exceptions import SamplingError as SamplingError
-    from .exceptions import SamplingWarning as SamplingWarning
-    from .export import to_onnx as to_onnx
-    from .export import to_torch as to_torch
-    from .interop import skops_trusted_types as skops_trusted_types
-    from .interop import to_arviz as to_arviz
-    from .models.completion import (
+    from .models.networks.pruning import Pruning as Pruning
+    from .models.topics.completion import (
         document_completion_perplexity as document_completion_perplexity,
     )
-    from .models.pruning import Pruning as Pruning
-    from .models.spike_slab import SpikeSlab as SpikeSlab
-    from .samples import PosteriorSamples as PosteriorSamples
-    from .sampling import sample as sample
+    from .priors import SpikeSlab as SpikeSlab
+    from .schedules import MixingDistance as MixingDistance
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from ._validation import check_int, check_real
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .streams import ChainRandom
+    from ._data.chain_random import ChainRandom
 
 
 class Augmentation(BaseEstimator):

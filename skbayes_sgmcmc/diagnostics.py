@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._draws.posterior_samples import PosteriorSamples
 from ._validation import check_real
-from .samples import PosteriorSamples
 
 if TYPE_CHECKING:
     import torch
 
-    from .minibatch import Data
+    from ._data.minibatch import Data
     from .models._protocol import Model
 
 Array = NDArray[Any]
@@ -150,8 +150,8 @@ def _scores(model: Model, data: Data, theta: torch.Tensor) -> Array:
     """Scores (rows, n_parameters), weighted, of at most ``SCORE_ROWS`` rows at one position."""
     import torch
 
-    from .minibatch import Minibatches
-    from .streams import ChainRandom
+    from ._data.chain_random import ChainRandom
+    from ._data.minibatch import Minibatches
 
     rows = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SCORE_ROWS)).astype(int))
     view = Minibatches(data, min(len(rows), data.n_rows - 1) or 1, shared=True)

@@ -95,7 +95,7 @@ class LinearChain:
         dim = self.target.dim
         theta = torch.ones(1, dim, dtype=torch.float64)
         step = self._step(1, torch.ones_like(theta))
-        state = self.sampler.start(theta, step)
+        state = self.sampler.init_state(theta, step)
         self.sampler.end_burn_in(state)
         step.xi = 2.0 * step.xi
         before = {name: tensor.clone() for name, tensor in state.items()}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.augmentation import (
     Compose,
     RandomCrop,
@@ -11,7 +12,6 @@ from skbayes_sgmcmc.augmentation import (
     RandomFlip,
     RandomRotation,
 )
-from skbayes_sgmcmc.streams import ChainRandom
 
 ALL = [RandomCrop(2), RandomFlip(), RandomRotation(30.0), RandomErasing()]
 

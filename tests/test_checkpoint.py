@@ -22,8 +22,8 @@ from skbayes_sgmcmc import (
     SamplingError,
     sample,
 )
-from skbayes_sgmcmc.chains import LONG_CHUNK, Chains
-from skbayes_sgmcmc.checkpoint import Checkpoint, write_atomically
+from skbayes_sgmcmc._engine.chains import LONG_CHUNK, Chains
+from skbayes_sgmcmc._engine.checkpoint import Checkpoint, write_atomically
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
 
@@ -79,7 +79,7 @@ def assert_same(a, b):
 
 def fit_and_be_killed(folder):
     """Run every fit in a child process that kills itself once its file has been written."""
-    from skbayes_sgmcmc import checkpoint
+    from skbayes_sgmcmc._engine import checkpoint
 
     checkpoint.EVERY_SECONDS = checkpoint.WRITE_SHARE = 0.0  # write after every chunk
     maybe_save = Checkpoint.maybe_save
@@ -163,7 +163,7 @@ def interrupt_in_chunk(monkeypatch, number):
     calls, set_scale = [], Chains._set_scale
 
     def step(self, eta, temperature):
-        calls.append(self.progress.step)
+        calls.append(self.cursor.step)
         if calls.count(number * LONG_CHUNK) == 100:
             calls.clear()
             signal.raise_signal(signal.SIGINT)

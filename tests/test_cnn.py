@@ -7,11 +7,11 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from skbayes_sgmcmc import BayesianCNNClassifier, SamplingError
-from skbayes_sgmcmc.minibatch import Batch
-from skbayes_sgmcmc.models.convolutions import CNN
+from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models.likelihoods import Categorical
-from skbayes_sgmcmc.models.network import NetworkModel
-from skbayes_sgmcmc.models.priors import Normal
+from skbayes_sgmcmc.models.networks.cnn import CNN
+from skbayes_sgmcmc.models.networks.model import NetworkModel
+from skbayes_sgmcmc.priors.factorised import Normal
 
 X, y = load_digits(return_X_y=True)
 SHORT = {"n_chains": 2, "n_draws": 20, "burn_in": 300, "thinning": 3, "random_state": 0}

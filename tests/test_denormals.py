@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from skbayes_sgmcmc import sample
-from skbayes_sgmcmc._denormals import flushed_denormals
+from skbayes_sgmcmc._engine.denormals import flushed_denormals
 
 
 def survives():

@@ -25,10 +25,10 @@ from skbayes_sgmcmc import (
     sample,
     settings,
 )
-from skbayes_sgmcmc.minibatch import Batch
+from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models.logistic import LogisticModel
-from skbayes_sgmcmc.models.network import NetworkModel
-from skbayes_sgmcmc.models.networks import MLP
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.models.networks.model import NetworkModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 

@@ -25,8 +25,8 @@ from skbayes_sgmcmc import (
     DistilledClassifier,
     skops_trusted_types,
 )
-from skbayes_sgmcmc.distillation import few_draws
 from skbayes_sgmcmc.inspection import expected_calibration_error
+from skbayes_sgmcmc.models.networks.distillation import few_draws
 
 #: budgets too small to mix, on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

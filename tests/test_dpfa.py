@@ -11,12 +11,12 @@ import torch
 from scipy.special import gammaln
 
 from skbayes_sgmcmc import DeepPoissonFactorAnalysis, PosteriorSamples
+from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.diagnostics import mcse
-from skbayes_sgmcmc.models.belief import BeliefNetwork
-from skbayes_sgmcmc.models.documents import Tokens
-from skbayes_sgmcmc.models.dpfa import DPFAModel, proportions
-from skbayes_sgmcmc.models.topics import ExpandedMean, ExpandedNatural, GammaTopics
-from skbayes_sgmcmc.streams import ChainRandom
+from skbayes_sgmcmc.models.topics.belief import BeliefNetwork
+from skbayes_sgmcmc.models.topics.documents import Tokens
+from skbayes_sgmcmc.models.topics.dpfa import DPFAModel, proportions
+from skbayes_sgmcmc.models.topics.parametrizations import ExpandedMean, ExpandedNatural, GammaTopics
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -200,7 +200,7 @@ def test_prior_gradient(kind):
 
 def test_without_network_and_with_r_fixed_the_documents_are_lda():
     """Poisson factor analysis with r = alpha has LDA's gradient of topics: both are exact ones."""
-    from skbayes_sgmcmc.models.documents import topic_gradient
+    from skbayes_sgmcmc.models.topics.documents import topic_gradient
 
     model = make_model((2,), 0.5, compiled=True)
     theta = position(model)

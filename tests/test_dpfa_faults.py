@@ -264,11 +264,13 @@ def test_killed_in_mid_stream(tmp_path):
 
 def test_checkpoint_goes_on(tmp_path, monkeypatch):
     """A fit that was interrupted ends bit for bit as one that was not."""
-    from skbayes_sgmcmc import checkpoint
-    from skbayes_sgmcmc.chains import Chains
+    from skbayes_sgmcmc._engine import checkpoint
+    from skbayes_sgmcmc._engine.chains import Chains
 
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
-    monkeypatch.setattr("skbayes_sgmcmc.chains.LONG_CHUNK", 64)  # of the steps below several
+    monkeypatch.setattr(
+        "skbayes_sgmcmc._engine.chains.LONG_CHUNK", 64
+    )  # of the steps below several
     length = {"burn_in": 100, "n_draws": 50, "thinning": 2, "doc_sweeps": 1}
     X, path = corpus(), tmp_path / "dpfa.npz"
     whole = short(**length).fit(X)

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc.chains import Chains
+from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc.schedules import Cyclical, Polynomial
 
 pytest.importorskip("numba")

@@ -10,11 +10,13 @@ import pytest
 import torch
 from sklearn.datasets import make_classification
 
-from skbayes_sgmcmc import BayesianMLPClassifier, _fused, jobs
-from skbayes_sgmcmc._philox import Philox
-from skbayes_sgmcmc.chains import CHUNK_NUMBERS
-from skbayes_sgmcmc.integrators import euler, leimkuhler_matthews
+from skbayes_sgmcmc import BayesianMLPClassifier
+from skbayes_sgmcmc._data.philox import Philox
+from skbayes_sgmcmc._engine import jobs
+from skbayes_sgmcmc._engine.accelerators import fused_steps as _fused
+from skbayes_sgmcmc._engine.chains import CHUNK_NUMBERS
 from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
+from skbayes_sgmcmc.samplers.integrators import euler, leimkuhler_matthews
 from skbayes_sgmcmc.schedules import Polynomial
 
 pytest.importorskip("numba")
@@ -200,7 +202,7 @@ def test_threads_do_not_change_the_bits(monkeypatch, sampler, dtype):
             noise=0.001,
             streams=streams,
         )
-        state = sampler.start(theta, step) if isinstance(sampler, PSGLD) else {}
+        state = sampler.init_state(theta, step) if isinstance(sampler, PSGLD) else {}
         for _ in range(3):
             fused(sampler, theta, state, step)
         return theta, [stream.counter for stream in streams]

@@ -9,15 +9,15 @@ import scipy.stats
 import torch
 
 from skbayes_sgmcmc import MixingDistance, sample
+from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.diagnostics import (
     largest_score_variance,
     sampling_threshold,
     score_covariance,
 )
-from skbayes_sgmcmc.minibatch import Batch
 from skbayes_sgmcmc.models import Data, Model
 from skbayes_sgmcmc.models.ica import ICAModel, aligned, fastica_start, principal_axes
-from skbayes_sgmcmc.models.priors import PRIORS
+from skbayes_sgmcmc.priors.factorised import PRIORS
 from skbayes_sgmcmc.samplers import RSGLD
 from skbayes_sgmcmc.schedules import Polynomial
 

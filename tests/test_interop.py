@@ -23,8 +23,7 @@ from skbayes_sgmcmc import (
     skops_trusted_types,
     to_arviz,
 )
-from skbayes_sgmcmc.interop import _PARTS
-from skbayes_sgmcmc.models.priors import PRIORS
+from skbayes_sgmcmc.priors.factorised import PRIORS
 from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC, TABLE
 from skbayes_sgmcmc.schedules import Constant, Polynomial, Schedule
 
@@ -102,7 +101,7 @@ def test_log_likelihood_in_blocks(data, monkeypatch):
     X, y = data
     clf = BayesianLogisticRegression(**SMALL).fit(X, y)
     whole = to_arviz(clf, X, y)["log_likelihood"]["y"].values
-    monkeypatch.setattr("skbayes_sgmcmc.prediction.BLOCK_NUMBERS", 120 * 2 * 30)
+    monkeypatch.setattr("skbayes_sgmcmc._draws.prediction.BLOCK_NUMBERS", 120 * 2 * 30)
     blocks = [block.shape for block in clf._log_lik_blocks(X, y)]
     assert blocks == [(120, 30)] * 6 + [(120, 20)]
     sparse = to_arviz(clf, sp.csr_matrix(X), y)["log_likelihood"]["y"].values
@@ -277,10 +276,11 @@ def test_trusted_types_are_this_packages_and_complete():
     from importlib import import_module
 
     names = skops_trusted_types()
-    for module, classes in _PARTS.items():
-        for name in classes:
-            found = getattr(import_module(f"skbayes_sgmcmc.{module}"), name)
-            assert f"{found.__module__}.{found.__qualname__}" in names
+    for name in names:
+        module, _, kind = name.rpartition(".")
+        assert module.startswith("skbayes_sgmcmc.")
+        found = getattr(import_module(module), kind)
+        assert f"{found.__module__}.{found.__qualname__}" == name
     schedules = [
         kind for kind in Schedule.__subclasses__() if kind.__module__ == Constant.__module__
     ]

@@ -11,16 +11,16 @@ import torch
 from scipy.special import gammaln
 
 from skbayes_sgmcmc import LatentDirichletAllocation, PosteriorSamples
+from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.diagnostics import mcse
-from skbayes_sgmcmc.models.lda import LDAModel
-from skbayes_sgmcmc.models.lda_gibbs import gibbs_draws
-from skbayes_sgmcmc.models.topics import (
+from skbayes_sgmcmc.models.topics.gibbs import gibbs_draws
+from skbayes_sgmcmc.models.topics.lda import LDAModel
+from skbayes_sgmcmc.models.topics.parametrizations import (
     ExpandedMean,
     ExpandedNatural,
     GammaTopics,
     NormalTopics,
 )
-from skbayes_sgmcmc.streams import ChainRandom
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -73,7 +73,7 @@ def test_gradient_of_documents(compiled, n_chains):
 
 
 def gradients(topics, X, compiled, n_chains, repeats, n_sweeps=40):
-    from skbayes_sgmcmc.models.documents import Tokens, topic_gradient
+    from skbayes_sgmcmc.models.topics.documents import Tokens, topic_gradient
 
     model = LDAModel(ExpandedNatural(3, 5, GammaTopics(1.0)), X.mean(0) + 1.0, ALPHA, n_sweeps)
     data = model.make_data(X, None, None, torch.float64, "cpu")

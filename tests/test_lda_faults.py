@@ -222,7 +222,7 @@ def test_nothing_is_kept_of_the_documents():
 
 def stream_and_save(path, stop, make=short):
     """Feed batches, saving the estimator after each; kill -9 in the midst of one."""
-    from skbayes_sgmcmc.chains import Chains
+    from skbayes_sgmcmc._engine.chains import Chains
 
     file = Path(path)
     lda = joblib.load(file) if file.exists() else make(random_state=3).set_params(n_draws=3)
@@ -279,11 +279,13 @@ def test_killed_in_mid_stream(tmp_path):
 
 def test_checkpoint_goes_on(tmp_path, monkeypatch):
     """A fit that was interrupted ends bit for bit as one that was not."""
-    from skbayes_sgmcmc import checkpoint
-    from skbayes_sgmcmc.chains import Chains
+    from skbayes_sgmcmc._engine import checkpoint
+    from skbayes_sgmcmc._engine.chains import Chains
 
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
-    monkeypatch.setattr("skbayes_sgmcmc.chains.LONG_CHUNK", 64)  # of the steps below several
+    monkeypatch.setattr(
+        "skbayes_sgmcmc._engine.chains.LONG_CHUNK", 64
+    )  # of the steps below several
     length = {"burn_in": 100, "n_draws": 50, "thinning": 4}
     X, path = corpus(), tmp_path / "lda.npz"
     whole = short(**length).fit(X)

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 
-from skbayes_sgmcmc import minibatch
-from skbayes_sgmcmc.minibatch import Data, Minibatches
+from skbayes_sgmcmc._data import minibatch
+from skbayes_sgmcmc._data.chain_random import ChainRandom, first_distinct, redrawn_distinct
+from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign
-from skbayes_sgmcmc.streams import ChainRandom, first_distinct, redrawn_distinct
 
 
 def streams(n_chains=1, seed=0):

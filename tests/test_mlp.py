@@ -29,7 +29,7 @@ from skbayes_sgmcmc import (
     CheckpointError,
     skops_trusted_types,
 )
-from skbayes_sgmcmc.chains import CHUNK_NUMBERS, Chains
+from skbayes_sgmcmc._engine.chains import CHUNK_NUMBERS, Chains
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
 
@@ -225,7 +225,7 @@ def test_jobs_can_be_sent_to_other_processes(iris, fitted, monkeypatch):
     def in_another_process(n_jobs):
         return lambda jobs: [pickle.loads(pickle.dumps(job))(*args) for job, args, _ in jobs]
 
-    monkeypatch.setattr("skbayes_sgmcmc.sampling.Parallel", in_another_process)
+    monkeypatch.setattr("skbayes_sgmcmc._engine.run.Parallel", in_another_process)
     assert_same(fitted, small(n_jobs=2).fit(*iris), atol=1e-10)
 
 
@@ -404,8 +404,8 @@ def test_weighted_draws(iris):
 def test_blocks_of_rows_and_draws_do_not_matter(iris, fitted, monkeypatch):
     X, _ = iris
     whole, parts = fitted.predict_proba(X), fitted.predict_uncertainty(X)
-    monkeypatch.setattr("skbayes_sgmcmc.prediction.BLOCK_NUMBERS", 700)
-    monkeypatch.setattr("skbayes_sgmcmc.models.networks.ACTIVATION_NUMBERS", 100)
+    monkeypatch.setattr("skbayes_sgmcmc._draws.prediction.BLOCK_NUMBERS", 700)
+    monkeypatch.setattr("skbayes_sgmcmc.models.networks.network.ACTIVATION_NUMBERS", 100)
     np.testing.assert_allclose(fitted.predict_proba(X), whole, rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_uncertainty(X).total, parts.total, rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_proba(X[:1]), whole[:1], rtol=1e-12)

@@ -16,13 +16,13 @@ from skbayes_sgmcmc import (
     BayesianModuleRegressor,
     prediction,
 )
-from skbayes_sgmcmc.minibatch import Batch
-from skbayes_sgmcmc.models import network
+from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models.likelihoods import Categorical
-from skbayes_sgmcmc.models.modules import ModuleNetwork, bind, build
-from skbayes_sgmcmc.models.network import NetworkModel
-from skbayes_sgmcmc.models.networks import MLP
-from skbayes_sgmcmc.models.priors import Normal
+from skbayes_sgmcmc.models.networks import model as network
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.models.networks.model import NetworkModel
+from skbayes_sgmcmc.models.networks.module import ModuleNetwork, bind, build
+from skbayes_sgmcmc.priors.factorised import Normal
 
 X, y = load_digits(return_X_y=True)
 SHORT = {"n_chains": 2, "n_draws": 20, "burn_in": 300, "thinning": 3, "random_state": 0}

@@ -14,15 +14,15 @@ import torch
 from _linear import assert_close, assert_moments, chain_errors, limit
 
 from skbayes_sgmcmc import sample
-from skbayes_sgmcmc.minibatch import Batch, Minibatches
-from skbayes_sgmcmc.models import _products
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._data.minibatch import Batch, Minibatches
+from skbayes_sgmcmc._engine.target import Evaluator, Target
 from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian
-from skbayes_sgmcmc.models.network import NetworkModel
-from skbayes_sgmcmc.models.networks import ACTIVATIONS, MLP
-from skbayes_sgmcmc.models.priors import PRIORS
-from skbayes_sgmcmc.posterior import Evaluator, Posterior
+from skbayes_sgmcmc.models.networks import products as _products
+from skbayes_sgmcmc.models.networks.mlp import ACTIVATIONS, MLP
+from skbayes_sgmcmc.models.networks.model import NetworkModel
+from skbayes_sgmcmc.priors.factorised import PRIORS
 from skbayes_sgmcmc.samplers import PSGLD
-from skbayes_sgmcmc.streams import ChainRandom
 
 N_ROWS, N_FEATURES, N_OUTPUTS = 12, 4, 3
 LIKELIHOODS = {
@@ -165,7 +165,7 @@ def test_a_row_of_weight_two_is_two_rows(likelihood):
     theta = position(model, 3)
     found = []
     for data in (doubled, weighted):
-        posterior = Posterior(model, data)
+        posterior = Target(model, data)
         everything = Minibatches(data, data.n_rows)
         evaluator = Evaluator(posterior, everything, ChainRandom([]), {}, split=False)
         evaluator.batch = next(everything.chunk(None, 1, ChainRandom([])))

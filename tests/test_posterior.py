@@ -12,11 +12,11 @@ import scipy.special
 import scipy.stats
 import torch
 
-from skbayes_sgmcmc.minibatch import Data, Minibatches
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._data.minibatch import Data, Minibatches
+from skbayes_sgmcmc._engine.target import GRADIENTS, Coordinates, Evaluator, Target
 from skbayes_sgmcmc.models.logistic import LogisticModel
-from skbayes_sgmcmc.models.priors import PRIORS
-from skbayes_sgmcmc.posterior import GRADIENTS, Coordinates, Evaluator, Posterior
-from skbayes_sgmcmc.streams import ChainRandom
+from skbayes_sgmcmc.priors.factorised import PRIORS
 
 N_ROWS, N_FEATURES, N_CHAINS = 24, 4, 3
 
@@ -52,7 +52,7 @@ class Problem:
 
     def posterior(self, rows=None, total=0.0, **options):
         model = self.model()
-        return Posterior(model, self.data(model, rows, total), dtype=self.dtype, **options)
+        return Target(model, self.data(model, rows, total), dtype=self.dtype, **options)
 
     def theta(self, model, n_chains=N_CHAINS):
         rng = np.random.default_rng(9)
@@ -214,7 +214,7 @@ def fitted(problem, gradient, total=0.0):
     center, precision = model.fit_gaussian(data)
     root = np.linalg.cholesky(np.linalg.inv(precision / data.total))
     coordinates = Coordinates.from_arrays(center, root, torch.empty(0, dtype=problem.dtype))
-    return Posterior(
+    return Target(
         model, data, coordinates=coordinates, gradient=gradient, center=center, dtype=problem.dtype
     )
 

@@ -15,13 +15,13 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianModuleClassifier,
 )
-from skbayes_sgmcmc.minibatch import Batch
-from skbayes_sgmcmc.models.convolutions import CNN
+from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models.likelihoods import Categorical
-from skbayes_sgmcmc.models.modules import ModuleNetwork
-from skbayes_sgmcmc.models.network import NetworkModel
-from skbayes_sgmcmc.models.networks import MLP
-from skbayes_sgmcmc.models.priors import Normal
+from skbayes_sgmcmc.models.networks.cnn import CNN
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.models.networks.model import NetworkModel
+from skbayes_sgmcmc.models.networks.module import ModuleNetwork
+from skbayes_sgmcmc.priors.factorised import Normal
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 

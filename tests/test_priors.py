@@ -10,7 +10,7 @@ import scipy.stats
 import torch
 from scipy.integrate import quad
 
-from skbayes_sgmcmc.models.priors import PRIORS, Laplace, Normal
+from skbayes_sgmcmc.priors.factorised import PRIORS, Laplace, Normal
 
 SCALE = np.array([0.3, 1.0, 7.0, np.inf])
 FINITE = SCALE[:3]

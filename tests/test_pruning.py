@@ -25,8 +25,8 @@ from skbayes_sgmcmc import (
     skops_trusted_types,
     to_torch,
 )
-from skbayes_sgmcmc.compression import CompressedSamples, Kept
-from skbayes_sgmcmc.storage import ENCODED, encode
+from skbayes_sgmcmc._draws.compression import CompressedSamples, Kept
+from skbayes_sgmcmc._draws.storage import ENCODED, encode
 
 #: budgets too small to mix, on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

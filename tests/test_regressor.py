@@ -217,7 +217,7 @@ def test_blocks_of_rows_do_not_matter(data, monkeypatch):
         return mean, sd, reg.predict_interval(X), *reg._log_lik_blocks(X, y)
 
     whole = everything()
-    monkeypatch.setattr("skbayes_sgmcmc.prediction.BLOCK_NUMBERS", 500)
+    monkeypatch.setattr("skbayes_sgmcmc._draws.prediction.BLOCK_NUMBERS", 500)
     *parts, first = everything()[:4]
     for ours, theirs in zip(parts, whole[:3], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)

@@ -21,7 +21,7 @@ from skbayes_sgmcmc import (
     SamplingWarning,
     sample,
 )
-from skbayes_sgmcmc.estimators._network import center_and_scale
+from skbayes_sgmcmc._data.scaling import center_and_scale
 from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Cyclical, Exponential, Polynomial
 

@@ -9,7 +9,7 @@ from _linear import Gaussian, assert_close, chain_errors, correlated_precision, 
 from _targets import GammaModel
 
 from skbayes_sgmcmc import sample
-from skbayes_sgmcmc.minibatch import Data
+from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc.models._protocol import Model
 from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, RSGLD, SGHMC, SGLD, SGNHT, TABLE, Step
 
@@ -236,7 +236,7 @@ def test_psgld_gamma_is_its_formula():
         xi=torch.zeros(1, 2, dtype=torch.float64),
     )
     sampler = PSGLD(decay=rho, regularization=lam, adapt="always", lag=False, gamma=True)
-    state = sampler.start(theta, step)
+    state = sampler.init_state(theta, step)
     sampler.euler(theta, state, step)
     before, V = theta.numpy().copy(), state["V"].numpy().copy()
     sampler.euler(theta, state, step)
@@ -294,7 +294,7 @@ def test_thermostat_steps_are_the_papers(kind, integrator, mass):
         xi=torch.from_numpy(xi[0]),
     )
     sampler = kind(friction=alpha, mass=mass)
-    state = sampler.start(moving, step)
+    state = sampler.init_state(moving, step)
     v, a = np.sqrt(eta * T / n) * xi[0], np.full((2, 1 if kind is SGNHT else 3), alpha)
 
     def heat():

@@ -24,7 +24,7 @@ from _linear import (
 from _targets import GaussianMean, MetricDensity
 
 from skbayes_sgmcmc import sample
-from skbayes_sgmcmc.minibatch import Data
+from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc.models._protocol import DensityModel
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC, TABLE
 from skbayes_sgmcmc.samplers._momentum import ThermostatSampler

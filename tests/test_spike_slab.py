@@ -27,9 +27,10 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian, ridge_noise
-from skbayes_sgmcmc.models.networks import MLP, ReferenceClass
-from skbayes_sgmcmc.models.priors import Normal
-from skbayes_sgmcmc.models.sparse import SparseNetworkModel
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.models.networks.network import ReferenceClass
+from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
+from skbayes_sgmcmc.priors.factorised import Normal
 from skbayes_sgmcmc.schedules import Constant, Exponential, Polynomial
 
 N, V_0, V_1, DELTA = 64, 0.1, 10.0, 0.3

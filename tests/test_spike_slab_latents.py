@@ -8,13 +8,14 @@ import torch
 from scipy.special import expit
 
 from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
-from skbayes_sgmcmc.minibatch import Minibatches
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian
-from skbayes_sgmcmc.models.networks import MLP, ReferenceClass
-from skbayes_sgmcmc.models.priors import Normal
-from skbayes_sgmcmc.models.sparse import LEAST_DELTA, SparseNetworkModel
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.models.networks.network import ReferenceClass
+from skbayes_sgmcmc.models.networks.spike_slab_model import LEAST_DELTA, SparseNetworkModel
+from skbayes_sgmcmc.priors.factorised import Normal
 from skbayes_sgmcmc.schedules import Constant
-from skbayes_sgmcmc.streams import ChainRandom
 
 
 def model_of(adaptation="sa", compiled=False, prior=None, likelihood=None):
@@ -132,7 +133,7 @@ def test_large_minibatches_are_left_to_torch(monkeypatch):
     model = linear_model(False, compiled=True)
     model._rows_gradient = None
     expected, _ = rows_gradient(model, torch.float64, False, False)
-    monkeypatch.setattr("skbayes_sgmcmc.models.sparse.ROW_NUMBERS", 6 * 7 - 1)
+    monkeypatch.setattr("skbayes_sgmcmc.models.networks.spike_slab_model.ROW_NUMBERS", 6 * 7 - 1)
     found, _ = rows_gradient(linear_model(False, compiled=True), torch.float64, False, False)
     assert torch.equal(found, expected)
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from skbayes_sgmcmc import BayesianMLPClassifier, PosteriorSamples, storage
-from skbayes_sgmcmc.storage import ENCODED, allocate, decode, encode
+from skbayes_sgmcmc import BayesianMLPClassifier, PosteriorSamples
+from skbayes_sgmcmc._draws import storage
+from skbayes_sgmcmc._draws.storage import ENCODED, allocate, decode, encode
 
 X, y = load_digits(return_X_y=True)
 SHORT = {

@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from skbayes_sgmcmc.storage import dtype_name
-from skbayes_sgmcmc.streams import ChainRandom
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._draws.storage import dtype_name
 
 N = 2**20
 

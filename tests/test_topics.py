@@ -14,9 +14,9 @@ from skbayes_sgmcmc import (
     document_completion_perplexity,
     skops_trusted_types,
 )
-from skbayes_sgmcmc.alignment import align, best_order, matched
+from skbayes_sgmcmc._draws.alignment import align, best_order, matched
 from skbayes_sgmcmc.inspection import TopicDisplay
-from skbayes_sgmcmc.models.completion import proportions, split_documents
+from skbayes_sgmcmc.models.topics.completion import proportions, split_documents
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 

@@ -14,7 +14,7 @@ import pytest
 from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc.chains import LONG_CHUNK
+from skbayes_sgmcmc._engine.chains import LONG_CHUNK
 from skbayes_sgmcmc.samplers import SGHMC
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at

@@ -30,6 +30,7 @@ from d6_fgsm import attack
 from torch import nn
 
 from skbayes_sgmcmc import BayesianModuleClassifier, PosteriorSamples, SamplingWarning, SpikeSlab
+from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.augmentation import (
     Compose,
     RandomCrop,
@@ -39,7 +40,6 @@ from skbayes_sgmcmc.augmentation import (
 )
 from skbayes_sgmcmc.samplers import SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
-from skbayes_sgmcmc.streams import ChainRandom
 
 THINNING, LEAST_DRAWS = 500, 10
 STEP_SIZE = 60_000 * 5e-7

@@ -10,13 +10,13 @@ import torch
 from _common import load_documents, markdown_table, parse_args, write_results
 
 from skbayes_sgmcmc import DeepPoissonFactorAnalysis
-from skbayes_sgmcmc.minibatch import Minibatches
-from skbayes_sgmcmc.models.belief import BeliefNetwork
-from skbayes_sgmcmc.models.completion import mean_log_probability, split_documents
-from skbayes_sgmcmc.models.documents import Tokens
-from skbayes_sgmcmc.models.dpfa import DPFAModel, proportions
-from skbayes_sgmcmc.models.topics import ExpandedNatural, GammaTopics
-from skbayes_sgmcmc.streams import ChainRandom
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._data.minibatch import Minibatches
+from skbayes_sgmcmc.models.topics.belief import BeliefNetwork
+from skbayes_sgmcmc.models.topics.completion import mean_log_probability, split_documents
+from skbayes_sgmcmc.models.topics.documents import Tokens
+from skbayes_sgmcmc.models.topics.dpfa import DPFAModel, proportions
+from skbayes_sgmcmc.models.topics.parametrizations import ExpandedNatural, GammaTopics
 
 SIZES, BETA, BATCH, N_BATCHES = (128, 64, 32), 0.05, 100, 8
 SWEEPS, MANY = (1, 5, 10, 15, 25, 40), 150

@@ -72,7 +72,7 @@ class Stream(Ours):
 
 class Gibbs:
     def __init__(self, train, seed):
-        from skbayes_sgmcmc.models.lda_gibbs import GibbsChain
+        from skbayes_sgmcmc.models.topics.gibbs import GibbsChain
 
         self.n = train.shape[0]
         self.chain = GibbsChain(train, K, ALPHA, BETA, np.random.SeedSequence(seed), compiled=True)

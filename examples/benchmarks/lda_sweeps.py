@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from _common import load_documents, markdown_table, parse_args, write_results
 
-from skbayes_sgmcmc.minibatch import Minibatches
-from skbayes_sgmcmc.models.documents import Tokens, topic_gradient
-from skbayes_sgmcmc.models.lda import LDAModel
-from skbayes_sgmcmc.models.lda_gibbs import GibbsChain
-from skbayes_sgmcmc.models.topics import ExpandedNatural, GammaTopics
-from skbayes_sgmcmc.streams import ChainRandom
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._data.minibatch import Minibatches
+from skbayes_sgmcmc.models.topics.documents import Tokens, topic_gradient
+from skbayes_sgmcmc.models.topics.gibbs import GibbsChain
+from skbayes_sgmcmc.models.topics.lda import LDAModel
+from skbayes_sgmcmc.models.topics.parametrizations import ExpandedNatural, GammaTopics
 
 K, ALPHA, BETA, BATCH = 128, 0.1, 0.05, 100
 SWEEPS, MANY = (0, 1, 2, 3, 5, 8, 12, 20), 60

@@ -145,7 +145,7 @@ def run_sgmcmc(parameters, train, test, seconds, seed):
 
 
 def run_gibbs(train, test, seconds, seed):
-    from skbayes_sgmcmc.models.lda_gibbs import GibbsChain
+    from skbayes_sgmcmc.models.topics.gibbs import GibbsChain
 
     chain = GibbsChain(train, K, ALPHA, BETA, np.random.SeedSequence(seed), compiled=True)
 

@@ -12,19 +12,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin, Progress
+from .._draws.posterior_samples import PosteriorSamples
+from .._exceptions import FIT_REMEDY, explain_full_memory, warn
 from .._validation import check_choice, check_int, check_real, check_sample_weight
-from ..exceptions import FIT_REMEDY, explain_full_memory, warn
-from ..samples import PosteriorSamples
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from .._data.minibatch import Data
+    from .._engine.run import Run
+    from .._engine.settings import Settings
     from ..diagnostics import Summary
-    from ..minibatch import Data
     from ..models._protocol import Model
-    from ..models.priors import Prior
-    from ..sampling import Run
-    from ..settings import Settings
+    from ..priors.factorised import Prior
 
 Array = NDArray[Any]
 
@@ -78,7 +78,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         rows_seen: float | None = None,
     ) -> Run:
         """Run the chains and set ``posterior_`` and the attributes that describe the run."""
-        from ..sampling import draw
+        from .._engine.run import draw
 
         named = Named(model, data)
 
@@ -88,7 +88,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
                 if rows_seen is not None or draws.shape[1] == 0:
                     return None  # a stream's draws are put together at its end
                 ordered = self._in_order(named(draws), previous)
-                return _attributes(PosteriorSamples(ordered, weights), chains.progress.step)
+                return _attributes(PosteriorSamples(ordered, weights), chains.cursor.step)
 
             progress(fraction, fitted)
 
@@ -122,7 +122,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return self._settings()
 
     def _settings(self) -> Settings:
-        from ..settings import Settings
+        from .._engine.settings import Settings
 
         return Settings.of(self)
 
@@ -131,7 +131,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return draws
 
     def _check_prior(self) -> None:
-        from ..models.priors import PRIORS, Prior
+        from ..priors.factorised import PRIORS, Prior
 
         if not isinstance(self.prior, Prior):
             check_choice("prior", self.prior, PRIORS)
@@ -144,7 +144,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             )
 
     def _prior(self) -> Prior:
-        from ..models.priors import PRIORS
+        from ..priors.factorised import PRIORS
 
         return PRIORS[self.prior]() if isinstance(self.prior, str) else self.prior
 
@@ -213,7 +213,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
         ``target`` is None for models of X alone.
         """
-        from ..settings import resolve_device
+        from .._engine.settings import resolve_device
 
         device = resolve_device(settings.device)
         dtype = settings.resolve_dtype(
@@ -355,7 +355,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def to_arviz(self, X: Any = None, y: Any = None, *, sample_weight: Any = None) -> Any:
         """The posterior as arviz's own object; see :func:`skbayes_sgmcmc.to_arviz`."""
-        from ..interop import to_arviz
+        from .._export.arviz import to_arviz
 
         return to_arviz(self, X, y, sample_weight=sample_weight)
 

@@ -12,8 +12,8 @@ from sklearn.utils import Bunch, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import prediction
 from .._callbacks import with_callbacks
+from .._draws import prediction
 from .._validation import check_int
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._probabilities import ProbabilityClassifier
@@ -21,8 +21,8 @@ from ._probabilities import ProbabilityClassifier
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..distillation import Blueprint
     from ..models._protocol import Model
+    from ..models.networks.distillation import Blueprint
     from .distilled import DistilledClassifier
 
 Array = NDArray[Any]

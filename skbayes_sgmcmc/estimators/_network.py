@@ -14,8 +14,9 @@ from scipy.special import softmax
 from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import inplace_column_scale, mean_variance_axis
 
+from .._data.scaling import center_and_scale
+from .._exceptions import explain_full_memory
 from .._validation import check_choice, check_real
-from ..exceptions import explain_full_memory
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._regressor import BayesianRegressor
@@ -23,10 +24,10 @@ from ._regressor import BayesianRegressor
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ..distillation import Blueprint
     from ..models.likelihoods import Likelihood
-    from ..models.network import NetworkModel
-    from ..models.networks import Network
+    from ..models.networks.distillation import Blueprint
+    from ..models.networks.model import NetworkModel
+    from ..models.networks.network import Network
 
 Array = NDArray[Any]
 
@@ -55,7 +56,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _make_network(self, n_outputs: int) -> Network:
         """The network for rows like those of the fit."""
-        from ..models.modules import ModuleNetwork, build
+        from ..models.networks.module import ModuleNetwork, build
 
         return ModuleNetwork(build(self._architecture(n_outputs)), self._vectorized)
 
@@ -105,7 +106,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
         """Class of the model, and what it is made of beside a network, a likelihood and a prior."""
-        from ..models.network import NetworkModel
+        from ..models.networks.model import NetworkModel
 
         return NetworkModel, {}
 
@@ -145,7 +146,7 @@ class NetworkEstimator(SGMCMCEstimator):
         """Outputs (draws, rows, k) of some pooled draws, which go to the device a few at a time."""
         import torch
 
-        from ..settings import prediction_device
+        from .._engine.settings import prediction_device
 
         posterior = self.posterior_
         chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
@@ -189,7 +190,7 @@ class NetworkEstimator(SGMCMCEstimator):
         """Inputs and outputs of some pooled draws as modules, from which ensembles are made."""
         import torch
 
-        from ..models.ensemble import Inputs
+        from ..models.networks.ensemble import Inputs
 
         network, posterior = self._make_network(self._n_outputs), self.posterior_
         draws = {name: torch.from_numpy(posterior.select(name, chosen)).float()
@@ -226,13 +227,13 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
         return self._iter_outputs(np.arange(n_draws), self._inputs(x))
 
     def _student(self, X: Array) -> Blueprint:
-        from ..distillation import Blueprint
+        from ..models.networks.distillation import Blueprint
 
         architecture = self._architecture(self._n_outputs)
         return Blueprint(architecture, self._x_center, self._x_scale, self._row_shape())
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
-        from ..models.ensemble import MeanProbabilities
+        from ..models.networks.ensemble import MeanProbabilities
 
         return MeanProbabilities(*self._export_parts(chosen), weights)
 
@@ -272,7 +273,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
         return self._outputs(draws, x) * self._y_scale + self._y_center
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
-        from ..models.ensemble import MeanAndDeviation
+        from ..models.networks.ensemble import MeanAndDeviation
 
         return MeanAndDeviation(
             *self._export_parts(chosen),
@@ -287,24 +288,6 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
         posterior = self.posterior_
         n_draws = posterior.n_chains * posterior.n_draws
         return np.asarray(self._likelihood().sd(posterior, n_draws) * self._y_scale)
-
-
-def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:
-    """Weighted mean and standard deviation along ``axis``; a scale of 1 for constants."""
-    center = _mean(X, weight, axis).astype(X.dtype)
-    away = X - center
-    variance = _mean(np.square(away, out=away), weight, axis).astype(X.dtype)
-    constant = variance <= (10.0 * np.finfo(X.dtype).eps * np.abs(center)) ** 2
-    return center[0], np.where(constant, 1.0, np.sqrt(variance))[0]
-
-
-def _mean(X: Array, weight: Array | None, axis: Any) -> Array:
-    # summed in float64: sums of many float32 numbers lose those that are added last
-    if weight is None:
-        return np.asarray(X.mean(axis=axis, dtype=np.float64, keepdims=True))
-    weight = weight.astype(np.float64).reshape(-1, *[1] * (X.ndim - 1))
-    mean = np.average(X, axis=axis, weights=np.broadcast_to(weight, X.shape), keepdims=True)
-    return np.asarray(mean)
 
 
 def _positive_numbers(values: Any) -> bool:

@@ -13,8 +13,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from .. import prediction
 from .._callbacks import with_callbacks
+from .._draws import prediction
 from .._validation import check_int, check_real
 from ._base import SGMCMCEstimator, all_or_nothing
 

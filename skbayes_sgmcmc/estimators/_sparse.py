@@ -17,9 +17,9 @@ from ._network import NetworkEstimator, NetworkRegressor
 from .mlp import _MLP
 
 if TYPE_CHECKING:
-    from ..models.network import NetworkModel
-    from ..models.networks import Network
-    from ..models.spike_slab import SpikeSlab
+    from ..models.networks.model import NetworkModel
+    from ..models.networks.network import Network
+    from ..priors.spike_slab import SpikeSlab
     from ..schedules import Schedule
 
 Array = NDArray[Any]
@@ -82,14 +82,14 @@ class SparseNetwork(NetworkEstimator):
 
     def _spike_slab(self) -> SpikeSlab | None:
         """The spike-and-slab prior, if that is the prior."""
-        from ..models.spike_slab import SpikeSlab
+        from ..priors.spike_slab import SpikeSlab
 
         if isinstance(self.prior, str) and self.prior == "spike_slab":
             return SpikeSlab()
         return self.prior if isinstance(self.prior, SpikeSlab) else None
 
     def _prior(self) -> Any:
-        from ..models.priors import Normal
+        from ..priors.factorised import Normal
 
         return super()._prior() if self._spike_slab() is None else Normal()
 
@@ -103,7 +103,7 @@ class SparseNetwork(NetworkEstimator):
         return as_schedule("gain", self.gain)
 
     def _pruning(self) -> Any:
-        from ..models.pruning import Pruning
+        from ..models.networks.pruning import Pruning
 
         if self.prune is None or isinstance(self.prune, Pruning):
             return self.prune
@@ -112,7 +112,7 @@ class SparseNetwork(NetworkEstimator):
     # the model ------------------------------------------------------------------------------------
 
     def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
-        from ..models.sparse import PrunedNetworkModel, SparseNetworkModel
+        from ..models.networks.spike_slab_model import PrunedNetworkModel, SparseNetworkModel
 
         prior, pruning = self._spike_slab(), self._pruning()
         if prior is None and pruning is None:
@@ -157,7 +157,7 @@ class SparseNetwork(NetworkEstimator):
         estimator
             Fitted, of the same class.
         """
-        from ..compression import CompressedSamples
+        from .._draws.compression import CompressedSamples
 
         check_is_fitted(self, "posterior_")
         small = copy.copy(self)

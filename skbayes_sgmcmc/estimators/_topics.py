@@ -16,9 +16,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._callbacks import with_callbacks
+from .._draws.alignment import matched
+from .._exceptions import warn
 from .._validation import check_choice, check_int, check_real
-from ..alignment import matched
-from ..exceptions import warn
 from ._base import SGMCMCEstimator, all_or_nothing
 
 Array = NDArray[Any]
@@ -203,7 +203,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
             )
 
     def _settings(self) -> Any:
-        from ..settings import Settings
+        from .._engine.settings import Settings
 
         automatic = isinstance(self.sampler, str) and self.sampler == "auto"
         sampler = SAMPLERS[self.parametrization] if automatic else self.sampler
@@ -222,7 +222,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return 1.0 / self._n_topics() if given is None else float(given)
 
     def _parametrization(self, X: Any) -> Any:
-        from ..models.topics import PARAMETRIZATIONS, GammaTopics, NormalTopics, TopicPrior
+        from ..models.topics.parametrizations import (
+            PARAMETRIZATIONS,
+            GammaTopics,
+            NormalTopics,
+            TopicPrior,
+        )
 
         prior: TopicPrior = GammaTopics(self._beta())
         if self.prior == "normal":
@@ -240,7 +245,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return {"compiled": self._compiles(X, settings.device)} | sizes
 
     def _compiles(self, X: Any, device: str) -> bool:
-        from ..settings import resolve_device
+        from .._engine.settings import resolve_device
 
         here = resolve_device(device) == "cpu" and find_spec("numba") is not None
         if self.compiled is True and not here:
@@ -262,7 +267,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         rows = rows[np.diff(rows.indptr) > 0]
         if posterior.n_draws < 4 or rows.shape[0] == 0:
             return
-        from ..models.completion import log_probabilities
+        from ..models.topics.completion import log_probabilities
 
         logs = np.stack(
             [
@@ -347,7 +352,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         ValueError
             No document has two words.
         """
-        from ..models.completion import completion_perplexity
+        from ..models.topics.completion import completion_perplexity
 
         check_is_fitted(self, "posterior_")
         check_int("n_draws", n_draws)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_choice, check_image_shape, check_int, check_sizes, flat_images
-from ._network import NetworkClassifier, center_and_scale
+from .._data.images import check_image_shape, flat_images
+from .._data.scaling import center_and_scale
+from .._validation import check_choice, check_int, check_sizes
+from ._network import NetworkClassifier
 
 Array = NDArray[Any]
 
@@ -230,7 +232,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         self.verbose = verbose
 
     def _check(self) -> Any:
-        from ..models.networks import ACTIVATIONS
+        from ..models.networks.mlp import ACTIVATIONS
 
         settings = super()._check()
         check_sizes("conv_channels", self.conv_channels)
@@ -257,14 +259,14 @@ class BayesianCNNClassifier(NetworkClassifier):
             )
 
     def _make_network(self, n_outputs: int) -> Any:
-        from ..models.convolutions import CNN
+        from ..models.networks.cnn import CNN
 
         network = CNN(*self._shape(n_outputs))
         network.grouped = True if self._vectorized else None
         return network
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.modules import Architecture
+        from ..models.networks.module import Architecture
 
         return Architecture("cnn", *self._shape(n_outputs))
 

@@ -12,14 +12,15 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._validation import check_image_shape, check_int, check_real, check_sizes, flat_images
+from .._data.images import check_image_shape, flat_images
+from .._validation import check_int, check_real, check_sizes
 from ._base import all_or_nothing
 from ._probabilities import ProbabilityClassifier
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from ..distillation import Blueprint
+    from ..models.networks.distillation import Blueprint
 
 Array = NDArray[Any]
 
@@ -162,10 +163,10 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         """Train the student of a fitted classifier."""
         import torch
 
-        from .. import distillation as training
-        from ..models.ensemble import Inputs
-        from ..models.modules import build, check_outputs
-        from ..settings import resolve_device
+        from .._engine.settings import resolve_device
+        from ..models.networks import distillation as training
+        from ..models.networks.ensemble import Inputs
+        from ..models.networks.module import build, check_outputs
 
         settings = self._check()
         rows = check_array(teacher._validate_x(X), dtype=(np.float64, np.float32))
@@ -198,7 +199,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _check(self) -> Any:
         """Check every parameter, before any work."""
-        from ..settings import Settings, is_auto, resolve_device
+        from .._engine.settings import Settings, is_auto, resolve_device
 
         if not hasattr(self.estimator, "distill"):
             raise ValueError(
@@ -219,7 +220,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _blueprint(self, own: Blueprint, n_classes: int) -> Blueprint:
         """The student, given one like the teacher's draws."""
-        from ..models.modules import Architecture
+        from ..models.networks.module import Architecture
 
         if self.student is None:
             return own
@@ -270,8 +271,8 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         """The student as a module that maps rows to logits, for predictions."""
         import torch
 
-        from ..models.ensemble import Inputs
-        from ..models.modules import build
+        from ..models.networks.ensemble import Inputs
+        from ..models.networks.module import build
 
         network = build(self._architecture, "student").to(dtype)
         network.load_state_dict({name: torch.tensor(v) for name, v in self.weights_.items()})

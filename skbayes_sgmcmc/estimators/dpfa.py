@@ -266,8 +266,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
         return self._sizes()[0]
 
     def _model(self, X: Any, settings: Any) -> Any:
-        from ..models.belief import BeliefNetwork
-        from ..models.dpfa import DPFAModel
+        from ..models.topics.belief import BeliefNetwork
+        from ..models.topics.dpfa import DPFAModel
 
         options, sizes = self._options(X, settings), self._sizes()
         network = None
@@ -290,7 +290,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         self.r_ = self.posterior_.mean("r")
 
     def _proportions(self, draw: Mapping[str, Array], X: Any) -> Array:
-        from ..models.dpfa import proportions
+        from ..models.topics.dpfa import proportions
 
         topics = draw["components"].astype(X.dtype, copy=False)
         return proportions(dict(draw, components=topics), X, self.success_probability, STEPS)

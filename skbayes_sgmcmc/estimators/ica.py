@@ -16,9 +16,9 @@ from .._validation import check_choice, check_int, check_real
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:
+    from .._engine.run import Run
+    from .._engine.settings import Settings
     from ..models.ica import ICAModel
-    from ..sampling import Run
-    from ..settings import Settings
 
 Array = NDArray[Any]
 
@@ -455,7 +455,7 @@ def _threshold_trace(run: Run) -> dict[str, Array]:
 
     flat = run.draws.reshape(-1, run.draws.shape[2])
     spaced = np.unique(np.linspace(0, len(flat) - 1, TRACE_DRAWS).astype(int))
-    theta = torch.from_numpy(flat[spaced]).to(run.posterior.like)
+    theta = torch.from_numpy(flat[spaced]).to(run.target.like)
     ratio = np.median([run.alpha(one[None]) for one in theta])
     step = np.unique(np.geomspace(1, run.n_steps, TRACE_POINTS).astype(int))
     eta = run.plan.step_size.values(step - 1, run.plan.n_steps)

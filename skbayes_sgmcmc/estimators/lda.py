@@ -7,9 +7,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .._draws.alignment import align
+from .._draws.posterior_samples import PosteriorSamples
 from .._validation import check_choice, check_int, check_real
-from ..alignment import align
-from ..samples import PosteriorSamples
 from ._topics import TopicModel
 
 Array = NDArray[Any]
@@ -254,13 +254,13 @@ class LatentDirichletAllocation(TopicModel):
         return 1.0 / self.n_components if given is None else float(given)
 
     def _model(self, X: Any, settings: Any) -> Any:
-        from ..models.lda import LDAModel
+        from ..models.topics.lda import LDAModel
 
         parts = self._parametrization(X), self._frequency(X), self._alpha(), self.doc_sweeps
         return LDAModel(*parts, **self._options(X, settings))
 
     def _fit_gibbs(self, X: Any, settings: Any) -> None:
-        from ..models.lda_gibbs import gibbs_draws
+        from ..models.topics.gibbs import gibbs_draws
 
         lengths = {"burn_in": GIBBS_BURN_IN, "n_draws": GIBBS_DRAWS, "thinning": GIBBS_THINNING}
         for name, default in lengths.items():
@@ -286,7 +286,7 @@ class LatentDirichletAllocation(TopicModel):
         self.doc_topic_prior_ = self._alpha()
 
     def _proportions(self, draw: Mapping[str, Array], X: Any) -> Array:
-        from ..models.completion import proportions
+        from ..models.topics.completion import proportions
 
         topics = draw["components"].astype(X.dtype, copy=False)
         return proportions(topics, X, self.doc_topic_prior_)

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
-from .. import prediction
+from .._data.scaling import center_and_scale
+from .._draws import prediction
 from .._validation import check_choice, check_real
 from ._classifier import BayesianClassifier
-from ._network import center_and_scale
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ..distillation import Blueprint
+    from ..models.networks.distillation import Blueprint
 
 Array = NDArray[Any]
 
@@ -276,8 +276,8 @@ class BayesianLogisticRegression(BayesianClassifier):
             yield draws, z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
 
     def _student(self, X: Array) -> Blueprint:
-        from ..distillation import Blueprint
-        from ..models.modules import Architecture
+        from ..models.networks.distillation import Blueprint
+        from ..models.networks.module import Architecture
 
         n_features = X.shape[1]
         architecture = Architecture("mlp", (n_features, len(self.classes_)), "relu")
@@ -286,7 +286,7 @@ class BayesianLogisticRegression(BayesianClassifier):
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         import torch
 
-        from ..models.ensemble import Inputs, MeanProbabilities, StackedLayers
+        from ..models.networks.ensemble import Inputs, MeanProbabilities, StackedLayers
 
         draws = (
             torch.from_numpy(self.posterior_.select(name, chosen)).float()

@@ -13,7 +13,7 @@ class _MLP(NetworkEstimator):
     activation: str
 
     def _check(self) -> Any:
-        from ..models.networks import ACTIVATIONS
+        from ..models.networks.mlp import ACTIVATIONS
 
         settings = super()._check()
         check_sizes("hidden_layer_sizes", self.hidden_layer_sizes)
@@ -21,12 +21,12 @@ class _MLP(NetworkEstimator):
         return settings
 
     def _make_network(self, n_outputs: int) -> Any:
-        from ..models.networks import MLP
+        from ..models.networks.mlp import MLP
 
         return MLP(self._sizes(n_outputs), self.activation)
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.modules import Architecture
+        from ..models.networks.module import Architecture
 
         return Architecture("mlp", self._sizes(n_outputs), self.activation)
 

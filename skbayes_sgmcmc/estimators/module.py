@@ -31,7 +31,7 @@ class _Module(SparseNetwork):
         return super()._check()
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.modules import bind
+        from ..models.networks.module import bind
 
         widths = {
             "n_features": self.n_features_in_,
@@ -44,7 +44,7 @@ class _Module(SparseNetwork):
         # two rows through the module: its output must be (rows, n_outputs)
         import torch
 
-        from ..models.modules import check_outputs
+        from ..models.networks.module import check_outputs
 
         if self.input_shape is not None and math.prod(self.input_shape) != X.shape[1]:
             raise ValueError(

@@ -484,7 +484,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         self.verbose = verbose
 
     def _make_network(self, n_outputs: int) -> Any:
-        from ..models.networks import ReferenceClass
+        from ..models.networks.network import ReferenceClass
 
         if n_outputs > 2:
             return super()._make_network(n_outputs)

@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length, column_or_1d, gen_batches
 
-from .. import prediction
+from .._draws import prediction
 from .._validation import check_choice, check_real
 from ._common import class_codes, last_step, name_of, panels, pyplot, several
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length, column_or_1d, gen_batches
 
-from .. import prediction
+from .._draws import prediction
 from ._common import class_codes
 
 Array = NDArray[Any]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from .. import prediction
+from .._draws import prediction
 from .._validation import check_choice, check_int
 from ._common import last_step, one_axes, pyplot
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .._draws.posterior_samples import PosteriorSamples
 from .._validation import check_int
-from ..samples import PosteriorSamples
 from ._common import COLUMNS, last_step, panels, pyplot, several
 
 Array = NDArray[Any]

@@ -1,6 +1,7 @@
-"""Models, one a file; subclass :class:`Model` for your own and give its rows as :class:`Data`."""
+"""The protocol for models of your own: subclass :class:`Model`, give its rows as :class:`Data`."""
 
-from ..minibatch import Batch, Data
-from ._protocol import Model
+from .._data.minibatch import Batch, Data
+from .._metric import DiagonalMetric, Metric
+from ._protocol import DensityModel, Model
 
-__all__ = ["Batch", "Data", "Model"]
+__all__ = ["Batch", "Data", "DensityModel", "DiagonalMetric", "Metric", "Model"]

@@ -1,7 +1,7 @@
 """What a model gives the engine.
 
 Gradients are those of potentials (negative log densities), summed over rows and *unscaled*: the
-factor N/n, temperatures and coordinates are the posterior's business (``posterior.py``).
+factor N/n, temperatures and coordinates are the posterior's business (``_engine/target.py``).
 All positions are ``theta`` of shape (chains, n_parameters).
 """
 
@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..metrics import Metric, State
-from ..minibatch import Batch, Data
-from ..streams import ChainRandom
+from .._data.chain_random import ChainRandom
+from .._data.minibatch import Batch, Data
+from .._metric import Metric, State
 
 Array = NDArray[Any]
 

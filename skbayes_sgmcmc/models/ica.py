@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import svd_flip
 from torch import Tensor
 
-from ..metrics import Metric, State
-from ..minibatch import Batch, Data
-from ..streams import ChainRandom
+from .._data.chain_random import ChainRandom
+from .._data.minibatch import Batch, Data
+from .._metric import Metric, State
+from ..priors.factorised import Prior
 from ._protocol import Anchor, Model
-from .priors import Prior
 
 Array = NDArray[Any]
 

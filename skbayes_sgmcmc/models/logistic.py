@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 from torch import Tensor
 
-from ..metrics import State
-from ..minibatch import Batch, Data
-from ..streams import ChainRandom
+from .._data.chain_random import ChainRandom
+from .._data.minibatch import Batch, Data
+from .._metric import State
+from ..priors.factorised import PRIORS, Prior
 from ._design import make_design
 from ._linalg import inverse_root
 from ._protocol import Anchor, LinearForm, Model
 from .likelihoods import elementwise_softmax
-from .priors import PRIORS, Prior
 
 Array = NDArray[Any]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .. import integrators
+from .._metric import DiagonalMetric, Metric, State
 from .._validation import check_choice
-from ..integrators import Integrator
-from ..metrics import DiagonalMetric, Metric, State
+from . import integrators
 from ._protocol import Sampler, Step
+from .integrators import Integrator
 from .mala import MALA
 from .msgnht import MSGNHT
 from .psgld import PSGLD
@@ -39,7 +39,7 @@ class Cell:
     """One cell of the table: an integrator of a sampler and its default dimensionless step.
 
     ``step`` is eta in coordinates in which the posterior is standard normal, for
-    ``step_size="auto"``; ``None``: the sampler's own rule (see ``warmup``). ``rate`` is eta for
+    ``step_size="auto"``; ``None``: the sampler's own rule (see ``_engine/auto.py``). ``rate`` is eta for
     models without such coordinates (networks); ``None``: there is none.
     """
 

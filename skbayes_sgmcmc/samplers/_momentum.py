@@ -26,7 +26,7 @@ class MomentumSampler(Sampler):
         if self.diffusion is not None:
             check_real(f"{name}.diffusion", self.diffusion, low=0.0, closed="left")
 
-    def start(self, theta: Tensor, step: Step) -> State:
+    def init_state(self, theta: Tensor, step: Step) -> State:
         return {"v": step.xi * math.sqrt(step.noise)}  # v ~ N(0, eta T / N)
 
     def rescale(self, state: State, ratio: float) -> None:
@@ -121,8 +121,8 @@ class ThermostatSampler(MomentumSampler):
         """v^2, averaged as the thermostat sees it."""
         raise NotImplementedError
 
-    def start(self, theta: Tensor, step: Step) -> State:
-        state = super().start(theta, step)
+    def init_state(self, theta: Tensor, step: Step) -> State:
+        state = super().init_state(theta, step)
         first = self.initial_friction
         a = self.alpha(step) if first is None else float(first)
         return state | {"a": torch.full_like(self.kinetic(state["v"]), a)}

@@ -15,7 +15,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from ..metrics import Metric, State
+from .._metric import Metric, State
 
 
 def _nothing() -> Tensor:
@@ -100,7 +100,7 @@ class Sampler(BaseEstimator):
         """Whether it moves in a model's ``metric`` (None: there is none)."""
         return self.needs_metric
 
-    def start(self, theta: Tensor, step: Step) -> State:
+    def init_state(self, theta: Tensor, step: Step) -> State:
         """State tensors (each with the chains as first axis) before the first step."""
         return {}
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..metrics import DiagonalMetric, Metric, State
+from .._metric import DiagonalMetric, Metric, State
 from ._protocol import Sampler, Step
 
 
@@ -40,7 +40,7 @@ class MALA(Sampler):
     def uses_metric(self, metric: Any) -> bool:
         return metric is not None
 
-    def start(self, theta: Tensor, step: Step) -> State:
+    def init_state(self, theta: Tensor, step: Step) -> State:
         chains = torch.zeros(len(theta), dtype=theta.dtype, device=theta.device)
         return {
             "g": step.gradient(theta).clone(),

@@ -88,7 +88,7 @@ class PSGLD(Sampler):
         if self.cap is not None:
             check_real(f"{name}.cap", self.cap, low=0.0)
 
-    def start(self, theta: Tensor, step: Step) -> State:
+    def init_state(self, theta: Tensor, step: Step) -> State:
         # V starts at the square of the first minibatch's gradient: the published code's choice,
         # which avoids G = 1/lambda in the first steps
         step.gradient(theta)

@@ -21,7 +21,7 @@ class SGHMC(MomentumSampler):
 
     Euler: :math:`\theta \leftarrow \theta + v;\quad v \leftarrow (1-\alpha) v - \eta g
     + \sqrt{2(\alpha-\hat\beta)\eta T/N}\,\xi`, with v = h p and :math:`h^2 = \eta/N`.
-    Splitting, BAOAB and ABOBA compose the sub-flows (see :mod:`skbayes_sgmcmc.integrators`).
+    Splitting, BAOAB and ABOBA compose the sub-flows (see ``samplers/integrators.py``).
 
     Parameters
     ----------

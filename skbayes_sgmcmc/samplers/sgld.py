@@ -43,7 +43,7 @@ class SGLD(Sampler):
     SGLD()
     """
 
-    def start(self, theta: Tensor, step: Step) -> State:
+    def init_state(self, theta: Tensor, step: Step) -> State:
         return {"xi": step.xi.clone()}  # the half of the noise that the first step shares
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:

@@ -1,0 +1,22 @@
+"""Images as rows of numbers, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def flat_images(X: Any) -> tuple[Any, tuple[int, int, int] | None]:
+    """X with rows of numbers, and the shape of an image if it had images."""
+    shape: Any = getattr(X, "shape", ())
+    if len(shape) not in (3, 4):
+        return X, None
+    channels = shape[1] if len(shape) == 4 else 1
+    return np.asarray(X).reshape(len(X), -1), (channels, shape[-2], shape[-1])
+
+
+def check_image_shape(shape: tuple[int, ...] | None, fitted: tuple[int, ...]) -> None:
+    """Refuse images of another shape than those of the fit; None: there were none."""
+    if shape not in (None, fitted):
+        raise ValueError(f"X has images of shape {shape}, but the network was fitted to {fitted}.")

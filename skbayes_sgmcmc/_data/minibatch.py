@@ -1,0 +1,217 @@
+"""Data on the device, and the minibatches drawn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .chain_random import ChainRandom
+
+Array = NDArray[Any]
+
+
+#: numbers gathered at once, of all chains: about what a core's cache holds
+GATHER_NUMBERS = 2**17
+
+
+@dataclass(slots=True)
+class Batch:
+    """The rows of one step: ``fields`` by name, with a leading chain axis unless ``shared``.
+
+    ``weight`` are the rows' likelihood exponents (importance weights included); 1.0 if all are one.
+    """
+
+    fields: dict[str, Any]
+    weight: Tensor | float
+    shared: bool
+    size: int
+
+
+@dataclass
+class Data:
+    """All rows on one device, as named fields with the rows on the first axis.
+
+    Attributes
+    ----------
+    fields : dict
+        Tensors (rows, ...) or designs with a ``gather`` method.
+    n_rows : int
+        Rows held.
+    weight : Tensor of shape (n_rows,) or None
+        Sample weights; None: all one.
+    total : float
+        N: the sum of the weights, or the size of the stream of which these rows are a part.
+    augment : callable or None
+        ``augment(fields, rng) -> fields`` on every minibatch, on the device.
+    """
+
+    fields: dict[str, Any]
+    n_rows: int
+    weight: Tensor | None = None
+    total: float = 0.0
+    augment: Callable[[dict[str, Any], ChainRandom], dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.total == 0.0:
+            self.total = float(self.n_rows if self.weight is None else self.weight.sum())
+
+    @property
+    def scale(self) -> float:
+        """What one weighted pass over the rows stands for: above 1 only for part of a stream."""
+        held = float(self.n_rows if self.weight is None else self.weight.sum())
+        return self.total / held
+
+    def all_rows(self) -> Batch:
+        """Every row, as one batch shared by the chains."""
+        weight = 1.0 if self.weight is None else self.weight
+        fields = {k: v.whole() if hasattr(v, "whole") else v for k, v in self.fields.items()}
+        return Batch(fields, weight, True, self.n_rows)
+
+
+class Minibatches:
+    """Minibatches of ``size`` rows for every chain, uniformly without replacement.
+
+    With ``probability`` (n_rows,) rows are drawn with these expected frequencies instead, by
+    stratified sampling, and weighted by 1 / (n_rows * probability), so that means stay unbiased.
+
+    Parameters
+    ----------
+    data : Data
+        The rows.
+    size : int
+        Rows in a minibatch; all rows if at least ``data.n_rows``.
+    shared : bool, default=False
+        One minibatch for all chains of a step: cheaper, but the chains' errors are correlated, so
+        that R-hat and the MCSE of pooled means are too small.
+    """
+
+    def __init__(
+        self, data: Data, size: int, *, shared: bool = False, probability: Array | None = None
+    ):
+        self.data = data
+        self.full = size >= data.n_rows
+        self.size = min(size, data.n_rows)
+        self.shared = shared or self.full
+        self.factor = data.n_rows / self.size
+        self.importance: Tensor | None = None
+        if probability is not None and not self.full:
+            self._cumulative = np.cumsum(probability)
+            self._cumulative /= self._cumulative[-1]
+            # in the data's precision and on its device, as weights multiply residuals
+            weights = torch.from_numpy(1.0 / (data.n_rows * probability))
+            self.importance = weights.to(tensor_like(data))
+        self._whole = data.all_rows() if self.full else None
+        #: numbers gathered for one minibatch of one chain
+        self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
+
+    def indices(self, n_steps: int, rng: ChainRandom) -> Array | None:
+        """Row numbers of shape (chains or 1, n_steps, size); None: all rows at every step."""
+        if self.full:
+            return None
+        streams = rng.select([0]) if self.shared else rng
+        if self.importance is None:
+            return streams.distinct(self.data.n_rows, n_steps, self.size)
+        return np.stack([self._weighted(n_steps, stream) for stream in streams.rows])
+
+    def _weighted(self, n_steps: int, rng: np.random.Generator) -> Array:
+        # one draw in each of `size` equal strata of the cumulative probability: unbiased, and a row
+        # whose probability fills a stratum is in every minibatch
+        u = (np.arange(self.size) + rng.random((n_steps, self.size))) / self.size
+        return np.minimum(np.searchsorted(self._cumulative, u), self.data.n_rows - 1)
+
+    def chunk(self, indices: Array | None, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
+        """One batch per step, for row numbers as :meth:`indices` gives them (None: all rows)."""
+        if self._whole is not None or indices is None:
+            whole = self.data.all_rows() if self._whole is None else self._whole
+            batch = whole
+            for _ in range(n_steps):
+                if self.data.augment is not None:
+                    batch = replace(whole, fields=self.data.augment(whole.fields, rng))
+                yield batch
+            return
+        by_step = indices.swapaxes(0, 1)  # (steps, chains, size)
+        # rows are gathered for several steps at once, but not for more than stay in the cache
+        at_once = max(1, GATHER_NUMBERS // (by_step.shape[1] * self.numbers))
+        for start in range(0, n_steps, at_once):
+            yield from self.gather(by_step[start : start + at_once], rng)
+
+    def gather(self, by_step: Array, rng: ChainRandom) -> Iterator[Batch]:
+        """Batches for row numbers (n_steps, chains or 1, size)."""
+        by_step = np.ascontiguousarray(by_step[:, 0] if self.shared else by_step)
+        index = torch.from_numpy(by_step)
+        flat = index.reshape(-1)
+        columns: dict[str, Sequence[Any]] = {}
+        for name, values in self.data.fields.items():
+            if isinstance(values, Tensor):
+                rows = values.index_select(0, flat.to(values.device))
+                columns[name] = rows.view(*index.shape, *values.shape[1:]).unbind(0)
+            else:
+                columns[name] = values.gather(by_step)
+        weights = self._weights(flat, index.shape)
+        for k in range(len(by_step)):
+            fields = {name: column[k] for name, column in columns.items()}
+            if self.data.augment is not None:
+                fields = self.data.augment(fields, rng)
+            yield Batch(fields, 1.0 if weights is None else weights[k], self.shared, self.size)
+
+    def _weights(self, flat: Tensor, shape: torch.Size) -> Sequence[Tensor] | None:
+        weight = self.data.weight
+        if weight is None and self.importance is None:
+            return None
+        chosen: Any = 1.0
+        if weight is not None:
+            chosen = weight.index_select(0, flat.to(weight.device))
+        if self.importance is not None:
+            chosen = chosen * self.importance.index_select(0, flat.to(self.importance.device))
+        return chosen.view(shape).unbind(0)
+
+
+class SparseRows:
+    """Rows of a CSR matrix that are made dense when a minibatch is gathered."""
+
+    def __init__(self, x: Any, dtype: torch.dtype, device: str):
+        self.x = x.tocsr()
+        self.dtype = dtype
+        self.device = device
+        self.shape = x.shape
+        self.row_numbers = x.shape[1]
+
+    def tensor_like(self) -> Tensor:
+        """An empty tensor of these rows' dtype and device."""
+        return torch.empty(0, dtype=self.dtype, device=self.device)
+
+    def whole(self) -> Tensor:
+        """Every row."""
+        return self.gather(np.arange(self.shape[0])[None])[0]
+
+    def gather(self, indices: Array) -> Sequence[Tensor]:
+        """Rows (chains, rows, columns) for numbers (steps, chains, rows); or without chains."""
+        rows = torch.from_numpy(self.x[indices.reshape(-1)].toarray())
+        return rows.to(self.device, self.dtype).view(*indices.shape, -1).unbind(0)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self.gather(np.arange(self.shape[0])[rows][None])[0]
+
+
+def input_rows(x: Any, dtype: torch.dtype, device: str) -> Tensor | SparseRows:
+    """A field of inputs, dense or CSR."""
+    if sp.issparse(x):
+        return SparseRows(x, dtype, device)
+    return torch.from_numpy(np.ascontiguousarray(x)).to(device, dtype)
+
+
+def tensor_like(data: Data) -> Tensor:
+    """A tensor of the data's floating point type, on its device."""
+    fields = [f if isinstance(f, Tensor) else f.tensor_like() for f in data.fields.values()]
+    return next((f for f in fields if f.is_floating_point()), torch.empty(0))
+
+
+def _row_numbers(field: Any) -> int:
+    return int(np.prod(field.shape[1:])) if isinstance(field, Tensor) else int(field.row_numbers)

@@ -1,0 +1,65 @@
+"""Random numbers of a compiled, counter-based generator (extra ``fast``).
+
+Philox4x32 (Salmon et al. 2011) with seven rounds, the fewest that pass BigCrush, gives four 32-bit
+words for each value of a counter; Box and Muller's transform makes four normals of them, in
+float32. A normal takes about a quarter of the time of torch's. The code is in ``_kernels/``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+
+
+class Philox:
+    """The stream of a 64-bit key; ``counter`` tells how many counter values it has used."""
+
+    def __init__(self, key: int, device: str = "cpu"):
+        if device != "cpu":
+            raise ValueError(f"device={device!r} is not allowed: this generator needs 'cpu'.")
+        self.key = key
+        self.counter = 0
+
+    def normal(self, out: Tensor) -> None:
+        """Fill a contiguous float32 tensor."""
+        from .._kernels.philox import fill_normal
+
+        self._fill(fill_normal, out)
+
+    def uniform(self, out: Tensor) -> None:
+        """Fill a contiguous tensor with multiples of 2^-24 in [0, 1)."""
+        from .._kernels.philox import fill_uniform
+
+        self._fill(fill_uniform, out)
+
+    def distinct(self, n: int, n_steps: int, size: int) -> Array:
+        """Numbers below n of shape (n_steps, size), without repeats in a row."""
+        from .._kernels.philox import distinct
+
+        out = np.empty((n_steps, size), np.int64)
+        counter = distinct(out, n, np.uint64(self.key), np.uint64(self.counter))
+        self.counter = int(counter)
+        return out
+
+    def _fill(self, fill: Any, out: Tensor) -> None:
+        flat = out.view(-1).numpy()
+        fill(flat, np.uint64(self.key), np.uint64(self.reserve(len(flat))))
+
+    def reserve(self, n: int) -> int:
+        """The counter at which n numbers begin, whoever makes them; they count as used."""
+        from .._kernels.philox import BLOCK
+
+        begin = self.counter
+        self.counter += -(-n // (4 * BLOCK)) * BLOCK
+        return begin
+
+    def get_state(self) -> Array:
+        return np.array([self.key, self.counter], dtype=np.uint64)
+
+    def set_state(self, state: Array) -> None:
+        self.key, self.counter = state.tolist()

@@ -1,0 +1,116 @@
+"""Posterior draws of which only the numbers that are not zero are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .posterior_samples import PosteriorSamples
+from .storage import decode
+
+Array = NDArray[Any]
+
+
+class CompressedSamples(PosteriorSamples):
+    """Draws whose blocks of many zeros are :class:`Kept`, one row a draw.
+
+    Parameters
+    ----------
+    posterior : PosteriorSamples
+        The draws.
+    names : sequence of str
+        The blocks that are kept.
+
+    Attributes
+    ----------
+    blocks : dict of str to array or Kept
+        Pooled draws, (n_chains * n_draws, size).
+    """
+
+    def __init__(self, posterior: PosteriorSamples, names: Sequence[str]):
+        self.size = posterior.n_chains, posterior.n_draws
+        self.weights, self.statistics = posterior.weights, dict(posterior.statistics)
+        self._shapes = {name: posterior.shapes[name] for name in names}
+        self.blocks = {name: _compressed(posterior.draws[name]) for name in names}
+
+    @property
+    def draws(self) -> Mapping[str, Array]:  # type: ignore[override]
+        """All draws by name; each made anew at each use."""
+        return _Draws(self)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return self._shapes
+
+    @property
+    def n_chains(self) -> int:
+        return self.size[0]
+
+    @property
+    def n_draws(self) -> int:
+        return self.size[1]
+
+    def __getitem__(self, name: str) -> Array:
+        return self.select(name, slice(None)).reshape(*self.size, *self._shapes[name])
+
+    def select(self, name: str, draws: Any) -> Array:
+        rows = self.blocks[name][np.arange(self.size[0] * self.size[1])[draws]]
+        return decode(rows.reshape(-1, *self._shapes[name]))
+
+
+class Kept:
+    """Rows of numbers of which those that are not zero are kept, with a bit for every place.
+
+    Up to 96% of zeros that is smaller than a CSR matrix, which has an index for every number.
+
+    Parameters
+    ----------
+    rows : array of shape (n, size)
+        The numbers.
+    """
+
+    def __init__(self, rows: Array):
+        kept = rows != 0
+        self.size = rows.shape[1]
+        self.values = rows[kept]
+        self.places = np.packbits(kept, axis=1)
+        self.stops = np.cumsum(kept.sum(axis=1))
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.places.nbytes + self.stops.nbytes
+
+    def __getitem__(self, chosen: Array) -> Array:
+        """Rows by their numbers."""
+        kept = np.unpackbits(self.places[chosen], axis=1, count=self.size).view(bool)
+        rows = np.zeros(kept.shape, self.values.dtype)
+        starts = np.concatenate([[0], self.stops[:-1]])
+        for row, places, i in zip(rows, kept, chosen, strict=True):
+            row[places] = self.values[starts[i] : self.stops[i]]
+        return rows
+
+
+class _Draws(Mapping[str, Array]):
+    """Blocks that are made when they are asked for."""
+
+    def __init__(self, samples: CompressedSamples):
+        self._samples = samples
+
+    def __getitem__(self, name: str) -> Array:
+        return self._samples[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._samples.blocks)
+
+    def __len__(self) -> int:
+        return len(self._samples.blocks)
+
+
+def _compressed(draws: Array) -> Any:
+    """(chains, draws, *shape) as pooled rows, in memory of their own: Kept if that is smaller."""
+    rows = draws.reshape(draws.shape[0] * draws.shape[1], -1)
+    kept = Kept(rows)
+    return kept if kept.nbytes < rows.nbytes else np.array(rows, order="C")

@@ -1,0 +1,139 @@
+"""Posterior draws as named NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from .storage import decode
+
+Array = NDArray[Any]
+
+
+class PosteriorSamples:
+    """Draws of every chain, with their weights and the statistics of the run.
+
+    Parameters
+    ----------
+    draws : dict of str to array of shape (n_chains, n_draws, *shape)
+        Draws by name; ``uint16`` arrays are the bits of bfloat16 numbers, and are read as float32.
+    weights : array of shape (n_draws,) or None
+        Averaging weights of the draws, equal for all chains (step sizes under a decaying
+        schedule); None: equal weights.
+    statistics : dict of str to array of shape (n_chains,)
+        Figures of each chain, e.g. ``"acceptance_rate"``.
+
+    Attributes
+    ----------
+    n_chains, n_draws : int
+        Shape of the draws.
+    shapes : dict of str to tuple
+        Shape of one draw of each name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import PosteriorSamples
+    >>> posterior = PosteriorSamples({"theta": np.arange(6.0).reshape(2, 3, 1)})
+    >>> posterior.mean("theta")
+    array([2.5])
+    >>> posterior.sample(4, random_state=0)["theta"].shape
+    (4, 1)
+    """
+
+    def __init__(
+        self,
+        draws: Mapping[str, Array],
+        weights: Array | None = None,
+        statistics: Mapping[str, Array] | None = None,
+    ):
+        self.draws = dict(draws)
+        self.weights = weights
+        self.statistics = dict(statistics or {})
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {shape}" for name, shape in self.shapes.items())
+        sizes = f"{self.n_chains} chains x {self.n_draws} draws"
+        return f"{type(self).__name__}({sizes}, {{{shapes}}})"
+
+    def __getitem__(self, name: str) -> Array:
+        return decode(self.draws[name])
+
+    @property
+    def n_chains(self) -> int:
+        return int(next(iter(self.draws.values())).shape[0])
+
+    @property
+    def n_draws(self) -> int:
+        return int(next(iter(self.draws.values())).shape[1])
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of one draw by name."""
+        return {name: values.shape[2:] for name, values in self.draws.items()}
+
+    def pooled(self, name: str) -> Array:
+        """All chains' draws of one name, shape (n_chains * n_draws, *shape)."""
+        return self.select(name, slice(None))
+
+    def select(self, name: str, draws: Any) -> Array:
+        """Some of the pooled draws of one name, by their numbers or a slice of these."""
+        values, n_draws = self.draws[name], self.n_draws
+        if len(values) == 1 or values.strides[0] == n_draws * values.strides[1]:  # without a copy
+            return decode(values.reshape(-1, *values.shape[2:])[draws])
+        return decode(values[np.divmod(np.arange(self.n_chains * n_draws)[draws], n_draws)])
+
+    def pooled_weights(self) -> Array | None:
+        """Normalised weights of the pooled draws, or None if equal."""
+        if self.weights is None:
+            return None
+        tiled = np.tile(self.weights, self.n_chains)
+        return np.asarray(tiled / tiled.sum())
+
+    def spaced(self, n_draws: int | None = None) -> tuple[Array, Array]:
+        """Numbers and normalised weights of ``n_draws`` pooled draws, evenly spaced; None: all."""
+        total, weights = self.n_chains * self.n_draws, self.pooled_weights()
+        n_draws = total if n_draws is None else n_draws
+        chosen = (2 * np.arange(n_draws) + 1) * total // (2 * n_draws)
+        kept = np.ones(n_draws) if weights is None else weights[chosen]
+        return chosen, kept / kept.sum()
+
+    def mean(self, name: str) -> Array:
+        """Posterior mean, weighted, in float64."""
+        pooled, weights = self.pooled(name), self.pooled_weights()
+        if weights is None:  # without a copy in float64 of float32 draws
+            return np.asarray(pooled.mean(axis=0, dtype=np.float64))
+        return np.asarray(np.tensordot(weights, pooled, axes=1))
+
+    def std(self, name: str) -> Array:
+        """Posterior standard deviation, weighted, in float64."""
+        away = self.pooled(name) - self.mean(name)
+        return np.sqrt(np.average(away**2, axis=0, weights=self.pooled_weights()))
+
+    def quantile(self, name: str, q: Any) -> Array:
+        """Posterior quantiles along a new first axis (the weights count)."""
+        pooled = self.pooled(name)
+        weights = self.pooled_weights()
+        if weights is None:
+            return np.quantile(pooled, q, axis=0)
+        broadcast = np.broadcast_to(weights.reshape(-1, *[1] * (pooled.ndim - 1)), pooled.shape)
+        return np.quantile(pooled, q, axis=0, weights=broadcast, method="inverted_cdf")
+
+    def to_arviz(self) -> Any:
+        """The draws as arviz's own object; see :func:`skbayes_sgmcmc.to_arviz`."""
+        from .._export.arviz import to_arviz
+
+        return to_arviz(self)
+
+    def sample(self, n_samples: int | None = None, random_state: Any = None) -> dict[str, Array]:
+        """Pooled draws: all of them, or ``n_samples`` drawn with replacement by weight."""
+        if n_samples is None:
+            return {name: self.pooled(name) for name in self.draws}
+        rng = check_random_state(random_state)
+        total = self.n_chains * self.n_draws
+        chosen = rng.choice(total, size=n_samples, replace=True, p=self.pooled_weights())
+        return {name: self.select(name, chosen) for name in self.draws}

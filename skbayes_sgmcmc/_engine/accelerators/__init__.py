@@ -1,0 +1,1 @@
+"""Faster ways to take the same steps, where they apply."""

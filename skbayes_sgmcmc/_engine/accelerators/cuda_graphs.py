@@ -1,0 +1,127 @@
+"""Gradients that are recorded once as a CUDA graph and then replayed.
+
+For small models a step on a GPU takes as long as its many operations take to be launched. A replay
+launches them all at once, in the memory in which they were recorded: positions and minibatches are
+copied there first. No GPU was at hand when this was written; a record is therefore compared with
+the gradient itself before it is used, and it is made only where ``compiled=True`` asks for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._data.minibatch import Batch
+from ..target import Evaluator, Target
+
+#: types of devices that can record
+DEVICES = ("cuda",)
+#: calls before the recording, in which libraries choose their ways and take their memory
+WARM_UP = 3
+#: how far a replayed gradient may be from the gradient itself, as a share of its largest entry
+TOLERANCE = 1e-3
+
+
+def record(compute: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], Any]]:
+    """What ``compute()`` returns, and a function that computes it anew in the same memory."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UP):
+            compute()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = compute()
+    return result, graph.replay
+
+
+class GraphedEvaluator(Evaluator):
+    """An :class:`Evaluator` whose first gradient is recorded, and the others replayed.
+
+    Raises
+    ------
+    ValueError
+        The gradient can't be recorded.
+    """
+
+    _replay: Callable[[], Any] | None = None
+
+    def gradient(self, phi: Tensor) -> Tensor:
+        if self._replay is None:
+            try:
+                self._record(phi)
+                self._compare(phi)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                raise ValueError(
+                    "compiled=True is not allowed here: the gradient can't be recorded as a CUDA "
+                    f"graph ({error}); give compiled='auto'."
+                ) from error
+        return self._again(phi, self.batch)
+
+    def _record(self, phi: Tensor) -> None:
+        given = self.batch
+        # the memory that replays read: positions, rows, weights
+        self._phi, self._inputs, self._filled = phi.clone(), _changed(given, Tensor.clone), given
+        self._result, self._replay = record(lambda: self._eager(self._phi, self._inputs))
+        self._recorded_aux = self.aux
+
+    def _compare(self, phi: Tensor) -> None:
+        """Refuse a record that does not follow another position and another minibatch."""
+        shifts, rows = itertools.count(1), 0 if self.batch.shared else 1
+        batch = _changed(self.batch, lambda field: field.roll(next(shifts), rows))
+        moved = 0.9 * phi + 0.01
+        expected = self._eager(moved, batch).clone()
+        self._result.fill_(torch.nan)
+        found = self._again(moved, batch)
+        bound = TOLERANCE * float(expected.abs().max())
+        if not torch.allclose(found, expected, rtol=0.0, atol=bound):
+            raise RuntimeError("a replay differs from it")
+
+    def _eager(self, phi: Tensor, batch: Batch) -> Tensor:
+        given, self.batch = self.batch, batch
+        try:
+            return super().gradient(phi)
+        finally:
+            self.batch = given
+
+    def _again(self, phi: Tensor, batch: Batch) -> Tensor:
+        assert self._replay is not None
+        self._phi.copy_(phi)
+        if batch is not self._filled:  # it is where all rows are used at every step
+            inputs, self._filled = self._inputs, batch
+            for name, field in inputs.fields.items():
+                field.copy_(batch.fields[name])
+            if isinstance(inputs.weight, Tensor) and isinstance(batch.weight, Tensor):
+                inputs.weight.copy_(batch.weight)
+        self._replay()
+        self.aux = self._recorded_aux
+        return self._result
+
+
+def _changed(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
+    """A batch of changed fields and weights."""
+    weight = batch.weight
+    return replace(
+        batch,
+        fields={name: change(field) for name, field in batch.fields.items()},
+        weight=change(weight) if isinstance(weight, Tensor) else weight,
+    )
+
+
+def find_evaluator(target: Target, *, required: bool) -> type[Evaluator] | None:
+    """A recording evaluator for this run, or None if there is none or nobody asks for it."""
+    applies = (
+        target.like.device.type in DEVICES
+        # latent variables are tensors that a step may replace
+        and target.model.after_step is None
+        and all(isinstance(field, Tensor) for field in target.data.fields.values())
+    )
+    return GraphedEvaluator if applies and required else None

@@ -1,0 +1,125 @@
+"""Euler steps of SGLD and pSGLD with noise and update in one pass, compiled by numba.
+
+For models of many parameters the noise and the passes over the parameters cost as much as the
+gradient. Here each block of parameters is updated while its normals are in the first-level cache.
+The functions take the place of the samplers' own ``euler``; given the same normals they do the same
+to rounding. They need the optional extra ``fast`` and a CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..._draws.storage import dtype_name
+from ...samplers import PSGLD, SGLD, Cell, Sampler
+from ...samplers._protocol import State, Step
+from ...samplers.integrators import Integrator, euler
+from ..target import Target
+
+#: normals of a whole run from which on compiling is worth its seconds
+WORTH_NUMBERS = 10**9
+#: parameters that a thread must have to be worth waking
+THREAD_NUMBERS = 2**16
+
+
+class FusedEuler:
+    """Stands in for ``integrators.euler`` where :func:`find_integrator` says so."""
+
+    #: the step makes its own noise, so that the loop need not
+    own_noise = True
+
+    def __init__(self) -> None:
+        from ..._kernels import steps
+
+        self._kernels = steps
+        self._threads = torch.get_num_threads()
+        self._pool = ThreadPoolExecutor(self._threads)
+
+    def __call__(self, sampler: Sampler, theta: Tensor, state: State, step: Step) -> None:
+        g = step.gradient(theta)
+        if isinstance(sampler, PSGLD):
+            self._psgld(sampler, theta, g, state, step)
+        else:
+            self._sgld(theta, g, step)
+
+    def _sgld(self, theta: Tensor, g: Tensor, step: Step) -> None:
+        number = np.dtype(dtype_name(theta.dtype)).type
+        eta, sd = number(step.eta), number(math.sqrt(2.0 * step.noise))
+        run = self._kernels.sgld
+        at, by = theta.numpy(), g.numpy()
+
+        def advance(c: int, part: slice, key: Any, counter: Any) -> None:
+            run(at[c, part], by[c, part], eta, sd, key, counter)
+
+        self._each(theta.shape[1], step, advance)
+
+    def _psgld(self, sampler: PSGLD, theta: Tensor, g: Tensor, state: State, step: Step) -> None:
+        number = np.dtype(dtype_name(theta.dtype)).type
+        likelihood, V = step.likelihood().numpy(), state["V"].numpy()
+        cap = sampler.capped_at(step)
+        numbers = [
+            number(value)
+            for value in (
+                sampler.decay,
+                sampler.regularization,
+                math.inf if cap is None else cap,
+                step.eta,
+                math.sqrt(2.0 * step.noise),
+            )
+        ]
+        adapting = "adapting" in state
+        run = self._kernels.psgld
+        at, by = theta.numpy(), g.numpy()
+
+        def advance(c: int, part: slice, key: Any, counter: Any) -> None:
+            rows = at[c, part], by[c, part], likelihood[c, part], V[c, part]
+            run(*rows, adapting, sampler.lag, *numbers, key, counter)
+
+        self._each(theta.shape[1], step, advance)
+
+    def _each(
+        self, n_parameters: int, step: Step, advance: Callable[[int, slice, Any, Any], None]
+    ) -> None:
+        """Call ``advance`` for every chain, or its parts, with the places of their normals."""
+        parts = max(1, min(self._threads, n_parameters // THREAD_NUMBERS))
+        block = self._kernels.NUMBERS  # parts begin where a block of normals does
+        length = -(-n_parameters // (parts * block)) * block
+        tasks = []
+        for c, stream in enumerate(step.streams):
+            key, counter = np.uint64(stream.key), stream.reserve(n_parameters)
+            for start in range(0, n_parameters, length):
+                at = np.uint64(counter + start // 4)
+                tasks.append((c, slice(start, start + length), key, at))
+        if self._threads == 1 or len(tasks) == 1:
+            for task in tasks:
+                advance(*task)
+        else:
+            list(self._pool.map(lambda task: advance(*task), tasks))
+
+
+def find_integrator(
+    target: Target, sampler: Sampler, cell: Cell, n_steps: int, *, required: bool
+) -> Integrator | None:
+    """A compiled integrator for this run, or None if there is none or it would not pay.
+
+    It is made even if it would not pay where it is ``required``.
+
+    Raises
+    ------
+    ImportError
+        There is one, but numba is not installed.
+    """
+    applies = (
+        cell.integrator is euler
+        and (type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.gamma))
+        and target.like.device.type == "cpu"
+    )
+    pays = target.model.n_parameters * n_steps >= WORTH_NUMBERS
+    return FusedEuler() if applies and (pays or required) else None

@@ -1,0 +1,137 @@
+"""Plain SGLD on a binary linear model, a chunk of steps at a time, compiled by numba.
+
+The kernel takes the place of ``chains.py``'s loop over the steps of a chunk; with the same random
+numbers its draws are those of the torch path to rounding. Chains run in as many threads as torch
+uses. It needs the optional extra ``fast``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..._data.chain_random import ChainRandom
+from ..._data.minibatch import Minibatches
+from ..._draws.storage import dtype_name
+from ...models._design import DenseDesign
+from ...samplers import SGLD, Cell, Sampler, integrators
+from ..target import Target
+
+Array = NDArray[Any]
+Kernel = Callable[..., None]
+
+#: a minibatch's rows must have fewer numbers than this for the kernel to be faster than torch
+DENSE_LIMIT = 2**17
+#: sparse rows are padded to the longest one's length if that makes them at most this much longer
+PADDING_LIMIT = 1.5
+
+
+def find_kernel(
+    target: Target,
+    minibatches: Minibatches,
+    sampler: Sampler,
+    cell: Cell,
+    *,
+    required: bool,
+) -> Kernel | None:
+    """The kernel for this run, or None if it does not apply.
+
+    It is made although torch would be faster if it is ``required``.
+
+    Raises
+    ------
+    ImportError
+        It applies, but numba is not installed.
+    """
+    form = target.model.linear_form(target.data)
+    applies = (
+        form is not None
+        and type(sampler) is SGLD
+        and cell.integrator is integrators.euler
+        and target.coordinates is None
+        and target.gradient == "minibatch"
+        and target.like.device.type == "cpu"
+        and target.data.augment is None
+    )
+    if not applies or (minibatches.numbers > DENSE_LIMIT and not required):
+        return None
+    return _bind(target, minibatches, form)
+
+
+def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
+    """The kernel as ``chains.py`` calls it, with the data's arrays in place."""
+    dtype = np.dtype(dtype_name(target.like.dtype))
+    from ..._kernels.linear import STEPS
+
+    layout, *rows = _rows(form.design, dtype)
+    compiled = STEPS[layout]
+    weight = target.data.weight
+    weights = np.ones(1, dtype) if weight is None else weight.numpy().astype(dtype)
+    everything = np.arange(target.data.n_rows)[None, None]
+    rates = (form.rates / target.n).astype(dtype)
+    scale = dtype.type(target.likelihood_scale(minibatches))
+    pool = ThreadPoolExecutor(torch.get_num_threads())
+
+    def kernel(
+        phi: torch.Tensor,
+        etas: Array,
+        temperatures: Array,
+        keep: Array,
+        rng: ChainRandom,
+        on_keep: Callable[[torch.Tensor, float], None],
+    ) -> None:
+        n_steps, n_parameters = len(etas), phi.shape[1]
+        theta, steps = phi.numpy(), etas.astype(dtype)
+        noise = np.sqrt(2.0 * etas * temperatures / target.n).astype(dtype)
+        kept = np.empty((len(theta), int(keep.sum()), n_parameters), dtype)
+        shared = everything if minibatches.full else None
+        if minibatches.shared and not minibatches.full:
+            shared = minibatches.indices(n_steps, rng)
+
+        def advance(c: int) -> None:
+            # a chain's numbers are made here to be in this core's cache
+            mine = rng.select([c])
+            chosen = minibatches.indices(n_steps, mine) if shared is None else shared
+            assert chosen is not None  # it is for full data only
+            xi = mine.normal(n_steps, n_parameters, dtype=phi.dtype)
+            compiled(
+                theta[c], steps, noise, chosen[0].view(np.uint64), xi[0].numpy(), keep, kept[c],
+                *rows, weights, rates, form.prior == "laplace", scale,
+            )  # fmt: skip
+
+        run = map if len(theta) == 1 else pool.map
+        list(run(advance, range(len(theta))))
+        for k, eta in enumerate(etas[keep].tolist()):
+            on_keep(torch.from_numpy(kept[:, k]), eta)
+
+    return kernel
+
+
+def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
+    """How rows are laid out, and their values, column numbers and row pointers.
+
+    Integers are unsigned, because numba then leaves out Python's rule for negative indices, and
+    column numbers are as short as they can be, because the rows must come from far caches.
+    """
+    none = np.empty(0, np.uint64)
+    if isinstance(design, DenseDesign):
+        return "dense", design.x.numpy(), none, none
+    x = design.x
+    n_rows, n_columns = x.shape
+    short = np.uint16 if n_columns < 2**16 else np.uint32
+    lengths = np.diff(x.indptr)
+    width = int(lengths.max())
+    if width * n_rows > PADDING_LIMIT * max(x.nnz, 1):
+        return "ragged", x.data.astype(dtype), x.indices.astype(short), x.indptr.astype(np.uint64)
+    # the padding has the value 0 in a column of its own, after the last one
+    values = np.zeros((n_rows, width), dtype)
+    columns = np.full((n_rows, width), n_columns, short)
+    filled = np.arange(width) < lengths[:, None]
+    values[filled], columns[filled] = x.data, x.indices
+    pointer = np.array([0, width], np.uint64)  # the first row's; the others are as long
+    return "padded", values.reshape(-1), columns.reshape(-1), pointer

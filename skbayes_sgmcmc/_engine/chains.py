@@ -1,0 +1,328 @@
+"""The one loop over steps: burn-in, thinning, schedules, divergence, storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.chain_random import ChainRandom
+from .._data.minibatch import Minibatches
+from .._draws.storage import encode
+from .._metric import State
+from ..samplers._protocol import Sampler, Step
+from ..samplers.integrators import Integrator
+from ..schedules import MixingDistance, Schedule
+from .denormals import flushed_denormals
+from .target import Evaluator, Target
+
+Array = NDArray[Any]
+
+#: random numbers prepared at once for one chain
+CHUNK_NUMBERS = 2**18
+#: fewest and most steps between two looks at the chains
+SHORT_CHUNK, LONG_CHUNK = 64, 1024
+
+
+@dataclass
+class Plan:
+    """What a run does: how many steps, with which step sizes, and which of them are kept."""
+
+    step_size: Schedule
+    temperature: Schedule
+    n_draws: int
+    burn_in: int
+    thinning: int | MixingDistance
+    #: steps at temperature 0 at the beginning, by which every chain finds a mode
+    descent: int = 0
+    #: there will be more rows: samplers that adapt go on with it
+    stream: bool = False
+
+    @property
+    def n_steps(self) -> int:
+        if isinstance(self.thinning, MixingDistance):
+            return self.thinning.n_steps
+        return self.burn_in + self.n_draws * self.thinning
+
+    @property
+    def weighted(self) -> bool:
+        """Whether draws count by their step sizes."""
+        return self.step_size.weights_draws and not isinstance(self.thinning, MixingDistance)
+
+
+@dataclass
+class Cursor:
+    """Where a run stands; with the tensors of :class:`Chains` all that a checkpoint needs."""
+
+    step: int = 0
+    kept: int = 0
+    distance: float | None = None
+    travelled: float = 0.0
+    last_eta: float = 0.0
+    diverged: dict[int, int] = field(default_factory=dict)
+
+
+class Chains:
+    """Chains that advance together.
+
+    Parameters
+    ----------
+    target : Target
+        The target.
+    sampler, integrator : Sampler, callable
+        One cell of the table.
+    minibatches : Minibatches
+        Where gradients come from.
+    plan : Plan
+        The run.
+    phi : Tensor of shape (n_chains, n_parameters)
+        Starting positions, in the posterior's coordinates.
+    rng : ChainRandom
+        One stream per chain.
+    draws : array of shape (n_chains, n_draws, n_kept)
+        Where draws are put (see ``_draws/storage.py``).
+    kernel : callable or None
+        A compiled replacement of the loop over a chunk's steps (see ``accelerators/``).
+    evaluator : type
+        What computes gradients (see ``accelerators/cuda_graphs.py`` for another one).
+    alpha : callable or None
+        ``alpha(theta)`` returns alpha_t / eta, for :class:`MixingDistance`.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        sampler: Sampler,
+        integrator: Integrator,
+        minibatches: Minibatches,
+        plan: Plan,
+        phi: Tensor,
+        rng: ChainRandom,
+        *,
+        draws: Array,
+        kernel: Any = None,
+        evaluator: type[Evaluator] = Evaluator,
+        alpha: Callable[[Tensor], float] | None = None,
+    ):
+        self.target = target
+        self.sampler = sampler
+        self.integrator = integrator
+        self.minibatches = minibatches
+        self.plan = plan
+        self.phi = phi.contiguous()
+        self.rng = rng
+        self.kernel = kernel
+        self.evaluator = evaluator
+        self.alpha = alpha
+        self.alive = list(range(len(phi)))
+        self.state: State | None = None
+        self.model_state: State = target.model.init_state(target.to_theta(phi))
+        self.cursor = Cursor()
+        self.draws = draws
+        self.weights = np.ones(plan.n_draws)
+
+    # the loop -------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def run(self, on_chunk: Callable[[Chains], None] | None = None) -> None:
+        """Take all remaining steps, or stop where no chain is finite any more.
+
+        ``on_chunk`` is called after every chunk, at a resumable state.
+        """
+        with flushed_denormals():
+            self._run(on_chunk)
+
+    def _run(self, on_chunk: Callable[[Chains], None] | None) -> None:
+        length = self._chunk_length()
+        n_steps, cursor = self.plan.n_steps, self.cursor
+        self._start()
+        while self.alive and cursor.step < n_steps and cursor.kept < self.plan.n_draws:
+            # chunks end at multiples of their length and with burn-in, so that a resumed run
+            # draws its random numbers in the same portions
+            stop = min(cursor.step - cursor.step % length + length, n_steps)
+            if cursor.step < self.plan.burn_in:
+                stop = min(stop, self.plan.burn_in)
+            self._chunk(np.arange(cursor.step, stop))
+            cursor.step = stop
+            if stop == self.plan.burn_in and not self.plan.stream:
+                self.sampler.end_burn_in(self._state)
+            self._drop_diverged()
+            if on_chunk is not None and self.alive:
+                on_chunk(self)
+
+    def _start(self) -> None:
+        if self.state is not None:
+            return
+        self._evaluator = self._new_evaluator()
+        self._step = self._new_step()
+        first = np.zeros(1, dtype=int)
+        self._set_scale(
+            float(self.plan.step_size.values(first, self.plan.n_steps)[0]),
+            float(self.plan.temperature.values(first, self.plan.n_steps)[0]),
+        )
+        self._step.xi = self.rng.normal(self.phi.shape[1], dtype=self.phi.dtype)
+        indices = self.minibatches.indices(1, self.rng)
+        self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
+        self.state = self.sampler.init_state(self.phi, self._step)
+
+    @property
+    def _state(self) -> State:
+        assert self.state is not None
+        return self.state
+
+    def _chunk_length(self) -> int:
+        # per chain, so that a chain's numbers do not depend on how many run beside it
+        per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.size)
+        return min(max(SHORT_CHUNK, CHUNK_NUMBERS // per_step), LONG_CHUNK)
+
+    def _normals(self, count: int) -> Iterator[Tensor]:
+        """Noise (chains, parameters) of every step, made for several at once if it is small."""
+        if getattr(self.integrator, "own_noise", False):
+            yield from repeat(self._step.xi, count)
+            return
+        n_parameters, dtype = self.phi.shape[1], self.phi.dtype
+        block = max(1, CHUNK_NUMBERS // n_parameters)
+        for start in range(0, count, block):
+            steps = min(block, count - start)
+            yield from self.rng.normal(steps, n_parameters, dtype=dtype).unbind(1)
+
+    def _chunk(self, steps: Array) -> None:
+        plan, phi, step = self.plan, self.phi, self._step
+        n_steps, count = plan.n_steps, len(steps)
+        etas = plan.step_size.values(steps, n_steps)
+        exploring = plan.step_size.exploring(steps, n_steps)
+        cold = exploring | (steps < plan.descent)
+        temperatures = np.where(cold, 0.0, plan.temperature.values(steps, n_steps))
+        keep = self._collect(steps, etas, exploring)
+        if self.kernel is not None:
+            self.kernel(phi, etas, temperatures, keep, self.rng, self._keep)
+            self.cursor.last_eta = float(etas[-1])
+            return
+        indices = self.minibatches.indices(count, self.rng)
+        uniform = None
+        if self.sampler.full_data:
+            uniform = self.rng.uniform(count, dtype=phi.dtype)
+        after_step = self.target.model.after_step
+        batches = self.minibatches.chunk(indices, count, self.rng)
+        uniforms = [step.uniform] * count if uniform is None else uniform.unbind(1)
+        normals = self._normals(count)
+        for k, eta, temperature, kept, step.xi, step.uniform, self._evaluator.batch in zip(
+            steps.tolist(), etas.tolist(), temperatures.tolist(), keep.tolist(),
+            normals, uniforms, batches, strict=True,
+        ):  # fmt: skip
+            self._set_scale(eta, temperature)
+            self.integrator(self.sampler, phi, self._state, step)
+            if after_step is not None:
+                after_step(phi, self.model_state, self._evaluator.aux, k, self.rng)
+            if kept:
+                self._keep(phi, eta)
+
+    def _set_scale(self, eta: float, temperature: float) -> None:
+        step, last = self._step, self.cursor.last_eta
+        if eta != last:
+            if last > 0.0 and self.state is not None:
+                self.sampler.rescale(self.state, eta / last)
+            self.cursor.last_eta = step.eta = eta
+        step.temperature = temperature
+        step.noise = eta * temperature / step.n
+
+    # collecting -----------------------------------------------------------------------------------
+
+    def _collect(self, steps: Array, etas: Array, exploring: Array) -> Array:
+        """Mask of the steps after which a draw is kept."""
+        thinning, burn_in = self.plan.thinning, self.plan.burn_in
+        if not isinstance(thinning, MixingDistance):
+            done = steps + 1 - burn_in
+            return np.asarray((done > 0) & (done % thinning == 0) & ~exploring)
+        cursor = self.cursor
+        if cursor.distance is None and steps[-1] >= burn_in:
+            if thinning.distance is not None:
+                cursor.distance = thinning.distance
+            elif self.alpha is not None:
+                theta = self.target.to_theta(self.phi)[:1]
+                if self.alpha(theta) * etas[0] < thinning.threshold:
+                    cursor.distance = float(etas[0])
+        keep = np.zeros(len(steps), dtype=bool)
+        if cursor.distance is None:
+            return keep
+        for j, eta in enumerate(etas):
+            cursor.travelled += float(eta)
+            if steps[j] >= burn_in and cursor.travelled > cursor.distance:
+                keep[j], cursor.travelled = True, 0.0
+        return keep
+
+    def _keep(self, phi: Tensor, eta: float) -> None:
+        kept = self.cursor.kept
+        if kept < self.plan.n_draws:
+            parts = [self.target.to_theta(phi)]
+            parts += [self.model_state[name].flatten(1) for name in self.target.model.recorded]
+            values = (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).cpu().numpy()
+            self.draws[self.alive, kept] = encode(values, self.draws.dtype)
+            if self.plan.weighted:
+                self.weights[kept] = eta
+            self.cursor.kept = kept + 1
+
+    def collected(self) -> tuple[Array, Array | None]:
+        """Draws (chains, kept, n_kept) of the living chains, and their weights, if any."""
+        kept = self.cursor.kept
+        draws = self.draws if len(self.alive) == len(self.draws) else self.draws[self.alive]
+        return draws[:, :kept], self.weights[:kept] if self.plan.weighted else None
+
+    # divergence -----------------------------------------------------------------------------------
+
+    def _drop_diverged(self) -> None:
+        finite = torch.isfinite(self.phi).all(1)
+        if bool(finite.all()):
+            return
+        good = finite.nonzero()[:, 0].tolist()
+        for position in range(len(self.alive)):
+            if position not in good:
+                self.cursor.diverged[self.alive[position]] = self.cursor.step
+        self.alive = [self.alive[position] for position in good]
+        if not good:
+            return
+        self.phi = self.phi[good].contiguous()
+        self.state = {name: tensor[good].contiguous() for name, tensor in self._state.items()}
+        self.model_state = {name: tensor[good] for name, tensor in self.model_state.items()}
+        self.rng = self.rng.select(good)
+        self._evaluator = self._new_evaluator()
+        self._step = self._new_step(self._step)
+
+    # parts ----------------------------------------------------------------------------------------
+
+    def _new_evaluator(self) -> Evaluator:
+        return self.evaluator(
+            self.target,
+            self.minibatches,
+            self.rng,
+            self.model_state,
+            split=self.sampler.needs_likelihood_gradient,
+        )
+
+    def _new_step(self, old: Step | None = None) -> Step:
+        model = self.target.model
+        step = Step(
+            n=self.target.n,
+            gradient=self._evaluator.gradient,
+            likelihood=self._evaluator.likelihood,
+            potential=self.target.potential,
+            metric=model.metric,
+            project=model.project,
+            prior_curvature=model.prior_curvature() / self.target.n,
+            streams=self.rng.noise,
+        )
+        if old is not None:
+            step.eta, step.temperature, step.noise = old.eta, old.temperature, old.noise
+        return step
+
+    def resume(self) -> None:
+        """Make the working parts for a state that was set from outside (checkpoint, warm start)."""
+        self._evaluator = self._new_evaluator()
+        self._step = self._new_step()
+        self._step.eta = self.cursor.last_eta

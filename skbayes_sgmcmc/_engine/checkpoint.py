@@ -1,0 +1,206 @@
+"""Checkpoints of running chains: one ``.npz`` file, written atomically and never with pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from .._exceptions import CheckpointError
+
+if TYPE_CHECKING:
+    from .chains import Chains
+
+Array = NDArray[Any]
+
+FORMAT = 1
+#: seconds between two writes, and the most of the run's time that writing may take
+EVERY_SECONDS, WRITE_SHARE = 10.0, 0.05
+
+
+class Checkpoint:
+    """The file of one run.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; it is replaced atomically at every write and kept after the run.
+    fingerprint : str
+        Identifies data and parameters: only a file with the same one is resumed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], fingerprint: str):
+        self.path = Path(path)
+        self.fingerprint = fingerprint
+        self._snapshot: dict[str, Array] | None = None
+        self._draws: tuple[Array, Array] | None = None
+        self._next = time.monotonic() + EVERY_SECONDS
+
+    def maybe_save(self, chains: Chains) -> None:
+        """Remember this state, and write it if it is time to."""
+        self._snapshot = _snapshot(chains, self.fingerprint)
+        self._draws = (chains.draws, chains.weights)
+        if time.monotonic() >= self._next:
+            self.save_snapshot()
+
+    def save(self, chains: Chains) -> None:
+        """Write the present state."""
+        self._snapshot = _snapshot(chains, self.fingerprint)
+        self._draws = (chains.draws, chains.weights)
+        self.save_snapshot()
+
+    def save_snapshot(self) -> None:
+        """Write the latest remembered state."""
+        if self._snapshot is None or self._draws is None:
+            return
+        started = time.monotonic()
+        kept = int(self._snapshot["kept"])
+        draws, weights = self._draws
+        arrays = self._snapshot | {"draws": draws[:, :kept], "weights": weights[:kept]}
+        write_atomically(self.path, arrays)
+        spent = time.monotonic() - started
+        self._next = time.monotonic() + max(EVERY_SECONDS, spent / WRITE_SHARE)
+
+    def load(self, chains: Chains) -> bool:
+        """Put the file's state into ``chains``; False if there is no file yet.
+
+        Raises
+        ------
+        CheckpointError
+            The file is damaged or belongs to another fit; it is left as it is.
+        """
+        if not self.path.exists():
+            return False
+        arrays = self._read()
+        if str(arrays["fingerprint"]) != self.fingerprint:
+            raise CheckpointError(
+                f"checkpoint={str(self.path)!r} belongs to a fit with other data, parameters or "
+                "versions and was left untouched: give another file name, or delete it."
+            )
+        _restore(chains, arrays)
+        return True
+
+    def _read(self) -> dict[str, Array]:
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            if int(arrays["format"]) != FORMAT:
+                raise ValueError(f"format {int(arrays['format'])}")
+            return arrays
+        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise CheckpointError(
+                f"checkpoint={str(self.path)!r} can't be read and was left untouched ({error}): "
+                "give another file name, or delete it to start anew."
+            ) from error
+
+
+def _snapshot(chains: Chains, fingerprint: str) -> dict[str, Array]:
+    cursor, rng = chains.cursor, chains.rng.get_state()
+    meta = {
+        "alive": chains.alive,
+        "step": cursor.step,
+        "distance": cursor.distance,
+        "travelled": cursor.travelled,
+        "last_eta": cursor.last_eta,
+        "diverged": {str(chain): step for chain, step in cursor.diverged.items()},
+        "rows": rng["rows"],
+    }
+    arrays: dict[str, Any] = {
+        "format": np.array(FORMAT),
+        "fingerprint": np.array(fingerprint),
+        "kept": np.array(cursor.kept),
+        "meta": np.array(json.dumps(meta)),
+        "phi": chains.phi.cpu().numpy().copy(),
+        "noise": rng["noise"],
+    }
+    for prefix, tensors in (("sampler", chains.state or {}), ("model", chains.model_state)):
+        arrays |= {f"{prefix}/{k}": v.cpu().numpy().copy() for k, v in tensors.items()}
+    return arrays
+
+
+def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
+    meta, kept = json.loads(str(arrays["meta"])), int(arrays["kept"])
+    device, cursor = chains.phi.device, chains.cursor
+
+    def tensors(prefix: str) -> dict[str, torch.Tensor]:
+        start = len(prefix) + 1
+        return {
+            name[start:]: torch.from_numpy(values.copy()).to(device)
+            for name, values in arrays.items()
+            if name.startswith(prefix + "/")
+        }
+
+    chains.alive = list(meta["alive"])
+    chains.phi = torch.from_numpy(arrays["phi"].copy()).to(device)
+    chains.rng = chains.rng.select(chains.alive)
+    chains.rng.set_state({"noise": arrays["noise"], "rows": meta["rows"]})
+    chains.state, chains.model_state = tensors("sampler"), tensors("model")
+    chains.draws[:, :kept] = arrays["draws"]
+    chains.weights[:kept] = arrays["weights"]
+    cursor.step, cursor.kept = int(meta["step"]), kept
+    cursor.distance, cursor.travelled = meta["distance"], float(meta["travelled"])
+    cursor.last_eta = float(meta["last_eta"])
+    cursor.diverged = {int(chain): step for chain, step in meta["diverged"].items()}
+    chains.resume()
+
+
+def write_atomically(path: Path, arrays: dict[str, Array]) -> None:
+    """Write an ``.npz`` file beside ``path``, then move it there: readers never see half of it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def fingerprint(*parts: Any) -> str:
+    """A digest of data and parameters that is the same in another process."""
+    digest = hashlib.sha256()
+    for part in (FORMAT, torch.__version__, np.__version__, *parts):
+        _update(digest, part)
+    return digest.hexdigest()
+
+
+def _update(digest: Any, part: Any) -> None:
+    if isinstance(part, np.ndarray | torch.Tensor):
+        values = np.ascontiguousarray(part.cpu() if isinstance(part, torch.Tensor) else part)
+        digest.update(f"{values.dtype}{values.shape}".encode())
+        digest.update(values.tobytes())
+    elif sp.issparse(part):
+        _update(digest, [part.data, part.indices, part.indptr, part.shape])
+    elif isinstance(part, dict):
+        for key in sorted(part):
+            digest.update(str(key).encode())
+            _update(digest, part[key])
+    elif isinstance(part, list | tuple):
+        for item in part:
+            _update(digest, item)
+    elif isinstance(part, BaseEstimator):
+        digest.update(type(part).__name__.encode())
+        _update(digest, part.get_params(deep=False))
+    elif isinstance(part, np.random.RandomState):
+        digest.update(b"RandomState")
+    elif hasattr(part, "__dict__") and not callable(part):
+        digest.update(type(part).__name__.encode())
+        # what begins with _ are caches, filled or not
+        held = {k: v for k, v in vars(part).items() if not callable(v) and k[0] != "_"}
+        _update(digest, held)
+    else:
+        digest.update(repr(part).encode())

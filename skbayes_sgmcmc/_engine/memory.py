@@ -1,0 +1,26 @@
+"""Whether draws will fit into memory, before a run."""
+
+from __future__ import annotations
+
+
+def check_memory(n_chains: int, n_draws: int, n_kept: int, itemsize: int) -> None:
+    """Raise ``ValueError`` before a run whose draws do not fit into memory."""
+    needed = n_chains * n_draws * n_kept * itemsize
+    free = _free_memory()
+    if free is not None and needed > free:
+        raise ValueError(
+            f"n_draws={n_draws!r} is not allowed here: {n_chains} chains x {n_draws} draws x "
+            f"{n_kept} numbers need {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
+            "are free; give fewer draws or chains, or dtype='float32' (networks: draws_dir)."
+        )
+
+
+def _free_memory() -> int | None:
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None

@@ -1,0 +1,163 @@
+"""The sampling parameters that all estimators and ``sample`` share, and the checks on them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from .._validation import check_choice, check_int
+from ..samplers import resolve
+from ..schedules import MixingDistance, as_schedule
+
+
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is the word "auto"."""
+    return isinstance(value, str) and value == "auto"
+
+
+def resolve_device(device: Any) -> str:
+    """The device of this name; "auto" is CUDA if there, else the CPU.
+
+    Raises
+    ------
+    ValueError
+        There is no such device here.
+    """
+    if is_auto(device):
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros((), device=str(device)).item()  # it can hold numbers and give them back
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"device={device!r} is not available here: give 'auto' or 'cpu'. ({reason})"
+        ) from None
+    return str(device)
+
+
+def prediction_device(device: Any) -> str:
+    """That device, or the CPU where there is none, as for models that were fitted elsewhere."""
+    try:
+        return resolve_device(device)
+    except ValueError:
+        return "cpu"
+
+
+@dataclass
+class Settings:
+    """The sampling parameters that all estimators and ``sample`` share; see the estimators."""
+
+    sampler: Any = "sgld"
+    integrator: str = "auto"
+    step_size: Any = "auto"
+    batch_size: Any = "auto"
+    n_chains: int = 4
+    n_draws: Any = "auto"
+    burn_in: Any = "auto"
+    thinning: Any = "auto"
+    temperature: Any = 1.0
+    preconditioner: Any = "auto"
+    gradient: str = "auto"
+    init: Any = "auto"
+    shared_minibatch: bool = False
+    compiled: Any = "auto"
+    checkpoint: Any = None
+    device: str = "auto"
+    dtype: Any = "auto"
+    precision: str = "full"
+    draws_dtype: str = "auto"
+    draws_dir: Any = None
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    @classmethod
+    def of(cls, estimator: Any, **others: Any) -> Settings:
+        """The shared parameters of an estimator, checked; defaults for those that it lacks.
+
+        ``others`` take the place of the estimator's.
+        """
+        names = [field.name for field in fields(cls) if hasattr(estimator, field.name)]
+        settings = cls(**{name: getattr(estimator, name) for name in names} | others)
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Raise ``ValueError`` for any parameter that is not allowed, before any work."""
+        resolve(self.sampler, self.integrator)
+        if not is_auto(self.step_size):
+            as_schedule("step_size", self.step_size)
+        as_schedule("temperature", self.temperature)
+        for name, low in (("batch_size", 1), ("n_draws", 1), ("burn_in", 0)):
+            value = getattr(self, name)
+            if not is_auto(value):
+                check_int(name, value, low=low)
+        if isinstance(self.thinning, MixingDistance):
+            self.thinning.check("thinning")
+        elif not is_auto(self.thinning):
+            check_int("thinning", self.thinning)
+        check_int("n_chains", self.n_chains)
+        resolve_device(self.device)
+        check_choice("compiled", self.compiled, ("auto", True, False))
+        check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
+        check_choice("precision", self.precision, ("full", "bfloat16"))
+        if self.precision != "full" and self.dtype == "float64":
+            raise ValueError(
+                f"dtype='float64' is not allowed with precision={self.precision!r}: give 'float32'."
+            )
+        check_choice("draws_dtype", self.draws_dtype, ("auto", "float32", "float64", "bfloat16"))
+        if self.draws_dir is not None and not Path(self.draws_dir).is_dir():
+            raise ValueError(
+                f"draws_dir={str(self.draws_dir)!r} is not allowed: there is no such folder."
+            )
+        check_choice("shared_minibatch", self.shared_minibatch, (True, False))
+        if self.n_jobs is not None and self.n_jobs >= 0:
+            check_int("n_jobs", self.n_jobs)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
+            raise ValueError(f"checkpoint={self.checkpoint!r} is not allowed: give a file name.")
+        if self.checkpoint is not None and not Path(self.checkpoint).absolute().parent.is_dir():
+            raise ValueError(
+                f"checkpoint={str(self.checkpoint)!r} is not allowed: its folder does not exist."
+            )
+        if self.checkpoint is not None and self.n_jobs not in (None, 1):
+            raise ValueError(
+                f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."
+            )
+
+    def seeds(self) -> list[np.random.SeedSequence]:
+        """One seed per chain."""
+        state = self.random_state
+        if state is None or isinstance(state, np.random.RandomState):
+            # reads the global or the given RandomState as scikit-learn's own estimators do
+            entropy = int(check_random_state(state).randint(np.iinfo(np.int32).max))
+        else:
+            entropy = check_int("random_state", state, low=0)
+        return np.random.SeedSequence(entropy).spawn(self.n_chains)
+
+    def groups(self) -> list[list[int]]:
+        """Chains that run as one batch: all of them, or one group a job."""
+        chains = list(range(self.n_chains))
+        if self.n_jobs in (None, 1):
+            return [chains]
+        from joblib import effective_n_jobs
+
+        jobs = min(effective_n_jobs(self.n_jobs), self.n_chains)
+        return [part.tolist() for part in np.array_split(np.array(chains), jobs)]
+
+    @property
+    def auto(self) -> bool:
+        return is_auto(self.step_size)
+
+    def resolve_dtype(
+        self, device: str, n_parameters: int, *, single_precision: bool = False
+    ) -> torch.dtype:
+        if is_auto(self.dtype):
+            small = device == "cpu" and n_parameters <= 100_000
+            return torch.float64 if small and not single_precision else torch.float32
+        return getattr(torch, self.dtype)

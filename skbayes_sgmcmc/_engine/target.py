@@ -1,0 +1,204 @@
+"""The mean potential and its stochastic gradient: the one place of the factor N/n.
+
+With N data (the sum of the sample weights, or the size of the stream),
+
+    u(theta) = -(1/N) [log p(theta) + sum_i w_i log p(d_i | theta)]
+    g(theta) = -(1/N) [grad log p(theta) + (rows / n) sum_{i in batch} w_i grad log p(d_i | theta)]
+
+so that E[g] = grad u and exp(-N u / T) is the target. With a constant preconditioner the sampler
+moves phi, theta = center + root phi, and sees the gradient root' g: plain dynamics in phi is
+dynamics with the preconditioner M = root root' in theta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.chain_random import ChainRandom
+from .._data.minibatch import Batch, Data, Minibatches
+from .._metric import State
+from .._validation import check_choice
+from ..models._protocol import Model
+
+Array = NDArray[Any]
+
+#: gradient estimators by name, with the order of their control variates
+GRADIENTS = {"minibatch": 0, "control_variates": 1, "linear_control_variates": 2}
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """theta = center + root phi; ``root`` is (P, P), or (P,) for a diagonal preconditioner."""
+
+    center: Tensor
+    root: Tensor
+
+    @classmethod
+    def from_arrays(cls, center: Array, root: Array, like: Tensor) -> Coordinates:
+        return cls(torch.from_numpy(np.asarray(center)).to(like), torch.from_numpy(root).to(like))
+
+    def offset(self, phi: Tensor) -> Tensor:
+        """theta - center."""
+        return phi * self.root if self.root.ndim == 1 else phi @ self.root.t()
+
+    def to_theta(self, phi: Tensor) -> Tensor:
+        return self.offset(phi).add_(self.center)
+
+    def from_theta(self, theta: Tensor) -> Tensor:
+        away = theta - self.center
+        if self.root.ndim == 1:
+            return away / self.root
+        return torch.linalg.solve(self.root, away.t()).t().contiguous()
+
+    def pull_back(self, g: Tensor) -> Tensor:
+        return g.mul_(self.root) if self.root.ndim == 1 else g @ self.root
+
+
+class Target:
+    """A model with its data: potentials and gradients of all data or of a minibatch.
+
+    Parameters
+    ----------
+    model : Model
+        Prior and likelihood.
+    data : Data
+        Its rows.
+    coordinates : Coordinates or None
+        The preconditioner; None: theta itself.
+    gradient : {"minibatch", "control_variates", "linear_control_variates"}
+        "control_variates" (Baker et al. 2019) estimates the difference to the gradient at
+        ``center``, known exactly; "linear_control_variates" the difference to a linear function of
+        theta, fitted under the Gaussian approximation that ``coordinates`` and ``temperature``
+        describe.
+    center : array of shape (n_parameters,) or None
+        Centre of the control variates.
+    temperature : float, default=1.0
+        T, for that approximation only.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        data: Data,
+        *,
+        coordinates: Coordinates | None = None,
+        gradient: str = "minibatch",
+        center: Array | None = None,
+        temperature: float = 1.0,
+        dtype: torch.dtype = torch.float64,
+        device: str = "cpu",
+    ):
+        check_choice("gradient", gradient, GRADIENTS)
+        self.model = model
+        self.data = data
+        self.n = data.total
+        self.coordinates = coordinates
+        self.gradient = gradient
+        self.center = center
+        self.temperature = temperature
+        self.like = torch.empty(0, dtype=dtype, device=device)
+        self._anchor_gradient: Tensor | None = None
+        self._anchor_hessian: Tensor | None = None
+        if GRADIENTS[gradient]:
+            self._set_anchor(GRADIENTS[gradient])
+
+    def _set_anchor(self, order: int) -> None:
+        """Compute the control variates: what is known exactly, and the rows' fields."""
+        anchor, root = None, None
+        if self.center is not None and self.model.after_step is None:
+            if order == 2 and self.coordinates is not None and self.coordinates.root.ndim == 2:
+                spread = np.sqrt(self.temperature / self.n)
+                root = np.asarray(self.coordinates.root.double().cpu()) * spread
+            anchor = self.model.anchor(self.center, self.data, root)
+        if anchor is None or (anchor.hessian is None) != (order == 1):
+            raise ValueError(
+                f"gradient={self.gradient!r} is not allowed: it needs control variates, which "
+                f"{type(self.model).__name__} does not have"
+                + (", and a preconditioner that is a matrix" if order == 2 else "")
+                + "; give gradient='minibatch'."
+            )
+        self.data.fields.update(anchor.fields)
+        self._center = torch.from_numpy(self.center).to(self.like)[None]
+        self._anchor_gradient = torch.from_numpy(anchor.gradient / self.n).to(self.like)[None]
+        if anchor.hessian is not None:
+            self._anchor_hessian = torch.from_numpy(anchor.hessian / self.n).to(self.like)
+
+    def likelihood_scale(self, minibatches: Minibatches) -> float:
+        """What the sum over a minibatch's rows is multiplied by, once and only here: (rows/n)/N."""
+        return minibatches.factor * self.data.scale / self.n
+
+    def to_theta(self, phi: Tensor) -> Tensor:
+        return phi if self.coordinates is None else self.coordinates.to_theta(phi)
+
+    def from_theta(self, theta: Tensor) -> Tensor:
+        return theta if self.coordinates is None else self.coordinates.from_theta(theta)
+
+    def potential(self, phi: Tensor) -> Tensor:
+        """Mean potential u over all data, shape (chains,)."""
+        theta = self.to_theta(phi)
+        batch = self.data.all_rows()
+        rows = (self.model.log_lik(theta, batch) * batch.weight).sum(1) * self.data.scale
+        return -(self.model.log_prior(theta) + rows) / self.n
+
+    def log_joint(self, theta: Array) -> Array:
+        """log p(theta) + log p(data | theta) of positions (draws, n_parameters), shape (draws,)."""
+        positions = torch.from_numpy(np.atleast_2d(theta)).to(self.like)
+        batch = self.data.all_rows()
+        rows = (self.model.log_lik(positions, batch) * batch.weight).sum(1) * self.data.scale
+        return np.asarray((self.model.log_prior(positions) + rows).cpu())
+
+
+class Evaluator:
+    """Gradients for one group of chains: holds the current minibatch, state and buffers."""
+
+    def __init__(
+        self,
+        target: Target,
+        minibatches: Minibatches,
+        rng: ChainRandom,
+        state: State,
+        *,
+        split: bool,
+    ):
+        self.target = target
+        self.rng = rng
+        self.state = state
+        self.split = split
+        self.batch = Batch({}, 1.0, True, 0)  # set before every step
+        self.aux: dict[str, Tensor] = {}
+        self._scale = target.likelihood_scale(minibatches)
+        self._likelihood: Tensor | None = None
+        self._g: Tensor | None = None
+
+    def gradient(self, phi: Tensor) -> Tensor:
+        """g at phi for the current minibatch; a buffer that the next call overwrites."""
+        target, model = self.target, self.target.model
+        coordinates = target.coordinates
+        theta = phi if coordinates is None else coordinates.to_theta(phi)
+        if self._g is None or self._g.shape != theta.shape:
+            self._g = torch.empty_like(theta)
+            self._likelihood = torch.empty_like(theta) if self.split else None
+        g = self._g
+        model.prior_gradient(theta, self.state, g, 1.0 / target.n)
+        data_part = g if self._likelihood is None else self._likelihood.zero_()
+        self.aux = model.likelihood_gradient(
+            theta, self.batch, self.state, self.rng, out=data_part, scale=self._scale
+        )
+        if target._anchor_gradient is not None:
+            data_part.add_(target._anchor_gradient)
+            if target._anchor_hessian is not None:
+                data_part.addmm_(theta - target._center, target._anchor_hessian)
+        if self._likelihood is not None:
+            g.add_(self._likelihood)
+        return g if coordinates is None else coordinates.pull_back(g)
+
+    def likelihood(self) -> Tensor:
+        """The part of the latest gradient that comes from the data."""
+        assert self._likelihood is not None
+        return self.aux.get("likelihood", self._likelihood)

@@ -1,0 +1,1 @@
+"""Draws and predictions for other packages: arviz, torch, ONNX, skops."""

@@ -1,0 +1,249 @@
+r"""Convolutional networks as functions of flat parameters, for many chains at once.
+
+Activations are kept with the channels last, which is what the libraries' kernels prefer. Chains of
+a small network are the groups of one grouped convolution; large ones take turns, as their
+convolutions keep a processor busy by themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .ensemble import StackedConvolutions
+from .mlp import ACTIVATIONS, MLP, activate, times_slope
+from .network import Network, draws_that_fit
+
+#: multiplications of one chain's widest convolution of a minibatch up to which chains are grouped
+GROUPED_NUMBERS = 2**24
+
+_convolve: Any = torch.ops.aten.convolution
+_convolve_backward: Any = torch.ops.aten.convolution_backward
+_pool: Any = torch.ops.aten.max_pool2d_with_indices
+_pool_backward: Any = torch.ops.aten.max_pool2d_with_indices_backward
+
+
+class CNN(Network):
+    """Convolutions with "same" padding, each with a max pool, and fully connected layers.
+
+    The activation comes after the pool: it is monotone, so the result is that of the usual order,
+    and there is less to do. Along sides of length 1 kernels and pools have length 1. Parameters are
+    ``kernel_1`` (channels after, height, width, channels before), ``offset_1``, ..., and those of
+    the :class:`MLP` on top.
+
+    Parameters
+    ----------
+    image_shape : tuple of int
+        Channels, height and width.
+    conv_channels : sequence of int
+        Channels after each convolution.
+    kernel_size, pool_size : int
+        Sides of kernels and pools.
+    hidden_layer_sizes : sequence of int
+        Units of the fully connected layers.
+    activation : {"relu", "tanh", "logistic"}
+        After each layer but the last.
+    n_outputs : int
+        Units of the last layer.
+    grouped : bool or None, default=None
+        Let all chains take part in one grouped convolution; None: small ones do.
+    """
+
+    single_precision = True  # torch's fast convolutions on a CPU are
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        conv_channels: Sequence[int],
+        kernel_size: int,
+        pool_size: int,
+        hidden_layer_sizes: Sequence[int],
+        activation: str,
+        n_outputs: int,
+        grouped: bool | None = None,
+    ):
+        self.image_shape = image_shape
+        self.activation = activation
+        self.grouped = grouped
+        self.shapes, self.fan_in = {}, {}
+        self.layers: list[_Convolution] = []
+        before, *sides = image_shape
+        for number, after in enumerate(conv_channels, 1):
+            layer = _Convolution(before, after, (sides[0], sides[1]), kernel_size, pool_size)
+            self.layers.append(layer)
+            self.shapes[f"kernel_{number}"] = (after, *layer.kernel, before)
+            self.shapes[f"offset_{number}"] = (after,)
+            self.fan_in[f"kernel_{number}"] = before * math.prod(layer.kernel)
+            before, sides = after, layer.sides_after
+        self.n_convolved = sum(math.prod(shape) for shape in self.shapes.values())
+        units = before * math.prod(sides)
+        self.top = MLP((units, *hidden_layer_sizes, n_outputs), activation)
+        self.shapes |= self.top.shapes
+        self.fan_in |= self.top.fan_in
+
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        h, _ = self._convolutions(theta, x, record=False)
+        return self.top.outputs(theta[:, self.n_convolved :], h)
+
+    def draws_at_once(self, n_rows: int) -> int:
+        if not self._in_groups(n_rows):
+            return 1
+        widest = max((math.prod(layer.sides) * layer.after for layer in self.layers), default=1)
+        return draws_that_fit(n_rows, widest)
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        h, tapes = self._convolutions(theta, x, record=True)
+        f, top = self.top.forward(theta[:, self.n_convolved :], h)
+        return f, (tapes, top)
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        tapes, top = tape
+        delta = self.top.pull_back(top, delta, out[:, self.n_convolved :], inputs=bool(self.layers))
+        start, together = 0, len(out) // max(1, len(tapes))
+        for steps in tapes:
+            chains = slice(start, start + together)
+            self._backward(steps, delta[chains], out[chains])
+            start += together
+
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        top = self.top.stacked(draws)
+        if not self.layers:
+            return nn.Sequential(nn.Flatten(), top)
+        numbers = range(1, len(self.layers) + 1)
+        return StackedConvolutions(
+            [draws[f"kernel_{number}"].permute(0, 1, 4, 2, 3) for number in numbers],
+            [draws[f"offset_{number}"] for number in numbers],
+            [tuple(layer.pool) for layer in self.layers],
+            ACTIVATIONS[self.activation](),
+            top,
+        )
+
+    # convolutions ---------------------------------------------------------------------------------
+
+    def _in_groups(self, n_rows: int) -> bool:
+        if self.grouped is not None:
+            return self.grouped
+        widest = max((layer.multiplications for layer in self.layers), default=0)
+        return n_rows * widest <= GROUPED_NUMBERS
+
+    def _convolutions(self, theta: Tensor, x: Tensor, *, record: bool) -> tuple[Tensor, list[Any]]:
+        """What the layers on top see (chains, rows, units), and tapes of the chains or of all."""
+        if not self.layers:
+            return x.flatten(2), []
+        chains, together = len(theta), len(theta) if self._in_groups(x.shape[1]) else 1
+        found, tapes = [], []
+        for start in range(0, chains, together):
+            some = slice(start, start + together)
+            rows = x[some] if len(x) > 1 else x
+            h, steps = self._forward(theta[some], rows, record=record)
+            found.append(_by_chain(h, together))
+            tapes.append(steps)
+        return found[0] if len(found) == 1 else torch.cat(found), tapes
+
+    def _forward(self, theta: Tensor, x: Tensor, *, record: bool) -> tuple[Tensor, list[Any]]:
+        h, steps = _channels_last(x), []
+        for layer, (kernel, offset) in zip(self.layers, self._kernels(theta), strict=True):
+            groups = h.shape[1] // layer.before
+            before = h if layer.padding is None else functional.pad(h, layer.padding)
+            z = _convolve(before, kernel, offset, [1, 1], layer.half, [1, 1], False, [0, 0], groups)
+            chosen = None
+            h = z
+            if max(layer.pool) > 1:
+                h, chosen = _pool(z, layer.pool)
+            h = activate(h, self.activation)
+            if record:
+                steps.append((layer, kernel, before, z, chosen, h))
+        return h, steps
+
+    def _backward(self, steps: list[Any], delta: Tensor, out: Tensor) -> None:
+        gradients = self._views(out)
+        layer, *_, h = steps[-1]
+        delta = _by_row(delta, h)
+        for number in range(len(steps) - 1, -1, -1):
+            layer, kernel, before, z, chosen, h = steps[number]
+            times_slope(delta, h, self.activation)
+            if chosen is not None:
+                pool = layer.pool
+                delta = _pool_backward(delta, z, pool, pool, [0, 0], [1, 1], False, chosen)
+            groups = before.shape[1] // layer.before
+            wanted = [number > 0, True, True]
+            delta, by_kernel, by_offset = _convolve_backward(
+                delta, before, kernel, [len(kernel)], [1, 1], layer.half, [1, 1], False, [0, 0],
+                groups, wanted,
+            )  # fmt: skip
+            by_chain = by_kernel.permute(0, 2, 3, 1).reshape(gradients[number][0].shape)
+            gradients[number][0].add_(by_chain)
+            gradients[number][1].add_(by_offset.view(gradients[number][1].shape))
+            if number and layer.padding is not None:
+                left, right, top, bottom = layer.padding
+                rows, columns = delta.shape[2] - bottom, delta.shape[3] - right
+                delta = delta[:, :, top:rows, left:columns]
+
+    def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Kernels (chains, after, height, width, before) and offsets (chains, after)."""
+        views, start = [], 0
+        for layer in self.layers:
+            shape = (layer.after, *layer.kernel, layer.before)
+            middle = start + math.prod(shape)
+            stop = middle + layer.after
+            views.append((theta[:, start:middle].unflatten(1, shape), theta[:, middle:stop]))
+            start = stop
+        return views
+
+    def _kernels(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Kernels and offsets of all chains as those of one grouped convolution."""
+        return [
+            (kernel.flatten(0, 1).permute(0, 3, 1, 2), offset.reshape(-1))
+            for kernel, offset in self._views(theta)
+        ]
+
+
+class _Convolution:
+    """Shapes of one convolution and its pool."""
+
+    def __init__(
+        self, before: int, after: int, sides: tuple[int, int], kernel_size: int, pool_size: int
+    ):
+        self.before, self.after, self.sides = before, after, sides
+        self.kernel = tuple(1 if side == 1 else kernel_size for side in sides)
+        self.pool = [min(pool_size, side) for side in sides]
+        self.sides_after = [side // pool for side, pool in zip(sides, self.pool, strict=True)]
+        self.multiplications = before * after * math.prod(self.kernel) * math.prod(sides)
+        # zeros on both sides; kernels of even length have one more after than before
+        self.half = [length // 2 for length in self.kernel]
+        self.padding: list[int] | None = None
+        if any(length % 2 == 0 for length in self.kernel):
+            height, width = self.kernel
+            self.half = [0, 0]
+            self.padding = [(width - 1) // 2, width // 2, (height - 1) // 2, height // 2]
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """Images (chains, rows, channels, height, width) as (rows, chains * channels, height, width).
+
+    In memory the channels come last, in strides too where there is one channel, from which the
+    convolution would otherwise take its own layout.
+    """
+    chains, rows, channels, height, width = x.shape
+    last = x.permute(1, 3, 4, 0, 2).reshape(-1)
+    return last.view(rows, height, width, chains * channels).permute(0, 3, 1, 2)
+
+
+def _by_chain(h: Tensor, chains: int) -> Tensor:
+    """Units (chains, rows, ...) of grouped images (rows, chains * channels, height, width)."""
+    last = h.permute(0, 2, 3, 1)
+    parts = last.unflatten(3, (chains, -1)).permute(3, 0, 1, 2, 4)
+    return parts.reshape(chains, len(h), -1)
+
+
+def _by_row(delta: Tensor, like: Tensor) -> Tensor:
+    """The reverse of :func:`_by_chain`."""
+    chains, rows, _ = delta.shape
+    height, width = like.shape[2:]
+    parts = delta.view(chains, rows, height, width, -1).permute(1, 2, 3, 0, 4)
+    return parts.reshape(rows, height, width, -1).permute(0, 3, 1, 2)

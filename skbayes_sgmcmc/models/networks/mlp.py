@@ -1,0 +1,116 @@
+"""Multilayer perceptrons: batched products for all chains, without autograd."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .ensemble import StackedLayers
+from .network import Network, draws_that_fit
+from .products import add_product, affine, times_transposed
+
+ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
+
+
+class MLP(Network):
+    r"""Fully connected layers, :math:`h_l = a(h_{l-1} W_l + b_l)`, linear at the end.
+
+    All chains advance as one batched product per layer, forward and backward, without autograd.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Units of every layer, from the inputs to the outputs.
+    activation : {"relu", "tanh", "logistic"}
+        a.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], activation: str):
+        self.sizes = sizes
+        self.activation = activation
+        self.linear = len(sizes) == 2
+        self._seen: list[tuple[Tensor, list[tuple[Tensor, Tensor]]]] = []
+        self.shapes, self.fan_in = {}, {}
+        for layer, (before, after) in enumerate(pairwise(sizes), 1):
+            self.shapes[f"weight_{layer}"] = (before, after)
+            self.shapes[f"bias_{layer}"] = (after,)
+            self.fan_in[f"weight_{layer}"] = before
+
+    def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Views of the weights (chains, before, after) and biases (chains, 1, after)."""
+        for seen, views in self._seen:  # positions and gradients, which stay where they are
+            if seen is theta:
+                return views
+        self._seen = [(theta, self._views(theta)), *self._seen[:1]]
+        return self._seen[0][1]
+
+    def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
+        views, start, chains = [], 0, len(theta)
+        for before, after in pairwise(self.sizes):
+            middle, stop = start + before * after, start + before * after + after
+            weight = theta[:, start:middle].view(chains, before, after)
+            views.append((weight, theta[:, middle:stop].view(chains, 1, after)))
+            start = stop
+        return views
+
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        return self.forward(theta, x)[0]
+
+    def design(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(x, (0, 1), value=1.0)
+
+    def draws_at_once(self, n_rows: int) -> int:
+        return draws_that_fit(n_rows, max(self.sizes[1:]))
+
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        layers = range(1, len(self.sizes))
+        return StackedLayers(
+            [draws[f"weight_{layer}"] for layer in layers],
+            [draws[f"bias_{layer}"] for layer in layers],
+            ACTIVATIONS[self.activation](),
+        )
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        layers = self.layers(theta)
+        hidden = [x.expand(len(theta), -1, -1)]
+        for number, (weight, bias) in enumerate(layers, 1):
+            z = affine(hidden[-1], weight, bias)
+            hidden.append(activate(z, self.activation) if number < len(layers) else z)
+        return hidden[-1], (layers, hidden)
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        self.pull_back(tape, delta, out, inputs=False)
+
+    def pull_back(self, tape: Any, delta: Tensor, out: Tensor, *, inputs: bool) -> Tensor:
+        """As :meth:`backward`; returns d loss / d inputs if ``inputs``."""
+        layers, hidden = tape
+        gradients = self.layers(out)
+        for number in range(len(layers) - 1, -1, -1):
+            weight_gradient, bias_gradient = gradients[number]
+            add_product(weight_gradient, hidden[number], delta)
+            bias_gradient.add_(delta.sum(1, keepdim=True))
+            if number or inputs:
+                delta = times_transposed(delta, layers[number][0])
+            if number:
+                times_slope(delta, hidden[number], self.activation)
+        return delta
+
+
+def activate(z: Tensor, activation: str) -> Tensor:
+    """a(z), in place."""
+    if activation == "relu":
+        return z.relu_()
+    return z.tanh_() if activation == "tanh" else z.sigmoid_()
+
+
+def times_slope(delta: Tensor, h: Tensor, activation: str) -> None:
+    """delta *= dh/dz, in terms of h = a(z)."""
+    if activation == "relu":
+        torch.ops.aten.threshold_backward.grad_input(delta, h, 0, grad_input=delta)
+    elif activation == "tanh":
+        torch.ops.aten.tanh_backward.grad_input(delta, h, grad_input=delta)
+    else:
+        torch.ops.aten.sigmoid_backward.grad_input(delta, h, grad_input=delta)

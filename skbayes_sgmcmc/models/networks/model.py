@@ -1,0 +1,207 @@
+"""Bayesian neural networks: a network, a likelihood of its outputs and a prior of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..._data.chain_random import ChainRandom
+from ..._data.minibatch import Batch, Data, input_rows
+from ..._draws.storage import decode
+from ..._metric import State
+from ...priors.factorised import Prior
+from .._protocol import Model
+from ..likelihoods import Likelihood
+from .network import Network
+from .passes import InTurn
+
+Array = NDArray[Any]
+Augmentation = Callable[[Tensor, ChainRandom], Tensor]
+
+#: rows over which batch norms' statistics are computed for each draw
+STATISTICS_ROWS = 5000
+
+
+class NetworkModel(Model):
+    """A network with a factorised prior.
+
+    Parameters
+    ----------
+    network : Network
+        The function.
+    likelihood : Likelihood
+        Of its outputs.
+    prior : Prior
+        Of weights and biases.
+    prior_scale : "fan_in", float or sequence of float
+        Its scale; one for each layer (a block of weights and its biases) if a sequence. "fan_in":
+        sqrt(2 / fan-in) for weights, and 1 for biases, so that outputs vary as much whatever the
+        width.
+    output_gain : float, default=1.0
+        With "fan_in": the last layer's weights have the scale output_gain / sqrt(fan-in).
+    augment : callable or None
+        ``augment(x, rng)`` changes the inputs of every minibatch.
+    precision : {"full", "bfloat16"}, default="full"
+        Of products and convolutions in gradients; positions, likelihoods and sums stay as they are.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        "sequential": one chain after the other; else as the network has it.
+    """
+
+    many_modes = True
+
+    def __init__(
+        self,
+        network: Network,
+        likelihood: Likelihood,
+        prior: Prior,
+        prior_scale: Any,
+        output_gain: float = 1.0,
+        augment: Augmentation | None = None,
+        precision: str = "full",
+        chain_method: str = "auto",
+    ):
+        self.network = network
+        self.likelihood = likelihood
+        self.prior = prior
+        self.smooth = prior.smooth
+        low = precision == "bfloat16"
+        self._passes: Any = network.in_bfloat16() if low else network
+        if chain_method == "sequential":
+            self._passes = InTurn(self._passes)
+        self.single_precision = network.single_precision or low
+        self.augment = augment
+        self.shapes = network.shapes | likelihood.shapes
+        self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())
+        self.rates = prior.rates(self._scales(prior_scale, output_gain))
+        self._rates: tuple[Any, Tensor] | None = None
+
+    def _scales(self, prior_scale: Any, output_gain: float) -> Array:
+        network = self.network
+        by_layer = {}
+        if not isinstance(prior_scale, str):
+            values = np.asarray(prior_scale, dtype=float)
+            if values.ndim == 1 and len(values) != len(network.fan_in):
+                raise ValueError(
+                    f"prior_scale={prior_scale!r} is not allowed: the network has "
+                    f"{len(network.fan_in)} layers; give one number, one a layer, or 'fan_in'."
+                )
+            by_layer = dict(
+                zip(network.fan_in, np.broadcast_to(values, len(network.fan_in)), strict=True)
+            )
+        fan_in = {name: np.sqrt(2.0 / n) for name, n in network.fan_in.items()}
+        last = next(reversed(fan_in))
+        fan_in[last] *= output_gain / np.sqrt(2.0)  # no activation halves what comes after it
+        parts, layer = [], None
+        for name, shape in network.shapes.items():
+            layer = name if name in network.fan_in else layer
+            if by_layer:
+                scale = by_layer[next(iter(by_layer)) if layer is None else layer]
+            else:
+                scale = fan_in.get(name, 1.0)
+            parts.append(np.full(int(np.prod(shape)), scale))
+        own = [np.ones(int(np.prod(shape))) for shape in self.likelihood.shapes.values()]
+        return np.concatenate([*parts, *own])
+
+    def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
+        """Rows of inputs and targets."""
+        weights = None if weight is None else torch.from_numpy(weight).to(device, dtype)
+        fields = {
+            "x": input_rows(x, dtype, device),
+            "y": self.likelihood.targets(y, dtype, device),
+        }
+        augment = None if self.augment is None else partial(_augmented, self.augment)
+        return Data(fields, len(y), weights, augment=augment)
+
+    def init(self, rng: np.random.Generator) -> Array:
+        own = self.n_parameters - self.n_network
+        return np.concatenate([self.network.init(rng), np.zeros(own)])
+
+    # densities ------------------------------------------------------------------------------------
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        rates = self._rates_like(theta, 1.0).expand(theta.shape[1])
+        return self.prior.log_density(theta, rates)
+
+    def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
+        f = self.network.outputs(theta[:, : self.n_network], by_chain(batch, "x"))
+        return self.likelihood.log_density(f, by_chain(batch, "y"), theta[:, self.n_network :])
+
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        self.prior.gradient(theta, self._rates_like(theta, scale), out)
+
+    def likelihood_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        n = self.n_network
+        own = theta.shape[1] > n
+        f, tape = self._passes.forward(theta[:, :n] if own else theta, by_chain(batch, "x"))
+        delta, own_slope = self.likelihood.slope(f, by_chain(batch, "y"), self._own(theta, state))
+        weight: Any = scale
+        if isinstance(batch.weight, Tensor):
+            weight = (batch.weight[None] if batch.shared else batch.weight)[..., None] * scale
+        weighted = delta * weight
+        self._passes.backward(tape, weighted, out[:, :n] if own else out)
+        if own_slope is not None:
+            out[:, n:].add_((own_slope * weight).sum(1))
+        return self._aux(delta, weighted)
+
+    def _own(self, theta: Tensor, state: State) -> Tensor:
+        """The likelihood's own parameters, (chains, m)."""
+        return theta[:, self.n_network :]
+
+    def _aux(self, delta: Tensor, weighted: Tensor) -> dict[str, Tensor]:
+        """What :meth:`after_step` needs of a minibatch: of its slopes, as such and weighted."""
+        return {}
+
+    def derive(self, draws: Array, data: Data) -> dict[str, Array]:
+        """The network's buffers, over at most ``STATISTICS_ROWS`` rows; read one draw at a time."""
+        network = self.network
+        if not network.buffers:
+            return {}
+        x = data.fields["x"][:: -(-data.n_rows // STATISTICS_ROWS)]
+        found: dict[str, list[Array]] = {name: [] for name in network.buffers}
+        for draw in chain.from_iterable(draws):
+            theta = decode(draw[: self.n_network])
+            values = network.buffer_values(torch.from_numpy(theta).to(x), x)
+            for name, value in values.items():
+                found[name].append(value.cpu().numpy().astype(theta.dtype))
+        return {
+            name: np.stack(values).reshape(*draws.shape[:2], *values[0].shape)
+            for name, values in found.items()
+        }
+
+    def _rates_like(self, theta: Tensor, scale: float) -> Tensor:
+        """The prior's rates times ``scale``, in theta's precision and on its device; cached."""
+        key = (scale, theta.dtype, theta.device)
+        if self._rates is None or self._rates[0] != key:
+            # one number if all are the same: a vector would have to come from memory at each step
+            rates = self.rates[:1] if (self.rates == self.rates[0]).all() else self.rates
+            self._rates = (key, torch.from_numpy(rates * scale).to(theta))
+        return self._rates[1]
+
+    def prior_curvature(self) -> float:
+        return float(self.rates.max()) if self.prior.smooth else 0.0
+
+
+def _augmented(augment: Augmentation, fields: dict[str, Any], rng: ChainRandom) -> dict[str, Any]:
+    return fields | {"x": augment(fields["x"], rng)}
+
+
+def by_chain(batch: Batch, name: str) -> Tensor:
+    """A field with a leading chain axis, of length 1 if the chains share it."""
+    field: Tensor = batch.fields[name]
+    return field[None] if batch.shared else field

@@ -1,0 +1,298 @@
+"""Networks made of torch modules."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from .ensemble import StackedModule
+from .mlp import ACTIVATIONS
+from .network import Network
+from .passes import Autocast
+
+Array = NDArray[Any]
+
+#: parameters up to which chains go through a module together: on a CPU, measured, and on others,
+#: where starting an operation costs more than doing it
+VECTORIZED_PARAMETERS, VECTORIZED_ELSEWHERE = 10_000, 1_000_000
+#: rows that go through a module at once when it predicts
+PREDICTION_ROWS = 1000
+_BATCH_NORM = nn.modules.batchnorm._BatchNorm
+_DROPOUT = nn.modules.dropout._DropoutNd
+
+
+class ModuleNetwork(Network):
+    """A module whose parameters are taken from theta; gradients by autograd.
+
+    The chains of a small module go through it together, by ``torch.func.vmap``.
+
+    Matrices and kernels start as He et al. (2015) have it, biases at zero, other parameters (the
+    scales of batch norms) where the module has them.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The module. Its own parameters only give shapes.
+    vectorized : bool, default=False
+        Let chains go through it together whatever its size, and refuse modules that can't.
+
+    Raises
+    ------
+    ValueError
+        It has no parameters, or has dropout, which has no place in a posterior.
+    """
+
+    def __init__(self, module: nn.Module, vectorized: bool = False):
+        dropout = [name for name, part in module.named_modules() if isinstance(part, _DROPOUT)]
+        if dropout:
+            raise ValueError(
+                f"module with dropout ({', '.join(dropout)}) is not allowed: the density of a "
+                "posterior is not random; remove it, the prior and the draws take its place."
+            )
+        self.module = module
+        self.vectorized = vectorized
+        self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+        if not self.shapes:
+            raise ValueError("module without parameters is not allowed: there is nothing to learn.")
+        self.fan_in = {
+            name: math.prod(shape[1:]) for name, shape in self.shapes.items() if len(shape) > 1
+        }
+        self._sizes = [math.prod(shape) for shape in self.shapes.values()]
+        self.batch_norms = [
+            name for name, part in module.named_modules() if isinstance(part, _BATCH_NORM)
+        ]
+
+        self.buffers = [
+            f"{name}.{kind}"
+            for name in self.batch_norms
+            for kind in ("running_mean", "running_var")
+        ]
+        self._separable = True  # until vmap says no
+
+    def init(self, rng: np.random.Generator) -> Array:
+        parts = []
+        for name, parameter in self.module.named_parameters():
+            size = parameter.numel()
+            if name in self.fan_in:
+                parts.append(rng.standard_normal(size) * np.sqrt(2.0 / self.fan_in[name]))
+            elif name.rsplit(".", 1)[-1] == "bias":
+                parts.append(np.zeros(size))
+            else:
+                parts.append(parameter.detach().double().cpu().numpy().reshape(-1))
+        return np.concatenate(parts)
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        self._prepare(theta, training=True)
+        if len(theta) > 1 and self._together(theta):
+            leaf = theta.detach().requires_grad_()
+            try:
+                f = self._all_chains(leaf, x)
+            except RuntimeError as error:
+                self._refuse(error)
+            else:
+                return f.detach(), [(slice(None), leaf, f)]
+        tape = []
+        for c in range(len(theta)):
+            leaf = theta[c].detach().requires_grad_()
+            with torch.enable_grad():  # under autocast outputs have another precision
+                f = self._call(self._views(leaf), x[c if len(x) > 1 else 0]).to(theta.dtype)
+            tape.append((c, leaf, f))
+        return torch.stack([f.detach() for _, _, f in tape]), tape
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        for part, leaf, f in tape:
+            (gradient,) = torch.autograd.grad(f, leaf, delta[part])
+            out[part].add_(gradient)
+
+    def _together(self, theta: Tensor) -> bool:
+        """Whether chains go through the module together."""
+        few = VECTORIZED_PARAMETERS if theta.device.type == "cpu" else VECTORIZED_ELSEWHERE
+        return self._separable and (self.vectorized or theta.shape[1] <= few)
+
+    def _all_chains(self, theta: Tensor, x: Tensor) -> Tensor:
+        # batch norms write into their statistics, of which every chain needs its own
+        buffers = {
+            f"{name}.{kind}": buffer.expand(len(theta), *buffer.shape).clone()
+            for name in self.batch_norms
+            for kind, buffer in self.module.get_submodule(name).named_buffers()
+        }
+        own = len(x) > 1
+        with torch.enable_grad():
+            call = torch.func.vmap(self._call, in_dims=(0, 0 if own else None))
+            f: Tensor = call(self._views(theta) | buffers, x if own else x[0])
+            return f.to(theta.dtype)
+
+    def _refuse(self, error: RuntimeError) -> None:
+        """Remember that chains can't go together, or blame who wanted it."""
+        if self.vectorized:
+            raise ValueError(
+                "chain_method='vectorized' is not allowed: torch.func.vmap can't take chains "
+                f"through this module together ({error}); give 'sequential' or 'auto'."
+            ) from error
+        self._separable = False
+
+    def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        outputs: Tensor = functional_call(self.module, state, (rows,))
+        return outputs
+
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        # in evaluation mode
+        self._prepare(theta, training=False)
+        found = []
+        for c in range(len(theta)):
+            state = self._views(theta[c])
+            state |= {name: values[c] for name, values in (buffers or {}).items()}
+            parts = x[c if len(x) > 1 else 0].split(PREDICTION_ROWS)
+            found.append(torch.cat([functional_call(self.module, state, (p,)) for p in parts]))
+        return torch.stack(found)
+
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        return StackedModule(self.module.float(), draws)
+
+    def in_bfloat16(self) -> Autocast:
+        return Autocast(self)
+
+    @torch.no_grad()
+    def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
+        # means and variances (units,) inside the network, with which batch norms predict
+        self._prepare(theta, training=True)
+        parts: list[Any] = [self.module.get_submodule(name) for name in self.batch_norms]
+        momenta = [part.momentum for part in parts]
+        try:
+            for part in parts:
+                part.momentum = None  # an average over all the rows
+                part.reset_running_stats()
+            # parts of one length, as each counts as much as the others
+            for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
+                functional_call(self.module, self._views(theta), (rows,))
+        finally:
+            for part, momentum in zip(parts, momenta, strict=True):
+                part.momentum = momentum
+        return {name: self.module.get_buffer(name).clone() for name in self.buffers}
+
+    def _views(self, theta: Tensor) -> dict[str, Tensor]:
+        parts = theta.split(self._sizes, dim=-1)
+        return {
+            name: part.view(*theta.shape[:-1], *shape)
+            for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
+        }
+
+    def _prepare(self, like: Tensor, *, training: bool) -> None:
+        self.module.train(training)
+        for buffer in self.module.buffers():
+            if buffer.device != like.device or (
+                buffer.is_floating_point() and buffer.dtype != like.dtype
+            ):
+                self.module.to(like.device, like.dtype)
+                return
+
+
+def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
+    """``module`` with those of the offered arguments that its signature names.
+
+    What a ``functools.partial`` has fixed stays fixed.
+    """
+    try:
+        names = set(inspect.signature(module).parameters)
+    except ValueError:  # compiled code may have no signature
+        return module
+    names -= set(module.keywords) if isinstance(module, partial) else set()
+    given = {name: value for name, value in offered.items() if name in names}
+    return partial(module, **given) if given else module
+
+
+def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
+    """Call what builds a module, leaving torch's global random numbers as they are.
+
+    Raises
+    ------
+    ValueError
+        The result is not a module; ``name`` is the parameter that is blamed.
+    """
+    with torch.random.fork_rng(devices=[]):
+        built = module()
+    if not isinstance(built, nn.Module):
+        raise ValueError(
+            f"{name}={module!r} is not allowed: called without arguments it must build a "
+            f"torch.nn.Module, and it built {type(built).__name__}."
+        )
+    return built
+
+
+def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int]) -> None:
+    """Refuse a module whose outputs for some rows do not have the shape (rows, n_outputs)."""
+    if outputs.shape != shape:
+        raise ValueError(
+            f"{name}={module!r} is not allowed: for {shape[0]} rows its output has the shape "
+            f"{tuple(outputs.shape)}; it must be {shape}."
+        )
+
+
+class Architecture:
+    """What builds a perceptron or a convolutional network, in a form that files can hold.
+
+    Parameters
+    ----------
+    kind : {"mlp", "cnn"}
+        :func:`mlp` or :func:`cnn`.
+    *arguments
+        Theirs.
+    """
+
+    def __init__(self, kind: str, *arguments: Any):
+        self.kind = kind
+        self.arguments = arguments
+
+    def __call__(self) -> nn.Module:
+        return mlp(*self.arguments) if self.kind == "mlp" else cnn(*self.arguments)
+
+
+def mlp(sizes: Sequence[int], activation: str) -> nn.Module:
+    """Fully connected layers with these numbers of units, from the inputs to the outputs."""
+    return nn.Sequential(nn.Flatten(), *_dense(sizes, ACTIVATIONS[activation]))
+
+
+def cnn(
+    image_shape: tuple[int, int, int],
+    conv_channels: Sequence[int],
+    kernel_size: int,
+    pool_size: int,
+    hidden_layer_sizes: Sequence[int],
+    activation: str,
+    n_outputs: int,
+) -> nn.Module:
+    """Convolutions with "same" padding, each with a max pool, and fully connected layers.
+
+    Along sides of length 1 kernels and pools have length 1.
+    """
+    act = ACTIVATIONS[activation]
+    channels, *sides = image_shape
+    parts: list[nn.Module] = []
+    for after in conv_channels:
+        height, width = (1 if side == 1 else kernel_size for side in sides)
+        pool = tuple(min(pool_size, side) for side in sides)
+        parts += [nn.Conv2d(channels, after, (height, width), padding="same"), act()]
+        if max(pool) > 1:
+            parts.append(nn.MaxPool2d(pool))
+        channels, sides = after, [s // p for s, p in zip(sides, pool, strict=True)]
+    units = channels * math.prod(sides)
+    dense = _dense((units, *hidden_layer_sizes, n_outputs), act)
+    return nn.Sequential(*parts, nn.Flatten(), *dense)
+
+
+def _dense(sizes: Sequence[int], activation: Callable[[], nn.Module]) -> list[nn.Module]:
+    """Linear layers with activations between them."""
+    parts: list[nn.Module] = []
+    for before, after in pairwise(sizes):
+        parts += [nn.Linear(before, after), activation()]
+    return parts[:-1]

@@ -1,0 +1,137 @@
+r"""Feed-forward networks as functions of flat parameters, for many chains at once.
+
+A network maps positions (chains, n_parameters) and inputs (chains or 1, rows, ...) to outputs
+(chains, rows, n_outputs), and the derivatives of a loss by the outputs back to the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from .passes import Rounded
+
+Array = NDArray[Any]
+
+#: numbers in one layer's outputs when several draws predict at once
+ACTIVATION_NUMBERS = 2**20
+
+
+class Network:
+    """Base of networks.
+
+    Attributes
+    ----------
+    shapes : dict of str to tuple
+        Name and shape of every block of parameters, in their order.
+    fan_in : dict of str to int
+        Inputs of a unit, by block of weights; blocks that are not in it are biases and the like.
+    buffers : sequence of str
+        Names of what depends on a draw without being sampled (batch norms' statistics).
+    single_precision : bool
+        Whether ``dtype="auto"`` means float32 for small networks too.
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+    fan_in: dict[str, int]
+    buffers: Sequence[str] = ()
+    single_precision: bool = False
+    #: whether outputs are linear in theta
+    linear: bool = False
+
+    def init(self, rng: np.random.Generator) -> Array:
+        """Random starting weights of variance 2 / fan-in (He et al. 2015), other blocks zero."""
+        parts = []
+        for name, shape in self.shapes.items():
+            size = int(np.prod(shape))
+            if name in self.fan_in:
+                parts.append(rng.standard_normal(size) * np.sqrt(2.0 / self.fan_in[name]))
+            else:
+                parts.append(np.zeros(size))
+        return np.concatenate(parts)
+
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        """Outputs (chains, rows, n_outputs), given the ``buffers`` (chains, ...)."""
+        raise NotImplementedError
+
+    def in_bfloat16(self) -> Any:
+        """Its :meth:`forward` and :meth:`backward` in bfloat16, from and to theta's precision."""
+        return Rounded(self)
+
+    def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
+        """The ``buffers`` of one position (n_parameters,), over the rows x."""
+        return {}
+
+    def design(self, x: Tensor) -> Tensor:
+        """The design matrix of rows x, of which ``linear`` networks have one."""
+        raise NotImplementedError
+
+    def draws_at_once(self, n_rows: int) -> int:
+        """How many draws to predict so many rows with at once."""
+        return 1
+
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        """A module for the outputs (draws, rows, n_outputs) of some draws of rows (rows, ...).
+
+        The draws are those of ``shapes`` and ``buffers``, in float32.
+        """
+        raise NotImplementedError
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        """Outputs, and what :meth:`backward` needs."""
+        raise NotImplementedError
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        """out += d loss / d theta, for delta = d loss / d outputs, which may be overwritten."""
+        raise NotImplementedError
+
+
+class ReferenceClass(Network):
+    """A network of one output f as one of two classes: the logits are 0 and f.
+
+    Parameters
+    ----------
+    network : Network
+        The function f.
+    """
+
+    def __init__(self, network: Network):
+        self.network = network
+        self.shapes, self.fan_in = network.shapes, network.fan_in
+        self.buffers, self.single_precision = network.buffers, network.single_precision
+        self.linear = network.linear
+
+    def init(self, rng: np.random.Generator) -> Array:
+        return self.network.init(rng)
+
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        return _after_zero(self.network.outputs(theta, x, buffers))
+
+    def design(self, x: Tensor) -> Tensor:
+        return self.network.design(x)
+
+    def draws_at_once(self, n_rows: int) -> int:
+        return self.network.draws_at_once(n_rows)
+
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        return nn.Sequential(self.network.stacked(draws), nn.ConstantPad1d((1, 0), 0.0))
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        f, tape = self.network.forward(theta, x)
+        return _after_zero(f), tape
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        self.network.backward(tape, delta[..., 1:].contiguous(), out)
+
+
+def _after_zero(f: Tensor) -> Tensor:
+    return nn.functional.pad(f, (1, 0))
+
+
+def draws_that_fit(n_rows: int, widest: int) -> int:
+    """How many draws have at most ``ACTIVATION_NUMBERS`` outputs of the widest layer."""
+    return max(1, ACTIVATION_NUMBERS // (n_rows * widest))

@@ -1,0 +1,1 @@
+"""Topic models: parametrizations of topics, documents' latent variables, LDA and DPFA."""

@@ -1,0 +1,108 @@
+"""What models of word counts share: documents as rows, a block of topics, units of its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..._data.minibatch import Data
+from ..._metric import State
+from .._design import SparseDesign
+from .._protocol import Model
+from .parametrizations import ExpandedMean, Parametrization
+
+Array = NDArray[Any]
+
+#: by which the table's rates, of networks, are multiplied in the natural parameters' coordinates:
+#: curvatures there are at most about 1
+NATURAL_UNIT = 20.0
+#: documents of a minibatch for which these are meant: with fewer, one document's burst of a rare
+#: word would move natural parameters too far
+RATE_BATCH = 100
+
+
+class CorpusModel(Model):
+    """Base of models whose first block of parameters are topics, phi_k over the words.
+
+    Parameters
+    ----------
+    parametrization : Parametrization
+        Of the topics, with their prior.
+    frequency : array of shape (n_words,)
+        Times that each word occurs in a document, on average over some documents.
+    doc_sweeps : int
+        Gibbs sweeps over the documents of a minibatch.
+    compiled : bool, default=False
+        Sample the documents' variables by the compiled kernels.
+    batch_size : int, default=100
+        Documents in a minibatch, for ``step_size="auto"``.
+    """
+
+    many_modes = True
+    single_precision = True
+    forgetting = 0.6
+
+    def __init__(
+        self,
+        parametrization: Parametrization,
+        frequency: Array,
+        doc_sweeps: int,
+        compiled: bool = False,
+        batch_size: int = RATE_BATCH,
+    ):
+        self.parametrization = parametrization
+        self.frequency = frequency
+        self.doc_sweeps = doc_sweeps
+        self.compiled = compiled
+        self.batch_size = batch_size
+        self.shapes = {"theta": (parametrization.n_words, parametrization.n_topics)}
+        if isinstance(parametrization, ExpandedMean):
+            self.metric, self.project = parametrization.metric, parametrization.project
+            self.start = "random"  # at temperature 0 there is nothing that holds it
+
+    def make_data(self, X: Any, y: None, weight: None, dtype: Any, device: str) -> Data:
+        """Documents as rows of counts."""
+        return Data({"counts": SparseDesign(sp.csr_matrix(X), dtype, device)}, X.shape[0])
+
+    def init(self, rng: np.random.Generator) -> Array:
+        return self.parametrization.start(self.frequency, rng)
+
+    def unit(self) -> float:
+        """About 1 / curvature of the mean potential in units of the metric, which is theta's.
+
+        In the expanded mean a topic's relaxation rate is the words of a document that are of the
+        topic, over the sum of its parameters.
+        """
+        if self.metric is None:
+            return NATURAL_UNIT
+        K, V, beta = (
+            self.parametrization.n_topics,
+            self.parametrization.n_words,
+            self.parametrization.prior.concentration,
+        )
+        return float(beta * V * K / max(self.frequency.sum(), 1e-12))
+
+    def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
+        if rate is None:
+            return None
+        few = self.metric is None and self.batch_size < min(RATE_BATCH, data.n_rows)
+        return rate * self.unit() * (self.batch_size / RATE_BATCH if few else 1.0)
+
+    def scales(self) -> Array | None:
+        """1 / sqrt(curvature of the mean potential) of every parameter, were its word in one topic.
+
+        None with a metric.
+        """
+        if self.metric is not None:
+            return None
+        return np.repeat(1.0 / np.sqrt(self.frequency), self.parametrization.n_topics)
+
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        self.parametrization.prior_gradient(theta, out, scale)
+
+    def unpack(self, draws: Array) -> dict[str, Array]:
+        return {"components": self.parametrization.draws(draws)}

@@ -1,0 +1,375 @@
+r"""Deep Poisson factor analysis: counts of words under a deep network of binary units.
+
+.. math::
+    x_{wj} &\sim \mathrm{Poisson}(\textstyle\sum_k \phi_{wk} \theta_{kj}), \qquad
+    \theta_{kj} \sim \mathrm{Gamma}(r_k h^1_{kj},\ \mathrm{scale}\ p_j / (1 - p_j)),\\
+    P(h^l_k = 1 \mid h^{l+1}) &= \sigma(w^l_k \cdot h^{l+1} + c^l_k), \qquad
+    r_k \sim \mathrm{Gamma}(\gamma_0, \mathrm{rate}\ c_0), \qquad
+    \gamma_0 \sim \mathrm{Gamma}(e_0, \mathrm{rate}\ f_0)
+
+Topics phi_k sum to one, so that with theta integrated out the words n_kj of topic k are negative
+binomial, NB(r_k h^1_kj, p_j), and tokens' topics are those of a document with Dirichlet parameters
+r_k h^1_kj. Parameters are the topics', the network's, log r and log gamma_0; densities are in these
+coordinates, so that log r has density r^gamma_0 e^(-c_0 r), without the power gamma_0 - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..._data.chain_random import ChainRandom
+from ..._data.minibatch import Batch
+from ..._metric import DiagonalMetric, Metric, State
+from .belief import BeliefNetwork
+from .corpus import CorpusModel
+from .documents import Assignments, Tokens, fixed_point
+from .parametrizations import Parametrization
+
+Array = NDArray[Any]
+
+#: smallest r, for counts of topics that no document has
+LEAST_R = 1e-6
+#: r that chains start from where p_j is each document's own
+START_R = 0.1
+#: steps of a mean field from which Gibbs sampling starts
+START_STEPS = 10
+#: weight of that mean field beside the tokens that have been given topics before
+SHARP = 0.1
+#: part of the sweeps, the last ones, that include the layers above the lowest
+DEEP = 0.2
+
+
+@dataclass
+class Locals:
+    """A Gibbs sample of the variables of some documents, all (chains, documents, ...).
+
+    Attributes
+    ----------
+    assignments : Assignments
+        Topics of the tokens.
+    empty, full : Tensor of shape (documents of all chains, topics)
+        Their parameters.
+    n : Tensor of shape (chains, documents, topics)
+        Their counts.
+    layers : list of Tensor
+        Units of the network, from the lowest layer; empty without one.
+    probabilities : list of Tensor
+        Their conditional probabilities of being on.
+    log_miss : Tensor
+        log(1 - p_j), that broadcasts against n.
+    """
+
+    assignments: Assignments
+    empty: Tensor
+    full: Tensor
+    n: Tensor
+    layers: list[Tensor]
+    probabilities: list[Tensor]
+    log_miss: Tensor
+
+
+class DPFAModel(CorpusModel):
+    """Deep Poisson factor analysis of counts (documents, words).
+
+    Parameters
+    ----------
+    parametrization : Parametrization
+        Of the topics, with their prior.
+    frequency : array of shape (n_words,)
+        Times that each word occurs in a document, on average over some documents.
+    doc_sweeps : int
+        Gibbs sweeps over the documents of a minibatch.
+    network : BeliefNetwork or None
+        Of the units h; None: all topics are on in all documents.
+    success : float or None
+        p of all documents; None: p_j of each, uniform on (0, 1).
+    r_rate : float
+        c_0.
+    gamma_prior : tuple of float
+        e_0 and f_0.
+    **options
+        Those of :class:`CorpusModel`.
+
+    References
+    ----------
+    Gan, Chen, Henao, Carlson & Carin (2015), Scalable deep Poisson factor analysis for topic
+    modeling. Li, Chen, Fan & Carin (2016), High-order stochastic gradient thermostats.
+    """
+
+    def __init__(
+        self,
+        parametrization: Parametrization,
+        frequency: Array,
+        doc_sweeps: int,
+        network: BeliefNetwork | None,
+        success: float | None,
+        r_rate: float = 1.0,
+        gamma_prior: tuple[float, float] = (1.0, 1.0),
+        **options: Any,
+    ):
+        super().__init__(parametrization, frequency, doc_sweeps, **options)
+        self.network = network
+        self.success = success
+        self.r_rate = r_rate
+        self.gamma_prior = gamma_prior
+        if network is not None:
+            self.shapes |= network.shapes
+        self.shapes |= {"log_r": (parametrization.n_topics,), "log_gamma": ()}
+        if self.metric is not None:
+            self.metric, self.project = self._metric, self._project
+
+    def _blocks(self, theta: Tensor) -> dict[str, Tensor]:
+        """Views (chains, *shape) of every block of theta, but the topics' as they are."""
+        return {
+            name: theta[:, place].view(
+                len(theta), *(self.shapes[name] if name != "theta" else [-1])
+            )
+            for name, place in self.places().items()
+        }
+
+    # where chains start, and their units --------------------------------------------------------
+
+    def init(self, rng: np.random.Generator) -> Array:
+        K = self.parametrization.n_topics
+        on = 1.0 if self.network is None else 0.5
+        r = START_R
+        if self.success is not None:  # the words of a document, on average
+            r = self.frequency.sum() * (1.0 - self.success) / self.success / (K * on)
+        parts: dict[str, Any] = {"theta": super().init(rng), "log_gamma": 0.0}
+        parts["log_r"] = np.full(K, np.log(r))
+        if self.network is not None:
+            parts |= self.network.start(rng)
+        return np.concatenate([np.ravel(parts[name]) for name in self.shapes])
+
+    def scales(self) -> Array | None:
+        topics = super().scales()
+        return None if topics is None else np.concatenate([topics, self._other_scales()])
+
+    def _other_scales(self) -> Array:
+        """1 / sqrt of a bound on the mean potential's curvature, of all parameters but topics'.
+
+        Of log r it is one, or more if topics have many words in a document: p_j takes up much of
+        what counts say of r.
+        """
+        words = self.frequency.sum() / self.parametrization.n_topics
+        curvature = {"log_r": 1.0 + 0.25 * words, "log_gamma": 1.0}
+        if self.network is not None:
+            curvature |= self.network.curvatures()
+        return np.concatenate(
+            [
+                np.full(int(np.prod(shape)), curvature[name] ** -0.5)
+                for name, shape in self.shapes.items()
+                if name != "theta"
+            ]
+        )
+
+    def _metric(self, theta: Tensor) -> Metric:
+        """That of the expanded mean, and beside it a constant one in which steps have its unit."""
+        place = self.places()["theta"]
+        inner = self.parametrization.metric(theta[:, place])  # type: ignore[attr-defined]
+        constant = torch.from_numpy(self._other_scales() ** 2 / self.unit()).to(theta)
+        m = torch.cat([inner.m, constant.expand(len(theta), -1)], 1)
+        divergence = torch.zeros_like(m)
+        divergence[:, place] = inner.divergence
+        return DiagonalMetric(m, divergence)
+
+    def _project(self, theta: Tensor) -> None:
+        self.parametrization.project(theta[:, self.places()["theta"]])  # type: ignore[attr-defined]
+
+    def prior_curvature(self) -> float:
+        """That of log gamma_0, about K; data say nothing of it but through r."""
+        return float(self.parametrization.n_topics)
+
+    # gradients ----------------------------------------------------------------------------------
+
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        at, to = self._blocks(theta), self._blocks(out)
+        self.parametrization.prior_gradient(at["theta"], to["theta"], scale)
+        if self.network is not None:
+            for name in self.network.shapes:
+                torch.mul(at[name], scale / self.network.scale**2, out=to[name])
+        log_r, gamma = at["log_r"], at["log_gamma"].exp()
+        to["log_r"].copy_((self.r_rate * log_r.exp() - gamma[:, None]) * scale)
+        each = log_r.sum(1) + log_r.shape[1] * (np.log(self.r_rate) - torch.digamma(gamma))
+        e, f = self.gamma_prior
+        to["log_gamma"].copy_((f * gamma - e - gamma * each) * scale)
+
+    def likelihood_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        at, to = self._blocks(theta), self._blocks(out)
+        topics = self.parametrization.topics(at["theta"])
+        r = at["log_r"].exp().clamp_(min=LEAST_R)[:, None]
+        tokens = Tokens.of(batch.fields["counts"], len(theta))
+        found = self.sample_locals(topics, tokens, r, at, rng)
+        gradient = found.assignments.gradient(found.empty, found.full)
+        self.parametrization.pull_back(at["theta"], topics, gradient, to["theta"], -scale)
+        # of n log Gamma(n + r) / Gamma(r) where there are words, of r log(1 - p) where h may be on
+        digammas = torch.digamma(found.n + r).sub_(torch.digamma(r)).mul_(found.n > 0)
+        missed = found.log_miss
+        if self.network is not None:
+            missed = missed * found.probabilities[0]
+        slope = (digammas + missed).sum(1) * r[:, 0]
+        to["log_r"].add_(slope, alpha=-scale)
+        if self.network is not None:
+            for layer, probability in enumerate(found.probabilities):
+                self.network.add_gradient(at, layer, found.layers, probability, to, -scale)
+        return {}
+
+    def sample_locals(
+        self,
+        topics: Tensor,
+        tokens: Tokens,
+        r: Tensor,
+        parameters: Mapping[str, Tensor],
+        rng: ChainRandom,
+    ) -> Locals:
+        """Gibbs sampling of the documents' variables, theta integrated out throughout.
+
+        They start from a mean field. A sweep is: layers from the top to the second given the one
+        below; p_j; tokens' topics with the lowest layer integrated out; that layer.
+        """
+        net, n_chains = self.network, len(r)
+        shape = (n_chains, tokens.n_rows // n_chains, r.shape[2])
+        full = empty = r.expand(shape).flatten(0, 1)
+        words = topics.new_zeros(tokens.n_rows).index_add_(0, tokens.row, tokens.weight)
+        assignments = Assignments(topics, tokens, compiled=self.compiled)
+        field = MeanField(net, parameters, r, self.success)
+        n = words[:, None].expand(-1, shape[2]) / shape[2]
+        for _ in range(START_STEPS):
+            n = assignments.expected_counts(n + field(n.view(shape)).flatten(0, 1))
+        start = SHARP * (n + field(n.view(shape)).flatten(0, 1))
+        assignments.begin(start, start, 0, rng)
+        layers = [] if net is None else net.draw_layers(parameters, shape[1], rng)
+        probabilities = list(layers)
+        on = topics.new_ones(shape)
+        shallow = self.doc_sweeps - int(np.ceil(DEEP * self.doc_sweeps))
+        for sweep in range(self.doc_sweeps):
+            if net is not None:
+                on = layers[0]
+                if sweep >= shallow:
+                    for layer in range(net.top, 0, -1):
+                        probabilities[layer] = net.sample_layer(parameters, layer, layers, rng)
+            log_miss = self._log_miss(words.view(*shape[:2], 1), r * on, rng)
+            if net is not None:
+                q = torch.sigmoid(net.activation(parameters, 0, layers[1]) + r * log_miss)
+                empty = (r * q).flatten(0, 1)
+            assignments.sweep(empty, full, rng)
+            n = assignments.n.view(shape)
+            if net is not None:
+                probabilities[0] = q.masked_fill_(n > 0, 1.0)
+                u = rng.uniform(*shape[1:], dtype=n.dtype)
+                layers[0] = (u < q).to(n.dtype)
+        return Locals(assignments, empty, full, n, layers, probabilities, log_miss)
+
+    def _log_miss(self, words: Tensor, concentration: Tensor, rng: ChainRandom) -> Tensor:
+        """log(1 - p): given, or p_j sampled from Beta(1 + words, 1 + sum_k r_k h_kj)."""
+        if self.success is not None:
+            return words.new_full((1, 1, 1), float(np.log1p(-self.success)))
+        parts = torch.cat([words, concentration.sum(2, keepdim=True)], 2)
+        hit, miss = rng.gamma(1.0 + parts).split(1, 2)
+        return torch.log(miss / (hit + miss))
+
+    # draws --------------------------------------------------------------------------------------
+
+    def unpack(self, draws: Array) -> dict[str, Array]:
+        places = self.places()
+        parts = super().unpack(draws[..., places["theta"]])
+        for name, shape in self.shapes.items():
+            if name != "theta":
+                parts[name] = draws[..., places[name]].reshape(*draws.shape[:-1], *shape)
+        for name in ("r", "gamma"):
+            parts[name] = np.exp(parts.pop(f"log_{name}"))
+        return parts
+
+
+class MeanField:
+    """Dirichlet parameters r_k q_k of documents given expected counts n of their topics.
+
+    The lowest layer is on with probability q_k = 1 - e^(-n_k) (1 - sigmoid(a_k + r_k log(1 - p))):
+    a topic with words is on, and e^(-n_k) is about how likely it has none. Units of the layers
+    above, which hardly matter here, are at their prior means.
+
+    Parameters
+    ----------
+    network : BeliefNetwork or None
+        Of the units.
+    parameters : mapping of str to Tensor
+        The network's, (chains, *shape).
+    r : Tensor of shape (chains, 1, topics)
+        r_k.
+    success : float or None
+        p; None: each document's own, integrated out.
+    """
+
+    def __init__(
+        self,
+        network: BeliefNetwork | None,
+        parameters: Mapping[str, Tensor],
+        r: Tensor,
+        success: float | None,
+    ):
+        self.r = r
+        self.success = success
+        self.log_odds, self.q = None, None
+        if network is not None:
+            self.log_odds = network.mean_log_odds(parameters)
+            self.q = torch.sigmoid(self.log_odds)
+
+    def __call__(self, n: Tensor) -> Tensor:
+        """Of counts n (chains, documents, topics), in their shape."""
+        if self.q is None or self.log_odds is None:
+            return self.r.expand_as(n)
+        rate = (self.r * self.q).sum(2, keepdim=True)
+        if self.success is None:
+            words = n.sum(2, keepdim=True)
+            log_miss = torch.digamma(1.0 + rate) - torch.digamma(2.0 + rate + words)
+        else:
+            log_miss = torch.full_like(rate, float(np.log1p(-self.success)))
+        self.q = 1.0 - torch.exp(-n) * torch.sigmoid(-(self.log_odds + self.r * log_miss))
+        return self.r * self.q
+
+
+def proportions(draw: Mapping[str, Array], X: Any, success: float | None, n_steps: int) -> Array:
+    """Expected proportions (documents, topics) of documents under one draw, row by row.
+
+    The fixed point of counts n and of a :class:`MeanField`, n_k + r_k q_k over their sum.
+
+    Parameters
+    ----------
+    draw : mapping
+        "components" (topics, words), "r" (topics,) and a network's "weights_l" and "biases_l".
+    X : CSR matrix (documents, words)
+        Counts.
+    success : float or None
+        p; None: each document's own, integrated out.
+    n_steps : int
+        Steps towards the fixed point.
+    """
+    topics = torch.from_numpy(np.ascontiguousarray(draw["components"].T))
+    depth = sum(name.startswith("biases") for name in draw)
+    network = None
+    if depth:
+        sizes = [len(draw[f"biases_{layer}"]) for layer in range(1, depth + 1)]
+        network = BeliefNetwork(sizes, 1.0)
+    parameters = {
+        name: torch.from_numpy(np.array(values))[None].to(topics) for name, values in draw.items()
+    }
+    field = MeanField(network, parameters, parameters["r"][:, None], success)
+    n = fixed_point(topics, X, lambda n: field(n[None])[0], n_steps)
+    theta = n + field(n[None])[0]
+    return np.asarray((theta / theta.sum(1, keepdim=True)).numpy())

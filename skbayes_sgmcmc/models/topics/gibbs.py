@@ -1,0 +1,108 @@
+"""Gibbs sampling of latent Dirichlet allocation on a whole corpus: the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+
+from ..._data.chain_random import ChainRandom
+from .._design import SparseDesign
+from .documents import Tokens, blocked_sweep
+
+Array = NDArray[Any]
+
+
+class GibbsChain:
+    """One chain of assignments z of every token, from random ones.
+
+    Parameters
+    ----------
+    X : CSR matrix (n_documents, n_words)
+        Counts.
+    n_topics : int
+        K.
+    alpha, beta : float
+        Dirichlet parameters of documents and topics.
+    seed : SeedSequence
+        Of the chain.
+    compiled : bool
+        Collapsed sampling, token by token, by the compiled kernel. Else topics and proportions are
+        sampled too, and all assignments at once given these: exact as well, but slower to mix.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        n_topics: int,
+        alpha: float,
+        beta: float,
+        seed: np.random.SeedSequence,
+        *,
+        compiled: bool,
+    ):
+        design = SparseDesign(sp.csr_matrix(X), torch.float64, "cpu")
+        self.tokens = Tokens.of(design.whole(), 1)
+        self.shape = (X.shape[0], X.shape[1], n_topics)
+        self.alpha, self.beta, self.compiled = alpha, beta, compiled
+        self.random = ChainRandom([seed])
+        self.rng = self.random.rows[0]
+        self.rows, self.words = self.tokens.row.numpy(), self.tokens.word.numpy()
+        self.weights = self.tokens.weight.numpy()
+        self._count(self.rng.integers(n_topics, size=len(self.rows)))
+
+    def _count(self, z: Array) -> None:
+        n_rows, n_words, n_topics = self.shape
+        self.z = z
+        self.n_dk, self.n_wk = np.zeros((n_rows, n_topics)), np.zeros((n_words, n_topics))
+        np.add.at(self.n_dk, (self.rows, z), self.weights)
+        np.add.at(self.n_wk, (self.words, z), self.weights)
+        self.n_k = self.n_wk.sum(0)
+
+    def run(self, n_sweeps: int) -> None:
+        """So many sweeps over all tokens."""
+        for _ in range(n_sweeps):
+            if self.compiled:
+                from ..._kernels.documents import collapsed_sweeps
+
+                tokens = (self.rows, self.words, self.weights, self.z)
+                counts = (self.n_dk, self.n_wk, self.n_k)
+                u = self.rng.random((1, len(self.z)))
+                collapsed_sweeps(*tokens, *counts, self.alpha, self.beta, u)
+            else:
+                likelihood = torch.from_numpy(self.topics().T[self.words])
+                n = torch.from_numpy(self.n_dk)
+                z, _ = blocked_sweep(likelihood, self.tokens, self.alpha, n, self.random)
+                self._count(z.numpy())
+
+    def topics(self) -> Array:
+        """A draw of the topics (n_topics, n_words) given the assignments."""
+        gammas = self.rng.standard_gamma(self.n_wk.T + self.beta)
+        return gammas / gammas.sum(1, keepdims=True)
+
+
+def gibbs_draws(
+    X: Any,
+    n_topics: int,
+    alpha: float,
+    beta: float,
+    seeds: Sequence[np.random.SeedSequence],
+    *,
+    burn_in: int,
+    n_draws: int,
+    thinning: int,
+    compiled: bool,
+) -> Array:
+    """Draws of the topics, (chains, n_draws, n_topics, n_words); lengths are in sweeps."""
+    draws = np.empty((len(seeds), n_draws, n_topics, X.shape[1]))
+    for into, seed in zip(draws, seeds, strict=True):
+        chain = GibbsChain(X, n_topics, alpha, beta, seed, compiled=compiled)
+        chain.run(burn_in)
+        for one in into:
+            chain.run(thinning)
+            one[:] = chain.topics()
+    return draws

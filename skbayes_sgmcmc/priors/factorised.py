@@ -1,0 +1,125 @@
+"""Factorised priors: potentials -log p, their gradients and Gaussian expectations.
+
+``scale`` is a number or an array (n_parameters,); an infinite scale is a flat prior.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import erf
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+Array = NDArray[Any]
+
+
+class Prior(BaseEstimator):
+    """A factorised prior; ``rates`` arguments are per-coordinate tensors made by :meth:`rates`."""
+
+    #: False if the density has corners
+    smooth = True
+
+    def rates(self, scale: Array) -> Array:
+        """Per-coordinate rates from scales; 0 where the scale is infinite (flat)."""
+        raise NotImplementedError
+
+    def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
+        """log p(theta), shape (chains,); flat coordinates count as 0."""
+        raise NotImplementedError
+
+    def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
+        """out = grad(-log p), which is proportional to the rates."""
+        raise NotImplementedError
+
+    # expectations under theta ~ N(mean, sd^2), which are smooth whatever corners the prior has ----
+
+    def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
+        """E[-log p], up to constants."""
+        raise NotImplementedError
+
+    def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
+        """E[d(-log p)/dtheta], the derivative of :meth:`expected_potential` in the mean."""
+        raise NotImplementedError
+
+    def expected_curvature(self, mean: Array, sd: Array, rates: Array) -> Array:
+        """E[d2(-log p)/dtheta2]."""
+        raise NotImplementedError
+
+
+class Normal(Prior):
+    r"""Normal prior N(0, scale^2): the potential is :math:`\theta^2/(2\sigma^2)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.priors.factorised import Normal
+    >>> Normal().rates(np.array([2.0, np.inf]))
+    array([0.25, 0.  ])
+    """
+
+    def rates(self, scale: Array) -> Array:
+        return 1.0 / np.square(scale)
+
+    def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
+        constants = 0.5 * torch.log(rates[rates > 0] / (2.0 * math.pi)).sum()
+        return constants - 0.5 * (theta * theta * rates).sum(1)
+
+    def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
+        torch.mul(theta, rates, out=out)
+
+    def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
+        return float(0.5 * np.sum((mean**2 + sd**2) * rates))
+
+    def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
+        return mean * rates
+
+    def expected_curvature(self, mean: Array, sd: Array, rates: Array) -> Array:
+        return rates
+
+
+class Laplace(Prior):
+    r"""Laplace prior with scale b: the potential is :math:`|\theta|/b`.
+
+    The sampler sees the exact gradient sign(theta)/b.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.priors.factorised import Laplace
+    >>> Laplace().rates(np.array([2.0, np.inf]))
+    array([0.5, 0. ])
+    """
+
+    smooth = False
+
+    def rates(self, scale: Array) -> Array:
+        return 1.0 / np.asarray(scale, dtype=float)
+
+    def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
+        return torch.log(0.5 * rates[rates > 0]).sum() - (theta.abs() * rates).sum(1)
+
+    def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
+        torch.sign(theta, out=out)
+        out.mul_(rates)
+
+    def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
+        z = mean / sd
+        folded = sd * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * z**2) + mean * erf(
+            z / math.sqrt(2.0)
+        )
+        return float(np.sum(rates * folded))
+
+    def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
+        return np.asarray(rates * erf(mean / (sd * math.sqrt(2.0))))
+
+    def expected_curvature(self, mean: Array, sd: Array, rates: Array) -> Array:
+        density = np.exp(-0.5 * (mean / sd) ** 2) / (sd * math.sqrt(2.0 * math.pi))
+        return np.asarray(2.0 * rates * density)
+
+
+PRIORS: dict[str, type[Prior]] = {"normal": Normal, "laplace": Laplace}

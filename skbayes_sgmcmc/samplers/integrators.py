@@ -1,0 +1,77 @@
+r"""Integrators: palindromes of the sub-flows that a sampler declares, one gradient a step.
+
+The letters are molecular dynamics': A drift, B kick, F friction, N noise, O exact
+Ornstein-Uhlenbeck (F and N together); ``½`` is half a step.
+
+====================  =====================  ==============================================
+name                  formula                bias in h at fixed D
+====================  =====================  ==============================================
+euler                 the sampler's own      1 (SGHMC: 1 in <v^2>, 2 in theta)
+splitting             A½ F½ (B+N) F½ A½      2 (Li, Chen, Fan & Carin 2016)
+baoab                 B½ A½ O A½ B½          2, and exact for theta on Gaussians
+aboba                 A½ B½ O B½ A½          2 (SGHMC: exact for theta on Gaussians)
+leimkuhler_matthews   SGLD, shared noise     2, and exact on Gaussians
+metropolis            MALA's accept step     none
+====================  =====================  ==============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from .._metric import State
+
+if TYPE_CHECKING:
+    from ._protocol import Step
+
+Integrator = Callable[[Any, Tensor, State, "Step"], None]
+
+
+def euler(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Take the sampler's joint Euler step."""
+    sampler.euler(theta, state, step)
+
+
+def leimkuhler_matthews(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Take an Euler step whose noise is shared with the next one."""
+    sampler.leimkuhler_matthews(theta, state, step)
+
+
+def metropolis(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Propose, then accept or stay."""
+    sampler.metropolis(theta, state, step)
+
+
+def splitting(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """A½ F½ (B+N) F½ A½."""
+    sampler.drift(theta, state, step, 0.5)
+    sampler.friction_flow(state, step, 0.5)
+    sampler.kick(state, step, step.gradient(theta), 1.0)
+    sampler.noise(state, step)
+    sampler.friction_flow(state, step, 0.5)
+    sampler.drift(theta, state, step, 0.5)
+
+
+def baoab(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """B½ A½ O A½ B½; the gradient of the last kick is kept for the next step's first."""
+    if "g" not in state:
+        state["g"] = step.gradient(theta).clone()
+    sampler.kick(state, step, state["g"], 0.5)
+    sampler.drift(theta, state, step, 0.5)
+    sampler.ornstein_uhlenbeck(state, step)
+    sampler.drift(theta, state, step, 0.5)
+    state["g"].copy_(step.gradient(theta))
+    sampler.kick(state, step, state["g"], 0.5)
+
+
+def aboba(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """A½ B½ O B½ A½."""
+    sampler.drift(theta, state, step, 0.5)
+    g = step.gradient(theta)
+    sampler.kick(state, step, g, 0.5)
+    sampler.ornstein_uhlenbeck(state, step)
+    sampler.kick(state, step, g, 0.5)
+    sampler.drift(theta, state, step, 0.5)
