@@ -21,8 +21,8 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianModuleClassifier,
-    prediction,
 )
+from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.inspection import AdversarialCurveDisplay, _adversarial, fgsm
 from skbayes_sgmcmc.models.networks import mlp as networks
 

@@ -23,9 +23,9 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
     BayesianModuleRegressor,
     sample,
-    settings,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
+from skbayes_sgmcmc._engine import settings
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel

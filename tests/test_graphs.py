@@ -20,8 +20,8 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianModuleClassifier,
     SparseBayesianClassifier,
-    _graphs,
 )
+from skbayes_sgmcmc._engine.accelerators import cuda_graphs as _graphs
 from skbayes_sgmcmc.samplers import PSGLD
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

@@ -23,8 +23,8 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     PosteriorSamples,
-    prediction,
 )
+from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.inspection import (
     AdversarialCurveDisplay,
     EntropyHistogramDisplay,

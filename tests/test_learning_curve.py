@@ -24,8 +24,8 @@ from skbayes_sgmcmc import (
     BayesianModuleRegressor,
     MixingDistance,
     PosteriorSamples,
-    chains,
 )
+from skbayes_sgmcmc._engine import chains
 from skbayes_sgmcmc.inspection import LearningCurve, LearningCurveDisplay, _callback
 from skbayes_sgmcmc.schedules import Polynomial
 

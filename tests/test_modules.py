@@ -14,9 +14,9 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
-    prediction,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
+from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.networks import model as network
 from skbayes_sgmcmc.models.networks.mlp import MLP

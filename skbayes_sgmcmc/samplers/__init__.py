@@ -39,7 +39,7 @@ class Cell:
     """One cell of the table: an integrator of a sampler and its default dimensionless step.
 
     ``step`` is eta in coordinates in which the posterior is standard normal, for
-    ``step_size="auto"``; ``None``: the sampler's own rule (see ``_engine/auto.py``). ``rate`` is eta for
+    ``step_size="auto"``; ``None``: the sampler's own rule. ``rate`` is eta for
     models without such coordinates (networks); ``None``: there is none.
     """
 
