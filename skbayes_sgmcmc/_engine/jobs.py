@@ -18,13 +18,17 @@ from ..samplers import Cell, Sampler
 from ..samplers.integrators import Integrator
 from .auto import AutoValues
 from .chains import Chains, Plan
-from .checkpoint import Checkpoint, fingerprint
+from .checkpoint import Checkpoint
+from .fingerprint import fingerprint, probe
 from .settings import Settings
 from .target import Evaluator, Target
 from .threshold import threshold_per_step
 
 Array = NDArray[Any]
 
+
+#: settings that do not change draws, or are in the fingerprint as what they resolve to
+UNSEEN = ("checkpoint", "verbose", "random_state")
 
 #: called about 100 times in a run, with its finished fraction and the chains as they then are
 OnProgress = Callable[[float, Chains], None]
@@ -97,7 +101,11 @@ class Job:
         chains = self._chains()
         checkpoint = None
         if self.settings.checkpoint is not None:
-            checkpoint = Checkpoint(self.settings.checkpoint, self._fingerprint())
+            checkpoint = Checkpoint(
+                self.settings.checkpoint,
+                self._fingerprint(),
+                probe(self.target, self.sampler, self.minibatches),
+            )
             checkpoint.load(chains)
         reported = -1
 
@@ -252,7 +260,9 @@ class Job:
         plan = self.plan
         return fingerprint(
             self.target.model,
-            {k: v for k, v in vars(self.settings).items() if k not in ("checkpoint", "verbose")},
+            {k: v for k, v in vars(self.settings).items() if k not in UNSEEN},
+            # with no seed given, any run of the same data and parameters goes on
+            None if self.settings.random_state is None else self.seeds,
             [plan.n_draws, plan.burn_in, plan.thinning],
             self.target.data,
             None if self.previous is None else self.previous.theta,
