@@ -8,6 +8,7 @@ numbers, and a checkpoint keeps the numbers that come out.
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,11 +86,15 @@ def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[st
         found = {"gradient": evaluator.gradient(phi).clone()}
         if target.data.augment is not None:
             found |= {f"rows/{name}": rows for name, rows in batch.fields.items()}
-        for name, density in (("prior", model.log_prior), ("likelihood", model.log_lik)):
+        densities = {
+            "prior": partial(model.log_prior, theta),
+            "likelihood": partial(model.log_lik, theta, batch),
+        }
+        for name, density in densities.items():
             try:
-                found[name] = density(theta) if name == "prior" else density(theta, batch)
-            except (NotImplementedError, RuntimeError):
-                continue  # it has gradients only, or none given its latent variables
+                found[name] = density()
+            except NotImplementedError:
+                continue  # the model has gradients only
         if model.metric is not None:
             found["metric"] = model.metric(theta).times(torch.ones_like(theta))
         if model.after_step is not None:
