@@ -335,7 +335,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     def _make_model(self, X: Array, *, first: bool) -> ICAModel:
         """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
-        from ..models.ica import ICAModel, fastica_start, principal_axes
+        from ..models.ica import ICAModel, canonical_start, principal_axes
 
         if first:
             n_components, n_features, whiten = self._shape
@@ -346,7 +346,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
                 self.whitening_ = principal_axes(X - self.mean_, n_components, rounding)
             x = self._inputs(X)
             self._x_variance = x.var(axis=0, dtype=np.float64)
-            self._reference = fastica_start(x, 0.0 if whiten else rounding)
+            self._reference = canonical_start(x, self.whitening_, 0.0 if whiten else rounding)
         return ICAModel(self._reference, self._prior(), self.prior_scale, self.whitening_)
 
     def _inputs(self, X: Any) -> Array:
