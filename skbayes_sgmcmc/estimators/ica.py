@@ -335,7 +335,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     def _make_model(self, X: Array, *, first: bool) -> ICAModel:
         """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
-        from ..models.ica import ICAModel, canonical_start, principal_axes
+        from ..models.ica import ICAModel, mode_start, symmetric_whitening
 
         if first:
             n_components, n_features, whiten = self._shape
@@ -343,10 +343,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
             self.mean_ = X.mean(axis=0, dtype=np.float64)
             self.whitening_ = np.eye(n_features)
             if whiten:
-                self.whitening_ = principal_axes(X - self.mean_, n_components, rounding)
+                centred = X - self.mean_
+                self.whitening_ = symmetric_whitening(centred, n_components, rounding)
             x = self._inputs(X)
             self._x_variance = x.var(axis=0, dtype=np.float64)
-            self._reference = canonical_start(x, self.whitening_, 0.0 if whiten else rounding)
+            self._reference = mode_start(x, 0.0 if whiten else rounding)
         return ICAModel(self._reference, self._prior(), self.prior_scale, self.whitening_)
 
     def _inputs(self, X: Any) -> Array:

@@ -16,7 +16,6 @@ import scipy.optimize
 import torch
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
-from sklearn.utils.extmath import svd_flip
 from torch import Tensor
 
 from ..metrics import Metric, State
@@ -277,8 +276,13 @@ def aligned(w: Array, reference: Array) -> Array:
     return (flat[at, order] * sign[:, :, None].astype(w.dtype)).reshape(w.shape)
 
 
-def principal_axes(x: Array, n_components: int, rounding: float = 1e-15) -> Array:
+def symmetric_whitening(x: Array, n_components: int, rounding: float = 1e-15) -> Array:
     """Whitening K (n_components, n_features) of centred rows: those of X K' have unit covariance.
+
+    They are the first principal components, turned to be as near to the features (or to as many of
+    them) as they can be. Where principal components have the same variance, as those of rows that
+    were whitened before, any of their rotations is as good and rounding decides; K is the same for
+    all. Only variances that are the same on both sides of the last component leave it open.
 
     ``rounding`` is that of the rows' numbers, above which directions must stand out to count.
 
@@ -287,9 +291,7 @@ def principal_axes(x: Array, n_components: int, rounding: float = 1e-15) -> Arra
     ValueError
         The rows have fewer directions than components.
     """
-    u, s, axes = scipy.linalg.svd(x, full_matrices=False)
-    # signs that do not depend on the order of the rows
-    _, axes = svd_flip(u, axes, u_based_decision=False)
+    _, s, axes = scipy.linalg.svd(x, full_matrices=False)
     rank = int((s > 4.0 * rounding * np.sqrt(x.size)).sum())
     if rank < n_components:
         constant = int((np.ptp(x, axis=0) == 0.0).sum())
@@ -298,31 +300,29 @@ def principal_axes(x: Array, n_components: int, rounding: float = 1e-15) -> Arra
             f"taken away ({x.shape[0]} rows, {x.shape[1]} features, {constant} of them constant); "
             + (f"give n_components={rank} or fewer." if rank else "give features that vary.")
         )
-    return np.asarray(axes[:n_components] * (np.sqrt(len(x)) / s[:n_components, None]))
+    s, axes = s[:n_components, None], axes[:n_components]
+    loadings = (s * axes).T
+    turn = _nearest_rotation(loadings[_independent(loadings)])
+    return np.asarray(turn @ (axes * (np.sqrt(len(x)) / s)))
 
 
-def canonical_start(x: Array, whitening: Array | None = None, rounding: float = 1e-15) -> Array:
+def mode_start(x: Array, rounding: float = 1e-15) -> Array:
     """Unmixing matrix (d, d) of rows (n, d), near a mode, with sources of the model's variance.
 
-    It is a continuous function of the user's rows, of which x are ``whitening`` times: rounding in
-    them is not amplified. Principal axes are not (rows that have been whitened have any), and a
-    FastICA iteration that does not converge, as with several Gaussian sources, is chaotic. So the
-    axes are turned to the features, as far as they can be, and the descent to a mode begins there
-    (as Picard's, Ablin et al. 2018). Order and signs of the components are what it leads to. Only
-    rows with an exact symmetry leave them to rounding.
+    The descent to a mode begins at the whitened rows (as Picard's does, Ablin et al. 2018), so that
+    the mode, the order and the signs of the components are a continuous function of the rows, and
+    rounding in them is not amplified. A FastICA iteration that does not converge is chaotic, as are
+    many with several Gaussian sources. Only rows with an exact symmetry leave the mode to rounding.
     """
     rows = x[:: -(-len(x) // START_ROWS)]
     rows = rows - rows.mean(axis=0)
-    axes = principal_axes(rows, x.shape[1], rounding)
-    # what the features are of the axes' sources
-    loadings = np.linalg.pinv(axes if whitening is None else axes @ whitening)
-    axes = _nearest_rotation(loadings[_independent(loadings)]) @ axes
+    axes = symmetric_whitening(rows, x.shape[1], rounding)
     # as good as no prior, so that the start is the data's alone
     flat = 1e6 * LOGISTIC_SD * float(np.abs(axes).max())
     model = ICAModel(LOGISTIC_SD * axes, Normal(), flat, np.eye(len(axes)))
     mode = model.find_map(model.make_data(rows, None, None, torch.float64, "cpu"))
     if mode is not None:
-        axes = _nearest_rotation(model._at(mode) @ np.linalg.inv(axes)) @ axes
+        axes = _nearest_rotation(mode.reshape(axes.shape) @ np.linalg.inv(axes)) @ axes
     return np.asarray(LOGISTIC_SD * axes)
 
 
