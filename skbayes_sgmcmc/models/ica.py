@@ -210,6 +210,7 @@ class ICAModel(Model):
         blocks = np.ones((len(i), 2, 2))
         blocks[:, 0, 0], blocks[:, 1, 1] = h[i, j], h[j, i]
         curvature, axes = np.linalg.eigh(blocks)
+        axes = axes * np.sign(axes[:, :1])  # whose signs are rounding's, and never 0
         sd = np.sqrt(np.minimum(temperature / (data.total * np.maximum(curvature, 1e-12)), 1.0))
         moves = np.einsum("kab,kb->ka", axes, sd * rng.standard_normal(sd.shape))
         a = np.zeros((self.d, self.d))
