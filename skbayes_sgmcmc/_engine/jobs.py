@@ -221,12 +221,16 @@ class Job:
         target, warm, model = self.target, self.warm, self.target.model
         like, init = target.like, warm.init
         rngs = [np.random.default_rng(seed.spawn(1)[0]) for seed in self.seeds]
-        if isinstance(init, str) and init == "gaussian" and target.coordinates is not None:
-            level = self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0]
+        gaussian = isinstance(init, str) and init == "gaussian"
+        level = self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0]
+        if gaussian and target.coordinates is not None:
             sd = np.sqrt(level / target.n)
             starts = [sd * rng.standard_normal(model.n_parameters) for rng in rngs]
             return torch.from_numpy(np.stack(starts)).to(like)
-        if isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
+        if gaussian and warm.center is not None and model.metric is not None:
+            center = np.asarray(warm.center)
+            theta = np.stack([model.typical_draw(center, target.data, level, r) for r in rngs])
+        elif isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
             theta = np.tile(np.asarray(warm.center), (len(rngs), 1))
         elif isinstance(init, str):
             theta = np.stack([model.init(rng) for rng in rngs])
