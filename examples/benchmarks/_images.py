@@ -1,12 +1,11 @@
 """What the experiments P4 to P7 of Li et al. (2016a) share: networks for images, method by method.
 
-Every run's scores are kept in the folder ``--runs``, and a run that is there is not run again: an
-interrupted benchmark goes on where it was, parts of it may run in several processes or on several
-days, and the page is made of whatever runs there are.
+The scores of every run are stored in the file ``--runs``, and a stored run is not run again. An
+interrupted benchmark goes on where it stopped, parts of it may run in several processes or on
+several days, and the page is made of the runs that are stored.
 """
 
 import argparse
-import json
 import time
 import warnings
 from collections.abc import Callable
@@ -148,6 +147,7 @@ def parse(experiment: Experiment, description: str | None) -> argparse.Namespace
         1,
         numbers={"epochs": (experiment.epochs, 2), "subset": (None, 5000)},
         runs=experiment.name,
+        constants={"batch": BATCH, "burn_in": BURN_IN, "thinning": THINNING},
         more=more,
     )
 
@@ -158,13 +158,14 @@ def main(experiment: Experiment, description: str | None) -> None:
     X, y, X_test, y_test = experiment.load()
     few = slice(args.subset)  # of the rows of tests, too
     data = X[few], y[few], X_test[few], y_test[few]
-    args.stem = f"{args.epochs}x{len(data[0])}"
+    args.rows = len(data[0])
     for sizes, names, n_seeds in experiment.plan:
         for size in (size for size in sizes if label(size) in args.sizes):
             for method in names if args.methods is None else args.methods:
                 for seed in args.seeds[:n_seeds]:
-                    name = run_name(args, size, method, seed)
-                    finished(args, name, partial(run, experiment, args, size, method, seed, data))
+                    name, settings = run_name(args, size, method, seed)
+                    job = partial(run, experiment, args, size, method, seed, data)
+                    finished(args, name, job, **settings)
     write(experiment, args, data)
 
 
@@ -173,8 +174,11 @@ def label(size: Any) -> str:
     return "-".join(map(str, size))
 
 
-def run_name(args: argparse.Namespace, size: Any, method: str, seed: int) -> str:
-    return f"{label(size)}-{method}-{seed}-{args.stem}"
+def run_name(args: argparse.Namespace, size: Any, method: str, seed: int) -> tuple[str, dict]:
+    """Name and settings of a run."""
+    settings = {"size": label(size), "method": method, "seed": seed, "epochs": args.epochs,
+                "rows": args.rows}  # fmt: skip
+    return f"{label(size)}-{method}-{seed}-{args.epochs}x{args.rows}", settings
 
 
 def run(experiment, args, size, method, seed, data):
@@ -341,9 +345,8 @@ def train_by_adam(module, x, labels, epochs, *, batch=BATCH, halve_every=None, a
 
 def load_runs(args, size, method):
     """The finished runs of a method, in the order of their seeds."""
-    names = (run_name(args, size, method, seed) for seed in range(100))
-    paths = (args.runs / f"{name}.json" for name in names)
-    return [json.loads(path.read_text()) for path in paths if path.exists()]
+    runs = (args.records.stored(*run_name(args, size, method, seed)) for seed in range(100))
+    return [found for found in runs if found is not None]
 
 
 def collect(experiment, args, size):

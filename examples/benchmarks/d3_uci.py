@@ -2,15 +2,17 @@
 
 SKBAYES_DATA=folder python examples/benchmarks/d3_uci.py
 
-Numbers of finished runs are kept in the folder ``--runs``, and are not computed again: an
-interrupted command goes on, and the page is made of what there is with ``--no-new``.
+The numbers of finished runs are stored in the file ``--runs`` and are not computed again. An
+interrupted command goes on where it stopped, and ``--no-new`` makes the page of the stored runs.
 """
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 from _common import (
+    SHORT_CHAINS,
     finished,
     load_uci,
     markdown_table,
@@ -118,7 +120,8 @@ def run(args, name, method):
             model = peer(method, args.epochs, inputs[rows], targets[rows], split)
         else:
             n_steps = args.epochs * -(-len(rows) // BATCH)
-            model = SparseBayesianRegressor(hidden_layer_sizes=50, random_state=split)
+            options = SHORT_CHAINS if args.short else {}
+            model = SparseBayesianRegressor(hidden_layer_sizes=50, random_state=split, **options)
             if method in PUBLISHED:
                 model = sampled(method, tau, v_0, len(rows), n_steps, split)
             model.fit(inputs[rows], targets[rows])
@@ -215,18 +218,23 @@ of these splits 0.77 (Yacht) and 0.63 (Wine).
 
 
 def main():
-    numbers = {"epochs": (200, 20)}
-    args = parse_args(__doc__, 20, 2, numbers=numbers, parts=tuple(SETS), runs="d3_uci")
-    results, seconds = {}, 0.0
+    numbers = {"epochs": (200, 5)}
+    constants = {"batch": BATCH, "n_chains": N_CHAINS, "n_draws": N_DRAWS, "gain": GAIN,
+                 "noise": NOISE, "weight_sd": L2_SD, "gp_rows": GP_ROWS}  # fmt: skip
+    args = parse_args(__doc__, 20, 2, numbers=numbers, parts=tuple(SETS), runs="d3_uci",
+                      constants=constants)  # fmt: skip
+    results = {}
     warnings.simplefilter("ignore")  # of few draws, and of optimisers that have not converged
     for method in (*PEERS, *reversed(PUBLISHED), OURS):
         for name in args.parts:
             key = method.split("'")[0]
             stem = f"{name}-{key}-{args.epochs}x{len(args.seeds)}"
-            found = finished(args, stem, lambda n=name, m=method: run(args, n, m))
+            settings = {"set": name, "method": key, "epochs": args.epochs,
+                        "splits": len(args.seeds), "tau": SETS[name][1],
+                        "v_0": SETS[name][2]}  # fmt: skip
+            found = finished(args, stem, partial(run, args, name, method), **settings)
             if found is not None:
                 results[name, method] = found
-                seconds += found["seconds"]
     body = BODY.format(
         splits=len(args.seeds),
         batch=BATCH,
@@ -240,7 +248,7 @@ def main():
     )
     spread = "Splits are seeds, too; ± is the standard error over splits."
     title = "D3: perceptrons on UCI regression sets"
-    write_results(args, "d3_uci", title, body, spread=spread, seconds=seconds)
+    write_results(args, "d3_uci", title, body, spread=spread)
 
 
 if __name__ == "__main__":

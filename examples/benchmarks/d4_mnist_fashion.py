@@ -4,8 +4,8 @@ Deng et al. (2019), table 2 and figure 2.
 
 SKBAYES_DATA=folder python examples/benchmarks/d4_mnist_fashion.py --device cuda
 
-``--epochs 10 --subset 10000`` is for a CPU, and ``--quick`` sees that it runs. Numbers of finished
-runs are kept in the folder ``--runs``, and are not computed again.
+``--epochs 10 --subset 10000`` is for a CPU, and ``--quick`` is shorter still. The numbers of
+finished runs are stored in the file ``--runs`` and are not computed again.
 """
 
 import warnings
@@ -272,21 +272,24 @@ def main():
         "images": (2000, 20),
         "batch": (1000, 250),
     }
+    constants = {"thinning": THINNING, "least_draws": LEAST_DRAWS, "step_size": STEP_SIZE,
+                 "gain": GAIN}  # fmt: skip
     args = parse_args(__doc__, 3, 1, numbers=numbers, parts=tuple(PARTS), runs="d4_mnist_fashion",
-                      more=more)  # fmt: skip
+                      constants=constants, more=more)  # fmt: skip
     warnings.simplefilter("ignore", SamplingWarning)  # of few draws of one chain
-    results, seconds = {}, 0.0
+    results = {}
     for part in args.parts:
         for method in args.methods:
             for seed in args.seeds:
                 stem = (
                     f"{part}-{method}-{seed}-{args.epochs}x{args.subset}x{args.batch}x{args.images}"
                 )
-                found = finished(args, stem, partial(run, args, part, method, seed))
-                if found is None:
-                    continue
-                results.setdefault((part, method), []).append(found)
-                seconds += found["seconds"]
+                settings = {"part": part, "method": method, "seed": seed, "epochs": args.epochs,
+                            "subset": args.subset, "batch": args.batch,
+                            "images": args.images}  # fmt: skip
+                found = finished(args, stem, partial(run, args, part, method, seed), **settings)
+                if found is not None:
+                    results.setdefault((part, method), []).append(found)
     n_rows = args.subset or 60_000
     body = BODY.format(
         rows=f"{n_rows:,}", tests=f"{min(n_rows, 10_000):,}", batch=min(args.batch, n_rows // 2),
@@ -294,7 +297,7 @@ def main():
     )  # fmt: skip
     title = "D4, D5, D6: a sparse prior of one layer, on MNIST and Fashion-MNIST"
     figure = draw_figure(args, results)
-    write_results(args, "d4_mnist_fashion", title, body, [figure], seconds=seconds)
+    write_results(args, "d4_mnist_fashion", title, body, [figure])
 
 
 if __name__ == "__main__":

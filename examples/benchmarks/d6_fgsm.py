@@ -2,10 +2,11 @@
 
 SKBAYES_DATA=folder python examples/benchmarks/d6_fgsm.py
 
-Numbers of finished runs are kept in the folder ``--runs``, and are not computed again.
+The numbers of finished runs are stored in the file ``--runs`` and are not computed again.
 """
 
 import warnings
+from functools import partial
 
 import numpy as np
 from _common import (
@@ -164,23 +165,26 @@ def main():
         "images": (2000, 200),
         "draws": (20, 5),
     }
-    args = parse_args(__doc__, 1, 1, numbers=numbers, parts=tuple(NETWORKS), runs="d6_fgsm")
+    args = parse_args(__doc__, 1, 1, numbers=numbers, parts=tuple(NETWORKS), runs="d6_fgsm",
+                      constants={"batch": BATCH})  # fmt: skip
     data = load_mnist()
     data = data[0][: args.subset], data[1][: args.subset], *data[2:]
-    results, seconds, tables = {}, 0.0, []
+    results, tables = {}, []
     for kind in args.parts:
         epochs = args.epochs if kind == "mlp" else args.cnn_epochs
         for method in METHODS:
             results[kind, method] = []
             for seed in args.seeds:
                 size = f"{epochs}x{len(data[0])}-{args.draws}x{args.images}"
-                found = finished(
-                    args,
-                    f"{kind}-{method}-seed{seed}-{size}",
-                    lambda k=kind, m=method, s=seed: sample(args, k, m, data, s),
-                )
+                settings = {"network": kind, "method": method, "seed": seed, "epochs": epochs,
+                            "rows": len(data[0]), "draws": args.draws,
+                            "images": args.images}  # fmt: skip
+                name = f"{kind}-{method}-seed{seed}-{size}"
+                job = partial(sample, args, kind, method, data, seed)
+                found = finished(args, name, job, **settings)
+                if found is None:
+                    raise SystemExit(f"{args.runs} does not hold the run {name!r}.")
                 results[kind, method].append(found)
-                seconds += found["seconds"]
         rows = [
             [title, *(mean_sd(values, 1) for values in np.transpose([r["accuracy"] for r in runs]))]
             for runs, title, *_ in lines_of(results, kind)
@@ -199,12 +203,12 @@ def main():
         n_draws=args.draws,
         attacked=args.images,
         tables="\n\n".join(tables),
-        remarks=REMARKS.strip(),
+        remarks="" if args.quick else REMARKS.strip(),
     )
     figure = draw_figure(args, results, args.parts)
     title = "D6: fast gradient sign attacks on networks for MNIST"
     spread = "Seed 0." if len(args.seeds) == 1 else None
-    write_results(args, "d6_fgsm", title, body, [figure], spread=spread, seconds=seconds)
+    write_results(args, "d6_fgsm", title, body, [figure], spread=spread)
 
 
 if __name__ == "__main__":

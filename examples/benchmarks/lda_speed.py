@@ -6,6 +6,7 @@ The others are in requirements-peers.txt; those that are not installed are left 
 """
 
 import time
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -183,6 +184,8 @@ def main():
     args = parse_args(
         __doc__, seeds=1, quick_seeds=1, numbers={"wall-seconds": (60, 3)}, runs="lda_speed",
         parts=[name.replace(" ", "_") for name in PACKAGES],
+        constants={"n_topics": K, "alpha": ALPHA, "beta": BETA, "batch": BATCH,
+                   "test_documents": TEST_DOCUMENTS},
     )  # fmt: skip
     train, test, _ = load_documents("20news")
     test, rows, base = test[:TEST_DOCUMENTS], [], None
@@ -193,12 +196,15 @@ def main():
                 finished(
                     args,
                     f"{name.replace(', ', '-').replace(' ', '-')}-{seed}-{args.wall_seconds}s",
-                    lambda make=make, seed=seed: measure(
-                        make, train, test, args.wall_seconds, seed
-                    ),
+                    partial(measure, make, train, test, args.wall_seconds, seed),
+                    method=name,
+                    seed=seed,
+                    wall_seconds=args.wall_seconds,
                 )
                 for seed in args.seeds
             ]
+            if None in found[name]:
+                del found[name]
     base = np.mean([run["speed"] for run in found.get("scikit-learn, online VB", [{"speed": 0}])])
     for name, runs in found.items():
         speed = np.mean([run["speed"] for run in runs])

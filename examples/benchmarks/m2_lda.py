@@ -3,7 +3,6 @@
 SKBAYES_DATA=folder python examples/benchmarks/m2_lda.py
 """
 
-import json
 import time
 
 import numpy as np
@@ -191,7 +190,8 @@ def cell(args, corpus, documents, name, seed, batch=None, step=None):
             parameters | {"step_size": eta, "batch_size": batch}, train, test, seconds, seed
         )
 
-    return finished(args, where, run)
+    return finished(args, where, run, corpus=corpus, method=name, batch=batch, step=step, seed=seed,
+                    cpu_seconds=seconds)  # fmt: skip
 
 
 def perplexities(runs):
@@ -261,8 +261,9 @@ def add_options(parser):
 def main():
     args = parse_args(
         __doc__, seeds=1, quick_seeds=1, numbers={"cpu-seconds": (10, 1)}, parts=CORPORA,
-        runs="m2_lda",
-        more=add_options,
+        runs="m2_lda", more=add_options,
+        constants={"n_topics": K, "alpha": ALPHA, "beta": BETA, "diffusion": D,
+                   "test_documents": TEST_DOCUMENTS, "blocks": BLOCKS},
     )  # fmt: skip
     tables, figures = [], []
     for corpus in args.parts:
@@ -277,8 +278,7 @@ def main():
         remark=REMARK.strip(),
         published=", ".join(f"{name} {value}" for name, value in PUBLISHED.items()),
     )  # fmt: skip
-    seconds = sum(json.loads(path.read_text())["seconds"] for path in args.runs.glob("*.json"))
-    write_results(args, "m2_lda", "M2: topics of text", body, figures, seconds=seconds)
+    write_results(args, "m2_lda", "M2: topics of text", body, figures)
 
 
 if __name__ == "__main__":

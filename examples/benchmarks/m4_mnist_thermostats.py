@@ -2,12 +2,13 @@
 
 SKBAYES_DATA=folder python examples/benchmarks/m4_mnist_thermostats.py
 
-Numbers of finished runs are kept in the folder ``--runs``: a command that was interrupted, or that
-asks for more seeds or parts, does only what is missing. ``--quick``, or ``--epochs 2 --subset
-5000``, sees that it runs.
+The numbers of finished runs are stored in the file ``--runs``. A command that was interrupted, or
+that asks for more seeds or parts, does only the runs that are missing. ``--quick`` and ``--epochs 2
+--subset 5000`` are short.
 """
 
 import warnings
+from functools import partial
 
 import numpy as np
 from _common import (
@@ -148,7 +149,13 @@ def run(args, data, kind, letter, h=STEP, epochs=None, seed=0, halve=True):
     epochs = args.epochs if epochs is None else epochs
     name = kind if kind == "cnn" else f"{kind[0]}{kind[1]}"
     name += f"-{letter}-h{h:g}-seed{seed}-{epochs}x{len(data[0])}{'' if halve else '-constant'}"
-    return finished(args, name, lambda: sample(data, kind, letter, h, epochs, seed, halve))
+    settings = {"network": kind, "integrator": letter, "h": h, "seed": seed, "epochs": epochs,
+                "rows": len(data[0]), "halve": halve}  # fmt: skip
+    found = finished(args, name, partial(sample, data, kind, letter, h, epochs, seed, halve),
+                     **settings)  # fmt: skip
+    if found is None:
+        raise SystemExit(f"{args.runs} does not hold the run {name!r}.")
+    return found
 
 
 # Parts
@@ -276,16 +283,12 @@ def draw_figure(args, results, activations):
 
 def main():
     numbers = {"epochs": (EPOCHS, 2), "cnn-epochs": (CNN_EPOCHS, 1), "subset": (None, 5000)}
-    args = parse_args(__doc__, 3, 1, numbers=numbers, parts=PARTS, runs="m4_mnist_thermostats")
+    args = parse_args(__doc__, 3, 1, numbers=numbers, parts=PARTS, runs="m4_mnist_thermostats",
+                      constants={"batch": BATCH, "units": UNITS, "diffusion": DIFFUSION,
+                                 "curve_rows": CURVE_ROWS})  # fmt: skip
     data = load_mnist()
     data = data[0][: args.subset], data[1][: args.subset], *data[2:]
-    seconds = []
-
-    def runs(kind, letter, **given):
-        found = run(args, data, kind, letter, **given)
-        seconds.append(found["seconds"])
-        return found
-
+    runs = partial(run, args, data)
     activations = [part for part in args.parts if part in ACTIVATIONS]
     made = [fnn(args, runs, activations)] if activations else []
     made += [part(args, runs) for part in (sweep, cnn) if part.__name__ in args.parts]
@@ -300,7 +303,7 @@ def main():
     figures = [figure for _, some in made for figure in some]
     title = "M4: thermostats on networks for MNIST"
     spread = "Seed 0." if len(args.seeds) == 1 else None
-    write_results(args, "m4_mnist_thermostats", title, body, figures, spread, sum(seconds))
+    write_results(args, "m4_mnist_thermostats", title, body, figures, spread)
 
 
 if __name__ == "__main__":

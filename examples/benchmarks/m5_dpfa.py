@@ -3,7 +3,6 @@
 SKBAYES_DATA=folder python examples/benchmarks/m5_dpfa.py
 """
 
-import json
 import math
 import resource
 import time
@@ -158,7 +157,8 @@ def against(args, corpus, documents):
     for name, parameters in METHODS.items():
         found = [
             finished(args, f"{corpus}-{name}-{s}-{args.cpu_seconds}s".translate(NO_SPACE),
-                     partial(run, parameters, *documents, args.cpu_seconds, s))
+                     partial(run, parameters, *documents, args.cpu_seconds, s),
+                     corpus=corpus, method=name, seed=s, cpu_seconds=args.cpu_seconds)
             for s in args.seeds
         ]  # fmt: skip
         if None in found:
@@ -179,7 +179,8 @@ def integrators(args, corpus, documents):
                 parameters = published | {"integrator": integrator, "step_size": step}
                 found = [
                     finished(args, f"{corpus}-{name}-{step}-{s}-{seconds}s",
-                             partial(run, parameters, *documents, seconds, s))
+                             partial(run, parameters, *documents, seconds, s),
+                             corpus=corpus, method=name, step=step, seed=s, cpu_seconds=seconds)
                     for s in args.seeds
                 ]  # fmt: skip
                 scores = [] if None in found else [one[measure] for one in found]
@@ -192,6 +193,8 @@ def main():
     args = parse_args(
         __doc__, seeds=1, quick_seeds=1, parts=CORPORA, runs="m5_dpfa",
         numbers={"cpu-seconds": (60, 2), "short-seconds": (20, 2)},
+        constants={"sizes": SIZES, "alpha": ALPHA, "beta": BETA, "diffusion": D, "batch": BATCH,
+                   "blocks": BLOCKS, "test_documents": TEST_DOCUMENTS},
     )  # fmt: skip
     tables = {"against": [], "integrators": []}
     streamed = None
@@ -199,7 +202,8 @@ def main():
         train, test, _ = load_documents(corpus)
         documents = train, test[:TEST_DOCUMENTS]
         if corpus == "20news":
-            streamed = finished(args, "stream", partial(stream, *documents, 0))
+            streamed = finished(args, "stream", partial(stream, *documents, 0), corpus=corpus,
+                                seed=0, calls=2 * STREAM_PARTS)  # fmt: skip
         tables["against"].append(against(args, corpus, documents))
         tables["integrators"].append(integrators(args, corpus, documents))
     streamed = streamed or {"memory": [], "rate": np.nan, "perplexity": np.nan}
@@ -210,8 +214,7 @@ def main():
         rate=f"{streamed['rate']:,.0f}", stream=f"{streamed['perplexity']:.1f}",
         remark=REMARK.strip(), **{name: "\n\n".join(parts) for name, parts in tables.items()},
     )  # fmt: skip
-    seconds = sum(json.loads(path.read_text())["seconds"] for path in args.runs.glob("*.json"))
-    write_results(args, "m5_dpfa", "M5: deep Poisson factor analysis", body, seconds=seconds)
+    write_results(args, "m5_dpfa", "M5: deep Poisson factor analysis", body)
 
 
 if __name__ == "__main__":

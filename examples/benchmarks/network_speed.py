@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from _common import load_mnist, markdown_table, parse_args, write_results
 from _images import cnn_module
-from network_peers import peer_steps, predictors
+from _network_peers import peer_steps, predictors
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,

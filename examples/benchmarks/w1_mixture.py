@@ -46,7 +46,7 @@ class TiedMixture(Model):
             -((x - first) ** 2) / (2.0 * VARIANCE), -((x - second) ** 2) / (2.0 * VARIANCE)
         )
 
-    def prior_gradient(self, theta, out, scale):
+    def prior_gradient(self, theta, state, out, scale):
         """Set out to scale times the gradient of -log prior."""
         torch.div(theta, theta.new_tensor(PRIOR_VARIANCES) / scale, out=out)
 
@@ -158,7 +158,7 @@ def rejection_rate(model, data, theta, etas, rng, full):
 
     def drifted(at):
         g = torch.empty_like(at)
-        model.prior_gradient(at, g, 1.0 / N)
+        model.prior_gradient(at, {}, g, 1.0 / N)
         batch = Batch({"x": x}, weight=1.0, shared=False, size=x.shape[1])
         model.likelihood_gradient(at, batch, {}, None, out=g, scale=1.0 / x.shape[1])
         return at - eta * g
