@@ -13,8 +13,6 @@ import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("_"))
-#: scripts that measure other packages alone: with which options a quick run is one of ours
-PEERS = {"speed_peers"}
 #: a quick run that takes longer than this, on one core, is not quick
 LIMIT = 300
 
@@ -79,7 +77,7 @@ def test_a_record_says_where_it_is_from(records, tmp_path):
         assert record[field], field
     assert "commit" in record
     assert f"version: {record['version']}" in found.describe()
-    assert "Mixed" not in found.describe()
+    assert not found.describe_differences()
 
 
 @pytest.mark.parametrize(
@@ -105,8 +103,8 @@ def test_a_record_that_differs_is_refused(records, tmp_path, changed, words):
     assert "--mix-runs" in str(error.value)
     mixed = records.Records(path, {"batch": 10}, mix=True)
     assert mixed.finished("a-0", refuse, {"seed": 0})["score"] == 1.5
-    assert "**Mixed runs**" in mixed.describe()
-    assert f"{words}" in mixed.describe()
+    assert "**Mixed runs**" in mixed.describe_differences()
+    assert words in mixed.describe_differences()
 
 
 def test_stored_runs_alone_are_compared_with_each_other(records, tmp_path):

@@ -16,8 +16,10 @@ import io
 import itertools
 import os
 import platform
+import re
 import sys
 import tempfile
+import textwrap
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -108,6 +110,7 @@ def _open_records(args, name, constants):
     if args.no_new and not args.runs.exists():
         raise SystemExit(f"--no-new needs stored runs, and there is no {args.runs}.")
     device = getattr(args, "device", "cpu")
+    constants = (constants or {}) | ({"short": True} if args.short else {})
     return Records(args.runs, constants, args.no_new, args.mix_runs, device)
 
 
@@ -327,20 +330,48 @@ def write_results(args, name, title, body, figures=(), spread=None):
     command = " ".join(["python", f"examples/benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
     seeds = f"Seeds 0 to {args.seeds[-1]}" if len(args.seeds) > 1 else "Seed 0"
     spread = spread or f"{seeds}; ± is the standard deviation over them."
-    lines = [
+    records = args.records
+    parts = [
         f"# {title}",
         f"`{command}`",
         f"{datetime.date.today()}, {_environment(args)} {spread}",
-        *([] if not args.quick else ["**Quick run: too short for conclusions.**"]),
-        *(["**Stand-in data** for " + ", ".join(_stand_in.used) + "."] * bool(_stand_in.used)),
+        "" if records is None else records.describe_differences(),
+        "**Quick run: too short for conclusions.**" if args.quick else "",
+        f"**Stand-in data** for {', '.join(_stand_in.used)}." if _stand_in.used else "",
         body.strip(),
-        *(f"![{caption}](figures/{file})\n\n{caption}" for file, caption in figures),
+        *(f"![{_alternative(caption)}](figures/{file})\n\n{caption}" for file, caption in figures),
     ]
-    text = "\n\n".join(lines) + "\n"
+    text = wrap_markdown("\n\n".join(part for part in parts if part)) + "\n"
     path = args.out / f"{name}.md"
     path.write_text(text, encoding="utf-8")
     print(text)
     print(f"Written to {path}")
+
+
+def _alternative(caption):
+    """A figure's alternative text: the beginning of its caption."""
+    return textwrap.shorten(re.split(r"[.:;(]", caption)[0], 55, placeholder="...")
+
+
+def wrap_markdown(text, width=100):
+    """The text with paragraphs and list items filled to ``width``; tables and figures stay."""
+    return "\n\n".join(_wrap_block(block, width) for block in re.split(r"\n{2,}", text))
+
+
+def _wrap_block(block, width):
+    if block.startswith(("|", "#", "![", "```")):
+        return block
+    items = re.split(r"\n(?=[*-] )", block)
+    filled = []
+    for item in items:
+        indent = "  " if item.startswith(("* ", "- ")) else ""
+        # what looks like the beginning of a list item does not begin a line
+        words = " ".join(item.split())
+        words = re.sub(r"(?<=\S) (?=(?:[-+*#]|\d+[.)]) )", "\N{NO-BREAK SPACE}", words)
+        text = textwrap.fill(words, width, subsequent_indent=indent, break_long_words=False,
+                             break_on_hyphens=False)  # fmt: skip
+        filled.append(text.replace("\N{NO-BREAK SPACE}", " "))
+    return "\n".join(filled)
 
 
 def _environment(args):

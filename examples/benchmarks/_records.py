@@ -121,25 +121,32 @@ class Records:
         return sum(record["seconds"] or 0.0 for record in self.used.values())
 
     def describe(self):
-        """What the records in use are, in Markdown."""
+        """Where the records in use are from."""
         records = self.used.values()
         dates = sorted({record["date"][:10] for record in records if record["date"]})
         period = " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else UNKNOWN
-        kinds = (
-            f"{field}: {', '.join(sorted({record.get(field) or UNKNOWN for record in records}))}"
-            for field in ("version", "machine", "python", *PACKAGES)
-        )
-        lines = [
+        known, unknown = [], []
+        for field in ("version", "machine", "python", *PACKAGES):
+            values = {record.get(field) for record in records} - {None}
+            if values:
+                known.append(f"{field}: {', '.join(sorted(values))}")
+            if any(record.get(field) is None for record in records):
+                unknown.append(field)
+        known += [f"{', '.join(unknown)} {UNKNOWN}"] * bool(unknown)
+        return (
             f"{len(records)} stored runs ({period}), {self.seconds:.0f} s of processor time; "
-            f"{'; '.join(kinds)}."
-        ]
-        if self.differences:
-            found = (f"{words} ({n} runs)" for words, n in sorted(self.differences.items()))
-            lines.append(
-                "**Mixed runs** (`--mix-runs`): some records differ from the settings of this "
-                f"page or do not hold them: {'; '.join(found)}."
-            )
-        return "\n\n".join(lines)
+            f"{'; '.join(known)}."
+        )
+
+    def describe_differences(self):
+        """How the records in use differ from the run that asked for them; empty if they do not."""
+        if not self.differences:
+            return ""
+        found = (f"{words} ({n} runs)" for words, n in sorted(self.differences.items()))
+        return (
+            "**Mixed runs** (`--mix-runs`): some records differ from the settings of this page or "
+            f"do not hold them: {'; '.join(found)}."
+        )
 
     def _compare(self, record, settings):
         """Each difference in words; empty if the record is comparable."""

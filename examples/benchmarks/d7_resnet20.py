@@ -84,6 +84,7 @@ def pre_train(args, data, path):
     last = [model.posterior_[name][:, -1].reshape(model.n_chains_, -1) for name in names]
     chains = [slice(c, c + 1) for c in range(model.n_chains_)]
     errors = [1.0 - some_draws(model, slice(-1, None), c).score(X_test, y_test) for c in chains]
+    path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, np.concatenate(last, axis=1))
     return {"error": (100.0 * np.array(errors)).tolist()}
 

@@ -191,7 +191,8 @@ def main():
     test, rows, base = test[:TEST_DOCUMENTS], [], None
     found = {}
     for name, (make, module) in PACKAGES.items():
-        if name.replace(" ", "_") in args.parts and (module is None or find_spec(module)):
+        runs_here = module is None or find_spec(module) or args.no_new
+        if name.replace(" ", "_") in args.parts and runs_here:
             found[name] = [
                 finished(
                     args,
