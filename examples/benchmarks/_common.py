@@ -358,6 +358,10 @@ def wrap_markdown(text, width=100):
     return "\n\n".join(_wrap_block(block, width) for block in re.split(r"\n{2,}", text))
 
 
+def _unbroken(match):
+    return match[0].replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def _wrap_block(block, width):
     if block.startswith(("|", "#", "![", "```")):
         return block
@@ -366,7 +370,7 @@ def _wrap_block(block, width):
     for item in items:
         indent = "  " if item.startswith(("* ", "- ")) else ""
         # what looks like the beginning of a list item does not begin a line
-        words = " ".join(item.split())
+        words = re.sub(r"`[^`]{1,60}`", _unbroken, " ".join(item.split()))
         words = re.sub(r"(?<=\S) (?=(?:[-+*#]|\d+[.)]) )", "\N{NO-BREAK SPACE}", words)
         text = textwrap.fill(words, width, subsequent_indent=indent, break_long_words=False,
                              break_on_hyphens=False)  # fmt: skip

@@ -43,15 +43,15 @@ STANDARD_ERROR = 0.12
 
 CNN_BODY = """ He initialisation, prior N(0, 1) on all
 weights and biases, minibatches of {batch}, {epochs} epochs on {rows} rows, step size 1e-3 (pSGLD,
-RMSprop, Adam) or 0.1 (SGLD, SGD) halved every {block} epochs, burn-in {burn_in} steps. (The paper
-gives "{{1, 2}} x 10^-3" and "{{1, 2}} x 10^-1 by a grid search".) Every {thinning}th iterate is
+RMSprop, Adam) or 0.1 (SGLD, SGD) halved after every {block}, burn-in {burn_in} steps. (The paper
+says "{{1, 2}} x 10^-3" and "{{1, 2}} x 10^-1 by a grid search".) Every {thinning}th iterate is
 kept ({n_draws} draws), and probabilities are averaged over them, weighted by step size. "As
 published" and T = 1/N are explained in [p4_mnist_fnn.md](p4_mnist_fnn.md).
 
 {table}
 
 Error in % of the 10,000 test images, NLL in nats, expected calibration error over 15 bins; "last
-draw" is the error of the last single network, beside that of the average; minutes of one processor.
+draw" is the error of the last single network; minutes are those of one processor.
 
 {verdict}
 """
@@ -388,9 +388,10 @@ def write(experiment, args, data):
             rows = make_rows(experiment, size, scores, runs)
             tables += [f"**{label(size)}**", markdown_table(header, rows)]
             all_scores[size] = scores
+    block = max(1, args.epochs // experiment_blocks(experiment))
     body = experiment.body.format(
         batch=BATCH, epochs=args.epochs, rows=f"{len(X):,}", burn_in=burn_in, thinning=thinning,
-        n_draws=n_draws, block=max(1, args.epochs // experiment_blocks(experiment)),
+        n_draws=n_draws, block=f"{block} epochs" if block > 1 else "epoch",
         table="\n\n".join(tables),
         verdict="" if args.quick else verdict(experiment, all_scores),
     )  # fmt: skip
@@ -400,7 +401,7 @@ def write(experiment, args, data):
 
 
 def verdict(experiment, scores):
-    """pSGLD beside the published errors and beside its rivals."""
+    """pSGLD compared with the published errors and with the other methods."""
     lines = []
     for size, found in scores.items():
         for name in ("psgld", "psgld100"):
@@ -408,7 +409,8 @@ def verdict(experiment, scores):
             if (name, "averaged") in found and published is not None:
                 got, title = found[name, "averaged"][:, 0].mean(), experiment.methods[name].title
                 words = "reached" if got <= published + STANDARD_ERROR else "missed"
-                lines.append(f"* {label(size)}, {title}: {got:.2f}% for {published:.2f}%, {words}.")
+                errors = f"{got:.2f}% (published: {published:.2f}%)"
+                lines.append(f"* {label(size)}, {title}: {errors}, {words}.")
         if ("psgld", "averaged") not in found:
             continue
         error, loss, _ = found["psgld", "averaged"].mean(0)
@@ -419,7 +421,7 @@ def verdict(experiment, scores):
                 beyond = values.mean(0) - (error, loss, 0.0)
                 rivals.append(f"{name} ({kind}) {beyond[0]:+.2f}% and {beyond[1]:+.4f}")
         if rivals:
-            lines.append(f"* {label(size)}, beyond the error and NLL of pSGLD as published, "
+            lines.append(f"* {label(size)}, error and NLL minus those of pSGLD as published, "
                          f"σ² = 1: {', '.join(rivals)}.")  # fmt: skip
     return "\n".join(lines)
 
@@ -442,5 +444,5 @@ def draw_figure(experiment, args, n_rows):
             ax.set_ylim(*experiment.y_limits)
     axes[0].set_ylabel("test error, %")
     axes[0].legend(frameon=False, fontsize=7)
-    caption = f"Test error of the running average, and of single draws, {label(size)}, seed 0."
+    caption = f"Test error of the running average and of single draws, {label(size)}, seed 0."
     return save_figure(args, figure, experiment.name, caption)

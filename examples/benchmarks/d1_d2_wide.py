@@ -53,37 +53,37 @@ PUBLISHED = {
 }
 
 BODY = """
-{p} features with correlations rho^|i-j|, of which the first three matter, with coefficients
-N(3, .04), N(2, .04) and N(1, .04). SSGL prior with v_1 = 10, delta = 0.5 at the start, a = 1,
+{p} features have correlations rho^|i-j|. Only the first three matter; their coefficients are drawn
+from N(3, .04), N(2, .04) and N(1, .04). SSGL prior with v_1 = 10, delta = 0.5 at the start, a = 1,
 b = {p}, nu = lambda = 1, T = 1, minibatches of {batch}, {steps:,} steps (the paper's runs have
-500,000), of which the second half is kept ({draws} draws); gain 10 (k + 1000)^-0.7 (SA), 1 (EM), 0
-(SGLD: the latents stay); step sizes 0.001 k^(-1/3) in the paper's unit, `step_size` = N times that.
-Data are not standardised. One chain, from zero; an intercept is fitted, too. "Defaults" is the
-estimator as it comes, with four chains. "From ridge": the chain starts from scikit-learn's `Ridge`
-with a penalty of 10.
+500,000), of which the second half is kept ({draws} draws); the gain is 10 (k + 1000)^-0.7 (SA), 1
+(EM) or 0 (SGLD, whose latents stay fixed). Step sizes are 0.001 k^(-1/3) in the paper's unit, and
+`step_size` is N times that. The data are not standardised. One chain starts from zero; an intercept
+is fitted, too. "Defaults" is the estimator with its default parameters and four chains. "From
+ridge": the chain starts from scikit-learn's `Ridge` with a penalty of 10.
 
 {parts}
 """
 LINEAR_TEXT = """
 ## D1: linear regression, 100 rows, correlations 0.6, noise variance 3
 
-Errors of posterior mean predictions on {n_test} new rows, MAE / MSE, means over the seeds (in
-brackets); published figures below each.
+The errors are those of posterior mean predictions on {n_test} new rows: MAE / MSE, the mean over
+the seeds, with the number of seeds in brackets. The published figures are below each row.
 
 {table}
 
-The noise alone makes a MAE of 1.38 and an MSE of 3. On the same data: {others}.
+The noise alone causes a MAE of 1.38 and an MSE of 3. On the same data: {others}.
 
-(v_0, sigma) = (0.1, 1), SGLD-SA, {n_main} seeds: rho > 0.5 for the first three features and for no
-other in {exact} of {n_main} seeds; all three are among the selected in {found}, the first two in
-{two}. 90% intervals cover beta_1..beta_3 in {covered}. The defaults: exactly these three in
+(v_0, sigma) = (0.1, 1), SGLD-SA, {n_main} seeds: rho exceeds 0.5 for the first three features and
+for no other in {exact} of {n_main} seeds; all three are among the selected in {found}, the first
+two in {two}. 90% intervals cover beta_1..beta_3 in {covered}. The defaults: exactly these three in
 {exact_default} of {n_default}.
 """
 LOGISTIC_TEXT = """
 ## D2: logistic regression, 500 rows, correlations 0.3, logits with normal noise of variance 1/2
 
-Errors of labels less predicted probabilities on {n_test} new rows, MAE / MSE, means over the seeds
-(in brackets).
+The errors are the differences between labels and predicted probabilities on {n_test} new rows: MAE
+/ MSE, the mean over the seeds, with the number of seeds in brackets.
 
 {table}
 

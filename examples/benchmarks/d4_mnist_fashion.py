@@ -184,26 +184,27 @@ of {batch}, {epochs} epochs (DA-FMNIST: five times as many).
 SGHMC: friction 0.1, step size 0.03 (the paper's ε = 5e-7 times N), inverse temperature τ = 1000
 (MNIST) and 2500 (FMNIST), He initialisation, prior N(0, 1), and on the first fully connected layer
 the spike-and-slab prior with v₀ = 1, v₁ = 0.1, σ = 1 at the start, a and b the number of its
-weights, ν = λ = 1000. Its latents stay (SGHMC) or follow by the gain (k + 1000)^-0.75 (SGHMC-SA).
-Probabilities are averaged over every 500th iterate of the second half of the run, or over ten of
-them (the paper does not say of how many). Adam: 1e-3.
+weights, ν = λ = 1000. Its latents stay fixed (SGHMC) or adapt with the gain (k + 1000)^-0.75
+(SGHMC-SA). Probabilities are averaged over every 500th iterate of the second half of the run, and
+over at least ten iterates (the paper does not say over how many). Adam's step size is 1e-3.
 
 Accuracy in % on {tests} test images (of 10,000, a binomial standard error is 0.06% on MNIST and
 0.26% on FMNIST); published figures in brackets.
 
 {accuracy}
 
-The last iterate alone:
+Of the last iterate alone:
 
 {last}
 
-Of the averages, NLL in nats / expected calibration error over 15 bins:
+NLL in nats / expected calibration error over 15 bins, of the averages:
 
 {calibration}
 
 **D6**: accuracy in % of the first {images:,} test images under an attack of strength ζ at the
-predicted label, clipped to [0, 1], by `fgsm` through the average over draws. Published, only as a
-figure: at ζ = 0.5 Adam and dropout are at guessing, and SGHMC-SA is 11 points above them.
+predicted label, clipped to [0, 1], by `fgsm` through the average over draws. The published figure
+(there is no table): at ζ = 0.5 Adam and dropout are at chance, and SGHMC-SA is 11 points above
+them.
 
 {attacks}
 """

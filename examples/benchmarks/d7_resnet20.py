@@ -141,8 +141,8 @@ S (1 - 0.99^({shorter:g} epochs)): both come as far as in 1000 epochs.
 Spike-and-slab prior on all convolutions but the first, v₀ and v₁ by share of zeros as published,
 ν = λ = 1000, gain 0.02 (k + 1000)^-0.75; A-SGHMC has fixed latents. Other weights: N(0, 1/25).
 
-The images are JPEG files where the data folder has them so: rows can be compared with each other,
-not with the published figures in brackets, which are best test accuracies over epochs.
+Where the data folder has JPEG files, rows can be compared with each other but not with the
+published figures in brackets. These are best test accuracies over epochs.
 
 {tables}
 

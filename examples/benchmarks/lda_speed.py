@@ -19,11 +19,11 @@ K, ALPHA, BETA, BATCH = 128, 0.1, 0.05, 100
 TEST_DOCUMENTS = 1000
 BODY = """
 20 Newsgroups (11,314 documents, 2,000 words), {n_topics} topics, alpha = {alpha} and beta = {beta}
-for all; one thread, and all in this one run. One pass: batches of {batch} documents (gensim: chunks
-of {batch}; tomotopy: a sweep of collapsed Gibbs sampling). Perplexity by one function for all,
-document completion with alpha = {alpha} on {test} test documents. Of ours and our Gibbs sampling
-the draws of the last half of the {seconds} s are averaged (up to 20): the others do not offer that;
-"last topics" are single ones for all.
+for all; all were measured with one thread in one run. One pass: batches of {batch} documents
+(gensim: chunks of {batch}; tomotopy: a sweep of collapsed Gibbs sampling). Perplexity is computed
+by one function for all packages, document completion with alpha = {alpha} on {test} test documents.
+Of ours and our Gibbs sampling up to 20 draws of the last half of the {seconds} s are averaged,
+which the others do not offer. "Last topics" are single ones for all.
 
 {table}
 

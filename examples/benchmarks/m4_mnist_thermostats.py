@@ -45,11 +45,10 @@ PARTS = (*ACTIVATIONS, "sweep", "cnn")
 
 BODY = """
 MNIST ({rows} training rows), inputs divided by 255, prior N(0, 1) on all weights and biases, He
-initialisation, minibatches of {batch}, T = 1. mSGNHT with D = {D:g} and thermostat mass 1, step
-h = {h:g}, halved at half of the epochs: `MSGNHT(diffusion={D:g}, mass=1.0)` with `step_size` =
-N h² = {eta:.2g}, divided by 4 there. S: splitting, E: Euler; both have the same starts and
-minibatches. NLL in nats a row: of single networks, on the training rows. No table is published,
-only curves.
+initialisation, minibatches of {batch}, T = 1. mSGNHT with D = {D:g} and thermostat mass 1, step h =
+{h:g}, halved at half of the epochs: `MSGNHT(diffusion={D:g}, mass=1.0)` with `step_size` = N h² =
+{eta:.2g}, divided by 4 there. S: splitting, E: Euler; both have the same starts and minibatches.
+NLL is in nats per row, of single networks on the training rows. The paper has curves and no table.
 
 {parts}
 """
@@ -58,10 +57,11 @@ FNN = """
 
 {table}
 
-Training NLL (mean of the last tenth of the epochs) of single networks on the first {curve:,} rows;
-S - E is the mean of the seeds' differences; test error in % of the last network, and error and NLL
-of probabilities averaged over the second half of the epochs. Published (ReLU): S below E at every
-depth, more so at greater depth; at depth 4 E fails at h = 1e-4 (its curve there is for 5e-5).
+The training NLL (mean of the last tenth of the epochs) is that of single networks on the first
+{curve:,} rows; S - E is the mean of the seeds' differences. "Last" is the test error in % of the
+last network; "averaged" and "its NLL" are test error and NLL of probabilities averaged over the
+second half of the epochs. Published (ReLU): S is below E at every depth, and more so at greater
+depth; at depth 4 E fails at h = 1e-4 (the paper's curve there is for 5e-5).
 
 {verdict}
 """
@@ -78,7 +78,7 @@ CNN = """
 ## A convolutional network
 
 Convolutions of 8 and 16 channels, 5 × 5, each with a ReLU and a 2 × 2 max pool, and {units} hidden
-units; {epochs} epochs. The paper's is in an appendix that is not at hand.
+units; {epochs} epochs. The paper's network is described in an appendix that we do not have.
 
 {table}
 """

@@ -291,10 +291,10 @@ of one ridge; the paper's points are not published); batch 1, {sweeps:,} sweeps 
 
 ## Posterior (figure 1)
 
-Total variation is that of the probabilities of {n_cells:,} cells, against quadrature; "modes
-matched": after the mass of either mode (θ₂ > 0 or < 0) is set to its exact value, which leaves the
-shape of the modes. Columns: all steps, and those after which injected noise dominates (below). The
-published figure shows both modes and no numbers.
+Total variation compares the probabilities of {n_cells:,} cells with quadrature. "Modes matched" is
+the total variation after the mass of either mode (θ₂ > 0 or < 0) is set to its exact value, which
+leaves the error in the shape of the modes. The columns use all steps, or only the steps from which
+on injected noise dominates (see below). The published figure shows both modes and no numbers.
 
 {table}
 
@@ -302,7 +302,7 @@ published figure shows both modes and no numbers.
 
 The injected noise exceeds the gradient noise from step {crossing[0]:,} on in θ₁ and from step
 {crossing[1]:,} on in θ₂. Published: a first phase in which gradient noise dominates, and a second
-in which injected noise does. Step-size weights favour the first phase, whose noise is in excess:
+in which injected noise does. Step-size weights favour the first phase, which has too much noise, so
 the draws are wider than the posterior.
 
 ## Rejection rate (figure 2 right)

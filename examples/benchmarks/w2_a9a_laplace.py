@@ -19,8 +19,9 @@ each of {n_runs} runs; prior Laplace(0, 1) on all coefficients, the bias among t
 ones), minibatches of 10, T = 1. `sampler="sgld"`, `step_size=Polynomial(first={first}, last={last},
 gamma={gamma})`: a(b + t)^-0.55 over the {n_sweeps} sweeps of 2,605 steps each; the paper does not
 give its a and b. In the paper's unit the step goes from {eps_first:.1e} to {eps_last:.1e}. No
-burn-in. Log joint: log p(theta) + log p(training data | theta) of the current iterate, per datum.
-Accuracy: of the current iterate, and of probabilities averaged over all draws so far by step size.
+burn-in. The log joint is log p(theta) + log p(training data | theta) of the current iterate, per
+row. The accuracy is that of the current iterate, and that of probabilities averaged over all draws
+so far with the step sizes as weights.
 
 {table}
 
