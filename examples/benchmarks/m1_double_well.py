@@ -192,9 +192,9 @@ h = .001 that time is {time:,.0f}, in which a chain changes wells only a few tim
 there are Monte Carlo error and not bias.
 
 KL is the divergence KL(draws || target) of the draws' histogram (bins of width {width:.1f}) from
-the target, in nats; the paper does not say how it estimated the divergence. "S below E" compares runs with the
-same random numbers. "Diverged" counts chains that reached infinite or undefined values; a seed with
-such a chain has no KL.
+the target, in nats; the paper does not say how it estimated the divergence. "S below E" compares
+runs with the same random numbers. "Diverged" counts chains that reached infinite or undefined
+values; a seed with such a chain has no KL.
 
 {table}
 

@@ -145,10 +145,10 @@ BODY = """
 Target N(0, diag(.16, 1)), N = 1, gradients with noise of standard deviation {noise}, for the drift
 and for V in separate draws as in the authors' published code; V includes the gradient of the step
 itself (`lag=False`), λ = 1e-4. {n_draws:,} draws from each of {n_chains} chains, from θ = 0. "V
-frozen": V adapts in {warm_up:,} steps before the draws only. Covariance error: mean absolute error
-of the four entries of the covariance. ACT is the autocorrelation time ½ + Σρ_t in draws, of the
-coordinates and of their squares (a covariance is a mean of such squares). The paper defines neither
-measure.
+frozen": V adapts only in the {warm_up:,} steps before the draws. Covariance error: mean absolute
+error of the four entries of the covariance. ACT is the autocorrelation time ½ + Σρ_t in draws, of
+the coordinates and of their squares (a covariance is a mean of such squares). The paper defines
+neither measure.
 
 {table}
 
