@@ -5,6 +5,7 @@ The quick runs take minutes and have the mark ``benchmarks``.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
+RESULTS = FOLDER.parents[1] / "docs" / "results"
+PAGES = sorted(path for path in RESULTS.glob("*.md") if path.name != "README.md")
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("_"))
 #: a quick run that takes longer than this, on one core, is not quick
 LIMIT = 300
@@ -22,9 +25,10 @@ LIMIT = 300
 def test_a_quick_run_writes_its_page(script, tmp_path):
     """``--quick`` ends well and writes a page that says that it is quick, and its figures.
 
-    Without ``SKBAYES_DATA`` the data are stand-ins, so that this needs no network.
+    ``SKBAYES_DATA`` is not used: the data are stand-ins, so that this is the same everywhere.
     """
     environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONPATH": str(FOLDER.parents[1])}
+    environment.pop("SKBAYES_DATA", None)
     command = [sys.executable, str(script), "--quick", "--out", str(tmp_path)]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
@@ -33,6 +37,7 @@ def test_a_quick_run_writes_its_page(script, tmp_path):
     (page,) = tmp_path.glob("*.md")
     text = page.read_text()
     assert "**Quick run" in text
+    assert "{" not in text.replace("{1, 2}", ""), "a placeholder is left"
     # every figure that the page shows is there
     for figure in (part.split(")")[0] for part in text.split("](figures/")[1:]):
         assert (tmp_path / "figures" / figure).stat().st_size > 0
@@ -147,8 +152,7 @@ def test_runs_of_another_process_are_seen(records, tmp_path):
     assert one.finished("a-0", refuse, {"seed": 0})["score"] == 1.5
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.parents[1].glob("docs/results/runs/*.jsonl")),
-                         ids=lambda path: path.stem)  # fmt: skip
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("runs/*.jsonl")), ids=lambda path: path.stem)
 def test_stored_records_are_whole(path):
     """Every line has all fields, and no run is stored twice: a page would show one of the two."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
@@ -159,3 +163,42 @@ def test_stored_records_are_whole(path):
             record
         )
         assert record["settings"]
+
+
+# pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_a_page_is_linked_and_its_figures_exist(page):
+    """The index links every page, and lines of text have at most 100 characters."""
+    assert f"({page.name})" in (RESULTS / "README.md").read_text()
+    text = page.read_text()
+    for figure in re.findall(r"\]\((figures/[^)]*)\)", text):
+        assert (RESULTS / figure).exists(), figure
+    long = [line for line in text.splitlines() if len(line) > 100 and not line.startswith("|")]
+    assert not long
+
+
+def test_every_figure_is_on_a_page():
+    text = "".join(page.read_text() for page in PAGES)
+    unused = [
+        path.name for path in RESULTS.glob("figures/*") if f"figures/{path.name})" not in text
+    ]
+    assert not unused
+
+
+def test_wrapped_text_keeps_its_words_and_blocks(monkeypatch):
+    """Paragraphs and items are filled; a line does not begin with what would make it an item."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from _common import wrap_markdown
+
+    words = "S - E is the mean of - 2. and * or `code with spaces` "
+    text = f"# {words * 5}\n\n{words * 9}\n\n| {words * 5} |\n\n* {words * 3}\n* {words * 3}"
+    blocks, wrapped = text.split("\n\n"), wrap_markdown(text, 40).split("\n\n")
+    assert wrapped[0] == blocks[0]
+    assert wrapped[2] == blocks[2]
+    assert [block.split() for block in wrapped] == [block.split() for block in blocks]
+    assert all(len(line) <= 40 for block in (wrapped[1], wrapped[3]) for line in block.split("\n"))
+    assert not re.search(r"^([-*+#]|\d+[.)]) ", wrapped[1], re.MULTILINE)
+    assert len(re.findall(r"^\* ", wrapped[3], re.MULTILINE)) == 2
+    assert wrapped[1].count("`code with spaces`") == 9

@@ -268,10 +268,10 @@ def main():
         parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
 
     numbers = {
-        "epochs": (200, 2),
-        "subset": (None, 500),
-        "images": (2000, 20),
-        "batch": (1000, 250),
+        "epochs": (200, 1),
+        "subset": (None, 300),
+        "images": (2000, 10),
+        "batch": (1000, 100),
     }
     constants = {"thinning": THINNING, "least_draws": LEAST_DRAWS, "step_size": STEP_SIZE,
                  "gain": GAIN}  # fmt: skip

@@ -216,7 +216,7 @@ def table(args, corpus, documents):
         for name in METHODS:
             runs = {
                 step: [cell(args, corpus, documents, name, s, batch, step) for s in args.seeds]
-                for step in STEPS
+                for step in args.steps
             }
             known = {
                 step: np.nan_to_num(np.mean(perplexities(found)), nan=np.inf)
@@ -227,22 +227,24 @@ def table(args, corpus, documents):
                 continue
             best = min(known, key=known.__getitem__)
             curves[batch, name] = {step: runs[step][0]["curve"] for step in known}
-            rows.append([name, batch, *(score(runs[step]) for step in STEPS), score(runs[best])])
+            rows.append(
+                [name, batch, *(score(runs[step]) for step in args.steps), score(runs[best])]
+            )
         for name in DEFAULTS:
             found = [cell(args, corpus, documents, name, s, batch) for s in args.seeds]
-            rows.append([name, batch, *[""] * len(STEPS), score(found)])
+            rows.append([name, batch, *[""] * len(args.steps), score(found)])
     for name in ("Gibbs", "online VB"):
         found = [cell(args, corpus, documents, name, s) for s in args.seeds]
-        rows.append([name, "", *[""] * len(STEPS), score(found)])
-    header = [corpus, "batch", *(f"eta = {step:g}" for step in STEPS), "best"]
+        rows.append([name, "", *[""] * len(args.steps), score(found)])
+    header = [corpus, "batch", *(f"eta = {step:g}" for step in args.steps), "best"]
     return markdown_table(header, rows), curves
 
 
 def draw_figure(args, corpus, curves):
-    figure, axes = new_figure(len(STEPS))
+    figure, axes = new_figure(len(args.steps))
     batch = args.batches[0]
     seconds = np.arange(1, BLOCKS + 1) * args.cpu_seconds / BLOCKS
-    for ax, step in zip(axes, STEPS, strict=True):
+    for ax, step in zip(axes, args.steps, strict=True):
         for name in METHODS:
             if step not in curves.get((batch, name), ()):
                 continue
@@ -266,7 +268,9 @@ def main():
         constants={"n_topics": K, "alpha": ALPHA, "beta": BETA, "diffusion": D,
                    "test_documents": TEST_DOCUMENTS, "blocks": BLOCKS},
     )  # fmt: skip
-    tables, figures = [], []
+    tables, figures, args.steps = [], [], STEPS
+    if args.short:
+        args.parts, args.batches, args.steps = args.parts[:1], args.batches[:1], STEPS[1:2]
     for corpus in args.parts:
         train, test, _ = load_documents(corpus)
         warm_up_compiler(train)

@@ -179,7 +179,7 @@ def integrators(args, corpus, documents):
     for name, integrator in INTEGRATORS.items():
         for measure in ("one pass", "perplexity"):
             row = [f"{name}, {'equal time' if measure == 'perplexity' else measure}"]
-            for step in STEPS:
+            for step in args.steps:
                 parameters = published | {"integrator": integrator, "step_size": step}
                 found = [
                     finished(args, f"{corpus}-{name}-{step}-{s}-{seconds}s",
@@ -190,16 +190,19 @@ def integrators(args, corpus, documents):
                 scores = [] if None in found else [one[measure] for one in found]
                 row.append(mean_sd(scores, 1) if scores else "")
             rows.append(row)
-    return markdown_table([corpus, *(f"eta = {step:g}" for step in STEPS)], rows)
+    return markdown_table([corpus, *(f"eta = {step:g}" for step in args.steps)], rows)
 
 
 def main():
     args = parse_args(
         __doc__, seeds=1, quick_seeds=1, parts=CORPORA, runs="m5_dpfa",
-        numbers={"cpu-seconds": (60, 2), "short-seconds": (20, 2)},
+        numbers={"cpu-seconds": (60, 1), "short-seconds": (20, 1)},
         constants={"sizes": SIZES, "alpha": ALPHA, "beta": BETA, "diffusion": D, "batch": BATCH,
                    "blocks": BLOCKS, "test_documents": TEST_DOCUMENTS},
     )  # fmt: skip
+    args.steps = STEPS
+    if args.short:
+        args.parts, args.steps = args.parts[:1], STEPS[:1]
     tables = {"against": [], "integrators": []}
     streamed = None
     for corpus in args.parts:
