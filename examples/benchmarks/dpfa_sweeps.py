@@ -27,16 +27,16 @@ BODY = """
 minibatches of {batch} documents, gradients in natural parameters and the coordinates of
 `step_size="auto"`. Squared bias against {many} sweeps over the variance of the gradient between
 minibatches (both summed over the parameters of a block): of one minibatch / of the mean over
-minibatches, which is what does not average out. Products of two independent estimates, {repeats}
-repetitions each, so that their noise cancels. "ms" is the time of a gradient.
+minibatches, which is the part that does not average out. Products of two independent estimates,
+{repeats} repetitions each, so that their noise cancels. "ms" is the time of a gradient.
 
 {table}
 
 ## Predictions
 
 The same draw, {test} test documents, perplexity by document completion with proportions from the
-mean field of `transform` (steps of its fixed point), and averaged over 40 independent Gibbs runs of
-so many sweeps.
+mean field of `transform` (steps of its fixed point), and with proportions averaged over 40
+independent Gibbs runs with the given number of sweeps.
 
 {predictions}
 """

@@ -31,9 +31,9 @@ With batches of 100 and three seeds the means have the published order on NIPS a
 best of the stochastic methods here. Gibbs is far ahead of the thermostats, and these are far ahead
 of SGHMC. The two integrators, each at its best step, differ by no more than two standard
 deviations. On Reuters all four are within a standard deviation of each other. mSGNHT with splitting
-is ahead of online VB at equal time on all three corpora, on NIPS by little. (The best step of SGRLD
-on NIPS and Reuters, and of SGHMC on 20 Newsgroups, is the smallest of the grid: smaller steps might
-do better.)
+is ahead of online VB at equal time on all three corpora, but only slightly on NIPS. (The best step
+of SGRLD on NIPS and Reuters, and of SGHMC on 20 Newsgroups, is the smallest of the grid: smaller
+steps might do better.)
 
 With batches of 5, as published, there is one seed. On Reuters the published order holds except for
 SGRLD, which is ahead of SGHMC. On NIPS and 20 Newsgroups the thermostats are far ahead of SGHMC,

@@ -74,12 +74,12 @@ perplexity {stream} at the end.
 """
 REMARK = """
 On 20 Newsgroups DPFA has a lower perplexity than LDA in the same parametrisation, after one pass
-and at equal time. On NIPS it has a lower one after one pass. At equal time, in which LDA sees three
-times as many documents, the two are level with SGRLD (1320 and 1318), and DPFA is 2% above LDA with
-mSGNHT-S. The improvement is due to r and p_j: without the network (PFA) perplexity is the same to
-1% or lower, and with p = 0.5, as published, long documents are fitted badly. Settings that were
-tried earlier, with 64 topics and 8 passes: five Gibbs sweeps from the network's prior (perplexity
-797), fifteen (767), and fifteen from a mean field, which is the present setting (733).
+and at equal time. On NIPS its perplexity is lower after one pass. At equal time, in which LDA sees
+three times as many documents, the two are level with SGRLD (1320 and 1318), and DPFA is 2% above
+LDA with mSGNHT-S. The improvement is due to r and p_j: without the network (PFA) perplexity is the
+same to 1% or lower, and with p = 0.5, as published, long documents are fitted badly. Settings that
+were tried earlier, with 64 topics and 8 passes: five Gibbs sweeps from the network's prior
+(perplexity 797), fifteen (767), and fifteen from a mean field, which is the present setting (733).
 
 With the published settings splitting is below Euler's scheme because it stays stable at steps at
 which Euler's scheme diverges. On 20 Newsgroups they are equal at the one step that both tolerate;

@@ -28,8 +28,9 @@ the averaged error stays within 0.2% of its last value.
 
 {table}
 
-Published: 14.85% for both samplers (at which temperature, and of which iterates, is not said),
-and "pSGLD converges in less than 4,000 iterations, SGLD needs at least double". {verdict}
+Published: 14.85% for both samplers (the paper does not say at which temperature and for which
+iterates), and "pSGLD converges in less than 4,000 iterations, SGLD needs at least double".
+{verdict}
 
 The posterior itself, by the default estimator on the same model: {default}%. pSGLD reaches this
 error in about a thousand steps, and does not get below it by more than a standard deviation with

@@ -271,7 +271,7 @@ def figure_6(args):
     draw_bars(ax, [np.sort(values) for values in index], labels)
     figures = [save_figure(
         args, figure, "w3_channels",
-        "Sorted instability of ten components (the paper's figure 6, whose data can't be had).",
+        "Sorted instability of ten components (the paper's figure 6, whose data are missing).",
     )]  # fmt: skip
     rows = [
         [label, *(f"{v:.4f}" for v in values), f"{ica.n_steps_:,}", f"{used:.0f}"]
