@@ -133,6 +133,16 @@ def test_class_weight_multiplies_sample_weight(binary):
     assert_same_draws(both, small().fit(X, y, sample_weight=weight * np.where(y == 0, 2.0, 1.0)))
 
 
+def test_balanced_classes_have_equal_sums_of_weights(binary):
+    """Those of the rows count, and not their numbers: half of the sum of all for each class."""
+    X, y = binary
+    weight = np.where(y == 0, 3.0, 0.5) * np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    total = np.bincount(y, weight)
+    both = small(class_weight="balanced").fit(X, y, sample_weight=weight)
+    expected = weight * (weight.sum() / (2.0 * total))[y]
+    assert_same_draws(both, small().fit(X, y, sample_weight=expected))
+
+
 def test_weight_two_is_a_row_twice(binary):
     """The likelihood exponent, with all rows at every step: the gradients are equal."""
     X, y = binary

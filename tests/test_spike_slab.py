@@ -25,6 +25,7 @@ from skbayes_sgmcmc import (
     SpikeSlab,
     skops_trusted_types,
 )
+from skbayes_sgmcmc.checkpoint import Checkpoint
 from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian, ridge_noise
 from skbayes_sgmcmc.models.networks import MLP, ReferenceClass
@@ -154,6 +155,18 @@ def test_em_is_sa_with_a_gain_of_one():
     em = SparseBayesianRegressor(adaptation="em", **settings).fit(X, y)
     sa = SparseBayesianRegressor(adaptation="sa", gain=1.0, **settings).fit(X, y)
     np.testing.assert_array_equal(em.posterior_["weight_1"], sa.posterior_["weight_1"])
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_gains_are_as_documented():
+    """10 (k + 1000)^-0.7 for "auto": its run is that of this schedule bit by bit, of no other."""
+    X, y = orthonormal()
+    settings = {"n_draws": 20, "burn_in": 200, "thinning": 1, "n_chains": 2, "random_state": 0}
+    auto = SparseBayesianRegressor(**settings).fit(X, y).posterior_["sigma"]
+    for gamma in (0.7, 0.71):
+        gain = Polynomial(a=10.0, b=1000.0, gamma=gamma)
+        given = SparseBayesianRegressor(gain=gain, **settings).fit(X, y).posterior_["sigma"]
+        assert np.array_equal(given, auto) == (gamma == 0.7)
 
 
 def test_without_adaptation_latents_stay_where_they_start():
@@ -313,6 +326,29 @@ def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
     kept = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
     again = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
     np.testing.assert_array_equal(again.posterior_["sigma"], kept.posterior_["sigma"])
+
+
+def test_an_interrupted_run_goes_on_with_its_latents(tmp_path, monkeypatch):
+    """Stopped after its first portion of steps, when sigma has moved: then bit for bit."""
+    X, y = wide(n=60, p=20)
+    settings = {"n_chains": 2, "n_draws": 1500, "burn_in": 1000, "thinning": 1, "random_state": 0}
+    whole = SparseBayesianRegressor(**settings).fit(X, y)
+    maybe_save = Checkpoint.maybe_save
+
+    def stop(self, chains):
+        maybe_save(self, chains)
+        self.save(chains)
+        raise KeyboardInterrupt
+
+    resumable = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "maybe_save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            resumable.fit(X, y)
+    resumable.fit(X, y)
+    for name in ("weight_1", "rho_weight_1", "sigma", "logit_delta"):
+        np.testing.assert_array_equal(resumable.posterior_[name], whole.posterior_[name])
+    assert np.abs(np.log(whole.posterior_["sigma"][:, 0])).min() > 0.1
 
 
 def test_streams_keep_their_latents():
