@@ -61,11 +61,11 @@ def curve():
 def by_numpy(reg, X, y):
     """Means (draws, rows, outputs) and sds (draws, 1, outputs) from the named blocks.
 
-    ``y`` are the targets of the fit, by which the blocks are standardised.
+    X and y are those of the fit, which are standardised.
     """
     y = y.reshape(len(y), -1)
     blocks = reg.sample_posterior()
-    z = (X - reg._x_center) / reg._x_scale
+    z = (X - X.mean(0)) / X.std(0)
     h = np.maximum(z @ blocks["weight_1"] + blocks["bias_1"][:, None], 0.0)
     f = (h @ blocks["weight_2"] + blocks["bias_2"][:, None]) * y.std(0) + y.mean(0)
     sd = 0.3 * np.exp(blocks["log_noise"]) * y.std(0)

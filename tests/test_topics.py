@@ -103,6 +103,9 @@ def test_the_words_to_score_are_not_conditioned_on():
     expected = (1.0 + 2.0 * alpha) / alpha
     found = document_completion_perplexity(np.eye(2), X, doc_topic_prior=alpha)
     assert found == pytest.approx(expected, rel=1e-9)
+    # of three equal words two are known and one is scored
+    thrice = document_completion_perplexity(np.eye(2), 3.0 * np.eye(2), doc_topic_prior=alpha)
+    assert thrice == pytest.approx((2.0 + 2.0 * alpha) / (2.0 + alpha), rel=1e-9)
 
 
 def test_true_topics_score_best():

@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris, make_classification
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc.chains import LONG_CHUNK
 from skbayes_sgmcmc.samplers import SGHMC
+from skbayes_sgmcmc.schedules import Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -180,6 +181,22 @@ def test_partial_fit_keeps_the_newest_draws(stream):
     np.testing.assert_array_equal(clf.posterior_["coef"][:, :-1], before)
     feed(clf, X[1100:2100], y[1100:2100], 100)
     assert clf.posterior_.n_draws == 8
+
+
+def test_a_stream_keeps_the_weights_of_its_newest_draws(stream):
+    """Each call takes ten steps of a falling size; of 30 draws the last 15 are kept.
+
+    These are the second half of the second call's and all of the third's, and means use them.
+    """
+    X, y, _ = stream
+    schedule = Polynomial(first=0.2, last=0.002, gamma=1.0)
+    clf = feed(small(step_size=schedule, batch_size=10, compiled=False), X[:300], y[:300], 100)
+    steps = schedule.values(np.arange(10), 10)
+    np.testing.assert_allclose(clf.posterior_.weights, [*steps[5:], *steps], rtol=1e-12)
+    weights = np.tile(clf.posterior_.weights, 2)
+    draws = clf.posterior_["coef"].reshape(30, 1, 5)
+    expected = np.average(draws, axis=0, weights=weights)
+    np.testing.assert_allclose(clf.coef_, expected, rtol=1e-9)
 
 
 def test_partial_fit_goes_on_from_a_warm_fit(stream):
