@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from scipy.special import expit, logit
 from sklearn.datasets import load_diabetes
@@ -300,8 +301,6 @@ def test_hidden_layers_find_the_features_of_a_nonlinear_function():
 
 
 def test_sparse_rows_give_what_dense_ones_do():
-    import scipy.sparse as sp
-
     X, y = wide(n=80, p=30)
     X[np.abs(X) < 1.0] = 0.0
     settings = {"n_draws": 20, "burn_in": 50, "thinning": 1, "batch_size": 20, "random_state": 0,
@@ -313,6 +312,28 @@ def test_sparse_rows_give_what_dense_ones_do():
     scaled = SparseBayesianRegressor(burn_in=5000, n_chains=2, random_state=0)
     scaled.fit(sp.csr_matrix(X), y)
     assert {0, 5} <= set(scaled.get_support(indices=True)) <= {0, 5, 9}
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+def test_weights_are_repetitions_in_all_units(form):
+    """Of rows, targets and coefficients: from full batches the same draws, up to rounding.
+
+    Weights grow with the features, so that without them the units would be others by a tenth.
+    """
+    X, y = wide(n=40, p=10)
+    X = np.where(X > 0.0, X, 0.0)
+    times = 1 + (X[:, 0] > 0.5) + (X[:, 1] > 0.5)
+    settings = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 1, "batch_size": 200,
+                "step_size": 0.01, "compiled": False, "random_state": 0}  # fmt: skip
+    weighted = SparseBayesianRegressor(**settings).fit(form(X), y, sample_weight=times)
+    repeated = SparseBayesianRegressor(**settings).fit(
+        form(np.repeat(X, times, 0)), np.repeat(y, times)
+    )
+    for name in ("weight_1", "rho_weight_1", "sigma"):
+        expected = repeated.posterior_[name]
+        np.testing.assert_allclose(weighted.posterior_[name], expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(weighted.predict(form(X)), repeated.predict(form(X)), rtol=1e-7)
 
 
 def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
