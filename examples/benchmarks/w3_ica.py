@@ -323,8 +323,8 @@ ARTIFICIAL = """
 Six channels of 1,000 rows: three sources of high kurtosis (Laplace numbers to the power 1.5) and
 three Gaussian ones, mixed by a random matrix; N(0, 1) prior on the entries of W, which acts on the
 rows as they are. Stochastic Langevin with the metric's divergence: batch 100,
-ε = 4/N t^-.55 (η = εN/2), {steps:,} steps, {n_chains} chains from random rotations of FastICA's
-estimate. Counted from t = 1, as printed, {lost} of {n_chains} chains leave the finite numbers in
+ε = 4/N t^-.55 (η = εN/2), {steps:,} steps, {n_chains} chains from random rotations of the mode's
+sources. Counted from t = 1, as printed, {lost} of {n_chains} chains leave the finite numbers in
 their first steps; t starts at {first} here. Corrected Langevin: ε = 0.1/N,
 {corrected_steps:,} steps (published: 500,000) from the last draw of each stochastic chain; it
 accepts {acceptance:.1%}.
