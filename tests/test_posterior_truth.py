@@ -103,7 +103,7 @@ def test_stiff_posterior(monkeypatch):
     """
     X, y = load("wine")
     clf = BayesianLogisticRegression(prior_scale=10.0, random_state=0).fit(X, y)
-    monkeypatch.setattr("skbayes_sgmcmc._engine.auto.CURVATURE_LIMIT", 0.5)
+    monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.CURVATURE_LIMIT", 0.5)
     careful = BayesianLogisticRegression(prior_scale=10.0, random_state=1).fit(X, y)
     assert careful.step_size_ == pytest.approx(0.25 * clf.step_size_)
     ratio = clf.posterior_.std("coef") / careful.posterior_.std("coef")
