@@ -265,8 +265,10 @@ class WhitenedGaussian(Tuning):
         else:
             left = np.linalg.eigvalsh(root[:, None] * precision * root / data.total)
             smallest, largest = max(float(left[0]), np.finfo(float).tiny), float(left[-1])
-        noise = data.total / (2.0 * n * max(request.temperature, 1e-12)) * (n < data.n_rows)
-        values.step_size = min(OWN_STEP, NOISE_RATIO / noise if noise else math.inf) / largest
+        eta = OWN_STEP
+        if n < data.n_rows and request.temperature > 0.0:
+            eta = min(eta, NOISE_RATIO * 2.0 * n * request.temperature / data.total)
+        values.step_size = eta / largest
         values.batch_size = n
         if smallest is not None:
             values.relaxation = 1.0 / (values.step_size * smallest)
