@@ -10,12 +10,9 @@ import torch
 
 from skbayes_sgmcmc import MixingDistance, sample
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc.diagnostics import (
-    largest_score_variance,
-    sampling_threshold,
-    score_covariance,
-)
+from skbayes_sgmcmc.diagnostics import sampling_threshold
 from skbayes_sgmcmc.models import Data, Model
+from skbayes_sgmcmc.models._scores import largest_score_variance, score_covariance
 from skbayes_sgmcmc.models.ica import ICAModel, aligned, mode_start, symmetric_whitening
 from skbayes_sgmcmc.priors.factorised import PRIORS
 from skbayes_sgmcmc.samplers import RSGLD

@@ -16,7 +16,7 @@ from .._data.minibatch import Minibatches
 from .._draws.storage import allocate, dtype_name
 from ..samplers import Cell, Sampler
 from ..samplers.integrators import Integrator
-from .auto import AutoValues
+from .auto import AutoValues, tuning_of
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint
 from .fingerprint import fingerprint, probe
@@ -221,17 +221,15 @@ class Job:
         target, warm, model = self.target, self.warm, self.target.model
         like, init = target.like, warm.init
         rngs = [np.random.default_rng(seed.spawn(1)[0]) for seed in self.seeds]
-        gaussian = isinstance(init, str) and init == "gaussian"
         level = self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0]
-        if gaussian and target.coordinates is not None:
+        if isinstance(init, str) and init == "gaussian" and target.coordinates is not None:
             sd = np.sqrt(level / target.n)
             starts = [sd * rng.standard_normal(model.n_parameters) for rng in rngs]
             return torch.from_numpy(np.stack(starts)).to(like)
-        if gaussian and warm.center is not None and model.metric is not None:
+        if isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
             center = np.asarray(warm.center)
-            theta = np.stack([model.typical_draw(center, target.data, level, r) for r in rngs])
-        elif isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
-            theta = np.tile(np.asarray(warm.center), (len(rngs), 1))
+            near = tuning_of(model).start_near if init == "gaussian" else lambda center, *_: center
+            theta = np.stack([near(center, target.data, level, rng) for rng in rngs])
         elif isinstance(init, str):
             theta = np.stack([model.init(rng) for rng in rngs])
         else:

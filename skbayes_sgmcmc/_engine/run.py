@@ -95,7 +95,7 @@ def draw(
     if warm.step_size is not None:
         eta = warm.step_size
         if rows_seen is not None:
-            eta = min(eta, model.unit() * _stream_step(sampler, model, minibatches, rows_seen))
+            eta = min(eta, auto.stream_step(model, sampler, minibatches, rows_seen))
     plan = _plan(
         settings,
         as_schedule("step_size", eta),
@@ -126,7 +126,9 @@ def draw(
 def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
     """Refuse a sampler that can't sample this model at this temperature."""
     if sampler.full_data and temperature == 0.0:
-        raise ValueError("temperature=0 is not allowed with MALA: give a positive number.")
+        raise ValueError(
+            f"temperature=0 is not allowed with {type(sampler).__name__}: give a positive number."
+        )
     if sampler.full_data and model.after_step is not None:
         raise ValueError(
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, whose "
@@ -187,22 +189,6 @@ def _continuable(
     return None
 
 
-def _stream_step(
-    sampler: Sampler, model: Model, minibatches: Minibatches, rows_seen: float
-) -> float:
-    """Largest step size, in whitened coordinates, that makes good use of a stream's rows.
-
-    With 2 n / rows seen, the t-th of equal minibatches counts for about 2/t: the chains are a
-    stochastic Newton method that forgets where the first rows sent it, at a gradient noise (of
-    variance 1/n a step) that inflates the variance by eta N / (2n) <= 1. When rows come again the
-    step goes on falling until that is 0.1. A momentum sampler moves by eta / friction a step. A
-    model may have it fall more slowly, as (n / rows seen)^forgetting.
-    """
-    n = minibatches.size
-    rate = max(2.0 * (n / rows_seen) ** model.forgetting, 0.2 * n / minibatches.data.total)
-    return float(rate * getattr(sampler, "friction", 1.0))
-
-
 def _plan(
     settings: Settings,
     step_size: Schedule,
@@ -214,9 +200,10 @@ def _plan(
     n_steps: int | None,
 ) -> Plan:
     model, itemsize = target.model, target.like.element_size()
+    tuning = auto.tuning_of(model)
     n_draws = settings.n_draws
     if is_auto(n_draws):
-        n_draws = auto.auto_draws(model, settings.n_chains, itemsize)
+        n_draws = auto.draws_kept(model, settings.n_chains, itemsize)
     if n_steps is not None:
         n_draws = min(n_draws, n_steps)
         thinning = n_steps // n_draws
@@ -225,16 +212,13 @@ def _plan(
     if settings.draws_dir is None:
         kept = 2 if settings.draws_dtype == "bfloat16" else itemsize
         check_memory(settings.n_chains, n_draws, model.n_kept, kept)
-    burn_in, thin = auto.auto_lengths(
-        model, settings.auto, warm.step_size, minibatches.data.n_rows, minibatches.size, n_draws
-    )
+    burn_in, thin = tuning.lengths(warm, minibatches.data.n_rows, minibatches.size, n_draws)
     if previous is not None:
         burn_in = 0
     if not is_auto(settings.burn_in):
         burn_in = settings.burn_in
     thinning = thin if is_auto(settings.thinning) else settings.thinning
-    finds_modes = model.many_modes and isinstance(warm.init, str) and warm.init == "map"
-    descent = burn_in // 2 if finds_modes and previous is None else 0
+    descent = tuning.descent(warm.init, burn_in) if previous is None else 0
     return Plan(step_size, temperature, n_draws, burn_in, thinning, descent)
 
 

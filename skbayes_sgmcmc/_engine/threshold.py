@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..diagnostics import largest_score_variance, sampling_threshold, score_covariance
+from ..diagnostics import sampling_threshold
+from ..models._scores import largest_score_variance, score_covariance
 from ..samplers import Sampler
 from .target import Target
 

@@ -55,7 +55,9 @@ class BayesianLogisticRegression(BayesianClassifier):
         samplers), "metropolis" (MALA). "auto": the sampler's most exact one, or Euler if
         ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate.
+        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto" is
+        refused with ``sampler="psgld"`` where features are so correlated that its diagonal
+        preconditioner would need very long runs.
     batch_size : "auto" or int, default="auto"
         Rows in a minibatch, at most all. "auto": all rows of small data, else what the gradient
         noise demands; 100 if ``step_size`` is a number.

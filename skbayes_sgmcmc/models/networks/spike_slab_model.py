@@ -18,6 +18,7 @@ from ..._data.minibatch import Batch, Data
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab, sigma_mode
 from ...schedules import Schedule
+from .._tuning import ManyModes, Request, Tuning
 from ..likelihoods import LOGIT_NOISE
 from .model import NetworkModel, by_chain
 from .network import ReferenceClass
@@ -122,9 +123,6 @@ class SparseNetworkModel(PrunedNetworkModel):
     gradient), ``sigma``, ``logit_delta`` (one for each block; delta itself underflows), ``zeros``.
     """
 
-    # the latents need to see what the posterior's temperature does to the coefficients
-    start = "random"
-
     def __init__(
         self,
         *parts: Any,
@@ -142,10 +140,6 @@ class SparseNetworkModel(PrunedNetworkModel):
         self.smooth = False
         learn = spike_slab.learn_sigma
         self.learn_sigma = self.likelihood.latent_noise if isinstance(learn, str) else learn
-        if self.network.linear or self.learn_sigma:
-            # for sigma to settle: what adapts in burn-in only, as pSGLD does, must not be left
-            # with a noise that falls further
-            self.least_burn_in = 10_000
         for part in self.slices:
             self.rates[part] = 0.0  # their prior is not that of the others
         self.recorded = {
@@ -173,22 +167,9 @@ class SparseNetworkModel(PrunedNetworkModel):
         self.spike_slab = self.spike_slab.for_data(standard_error)
         return data
 
-    def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
-        """For linear models a larger one, as far as pSGLD's steps stay small in the spike."""
-        if not self.network.linear or step is not None or rate is None:
-            return rate
-        every = -(-data.n_rows // STEP_ROWS)
-        design = self.network.design(data.fields["x"][::every])
-        rows, y = design.double().cpu().numpy(), data.fields["y"][::every].cpu().numpy()
-        weight = np.ones(len(rows))
-        if data.weight is not None:
-            weight = data.weight[::every].double().cpu().numpy()
-        # G is about sd sqrt(n), so that a step moves by sqrt(2 eta sd sqrt(n) / N); the spike is
-        # about v_0 sd wide
-        sd = self.likelihood.noise_sd(rows, y, weight)
-        root_n = np.sqrt(min(data.total, STEP_BATCH))
-        spike = STEP_SHARE * self.spike_slab.spike_scale**2 * sd * data.total / root_n
-        return float(np.clip(spike, rate, LARGEST_RATE * rate))
+    @property
+    def tuning(self) -> Tuning:
+        return SparseTuning(self)
 
     def init_state(self, theta: Tensor) -> State:
         prior, chains = self.spike_slab, len(theta)
@@ -458,3 +439,37 @@ def _draw_sigma(
     log_ratio = log_density(proposal) - log_density(now) + 0.5 * (noise**2 - back)
     accepted = torch.log(rng.uniform(1, dtype=sigma.dtype)) < log_ratio
     sigma.copy_(torch.where(accepted, torch.exp(proposal), sigma))
+
+
+class SparseTuning(ManyModes):
+    """Networks with latent variables that the run has to learn.
+
+    They start at random, without a descent: the latents need to see what the posterior's
+    temperature does to the coefficients.
+    """
+
+    model: SparseNetworkModel
+
+    def __init__(self, model: SparseNetworkModel):
+        # for sigma to settle: what adapts in burn-in only, as pSGLD does, must not be left with a
+        # noise that falls further
+        long = model.network.linear or model.learn_sigma
+        super().__init__(model, start="random", least_burn_in=10_000 if long else 3000)
+
+    def step_size(self, request: Request, data: Data) -> float | None:
+        """For linear models a larger one, as far as pSGLD's steps stay small in the spike."""
+        model, rate = self.model, request.rate
+        if not model.network.linear or request.step is not None or rate is None:
+            return rate
+        every = -(-data.n_rows // STEP_ROWS)
+        design = model.network.design(data.fields["x"][::every])
+        rows, y = design.double().cpu().numpy(), data.fields["y"][::every].cpu().numpy()
+        weight = np.ones(len(rows))
+        if data.weight is not None:
+            weight = data.weight[::every].double().cpu().numpy()
+        # G is about sd sqrt(n), so that a step moves by sqrt(2 eta sd sqrt(n) / N); the spike is
+        # about v_0 sd wide
+        sd = model.likelihood.noise_sd(rows, y, weight)
+        root_n = np.sqrt(min(data.total, STEP_BATCH))
+        spike = STEP_SHARE * model.spike_slab.spike_scale**2 * sd * data.total / root_n
+        return float(np.clip(spike, rate, LARGEST_RATE * rate))
