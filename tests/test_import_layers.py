@@ -43,7 +43,8 @@ STAGES = [
     {"denormals", "memory", "checkpoint"},
     {"target"},
     {"settings", "threshold"},
-    {"chains", "auto", "accelerators"},
+    {"auto", "accelerators"},
+    {"chains"},
     {"jobs"},
     {"run"},
     {"sample"},
@@ -52,7 +53,7 @@ STAGES = [
 STAGE = {name: rank for rank, names in enumerate(STAGES) for name in names}
 
 #: what the rest of the package may import from the engine
-ENTRANCES = {"settings", "run", "sample"}
+ENTRANCES = {"settings", "accelerators", "run", "sample"}
 
 
 def unit(module):

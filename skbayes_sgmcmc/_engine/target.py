@@ -12,7 +12,7 @@ dynamics with the preconditioner M = root root' in theta.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ class Target:
                 + (", and a preconditioner that is a matrix" if order == 2 else "")
                 + "; give gradient='minibatch'."
             )
-        self.data.fields.update(anchor.fields)
+        self.data = replace(self.data, fields=self.data.fields | anchor.fields)
         self._center = torch.from_numpy(self.center).to(self.like)[None]
         self._anchor_gradient = torch.from_numpy(anchor.gradient / self.n).to(self.like)[None]
         if anchor.hessian is not None:

@@ -112,6 +112,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             setattr(self, name, value)
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
+        self.compiled_ = run.accelerators
         return run
 
     def _check(self) -> Settings:

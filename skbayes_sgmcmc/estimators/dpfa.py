@@ -269,10 +269,10 @@ class DeepPoissonFactorAnalysis(TopicModel):
         from ..models.topics.belief import BeliefNetwork
         from ..models.topics.dpfa import DPFAModel
 
-        options, sizes = self._options(X, settings), self._sizes()
+        sizes = self._sizes()
         network = None
         if len(sizes) > 1:
-            network = BeliefNetwork(sizes, self.network_scale, compiled=options["compiled"])
+            network = BeliefNetwork(sizes, self.network_scale)
         e, f = self.gamma_prior
         return DPFAModel(
             self._parametrization(X),
@@ -282,7 +282,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
             self.success_probability,
             self.r_rate,
             (float(e), float(f)),
-            **options,
+            **self._options(),
         )
 
     def _set_attributes(self) -> None:

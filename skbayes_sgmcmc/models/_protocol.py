@@ -7,7 +7,7 @@ All positions are ``theta`` of shape (chains, n_parameters).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,8 +94,11 @@ class Model:
     #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
     #: kernels are in single precision)
     single_precision: bool = False
-    #: compiled functions of the model's own that a run on a CPU uses, or None
-    kernels: Any = None
+    #: names of the compiled functions by which the model can do a part of its work on a CPU; each
+    #: has an entry in the engine's list of accelerators
+    kernels: Sequence[str] = ()
+    #: whether it asks for ``rng.gamma``, which the compiled generator does not have
+    needs_gamma: bool = False
 
     @property
     def n_parameters(self) -> int:
@@ -239,6 +242,14 @@ class Model:
     def linear_form(self, data: Data) -> LinearForm | None:
         """The model's potential as a function of linear predictors, for the compiled kernel."""
         return None
+
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        """Whether compiling ``kernels`` is worth its seconds in a run of so many steps."""
+        return False
+
+    def with_kernel(self, name: str) -> Model:
+        """A copy of this model that uses one of its ``kernels``."""
+        raise NotImplementedError
 
     def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
         """eta for ``step_size="auto"`` with many modes, from the table's ``rate`` and ``step``."""

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from ..._data.minibatch import Batch
-from ..target import Evaluator, Target
+from ..target import Evaluator
+from ._base import Accelerator, Engine, Workload
 
 #: types of devices that can record
 DEVICES = ("cuda",)
@@ -116,12 +117,23 @@ def _changed(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
     )
 
 
-def find_evaluator(target: Target, *, required: bool) -> type[Evaluator] | None:
-    """A recording evaluator for this run, or None if there is none or nobody asks for it."""
-    applies = (
-        target.like.device.type in DEVICES
-        # latent variables are tensors that a step may replace
-        and target.model.after_step is None
-        and all(isinstance(field, Tensor) for field in target.data.fields.values())
-    )
-    return GraphedEvaluator if applies and required else None
+class CUDAGraph(Accelerator):
+    """Gradients as a CUDA graph; only where ``compiled=True`` asks for it."""
+
+    name = "cuda_graph"
+
+    def why_not(self, work: Workload) -> str | None:
+        if work.device not in DEVICES:
+            return f"it needs a GPU, and the device is {work.device!r}."
+        if work.target.model.after_step is not None:
+            # they are tensors that a step may replace
+            return "the model has latent variables."
+        if not all(isinstance(field, Tensor) for field in work.target.data.fields.values()):
+            return "it is for dense rows of networks."
+        return None
+
+    def pays(self, work: Workload) -> bool:
+        return False  # not known without a measurement on the GPU at hand
+
+    def equip(self, engine: Engine, work: Workload) -> Engine:
+        return replace(engine, evaluator=GraphedEvaluator)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,10 @@ import torch
 from torch import Tensor
 
 from ..._draws.storage import dtype_name
-from ...samplers import PSGLD, SGLD, Cell, Sampler
+from ...samplers import PSGLD, SGLD, Sampler
 from ...samplers._protocol import State, Step
-from ...samplers.integrators import Integrator, euler
-from ..target import Target
+from ...samplers.integrators import euler
+from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 
 #: normals of a whole run from which on compiling is worth its seconds
 WORTH_NUMBERS = 10**9
@@ -30,7 +31,7 @@ THREAD_NUMBERS = 2**16
 
 
 class FusedEuler:
-    """Stands in for ``integrators.euler`` where :func:`find_integrator` says so."""
+    """Stands in for ``integrators.euler`` where :class:`FusedSteps` applies."""
 
     #: the step makes its own noise, so that the loop need not
     own_noise = True
@@ -104,22 +105,25 @@ class FusedEuler:
             list(self._pool.map(lambda task: advance(*task), tasks))
 
 
-def find_integrator(
-    target: Target, sampler: Sampler, cell: Cell, n_steps: int, *, required: bool
-) -> Integrator | None:
-    """A compiled integrator for this run, or None if there is none or it would not pay.
+class FusedSteps(Accelerator):
+    """Euler steps of SGLD and pSGLD, with their noise, in one compiled pass."""
 
-    It is made even if it would not pay where it is ``required``.
+    name = "fused_steps"
 
-    Raises
-    ------
-    ImportError
-        There is one, but numba is not installed.
-    """
-    applies = (
-        cell.integrator is euler
-        and (type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.gamma))
-        and target.like.device.type == "cpu"
-    )
-    pays = target.model.n_parameters * n_steps >= WORTH_NUMBERS
-    return FusedEuler() if applies and (pays or required) else None
+    def why_not(self, work: Workload) -> str | None:
+        sampler = work.sampler
+        known = type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.gamma)
+        if not known or work.cell.integrator is not euler:
+            return "it is for sampler='sgld' or 'psgld' (without gamma), integrator='euler'."
+        if work.target.model.needs_gamma:
+            return "the model needs gamma numbers, which the compiled generator does not have."
+        if work.torch_numbers:
+            return "the earlier chains that this fit goes on with have torch's random numbers."
+        return why_no_cpu(work) or why_no_numba()
+
+    def pays(self, work: Workload) -> bool:
+        numbers = work.target.model.n_parameters * work.n_steps * work.n_chains
+        return numbers >= WORTH_NUMBERS
+
+    def equip(self, engine: Engine, work: Workload) -> Engine:
+        return replace(engine, integrator=FusedEuler(), philox=True)

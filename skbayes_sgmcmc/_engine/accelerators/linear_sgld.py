@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Minibatches
 from ..._draws.storage import dtype_name
 from ...models._design import DenseDesign
-from ...samplers import SGLD, Cell, Sampler, integrators
+from ...samplers import SGLD, integrators
 from ..target import Target
+from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 
 Array = NDArray[Any]
 Kernel = Callable[..., None]
@@ -31,36 +33,29 @@ DENSE_LIMIT = 2**17
 PADDING_LIMIT = 1.5
 
 
-def find_kernel(
-    target: Target,
-    minibatches: Minibatches,
-    sampler: Sampler,
-    cell: Cell,
-    *,
-    required: bool,
-) -> Kernel | None:
-    """The kernel for this run, or None if it does not apply.
+class LinearSGLD(Accelerator):
+    """Plain SGLD on a binary linear model, a chunk of steps at a time."""
 
-    It is made although torch would be faster if it is ``required``.
+    name = "linear_sgld"
 
-    Raises
-    ------
-    ImportError
-        It applies, but numba is not installed.
-    """
-    form = target.model.linear_form(target.data)
-    applies = (
-        form is not None
-        and type(sampler) is SGLD
-        and cell.integrator is integrators.euler
-        and target.coordinates is None
-        and target.gradient == "minibatch"
-        and target.like.device.type == "cpu"
-        and target.data.augment is None
-    )
-    if not applies or (minibatches.numbers > DENSE_LIMIT and not required):
-        return None
-    return _bind(target, minibatches, form)
+    def why_not(self, work: Workload) -> str | None:
+        target = work.target
+        if type(work.sampler) is not SGLD or work.cell.integrator is not integrators.euler:
+            return "it is for sampler='sgld' with integrator='euler'."
+        if target.model.linear_form(target.data) is None:
+            return "it is for logistic regression of two classes."
+        if target.coordinates is not None or target.gradient != "minibatch":
+            return "it is for a given step_size, preconditioner=None and gradient='minibatch'."
+        if target.data.augment is not None:
+            return "the rows change at random at every step."
+        return why_no_cpu(work) or why_no_numba()
+
+    def pays(self, work: Workload) -> bool:
+        return work.minibatches.numbers <= DENSE_LIMIT
+
+    def equip(self, engine: Engine, work: Workload) -> Engine:
+        form = work.target.model.linear_form(work.target.data)
+        return replace(engine, kernel=_bind(work.target, work.minibatches, form), philox=True)
 
 
 def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:

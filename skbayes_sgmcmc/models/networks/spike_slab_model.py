@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -112,9 +113,8 @@ class SparseNetworkModel(PrunedNetworkModel):
         drawn from their conditionals, so that the chain has the exact posterior; None: they stay.
     gain : Schedule
         The gains omega_k of "sa".
-    compiled : "auto" or bool, default="auto"
-        Whether the latents and their gradient are computed by numba, where it is installed, on a
-        CPU; "auto": if the run is long enough for the seconds of compiling.
+    compiled : bool, default=False
+        Compute the latents and their gradient by functions that numba compiles, on a CPU.
 
     Notes
     -----
@@ -124,6 +124,7 @@ class SparseNetworkModel(PrunedNetworkModel):
 
     # the latents need to see what the posterior's temperature does to the coefficients
     start = "random"
+    kernels = ("spike_slab",)
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         spike_slab: SpikeSlab,
         adaptation: str | None,
         gain: Schedule,
-        compiled: Any = "auto",
+        compiled: bool = False,
         **options: Any,
     ):
         super().__init__(*parts, **options)
@@ -200,24 +201,25 @@ class SparseNetworkModel(PrunedNetworkModel):
             "logit_delta": theta.new_full((chains, len(self.sizes)), float(logit(prior.inclusion))),
         }
 
-    def prepare(self, n_steps: int) -> None:
-        super().prepare(n_steps)
-        if self.compiled == "auto":
-            self.compiled = n_steps * (WORTH_MORE + self.n_sparse) >= WORTH_NUMBERS
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        return n_steps * (WORTH_MORE + self.n_sparse) >= WORTH_NUMBERS
+
+    def with_kernel(self, name: str) -> SparseNetworkModel:
+        compiled = copy.copy(self)
+        compiled.compiled = True
+        return compiled
 
     def _kernels(self, theta: Tensor) -> Any:
         """Compiled functions for the state of these positions, or None."""
-        return self.kernels if theta.device.type == "cpu" else None
+        return self._latents if theta.device.type == "cpu" else None
 
     @cached_property
-    def kernels(self) -> Any:
+    def _latents(self) -> Any:
         """Compiled functions, or None."""
-        if self.compiled is not True:
+        if not self.compiled:
             return None
-        try:
-            from ..._kernels import latents
-        except ImportError:
-            return None
+        from ..._kernels import latents
+
         return latents
 
     @cached_property
@@ -225,7 +227,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         """The compiled gradient of the rows, where f is one linear function; or None."""
         network = self.network
         plain = self._passes is network  # not in bfloat16, nor chain by chain
-        if self.kernels is None or not (network.linear and plain):
+        if self._latents is None or not (network.linear and plain):
             return None
         (features,) = network.fan_in.values()
         if self.n_network != features + 1:  # several outputs
@@ -235,7 +237,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         return gradient
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = ("kernels", "_rows_gradient")
+        compiled = ("_latents", "_rows_gradient")
         return {k: v for k, v in vars(self).items() if k not in compiled} | {"_views": None}
 
     # densities ------------------------------------------------------------------------------------

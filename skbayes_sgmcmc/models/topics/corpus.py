@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from ..._data.minibatch import Data
 from ..._metric import State
 from .._design import SparseDesign
 from .._protocol import Model
+from .documents import WORTH_WORDS
 from .parametrizations import ExpandedMean, Parametrization
 
 Array = NDArray[Any]
@@ -45,6 +48,8 @@ class CorpusModel(Model):
     many_modes = True
     single_precision = True
     forgetting = 0.6
+    kernels: Sequence[str] = ("documents",)
+    needs_gamma = True
 
     def __init__(
         self,
@@ -63,6 +68,14 @@ class CorpusModel(Model):
         if isinstance(parametrization, ExpandedMean):
             self.metric, self.project = parametrization.metric, parametrization.project
             self.start = "random"  # at temperature 0 there is nothing that holds it
+
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        return bool(data.fields["counts"].x.sum() >= WORTH_WORDS)
+
+    def with_kernel(self, name: str) -> CorpusModel:
+        compiled = copy.copy(self)
+        compiled.compiled = True
+        return compiled
 
     def make_data(self, X: Any, y: None, weight: None, dtype: Any, device: str) -> Data:
         """Documents as rows of counts."""
