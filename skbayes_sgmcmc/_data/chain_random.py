@@ -53,7 +53,7 @@ class ChainRandom:
     device : str, default="cpu"
         Where normals and uniforms are made.
     philox : bool, default=False
-        Make them, and row numbers, by the compiled generator of ``_philox.py`` (CPU only) and not
+        Make them, and row numbers, by the compiled generator of ``philox.py`` (CPU only) and not
         by torch's and numpy's.
 
     Notes

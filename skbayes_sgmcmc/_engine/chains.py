@@ -24,7 +24,7 @@ from .target import Evaluator
 
 Array = NDArray[Any]
 
-#: random numbers prepared at once for one chain
+#: random numbers made at once for one chain
 CHUNK_NUMBERS = 2**18
 #: fewest and most steps between two looks at the chains
 SHORT_CHUNK, LONG_CHUNK = 64, 1024
@@ -32,16 +32,16 @@ SHORT_CHUNK, LONG_CHUNK = 64, 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run does: how many steps, with which step sizes, and which of them are kept."""
+    """What a run does: how many steps, with which step sizes, and which of them give draws."""
 
     step_size: Schedule
     temperature: Schedule
     n_draws: int
     burn_in: int
     thinning: int | MixingDistance
-    #: steps at temperature 0 at the beginning, by which every chain finds a mode
+    #: first steps, taken at temperature 0, in which every chain finds a mode
     descent: int = 0
-    #: there will be more rows: samplers that adapt go on with it
+    #: there will be more rows, so that samplers that adapt in burn-in go on adapting
     stream: bool = False
 
     @property
@@ -63,7 +63,7 @@ class Plan:
 
 @dataclass
 class Cursor:
-    """Where a run stands; with the tensors of :class:`Chains` all that a checkpoint needs."""
+    """Where a run stands: what a checkpoint needs besides the tensors of :class:`Chains`."""
 
     step: int = 0
     kept: int = 0
@@ -74,14 +74,14 @@ class Cursor:
 
 
 class Chains:
-    """Chains that advance together.
+    """A group of chains that advance together.
 
     Parameters
     ----------
     engine : Engine
-        What takes the steps towards which target (see ``accelerators/``).
+        The target, and what takes the steps (see ``accelerators/``).
     sampler : Sampler
-        The sampler, whose steps the engine's integrator puts together.
+        The sampler, whose sub-flows the engine's integrator puts together.
     minibatches : Minibatches
         Where gradients come from.
     plan : Plan
@@ -91,7 +91,7 @@ class Chains:
     rng : ChainRandom
         One stream per chain.
     draws : array of shape (n_chains, n_draws, n_kept)
-        Where draws are put (see ``_draws/storage.py``).
+        Filled with the draws (see ``_draws/storage.py``).
     alpha : callable or None
         ``alpha(theta)`` returns alpha_t / eta, for :class:`MixingDistance`.
     """
@@ -130,9 +130,9 @@ class Chains:
 
     @torch.no_grad()
     def run(self, on_chunk: Callable[[Chains], None] | None = None) -> None:
-        """Take all remaining steps, or stop where no chain is finite any more.
+        """Take all remaining steps; stop early if no chain is finite any more.
 
-        ``on_chunk`` is called after every chunk, at a resumable state.
+        ``on_chunk`` is called after every chunk, when the state can be resumed.
         """
         with flushed_denormals():
             self._run(on_chunk)
@@ -173,12 +173,12 @@ class Chains:
         return self.state
 
     def _chunk_length(self) -> int:
-        # per chain, so that a chain's numbers do not depend on how many run beside it
+        # per chain, so that a chain's numbers do not depend on the size of its group
         per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.size)
         return min(max(SHORT_CHUNK, CHUNK_NUMBERS // per_step), LONG_CHUNK)
 
     def _normals(self, count: int) -> Iterator[Tensor]:
-        """Noise (chains, parameters) of every step, made for several at once if it is small."""
+        """Noise (chains, parameters) of every step; small noise is made for several at once."""
         if getattr(self.integrator, "own_noise", False):
             yield from repeat(self._step.xi, count)
             return

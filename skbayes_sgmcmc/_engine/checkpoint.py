@@ -157,7 +157,7 @@ def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
 
 
 def write_atomically(path: Path, arrays: dict[str, Array]) -> None:
-    """Write an ``.npz`` file beside ``path``, then move it there: readers never see half of it."""
+    """Write an ``.npz`` file next to ``path``, then move it there: no reader sees half a file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -199,7 +199,7 @@ def _update(digest: Any, part: Any) -> None:
         digest.update(b"RandomState")
     elif hasattr(part, "__dict__") and not callable(part):
         digest.update(type(part).__name__.encode())
-        # what begins with _ are caches, filled or not
+        # names that begin with _ are caches, which may or may not be filled
         held = {k: v for k, v in vars(part).items() if not callable(v) and k[0] != "_"}
         _update(digest, held)
     else:

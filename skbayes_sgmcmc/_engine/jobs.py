@@ -24,7 +24,7 @@ from .threshold import threshold_per_step
 Array = NDArray[Any]
 
 
-#: called about 100 times in a run, with its finished fraction and the chains as they then are
+#: called about 100 times in a run, with the finished fraction and the chains at that time
 OnProgress = Callable[[float, Chains], None]
 
 
@@ -153,7 +153,7 @@ class Job:
             alpha=self.alpha(),
         )
         if self.previous is not None:
-            # a run with another prior, or pruned, has latent variables that begin with it
+            # with another prior, or with pruning, there are new latent variables, which begin here
             for name, values in self._tensors(self.previous.model).items():
                 if name in chains.model_state and chains.model_state[name].shape == values.shape:
                     chains.model_state[name] = values
@@ -171,7 +171,7 @@ class Job:
         return allocate(shape, kind, self.settings.draws_dir)
 
     def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
-        """Rows of this group of stored state, on the run's device and in its dtype."""
+        """The group's rows of a stored state, on the run's device and in its dtype."""
         like = self.target.like
         tensors = {name: torch.from_numpy(values[self.group]) for name, values in arrays.items()}
         return {

@@ -63,11 +63,12 @@ def draw(
 ) -> Run:
     """Run the chains that ``settings`` describe.
 
-    ``previous`` continues earlier chains; ``rows_seen`` says that these are rows of a stream, of
-    which there have been so many, these included: one pass of steps is taken over them.
-    ``on_progress`` hears only of chains that run as one group in this process.
+    ``previous`` are earlier chains to continue. ``rows_seen`` is given for the rows of a stream: it
+    counts all rows so far, including these, over which one pass of steps is taken.
+    ``on_progress`` is called only if the chains run as one group in this process.
     """
     stream = rows_seen is not None
+    model = model.bound(data)
     sampler, _, cell = resolve(settings.sampler, settings.integrator, plain=not settings.auto)
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])
@@ -109,7 +110,7 @@ def draw(
         stream=stream,
     )
     if not stream:
-        model.prepare(plan.n_steps)
+        target = target.with_model(model.prepared(plan.n_steps))
     work = Workload(
         target=target,
         sampler=sampler,
@@ -195,7 +196,7 @@ def _target(
 def _continuable(
     previous: ChainState | None, model: Model, settings: Settings, stream: bool
 ) -> ChainState | None:
-    """The earlier chains, unless parameters have changed their number or length."""
+    """The earlier chains, unless their number or the number of parameters has changed."""
     if previous is None:
         return None
     if previous.fits(settings.n_chains, model.n_parameters):
@@ -338,7 +339,7 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
 def _divergence_report(
     diverged: dict[int, int], n_chains: int, n_steps: int, step_size: float
 ) -> str:
-    """Which chains left the finite numbers, when, and what to change."""
+    """Which chains diverged, when, and what to change."""
     where = ", ".join(f"chain {c} by step {k}" for c, k in diverged.items())
     return (
         f"{len(diverged)} of {n_chains} chains left the finite numbers ({where} of {n_steps}; last "

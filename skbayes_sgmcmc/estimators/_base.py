@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -228,7 +229,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         rows_seen = None
         if stream:
             rows_seen = data.total + (0.0 if previous is None else previous.rows_seen)
-            data.total = rows_seen if self.total_samples is None else float(self.total_samples)
+            total = rows_seen if self.total_samples is None else float(self.total_samples)
+            data = replace(data, total=total)
         run = self._sample(
             model,
             data,

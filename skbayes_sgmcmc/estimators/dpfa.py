@@ -122,6 +122,9 @@ class DeepPoissonFactorAnalysis(TopicModel):
         eta of the last step.
     batch_size_ : int
         Documents in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("documents", "belief_network");
+        () if there were none.
     topic_word_prior_ : float
         beta.
     n_features_in_ : int

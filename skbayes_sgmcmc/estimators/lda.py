@@ -109,6 +109,9 @@ class LatentDirichletAllocation(TopicModel):
         eta of the last step ("sgmcmc").
     batch_size_ : int
         Documents in a minibatch ("sgmcmc").
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("documents",);
+        () if there were none.
     doc_topic_prior_, topic_word_prior_ : float
         alpha and beta.
     n_features_in_ : int

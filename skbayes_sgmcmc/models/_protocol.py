@@ -1,7 +1,7 @@
 """What a model gives the engine.
 
 Gradients are those of potentials (negative log densities), summed over rows and *unscaled*: the
-factor N/n, temperatures and coordinates are the posterior's business (``_engine/target.py``).
+factor N/n, temperatures and coordinates are the target's business (``_engine/target.py``).
 All positions are ``theta`` of shape (chains, n_parameters).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -247,7 +247,7 @@ class Model:
         """Whether compiling ``kernels`` is worth its seconds in a run of so many steps."""
         return False
 
-    def with_kernel(self, name: str) -> Model:
+    def with_kernel(self, name: str) -> Self:
         """A copy of this model that uses one of its ``kernels``."""
         raise NotImplementedError
 
@@ -255,8 +255,18 @@ class Model:
         """eta for ``step_size="auto"`` with many modes, from the table's ``rate`` and ``step``."""
         return rate
 
-    def prepare(self, n_steps: int) -> None:
-        """Hear how many steps the run will have; ``ValueError`` if that does not suit the model."""
+    # what depends on the data or on the run, and is known before the first step
+
+    def bound(self, data: Data) -> Self:
+        """The model given these data: itself, or a copy with what depends on them."""
+        return self
+
+    def prepared(self, n_steps: int) -> Self:
+        """The model for a run of so many steps; ``ValueError`` if these do not suit it.
+
+        Streams, whose runs have no end, have no such step.
+        """
+        return self
 
     # draws ----------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """Gradients that are recorded once as a CUDA graph and then replayed.
 
-For small models a step on a GPU takes as long as its many operations take to be launched. A replay
+For small models the time of a step on a GPU is the time to launch its many operations. A replay
 launches them all at once, in the memory in which they were recorded: positions and minibatches are
-copied there first. No GPU was at hand when this was written; a record is therefore compared with
-the gradient itself before it is used, and it is made only where ``compiled=True`` asks for it.
+copied there first. A record is compared with the gradient itself before it is used, and it is made
+only where ``compiled=True`` asks for it, because how much it saves has not been measured on a GPU.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from ._base import Accelerator, Engine, Workload
 DEVICES = ("cuda",)
 #: calls before the recording, in which libraries choose their ways and take their memory
 WARM_UP = 3
-#: how far a replayed gradient may be from the gradient itself, as a share of its largest entry
+#: largest difference between a replayed gradient and the gradient itself, relative to its largest
+#: entry
 TOLERANCE = 1e-3
 
 
 def record(compute: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], Any]]:
-    """What ``compute()`` returns, and a function that computes it anew in the same memory."""
+    """The result of ``compute()``, and a function that computes it again in the same memory."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -133,7 +134,7 @@ class CUDAGraph(Accelerator):
         return None
 
     def pays(self, work: Workload) -> bool:
-        return False  # not known without a measurement on the GPU at hand
+        return False  # not measured yet
 
     def equip(self, engine: Engine, work: Workload) -> Engine:
         return replace(engine, evaluator=GraphedEvaluator)

@@ -2,7 +2,7 @@
 
 For models of many parameters the noise and the passes over the parameters cost as much as the
 gradient. Here each block of parameters is updated while its normals are in the first-level cache.
-The functions take the place of the samplers' own ``euler``; given the same normals they do the same
+The functions replace the samplers' own ``euler``; given the same normals the results are equal up
 to rounding. They need the optional extra ``fast`` and a CPU.
 """
 
@@ -26,14 +26,14 @@ from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 
 #: normals of a whole run from which on compiling is worth its seconds
 WORTH_NUMBERS = 10**9
-#: parameters that a thread must have to be worth waking
+#: fewest parameters for which another thread is worth waking
 THREAD_NUMBERS = 2**16
 
 
 class FusedEuler:
-    """Stands in for ``integrators.euler`` where :class:`FusedSteps` applies."""
+    """Replaces ``integrators.euler`` where :class:`FusedSteps` applies."""
 
-    #: the step makes its own noise, so that the loop need not
+    #: the step makes its own noise; the loop makes none
     own_noise = True
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class FusedEuler:
     def _each(
         self, n_parameters: int, step: Step, advance: Callable[[int, slice, Any, Any], None]
     ) -> None:
-        """Call ``advance`` for every chain, or its parts, with the places of their normals."""
+        """Call ``advance`` for every chain, or part of one, with the place of its normals."""
         parts = max(1, min(self._threads, n_parameters // THREAD_NUMBERS))
         block = self._kernels.NUMBERS  # parts begin where a block of normals does
         length = -(-n_parameters // (parts * block)) * block

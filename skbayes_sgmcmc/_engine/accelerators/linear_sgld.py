@@ -1,7 +1,7 @@
 """Plain SGLD on a binary linear model, a chunk of steps at a time, compiled by numba.
 
-The kernel takes the place of ``chains.py``'s loop over the steps of a chunk; with the same random
-numbers its draws are those of the torch path to rounding. Chains run in as many threads as torch
+The kernel replaces the loop over the steps of a chunk in ``chains.py``; with the same random
+numbers its draws equal those of torch's path up to rounding. Chains run in as many threads as torch
 uses. It needs the optional extra ``fast``.
 """
 
@@ -89,7 +89,7 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
             shared = minibatches.indices(n_steps, rng)
 
         def advance(c: int) -> None:
-            # a chain's numbers are made here to be in this core's cache
+            # a chain's numbers are made in its own thread, so that they are in this core's cache
             mine = rng.select([c])
             chosen = minibatches.indices(n_steps, mine) if shared is None else shared
             assert chosen is not None  # it is for full data only
@@ -108,10 +108,10 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
 
 
 def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
-    """How rows are laid out, and their values, column numbers and row pointers.
+    """The layout of the rows, and their values, column numbers and row pointers.
 
-    Integers are unsigned, because numba then leaves out Python's rule for negative indices, and
-    column numbers are as short as they can be, because the rows must come from far caches.
+    Integers are unsigned, because numba then leaves out Python's rule for negative indices. Column
+    numbers have as few bits as possible, because rows are read from distant caches.
     """
     none = np.empty(0, np.uint64)
     if isinstance(design, DenseDesign):
@@ -123,7 +123,7 @@ def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
     width = int(lengths.max())
     if width * n_rows > PADDING_LIMIT * max(x.nnz, 1):
         return "ragged", x.data.astype(dtype), x.indices.astype(short), x.indptr.astype(np.uint64)
-    # the padding has the value 0 in a column of its own, after the last one
+    # padding has the value 0, in an additional column after the last one
     values = np.zeros((n_rows, width), dtype)
     columns = np.full((n_rows, width), n_columns, short)
     filled = np.arange(width) < lengths[:, None]

@@ -6,7 +6,6 @@ that ``compiled`` means one thing for all of them.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
@@ -37,6 +36,5 @@ class ModelKernel(Accelerator):
         return work.target.model.kernels_pay(work.target.data, work.n_steps)
 
     def equip(self, engine: Engine, work: Workload) -> Engine:
-        target = copy.copy(engine.target)
-        target.model = target.model.with_kernel(self.name)
-        return replace(engine, target=target)
+        model = engine.target.model.with_kernel(self.name)
+        return replace(engine, target=engine.target.with_model(model))

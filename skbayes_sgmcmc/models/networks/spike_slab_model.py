@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -72,9 +72,12 @@ class PrunedNetworkModel(NetworkModel):
         self.sizes = [part.stop - part.start for part in self.slices]
         self.n_sparse = sum(self.sizes)
 
-    def prepare(self, n_steps: int) -> None:
-        if self.pruning is not None:
-            self.pruning = self.pruning.for_run(n_steps)
+    def prepared(self, n_steps: int) -> Self:
+        if self.pruning is None:
+            return self
+        model = copy.copy(self)
+        model.pruning = self.pruning.for_run(n_steps)
+        return model
 
     def init_state(self, theta: Tensor) -> State:
         if self.pruning is None:
@@ -162,17 +165,21 @@ class SparseNetworkModel(PrunedNetworkModel):
         self._delta_counts = priors[1][learned] - 1.0, (priors[0] + priors[2])[learned] - 1.0
         self._gains: tuple[int, list[float]] = (-1, [])
         self._views: Any = None
-        self._data: Data | None = None
+        self._data: Data | None = None  # sigma's conditional counts the rows
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         data = super().make_data(x, y, weight, dtype, device)
-        self._data = data  # sigma's conditional counts the rows, which in a stream grow in number
         standard_error = None
         if self.network.linear:
             row = 1.0 if self.likelihood.latent_noise else LOGIT_NOISE / self.spike_slab.sigma
             standard_error = row / math.sqrt(data.total)
         self.spike_slab = self.spike_slab.for_data(standard_error)
         return data
+
+    def bound(self, data: Data) -> Self:
+        model = copy.copy(self)
+        model._data = data
+        return model
 
     def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
         """For linear models a larger one, as far as pSGLD's steps stay small in the spike."""
@@ -204,7 +211,7 @@ class SparseNetworkModel(PrunedNetworkModel):
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
         return n_steps * (WORTH_MORE + self.n_sparse) >= WORTH_NUMBERS
 
-    def with_kernel(self, name: str) -> SparseNetworkModel:
+    def with_kernel(self, name: str) -> Self:
         compiled = copy.copy(self)
         compiled.compiled = True
         return compiled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -72,7 +72,7 @@ class CorpusModel(Model):
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
         return bool(data.fields["counts"].x.sum() >= WORTH_WORDS)
 
-    def with_kernel(self, name: str) -> CorpusModel:
+    def with_kernel(self, name: str) -> Self:
         compiled = copy.copy(self)
         compiled.compiled = True
         return compiled

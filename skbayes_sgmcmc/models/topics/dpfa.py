@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -127,7 +127,7 @@ class DPFAModel(CorpusModel):
         if self.metric is not None:
             self.metric, self.project = self._metric, self._project
 
-    def with_kernel(self, name: str) -> CorpusModel:
+    def with_kernel(self, name: str) -> Self:
         if name != "belief_network":
             return super().with_kernel(name)
         compiled, network = copy.copy(self), copy.copy(self.network)
