@@ -1,4 +1,4 @@
-"""``sample``: the engine on a log density or model of the user's."""
+"""``sample``: draws from a log density or a model that the user gives."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def sample(
     preconditioner: Any = None,
     gradient: str = "minibatch",
     init: Any = "random",
+    compiled: Any = "auto",
     shared_minibatch: bool = False,
     checkpoint: Any = None,
     device: str = "auto",
@@ -71,6 +72,10 @@ def sample(
         Gradient estimator, where the model offers it.
     init : "random", "map" or array, default="random"
         Starts: standard normal for a callable; an array broadcasts to (n_chains, n_parameters).
+    compiled : "auto" or bool, default="auto"
+        Use compiled code (extra ``fast``, CPU) or CUDA graphs. "auto": where they apply and pay;
+        True: where they apply, with an error that lists the reasons if none does; False: nowhere.
+        Compiled steps have their own random numbers, and so other draws for the same seed.
     shared_minibatch, checkpoint, device, dtype, n_jobs, random_state
         As for the estimators.
     on_progress : callable or None
@@ -84,7 +89,7 @@ def sample(
     Raises
     ------
     ValueError
-        A parameter is not allowed.
+        A parameter is not allowed, or does not suit the model.
     SamplingError
         Every chain left the finite numbers.
     MemoryError
@@ -116,7 +121,7 @@ def sample(
         gradient=gradient,
         init=init,
         shared_minibatch=shared_minibatch,
-        compiled=False,
+        compiled=compiled,
         checkpoint=checkpoint,
         device=device,
         dtype=dtype,

@@ -35,7 +35,6 @@ class SparseNetwork(NetworkEstimator):
     gain: Any
     prune: Any
     temperature: Any
-    compiled: Any
     _sparse_blocks: tuple[str, ...]
 
     # parameters -----------------------------------------------------------------------------------
@@ -124,7 +123,6 @@ class SparseNetwork(NetworkEstimator):
         options["spike_slab"] = prior
         options["adaptation"] = "sa" if self.adaptation == "em" else self.adaptation
         options["gain"] = self._gain()
-        options["compiled"] = self.compiled
         return SparseNetworkModel, options
 
     def _set_attributes(self) -> None:

@@ -124,6 +124,9 @@ class BayesianLogisticRegression(BayesianClassifier):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("linear_sgld",);
+        () if there were none.
     n_features_in_ : int
         Features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)

@@ -133,6 +133,9 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps",);
+        () if there were none.
     n_features_in_ : int
         Features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)
@@ -331,6 +334,9 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps",);
+        () if there were none.
     n_features_in_ : int
         Features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)

@@ -21,15 +21,15 @@ draws that are more than theta              ``unpack``, ``derive``
 ==========================================  ====================================================
 
 Gradients are those of potentials (negative log densities), summed over rows and *unscaled*: the
-factor N/n, temperatures and coordinates are the posterior's business (``_engine/target.py``).
+factor N/n, temperatures and coordinates are the target's business (``_engine/target.py``).
 All positions are ``theta`` of shape (chains, n_parameters).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -107,8 +107,11 @@ class Model:
     #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
     #: kernels are in single precision)
     single_precision: bool = False
-    #: compiled functions of the model's own that a run on a CPU uses, or None
-    kernels: Any = None
+    #: names of the compiled functions by which the model can do a part of its work on a CPU; each
+    #: has an entry in the engine's list of accelerators
+    kernels: Sequence[str] = ()
+    #: whether it asks for ``rng.gamma``, which the compiled generator does not have
+    needs_gamma: bool = False
 
     @property
     def n_parameters(self) -> int:
@@ -229,8 +232,26 @@ class Model:
         """The model's potential as a function of linear predictors, for the compiled kernel."""
         return None
 
-    def prepare(self, n_steps: int) -> None:
-        """Hear how many steps the run will have; ``ValueError`` if that does not suit the model."""
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        """Whether compiling ``kernels`` is worth its seconds in a run of so many steps."""
+        return False
+
+    def with_kernel(self, name: str) -> Self:
+        """A copy of this model that uses one of its ``kernels``."""
+        raise NotImplementedError
+
+    # what depends on the data or on the run, and is known before the first step
+
+    def bound(self, data: Data) -> Self:
+        """The model given these data: itself, or a copy with what depends on them."""
+        return self
+
+    def prepared(self, n_steps: int) -> Self:
+        """The model for a run of so many steps; ``ValueError`` if these do not suit it.
+
+        Streams, whose runs have no end, have no such step.
+        """
+        return self
 
     # draws ----------------------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -72,9 +73,12 @@ class PrunedNetworkModel(NetworkModel):
         self.sizes = [part.stop - part.start for part in self.slices]
         self.n_sparse = sum(self.sizes)
 
-    def prepare(self, n_steps: int) -> None:
-        if self.pruning is not None:
-            self.pruning = self.pruning.for_run(n_steps)
+    def prepared(self, n_steps: int) -> Self:
+        if self.pruning is None:
+            return self
+        model = copy.copy(self)
+        model.pruning = self.pruning.for_run(n_steps)
+        return model
 
     def init_state(self, theta: Tensor) -> State:
         if self.pruning is None:
@@ -113,9 +117,8 @@ class SparseNetworkModel(PrunedNetworkModel):
         drawn from their conditionals, so that the chain has the exact posterior; None: they stay.
     gain : Schedule
         The gains omega_k of "sa".
-    compiled : "auto" or bool, default="auto"
-        Whether the latents and their gradient are computed by numba, where it is installed, on a
-        CPU; "auto": if the run is long enough for the seconds of compiling.
+    compiled : bool, default=False
+        Compute the latents and their gradient by functions that numba compiles, on a CPU.
 
     Notes
     -----
@@ -123,13 +126,15 @@ class SparseNetworkModel(PrunedNetworkModel):
     gradient), ``sigma``, ``logit_delta`` (one for each block; delta itself underflows), ``zeros``.
     """
 
+    kernels = ("spike_slab",)
+
     def __init__(
         self,
         *parts: Any,
         spike_slab: SpikeSlab,
         adaptation: str | None,
         gain: Schedule,
-        compiled: Any = "auto",
+        compiled: bool = False,
         **options: Any,
     ):
         super().__init__(*parts, **options)
@@ -155,11 +160,10 @@ class SparseNetworkModel(PrunedNetworkModel):
         self._delta_counts = priors[1][learned] - 1.0, (priors[0] + priors[2])[learned] - 1.0
         self._gains: tuple[int, list[float]] = (-1, [])
         self._views: Any = None
-        self._data: Data | None = None
+        self._data: Data | None = None  # sigma's conditional counts the rows
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         data = super().make_data(x, y, weight, dtype, device)
-        self._data = data  # sigma's conditional counts the rows, which in a stream grow in number
         standard_error = None
         if self.network.linear:
             row = 1.0 if self.likelihood.latent_noise else LOGIT_NOISE / self.spike_slab.sigma
@@ -171,6 +175,11 @@ class SparseNetworkModel(PrunedNetworkModel):
     def tuning(self) -> Tuning:
         return SparseTuning(self)
 
+    def bound(self, data: Data) -> Self:
+        model = copy.copy(self)
+        model._data = data
+        return model
+
     def init_state(self, theta: Tensor) -> State:
         prior, chains = self.spike_slab, len(theta)
         rho = theta.new_full((chains, self.n_sparse), prior.inclusion)
@@ -181,24 +190,25 @@ class SparseNetworkModel(PrunedNetworkModel):
             "logit_delta": theta.new_full((chains, len(self.sizes)), float(logit(prior.inclusion))),
         }
 
-    def prepare(self, n_steps: int) -> None:
-        super().prepare(n_steps)
-        if self.compiled == "auto":
-            self.compiled = n_steps * (WORTH_MORE + self.n_sparse) >= WORTH_NUMBERS
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        return n_steps * (WORTH_MORE + self.n_sparse) >= WORTH_NUMBERS
+
+    def with_kernel(self, name: str) -> Self:
+        compiled = copy.copy(self)
+        compiled.compiled = True
+        return compiled
 
     def _kernels(self, theta: Tensor) -> Any:
         """Compiled functions for the state of these positions, or None."""
-        return self.kernels if theta.device.type == "cpu" else None
+        return self._latents if theta.device.type == "cpu" else None
 
     @cached_property
-    def kernels(self) -> Any:
+    def _latents(self) -> Any:
         """Compiled functions, or None."""
-        if self.compiled is not True:
+        if not self.compiled:
             return None
-        try:
-            from ..._kernels import latents
-        except ImportError:
-            return None
+        from ..._kernels import latents
+
         return latents
 
     @cached_property
@@ -206,7 +216,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         """The compiled gradient of the rows, where f is one linear function; or None."""
         network = self.network
         plain = self._passes is network  # not in bfloat16, nor chain by chain
-        if self.kernels is None or not (network.linear and plain):
+        if self._latents is None or not (network.linear and plain):
             return None
         (features,) = network.fan_in.values()
         if self.n_network != features + 1:  # several outputs
@@ -216,7 +226,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         return gradient
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = ("kernels", "_rows_gradient")
+        compiled = ("_latents", "_rows_gradient")
         return {k: v for k, v in vars(self).items() if k not in compiled} | {"_views": None}
 
     # densities ------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +16,7 @@ from ..._metric import State
 from .._design import SparseDesign
 from .._protocol import Model
 from .._tuning import ManyModes, Request, Tuning
+from .documents import WORTH_WORDS
 from .parametrizations import ExpandedMean, Parametrization
 
 Array = NDArray[Any]
@@ -44,6 +47,8 @@ class CorpusModel(Model):
     """
 
     single_precision = True
+    kernels: Sequence[str] = ("documents",)
+    needs_gamma = True
 
     def __init__(
         self,
@@ -61,6 +66,14 @@ class CorpusModel(Model):
         self.shapes = {"theta": (parametrization.n_words, parametrization.n_topics)}
         if isinstance(parametrization, ExpandedMean):
             self.metric, self.project = parametrization.metric, parametrization.project
+
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        return bool(data.fields["counts"].x.sum() >= WORTH_WORDS)
+
+    def with_kernel(self, name: str) -> Self:
+        compiled = copy.copy(self)
+        compiled.compiled = True
+        return compiled
 
     def make_data(self, X: Any, y: None, weight: None, dtype: Any, device: str) -> Data:
         """Documents as rows of counts."""
