@@ -13,7 +13,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_choice, check_real
-from ._network import NetworkEstimator, NetworkRegressor
+from ._network import NetworkEstimator, NormalNetworkRegressor
 from .mlp import _MLP
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class SparseNetwork(NetworkEstimator):
         return {"logit_delta", *(f"rho_{name}" for name in self._sparse_blocks)}
 
 
-class SparseNetworkRegressor(SparseNetwork, NetworkRegressor):
+class SparseNetworkRegressor(SparseNetwork, NormalNetworkRegressor):
     """The same for regressors: with a spike-and-slab prior the noise is its sigma."""
 
     def _check(self) -> Any:
@@ -189,7 +189,7 @@ class SparseNetworkRegressor(SparseNetwork, NetworkRegressor):
 
         if self._spike_slab() is None:
             return super()._likelihood()
-        return LatentGaussian(self._n_outputs)
+        return LatentGaussian(self._n_targets)
 
 
 class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._validation import check_choice, check_sizes
-from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from ._network import NetworkClassifier, NetworkEstimator, NormalNetworkRegressor
 
 
 class _MLP(NetworkEstimator):
@@ -236,7 +236,7 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         self.verbose = verbose
 
 
-class BayesianMLPRegressor(_MLP, NetworkRegressor):
+class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
     r"""Multilayer perceptron for regression with a posterior drawn by stochastic-gradient MCMC.
 
     .. math::
