@@ -31,7 +31,7 @@ the draws of the last half of the {seconds} s are averaged (up to 20): the other
 
 
 def perplexity(topics, test):
-    return document_completion_perplexity(topics, test, doc_topic_prior=ALPHA)
+    return document_completion_perplexity(topics, test, doc_topic_prior=ALPHA, random_state=0)
 
 
 class Ours:

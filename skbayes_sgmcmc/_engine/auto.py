@@ -360,7 +360,8 @@ def _set_metric_step(
     if sampler.full_data or (size is not None and size >= data.n_rows):
         return
     anchor = None
-    if settings.gradient == "auto" and not stream and model.after_step is None:
+    wanted = settings.gradient in ("auto", "control_variates")
+    if wanted and not stream and model.after_step is None:
         anchor = model.anchor(center, data)
     if anchor is not None:
         warm.gradient = "control_variates"

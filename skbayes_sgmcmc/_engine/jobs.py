@@ -154,10 +154,9 @@ class Job:
 
     def _allocate(self) -> Array:
         shape = (len(self.group), self.plan.n_draws, self.target.model.n_kept)
-        kind = self.settings.draws_dtype
-        if kind == "auto":
-            kind = dtype_name(self.target.like.dtype)
-        return allocate(shape, kind, self.settings.draws_dir)
+        kept = self.settings.kept
+        kind = dtype_name(self.target.like.dtype) if kept.dtype == "auto" else kept.dtype
+        return allocate(shape, kind, kept.dir)
 
     def _engine(self) -> Engine:
         """Compiled code for a chunk's steps, or else for the integrator or for the gradient."""
@@ -172,7 +171,7 @@ class Job:
         run = (self.sampler, self.cell)
         n_steps = self.plan.n_steps * len(self.group)
         reason = (
-            "there is compiled code for sampler='sgld' and 'psgld' (without gamma) with "
+            "there is compiled code for sampler='sgld' and 'psgld' (without divergence) with "
             "integrator='euler' on a CPU, and for networks of dense rows without latent variables "
             "on a GPU; give compiled='auto'."
         )

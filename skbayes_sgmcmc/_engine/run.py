@@ -66,6 +66,7 @@ def draw(
     ``on_progress`` hears only of chains that run as one group in this process.
     """
     stream = rows_seen is not None
+    model = model.bound(data)
     sampler, _, cell = resolve(settings.sampler, settings.integrator, plain=not settings.auto)
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])
@@ -107,7 +108,7 @@ def draw(
         math.ceil(data.n_rows / minibatches.size) if stream else None,
     )
     if not stream:
-        model.prepare(plan.n_steps)
+        target = target.with_model(model.prepared(plan.n_steps))
     seeds = settings.seeds()
     shared = (target, sampler, cell, minibatches, plan, settings, warm, previous)
     jobs = [Job(*shared, group, [seeds[c] for c in group]) for group in settings.groups()]
@@ -222,9 +223,9 @@ def _plan(
         thinning = n_steps // n_draws
         burn_in = n_steps - n_draws * thinning
         return Plan(step_size, temperature, n_draws, burn_in, thinning, stream=True)
-    if settings.draws_dir is None:
-        kept = 2 if settings.draws_dtype == "bfloat16" else itemsize
-        check_memory(settings.n_chains, n_draws, model.n_kept, kept)
+    if settings.kept.dir is None:
+        size = 2 if settings.kept.dtype == "bfloat16" else itemsize
+        check_memory(settings.n_chains, n_draws, model.n_kept, size)
     burn_in, thin = auto.auto_lengths(
         model, settings.auto, warm.step_size, minibatches.data.n_rows, minibatches.size, n_draws
     )
@@ -255,7 +256,7 @@ def _combine(
     if kept == 0:
         raise SamplingError(
             f"no draw was kept in {plan.n_steps} steps: the sampling threshold was not reached; "
-            "give a smaller step_size, more steps or a larger threshold."
+            "give a smaller step_size, more steps or a larger noise_ratio."
         )
     if diverged:
         warn(report + " The other chains were kept.")

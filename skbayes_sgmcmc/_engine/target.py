@@ -12,6 +12,7 @@ dynamics with the preconditioner M = root root' in theta.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,6 +129,12 @@ class Target:
         self._anchor_gradient = torch.from_numpy(anchor.gradient / self.n).to(self.like)[None]
         if anchor.hessian is not None:
             self._anchor_hessian = torch.from_numpy(anchor.hessian / self.n).to(self.like)
+
+    def with_model(self, model: Model) -> Target:
+        """The target with a copy of its model that has the same densities."""
+        target = copy.copy(self)
+        target.model = model
+        return target
 
     def likelihood_scale(self, minibatches: Minibatches) -> float:
         """What the sum over a minibatch's rows is multiplied by, once and only here: (rows/n)/N."""

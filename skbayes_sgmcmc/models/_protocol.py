@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -244,8 +244,18 @@ class Model:
         """eta for ``step_size="auto"`` with many modes, from the table's ``rate`` and ``step``."""
         return rate
 
-    def prepare(self, n_steps: int) -> None:
-        """Hear how many steps the run will have; ``ValueError`` if that does not suit the model."""
+    # what depends on the data or on the run, and is known before the first step
+
+    def bound(self, data: Data) -> Self:
+        """The model given these data: itself, or a copy with what depends on them."""
+        return self
+
+    def prepared(self, n_steps: int) -> Self:
+        """The model for a run of so many steps; ``ValueError`` if these do not suit it.
+
+        Streams, whose runs have no end, have no such step.
+        """
+        return self
 
     # draws ----------------------------------------------------------------------------------------
 

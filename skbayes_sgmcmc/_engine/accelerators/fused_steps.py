@@ -118,7 +118,7 @@ def find_integrator(
     """
     applies = (
         cell.integrator is euler
-        and (type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.gamma))
+        and (type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.divergence))
         and target.like.device.type == "cpu"
     )
     pays = target.model.n_parameters * n_steps >= WORTH_NUMBERS
