@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+import skops.io as skops
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -70,6 +71,13 @@ def test_pickling_embeds_draws_on_disk(plain, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
 
 
+def test_skops_files_embed_draws_on_disk(plain, tmp_path):
+    on_disk = BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
+    loaded = skops.loads(skops.dumps(on_disk), trusted=skops_trusted_types())
+    assert loaded.storage.dir == str(tmp_path)
+    np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
+
+
 def test_bfloat16_draws_predict_nearly_the_same_from_half_the_bytes(plain):
     """Weights are rounded by at most 2^-9 of themselves: logits of a few by 1e-2 at the most."""
     half = BayesianMLPClassifier(**SHORT, storage=Storage("bfloat16")).fit(X, y)
@@ -80,6 +88,18 @@ def test_bfloat16_draws_predict_nearly_the_same_from_half_the_bytes(plain):
     assert len(pickle.dumps(half)) < 0.6 * len(pickle.dumps(plain))
     assert half.sample_posterior(3)["weight_1"].dtype == np.float32
     assert half.posterior_.mean("bias_1").shape == (20,)
+
+
+def test_a_failed_allocation_keeps_no_file_open(monkeypatch, tmp_path):
+    def full(handle, offset, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "posix_fallocate", full, raising=False)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="has no room"):
+            allocate((10, 10), "float64", tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_full_disk_is_said_before_any_step(monkeypatch, tmp_path):
@@ -111,14 +131,6 @@ def test_a_storage_can_be_searched_cloned_and_pickled():
     clf.set_params(storage__dtype="float32")
     again = pickle.loads(pickle.dumps(clf)).storage
     assert again.get_params() == {"dtype": "float32", "dir": "draws"}
-
-
-def test_skops_files_hold_a_storage_with_a_path(tmp_path):
-    skops = pytest.importorskip("skops.io")
-    clf = BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
-    loaded = skops.loads(skops.dumps(clf), trusted=skops_trusted_types())
-    assert loaded.storage.dir == str(tmp_path)
-    np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
