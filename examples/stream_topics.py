@@ -78,7 +78,7 @@ def main():
         done += X.shape[0]
         if done >= args.documents * 2.0 ** (looks - 5) or done == args.documents:
             looks += 1
-            score = model.perplexity(test)
+            score = model.perplexity(test, random_state=0)
             print(f"{done:10d}{done / spent:13.0f}{memory():7.0f}{score:12.1f}", flush=True)
 
     found = model.components_[best_order(model.components_, topics)]

@@ -22,6 +22,7 @@ _WHERE = {
     "SparseBayesianRegressor": "estimators.sparse",
     "Pruning": "models.networks.pruning",
     "SpikeSlab": "priors",
+    "Storage": "_draws.storage",
     "LatentDirichletAllocation": "estimators.lda",
     "PosteriorSamples": "_draws.posterior_samples",
     "MixingDistance": "schedules",
@@ -40,6 +41,7 @@ __all__ = [*_WHERE, "__version__"]
 
 if TYPE_CHECKING:
     from ._draws.posterior_samples import PosteriorSamples as PosteriorSamples
+    from ._draws.storage import Storage as Storage
     from ._engine.sample import sample as sample
     from ._exceptions import CheckpointError as CheckpointError
     from ._exceptions import SamplingError as SamplingError

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
+from sklearn.utils import check_random_state as sklearn_random_state
 
 
 def check_real(
@@ -55,6 +56,26 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     return value
 
 
+def check_random_state(random_state: Any) -> np.random.RandomState:
+    """The generator that ``random_state`` stands for: an int, a RandomState, or None (numpy's own).
+
+    Raises
+    ------
+    ValueError
+        It is something else, such as a ``numpy.random.Generator``, which scikit-learn refuses too.
+    """
+    given = random_state
+    if given is None or isinstance(given, np.random.RandomState):
+        return sklearn_random_state(given)
+    whole = isinstance(given, numbers.Integral) and not isinstance(given, (bool, np.bool_))
+    if not whole or not 0 <= given < 2**32:
+        raise ValueError(
+            f"random_state={given!r} is not allowed: give a whole number, at least 0 and below "
+            "2**32, a numpy.random.RandomState, or None."
+        )
+    return sklearn_random_state(given)
+
+
 def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
     """Return ``sample_weight`` as an array (n_rows,) of finite numbers >= 0; None: all one."""
     if sample_weight is None:
@@ -78,6 +99,22 @@ def check_sizes(name: str, sizes: Any) -> tuple[int, ...]:
     """A sequence of positive whole numbers, or one of them, as a tuple."""
     sizes = (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
     return tuple(check_int(name, size) for size in sizes)
+
+
+def check_layers(name: str, layers: Any, words: Iterable[str]) -> Any:
+    """Return ``layers`` if it is one of ``words`` or a list of names."""
+    if isinstance(layers, str):
+        return check_choice(name, layers, words)
+    try:
+        names = list(layers)
+    except TypeError:
+        names = []
+    if not names or not all(isinstance(each, str) for each in names):
+        listed = ", ".join(repr(word) for word in words)
+        raise ValueError(
+            f"{name}={layers!r} is not allowed: give {listed} or a list of names of layers."
+        )
+    return layers
 
 
 def _interval(low: float, high: float, closed: str) -> str:

@@ -341,14 +341,14 @@ class MixingDistance(BaseEstimator):
     """Collect a draw each time the step sizes since the last one add up to a distance D0 (WT11).
 
     Give it as ``thinning``. Collection starts when the sampling threshold alpha_t first falls below
-    ``threshold``; D0 is the step size there.
+    ``noise_ratio``; D0 is the step size there.
 
     Parameters
     ----------
     n_steps : int, default=10000
         Steps of the run; ``n_draws`` is then the most draws kept of a chain.
-    threshold : float, default=0.1
-        Bound on alpha_t.
+    noise_ratio : float, default=0.1
+        Bound on alpha_t, the ratio of the gradient noise to the injected noise.
     distance : float or None, default=None
         D0, to start at the end of burn-in instead.
 
@@ -357,13 +357,15 @@ class MixingDistance(BaseEstimator):
     Welling & Teh (2011), sections 4.1 and 5.3.
     """
 
-    def __init__(self, n_steps: int = 10000, threshold: float = 0.1, distance: float | None = None):
+    def __init__(
+        self, n_steps: int = 10000, noise_ratio: float = 0.1, distance: float | None = None
+    ):
         self.n_steps = n_steps
-        self.threshold = threshold
+        self.noise_ratio = noise_ratio
         self.distance = distance
 
     def check(self, name: str) -> None:
         check_int(f"{name}.n_steps", self.n_steps)
-        check_real(f"{name}.threshold", self.threshold, low=0.0)
+        check_real(f"{name}.noise_ratio", self.noise_ratio, low=0.0)
         if self.distance is not None:
             check_real(f"{name}.distance", self.distance, low=0.0)

@@ -206,7 +206,7 @@ def balanced(sampler: Any, integrator: Any, target: Gaussian, eta: float) -> Lin
     thermostats of mass "auto" are from it is tested against :func:`live_thermostat`.
     """
     probe = Step(n=target.n, gradient=None, likelihood=None, potential=None, eta=eta)
-    alpha = sampler.alpha(probe)
+    alpha = sampler.friction_of(probe)
     one = sampler.kinetic(torch.zeros(1, target.dim, dtype=torch.float64)).shape[1] == 1
     beta = np.zeros(target.dim)
     if target.noise is not None:
@@ -259,7 +259,7 @@ def live_thermostat(
     )
     sd = 1.0 / np.sqrt(sampler._mass(step))
     starts = [axis.numpy().ravel() for axis in (theta, p, xi_a)]
-    state = {"v": h * p, "a": sampler.alpha(step) + h * sd * xi_a, "g": theta.clone()}
+    state = {"v": h * p, "a": sampler.friction_of(step) + h * sd * xi_a, "g": theta.clone()}
     center = state["a"].mean()
     end = theta.clone()
     integrator(sampler, end, state, step)

@@ -46,7 +46,7 @@ FITS = {
     "compiled": ({"step_size": 0.1, "batch_size": 20}, 4),
     "sghmc": ({"sampler": "sghmc", "integrator": "baoab", "step_size": 0.1}, 4),
     "msgnht": ({"sampler": "msgnht", "dtype": "float32"}, 4),
-    "psgld in burn-in": ({"sampler": PSGLD(gamma=True), "step_size": 0.1}, 1),
+    "psgld in burn-in": ({"sampler": PSGLD(divergence=True), "step_size": 0.1}, 1),
     "psgld after it": ({"sampler": "psgld", "step_size": 0.1}, 4),
     "mala": ({"sampler": "mala"}, 4),
     "schedule": ({"step_size": Polynomial(first=0.3, last=0.01), "sampler": "sghmc"}, 4),

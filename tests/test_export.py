@@ -23,6 +23,7 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianModuleClassifier,
+    Storage,
     to_onnx,
     to_torch,
 )
@@ -71,7 +72,7 @@ CLASSIFIERS = {
         y,
     ),
     "bfloat16": (
-        BayesianMLPClassifier(hidden_layer_sizes=5, draws_dtype="bfloat16", **SHORT),
+        BayesianMLPClassifier(hidden_layer_sizes=5, storage=Storage("bfloat16"), **SHORT),
         y,
     ),
     "cnn": (BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **SHORT), y),

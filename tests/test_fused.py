@@ -275,7 +275,7 @@ class MySGLD(SGLD):
         {"sampler": "sgnht", "integrator": "euler"},
         {"sampler": "msgnht", "integrator": "euler"},
         {"sampler": "sgld", "integrator": "leimkuhler_matthews"},
-        {"sampler": PSGLD(gamma=True)},
+        {"sampler": PSGLD(divergence=True)},
         {"sampler": MySGLD()},
         {"compiled": False},
     ],

@@ -20,6 +20,7 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianModuleClassifier,
     SparseBayesianClassifier,
+    SpikeSlab,
 )
 from skbayes_sgmcmc._engine.accelerators import cuda_graphs as _graphs
 from skbayes_sgmcmc.samplers import PSGLD
@@ -80,7 +81,7 @@ NETWORKS = {
     "mlp": (BayesianMLPClassifier, FIVE),
     "all rows": (BayesianMLPClassifier, FIVE | {"batch_size": 1000}),
     "shared rows": (BayesianMLPClassifier, FIVE | {"shared_minibatch": True}),
-    "likelihood apart": (BayesianMLPClassifier, FIVE | {"sampler": PSGLD(gamma=True)}),
+    "likelihood apart": (BayesianMLPClassifier, FIVE | {"sampler": PSGLD(divergence=True)}),
     "splitting": (BayesianMLPClassifier, FIVE | SPLITTING),
     "regressor": (BayesianMLPRegressor, FIVE | {"activation": "tanh"}),
     "cnn": (BayesianCNNClassifier, FIVE | {"conv_channels": 2}),
@@ -157,7 +158,8 @@ def test_full_memory_stays_an_error_of_memory(monkeypatch, recorder):
 
 def test_other_models_are_not_recorded(recorder):
     # gradients with latent variables read tensors that a step may replace
-    clf = SparseBayesianClassifier(hidden_layer_sizes=5, compiled=True, adaptation=None, **SETTINGS)
+    prior = SpikeSlab(adaptation=None)
+    clf = SparseBayesianClassifier(hidden_layer_sizes=5, compiled=True, prior=prior, **SETTINGS)
     clf.fit(X, y)
     # rows of another kind than tensors
     with pytest.raises(ValueError, match="cuda_graph: it is for dense rows of networks"):

@@ -199,7 +199,7 @@ def test_control_variates_leave_the_posterior_as_it_is():
     options = {"n_draws": 200, "n_chains": 2, "burn_in": 200, "thinning": 5, "random_state": 0}
     ours = BayesianICA(**options).fit(X)
     assert ours.batch_size_ < 2000
-    assert ours.sampling_threshold_["alpha"].max() < 0.2
+    assert ours.sampling_threshold_["noise_ratio"].max() < 0.2
     exact = BayesianICA(batch_size=11_000, **options).fit(X)
     a, b = (ica.posterior_["components"].reshape(-1, 9) for ica in (ours, exact))
     assert (np.abs(a.mean(0) - b.mean(0)) / b.std(0)).max() < 4.0 * np.sqrt(2.0 / 200)
@@ -309,12 +309,12 @@ def test_sampling_threshold_trace(data):
         n: small(step_size=schedule, batch_size=n).fit(X).sampling_threshold_
         for n in (50, 100, 600)
     }
-    step, alpha = traces[100]["step"], traces[100]["alpha"]
+    step, alpha = traces[100]["step"], traces[100]["noise_ratio"]
     assert step[0] == 1 and step[-1] == 80
     np.testing.assert_allclose(alpha / alpha[0], ((5.0 + step - 1) / 5.0) ** -0.55)
-    assert not traces[600]["alpha"].any()
+    assert not traces[600]["noise_ratio"].any()
     # (N - n) / n, and the draws' own scores
-    ratio = traces[50]["alpha"][0] / alpha[0]
+    ratio = traces[50]["noise_ratio"][0] / alpha[0]
     assert ratio == pytest.approx(550 / 50 / (500 / 100), rel=0.2)
 
 
@@ -487,3 +487,23 @@ def test_instability_display(data, fits):
         InstabilityDisplay.from_estimator(clf)
     with pytest.raises(NotFittedError):
         InstabilityDisplay.from_estimator(BayesianICA())
+
+
+def test_gradient_and_compiled_are_parameters(data):
+    """One estimate of the gradient is not the other; compiled code is for plain samplers only."""
+    X = data[0]
+    draws = {
+        gradient: small(batch_size=20, gradient=gradient).fit(X).posterior_["components"]
+        for gradient in ("auto", "control_variates", "minibatch")
+    }
+    np.testing.assert_array_equal(draws["auto"], draws["control_variates"])
+    assert np.abs(draws["auto"] - draws["minibatch"]).max() > 1e-3
+    with pytest.raises(ValueError, match="compiled=True is not allowed here"):
+        small(compiled=True).fit(X)
+    plain = {"sampler": "sgld", "integrator": "euler", "step_size": 0.01}
+    pytest.importorskip("numba")
+    compiled = small(compiled=True, **plain).fit(X).components_
+    # another generator, so other draws about the same mode: the means of 40 differ by a twentieth
+    # of the largest entry, and independent starts by more than all of it
+    other = small(compiled=False, **plain).fit(X).components_
+    assert 0.0 < np.abs(compiled - other).max() < 0.2 * np.abs(other).max()

@@ -53,6 +53,8 @@ def short(n_components=3, **parameters):
         ({"doc_sweeps": -1}, "doc_sweeps=-1 is not allowed"),
         ({"thinning": MixingDistance()}, "thinning=MixingDistance"),
         ({"compiled": "yes"}, "compiled='yes' is not allowed"),
+        ({"init": "gaussian"}, "init='gaussian' is not allowed"),
+        ({"init": "map"}, "init='map' is not allowed with parametrization='expanded_mean'"),
         ({"sampler": "mala"}, "sampler=MALA is not allowed"),
         ({"sampler": "rsgld", "parametrization": "expanded_natural"}, "has no metric"),
         ({"sampler": "sgld"}, "give sampler='rsgld'"),
@@ -64,6 +66,17 @@ def short(n_components=3, **parameters):
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):
         short(**parameters).fit(corpus())
+
+
+def test_natural_parameters_start_at_a_mode_unless_init_says_otherwise():
+    natural = {"parametrization": "expanded_natural"}
+    draws = {
+        init: short(init=init, **natural).fit(corpus()).posterior_["components"]
+        for init in ("auto", "map", "random")
+    }
+    np.testing.assert_array_equal(draws["auto"], draws["map"])
+    # half of the burn-in then has noise that it did not have
+    assert np.abs(draws["random"] - draws["auto"]).max() > 0.01
 
 
 # data ---------------------------------------------------------------------------------------------

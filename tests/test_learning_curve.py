@@ -24,6 +24,7 @@ from skbayes_sgmcmc import (
     BayesianModuleRegressor,
     MixingDistance,
     PosteriorSamples,
+    Storage,
 )
 from skbayes_sgmcmc._engine import chains
 from skbayes_sgmcmc.inspection import LearningCurve, LearningCurveDisplay, _callback
@@ -99,16 +100,16 @@ def test_curves_are_those_after_the_fit(name):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"draws_dtype": "bfloat16", "n_chains": 1},
-        {"draws_dir": True},
+        {"storage": Storage("bfloat16"), "n_chains": 1},
+        {"storage": Storage(dir=True)},
         {"step_size": Polynomial(first=0.1, last=0.001), "sampler": "sgld"},
         {"step_size": 0.01, "thinning": MixingDistance(n_steps=400, distance=0.05)},
     ],
     ids=["bfloat16", "on disk", "weighted", "mixing distance"],
 )
 def test_curves_of_any_kind_of_draws(parameters, tmp_path):
-    if "draws_dir" in parameters:
-        parameters = {"draws_dir": tmp_path}
+    if getattr(parameters.get("storage"), "dir", None):
+        parameters = {"storage": Storage(dir=tmp_path)}
     curve = LearningCurve(X_test, y_test)
     clf = fitted("batch norm", curve, **parameters)
     assert len(curve.log) > 1

@@ -417,7 +417,7 @@ def test_schedules_as_step_size(binary, schedule):
 @pytest.mark.parametrize("distance", [None, 0.5])
 def test_mixing_distance(binary, distance):
     """With D0 given, draws come each time the steps add up to more than it."""
-    thinning = MixingDistance(n_steps=400, distance=distance, threshold=1.0)
+    thinning = MixingDistance(n_steps=400, distance=distance, noise_ratio=1.0)
     X = StandardScaler().fit_transform(binary[0])
     clf = small(step_size=Polynomial(first=0.2, last=0.02), burn_in=0, thinning=thinning)
     posterior = clf.set_params(n_draws=1000).fit(X, binary[1]).posterior_
@@ -435,7 +435,7 @@ def test_mixing_distance(binary, distance):
 
 def test_mixing_distance_in_two_jobs(binary):
     """Each group finds its own D0, so they may keep unequal numbers of draws: the fewer counts."""
-    thinning = MixingDistance(n_steps=300, threshold=0.5)
+    thinning = MixingDistance(n_steps=300, noise_ratio=0.5)
     clf = small(step_size=Polynomial(first=0.5, last=0.02), burn_in=0, thinning=thinning, n_jobs=2)
     X = StandardScaler().fit_transform(binary[0])
     with joblib.parallel_config("threading"):

@@ -14,6 +14,8 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
+    SparseBayesianClassifier,
+    Storage,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc._draws import prediction
@@ -115,8 +117,9 @@ def test_modules_that_vmap_can_not_take_go_in_turn():
         BayesianCNNClassifier(conv_channels=2, precision="bfloat16", **TINY),
         BayesianModuleClassifier(norm_module, **TINY),
         BayesianModuleRegressor(partial(nn.Linear, 64, 1), **TINY),
+        SparseBayesianClassifier(hidden_layer_sizes=3, **TINY),
     ],
-    ids=["mlp", "cnn", "bfloat16", "module", "regressor"],
+    ids=["mlp", "cnn", "bfloat16", "module", "regressor", "sparse"],
 )
 def test_chain_method_changes_rounding_only(clf):
     """Six steps together and in turn: 1e-6 (bfloat16, in other orders of sums: 1e-2)."""
@@ -156,7 +159,7 @@ def test_statistics_are_computed_one_draw_at_a_time(tmp_path, monkeypatch):
         return decode(values)
 
     monkeypatch.setattr(network, "decode", recorded)
-    clf = BayesianModuleClassifier(norm_module, draws_dir=tmp_path, **TINY).fit(X, y)
+    clf = BayesianModuleClassifier(norm_module, storage=Storage(dir=tmp_path), **TINY).fit(X, y)
     assert sizes == [64 * 12 + 12 + 24 + 120 + 10] * 8
     assert isinstance(clf.posterior_.draws["0.weight"], np.memmap)
 

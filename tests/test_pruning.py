@@ -22,6 +22,7 @@ from skbayes_sgmcmc import (
     SparseBayesianClassifier,
     SparseBayesianRegressor,
     SpikeSlab,
+    Storage,
     skops_trusted_types,
     to_torch,
 )
@@ -132,13 +133,28 @@ WEIGHTS = ("0.weight", "3.weight")
 
 
 def test_only_sparse_layers_are_pruned():
-    clf, _ = module_classifier(sparse_layers=["0"])
+    clf, _ = module_classifier(prune=Pruning(0.9, interval=10, layers=["0"]))
     assert np.all(clf.posterior_["3.weight"] != 0.0)
     size = 400
     share = round(Pruning(0.9, interval=10).for_run(N_STEPS).rate(190) * size) / size
     assert np.mean(clf.posterior_["0.weight"][:, -1] == 0.0) == share
     n_parameters = 10 * 40 + 40 + 2 * 40 + 40 * 2 + 2
     assert clf.n_effective_parameters_ == pytest.approx(n_parameters - size * clf.sparsity_)
+
+
+def test_pruned_layers_may_be_others_than_those_of_the_prior():
+    prior = SpikeSlab(layers=["3"])
+    theirs, _ = module_classifier(prior=prior)  # "auto": the prior's
+    assert np.all(theirs.posterior_["0.weight"] != 0.0)
+    assert np.any(theirs.posterior_["3.weight"] == 0.0)
+    other, _ = module_classifier(prior=prior, prune=Pruning(0.9, interval=10, layers=["0"]))
+    assert np.all(other.posterior_["3.weight"] != 0.0)
+    zeros = np.sum(other.posterior_["0.weight"] == 0.0) / other.posterior_["0.weight"].shape[0]
+    # a share of the layers of both, and of the draws
+    assert other.sparsity_ == pytest.approx(zeros / SHORT["n_draws"] / (400 + 80), rel=1e-12)
+    assert "rho_3.weight" in other.posterior_.draws and "rho_0.weight" not in other.posterior_.draws
+    every, _ = module_classifier(prior=prior, prune=Pruning(0.9, interval=10, layers="all"))
+    assert all(np.any(every.posterior_[name] == 0.0) for name in WEIGHTS)
 
 
 def test_zeros_are_never_negative_zeros():
@@ -172,7 +188,7 @@ def test_pre_training_without_the_prior_goes_on_with_it():
     X, y = data()
     clf = BayesianModuleClassifier(Small, warm_start=True, **SHORT).fit(X, y > 0.0)
     before = clf._chain_state.theta
-    clf.set_params(prior=SpikeSlab(), sparse_layers=["0"], step_size=1e-9, sampler="sgld",
+    clf.set_params(prior=SpikeSlab(layers=["0"]), step_size=1e-9, sampler="sgld",
                    temperature=0.0, burn_in=0, n_draws=1, thinning=1).fit(X, y > 0.0)  # fmt: skip
     # one step of 1e-9 moves by less than 1e-6: the chains are where they were
     np.testing.assert_allclose(clf._chain_state.theta, before, atol=1e-6)
@@ -196,6 +212,8 @@ def test_pre_training_without_the_prior_goes_on_with_it():
         (Pruning(start=-1), r"prune\.start=-1"),
         (Pruning(start="late"), r"prune\.start='late'"),
         (Pruning(interval=0), r"prune\.interval=0"),
+        (Pruning(layers="first"), r"prune\.layers='first'"),
+        (Pruning(layers=["weight_9"]), r"prune\.layers=\['weight_9'\] .*'weight_9' is not"),
         # of 200 steps: too slow, too late, and never chosen again after the first time
         (Pruning(0.9, period=50), r"run of 200 steps, .* only comes to 0\.0\d+: give more steps"),
         (Pruning(0.9, start=200), "run of 200 steps, .*smaller start"),
@@ -267,13 +285,15 @@ def same_predictions(small, whole, X):
     np.testing.assert_array_equal(uncertain[0].epistemic, uncertain[1].epistemic)
 
 
-@pytest.mark.parametrize("options", [{}, {"draws_dtype": "bfloat16"}], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16"])
 @pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
 @pytest.mark.parametrize("prior", ["normal", "spike_slab"])
 def test_compressed_estimators_predict_identically_also_after_pickling(
-    options, on_disk, prior, tmp_path
+    dtype, on_disk, prior, tmp_path
 ):
-    whole, X = module_classifier(prior=prior, draws_dir=tmp_path if on_disk else None, **options)
+    whole, X = module_classifier(
+        prior=prior, storage=Storage(dtype, dir=tmp_path if on_disk else None)
+    )
     small = whole.compress()
     same_predictions(small, whole, X)
     same_predictions(pickle.loads(pickle.dumps(small)), whole, X)
@@ -306,7 +326,7 @@ def test_the_file_shows_the_sparsity(sparsity, dtype):
     X, y = data(p=200)
     clf = SparseBayesianClassifier(
         hidden_layer_sizes=50, prune=Pruning(sparsity, interval=10), dtype="float32",
-        draws_dtype=dtype, **SHORT,
+        storage=Storage(dtype), **SHORT,
     ).fit(X, y > 0.0)  # fmt: skip
     file = io.BytesIO()
     joblib.dump(clf.compress(), file)
@@ -346,7 +366,7 @@ def test_parameters_named_like_latents_are_kept():
 
 
 def test_compressing_twice_changes_nothing():
-    whole, X = module_classifier(draws_dtype="bfloat16")
+    whole, X = module_classifier(storage=Storage("bfloat16"))
     small = whole.compress()
     assert len(pickle.dumps(small.compress())) == len(pickle.dumps(small))
     same_predictions(small.compress(), whole, X)

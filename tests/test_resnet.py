@@ -43,8 +43,8 @@ def test_it_is_sampled_with_a_sparse_prior_augmentation_and_pruning():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((24, 3 * 32 * 32)).astype(np.float32), np.arange(24) % 3
     clf = BayesianModuleClassifier(
-        partial(ResNet20, width=2), input_shape=(3, 32, 32), prior=SpikeSlab(),
-        sparse_layers=SPARSE_LAYERS, prune=Pruning(0.9, start=2, interval=1), sampler="sghmc",
+        partial(ResNet20, width=2), input_shape=(3, 32, 32), prior=SpikeSlab(layers=SPARSE_LAYERS),
+        prune=Pruning(0.9, start=2, interval=1), sampler="sghmc",
         augment=Compose([RandomCrop(), RandomFlip()]), step_size=1e-3, batch_size=12, n_chains=2,
         burn_in=10, n_draws=2, thinning=2, random_state=0,
     ).fit(X, y)  # fmt: skip

@@ -235,7 +235,7 @@ def test_psgld_gamma_is_its_formula():
         temperature=temperature,
         xi=torch.zeros(1, 2, dtype=torch.float64),
     )
-    sampler = PSGLD(decay=rho, regularization=lam, adapt="always", lag=False, gamma=True)
+    sampler = PSGLD(decay=rho, regularization=lam, adapt="always", lag=False, divergence=True)
     state = sampler.init_state(theta, step)
     sampler.euler(theta, state, step)
     before, V = theta.numpy().copy(), state["V"].numpy().copy()
@@ -253,7 +253,7 @@ def test_psgld_gamma_runs_and_hardly_repairs_the_bias():
     target = Gaussian(np.diag([0.7, 1.4]))
     ratio = {}
     for gamma in (True, False):
-        sampler = PSGLD(gamma=gamma, adapt="always", cap=CAP)
+        sampler = PSGLD(divergence=gamma, adapt="always", cap=CAP)
         theta = run_psgld(target, sampler, 0.05, n_draws=1000)["theta"]
         ratio[gamma] = (theta**2 * np.diag(target.A)).mean()
     assert 0.005 <= ratio[False] - ratio[True] <= 0.03
@@ -263,7 +263,7 @@ def test_psgld_gamma_is_zero_where_g_is_capped():
     """A capped G does not move with theta, so it has no divergence (it threw chains to 1e4 sd)."""
     target, short = Gaussian(np.diag([0.7, 1.4])), {"n_draws": 50, "burn_in": 10}
     paths = [
-        run_psgld(target, PSGLD(cap=1e-3, adapt="always", gamma=gamma), 2.0, **short)["theta"]
+        run_psgld(target, PSGLD(cap=1e-3, adapt="always", divergence=gamma), 2.0, **short)["theta"]
         for gamma in (True, False)
     ]
     np.testing.assert_array_equal(*paths)

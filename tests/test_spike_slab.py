@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from scipy.special import expit, logit
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
@@ -33,7 +34,7 @@ from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.network import ReferenceClass
 from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
 from skbayes_sgmcmc.priors.factorised import Normal
-from skbayes_sgmcmc.schedules import Constant, Exponential, Polynomial
+from skbayes_sgmcmc.schedules import Exponential, Polynomial
 
 N, V_0, V_1, DELTA = 64, 0.1, 10.0, 0.3
 LEAST_SQUARES = np.array([0.0, 0.2, 0.3, 0.4, 0.6, 1.0])
@@ -96,8 +97,9 @@ def test_means_and_inclusion_probabilities_are_those_of_quadrature(adaptation, t
     # full batch and small steps, of which only Monte Carlo errors are left: 4.5 of them for 24
     # comparisons, and 0.01 for what a step of 0.02 does at the spike's corner
     X, y = orthonormal()
+    gain = Polynomial(a=0.4, b=200.0, gamma=0.7)
     reg = SparseBayesianRegressor(
-        prior=FIXED, adaptation=adaptation, gain=Polynomial(a=0.4, b=200.0, gamma=0.7),
+        prior=clone(FIXED).set_params(adaptation=adaptation, gain=gain),
         standardize=False, sampler=sampler, step_size=0.02, batch_size=N, n_chains=8,
         n_draws=1200, burn_in=2500, thinning=4, random_state=0,
     ).fit(X, y)  # fmt: skip
@@ -123,12 +125,15 @@ def test_the_schemes_limit_is_not_the_posterior():
 def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
     # one coefficient: delta integrates to its prior mean a / (a + b), the rest is a 2-D quadrature
     rng = np.random.default_rng(1)
-    n, prior = 12, SpikeSlab(V_0, V_1, inclusion_prior=(1.0, 3.0), sigma_prior=(3.0, 0.5))
+    n = 12
+    prior = SpikeSlab(
+        V_0, V_1, inclusion_prior=(1.0, 3.0), sigma_prior=(3.0, 0.5), adaptation="gibbs"
+    )
     x = rng.permutation(np.repeat([-1.0, 1.0], n // 2))
     y = 0.5 * x + 0.8 * rng.standard_normal(n)
     y -= y.mean()
     reg = SparseBayesianRegressor(
-        prior=prior, adaptation="gibbs", standardize=False, sampler="sghmc", prior_scale=0.03,
+        prior=prior, standardize=False, sampler="sghmc", prior_scale=0.03,
         step_size=0.02, batch_size=n, n_chains=8, n_draws=1500, burn_in=1000, thinning=3,
         random_state=0,
     ).fit(x[:, None], y)  # fmt: skip
@@ -154,8 +159,8 @@ def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
 def test_em_is_sa_with_a_gain_of_one():
     X, y = orthonormal()
     settings = {"n_draws": 20, "burn_in": 20, "thinning": 1, "n_chains": 2, "random_state": 0}
-    em = SparseBayesianRegressor(adaptation="em", **settings).fit(X, y)
-    sa = SparseBayesianRegressor(adaptation="sa", gain=1.0, **settings).fit(X, y)
+    em = SparseBayesianRegressor(prior=SpikeSlab(adaptation="em"), **settings).fit(X, y)
+    sa = SparseBayesianRegressor(prior=SpikeSlab(gain=1.0), **settings).fit(X, y)
     np.testing.assert_array_equal(em.posterior_["weight_1"], sa.posterior_["weight_1"])
 
 
@@ -173,8 +178,8 @@ def test_gains_are_as_documented():
 
 def test_without_adaptation_latents_stay_where_they_start():
     X, y = orthonormal()
-    prior = SpikeSlab(inclusion=0.2, sigma=2.0)
-    reg = SparseBayesianRegressor(prior=prior, adaptation=None, n_draws=20, burn_in=20, thinning=1,
+    prior = SpikeSlab(inclusion=0.2, sigma=2.0, adaptation=None)
+    reg = SparseBayesianRegressor(prior=prior, n_draws=20, burn_in=20, thinning=1,
                                   random_state=0).fit(X, y)  # fmt: skip
     assert np.all(reg.posterior_["rho_weight_1"] == 0.2)
     assert np.all(reg.posterior_["sigma"] == 2.0)
@@ -263,10 +268,28 @@ def test_default_spikes_follow_the_standard_errors():
     ):
         model = SparseNetworkModel(
             MLP(sizes, "tanh"), likelihood, Normal(), 1.0, spike_slab=prior,
-            sparse_blocks=("weight_1",), adaptation="sa", gain=Constant(0.1), pruning=None,
+            sparse_blocks=("weight_1",),
         )  # fmt: skip
-        model.make_data(X[:n], np.zeros((n, 1)), None, torch.float64, "cpu")
-        assert model.spike_slab.spike_scale == pytest.approx(expected)
+        data = model.make_data(X[:n], np.zeros((n, 1)), None, torch.float64, "cpu")
+        assert model.bound(data).spike_slab.spike_scale == pytest.approx(expected)
+        # what is known of the data is on a copy
+        assert model.spike_slab.spike_scale == prior.spike_scale
+
+
+def test_runs_and_data_leave_a_model_as_it_is():
+    """What they change is on copies, with the same memory of all that they do not."""
+    model = SparseNetworkModel(
+        MLP((5, 1), "tanh"), LatentGaussian(1), Normal(), 1.0, spike_slab=SpikeSlab(),
+        sparse_blocks=("weight_1",), pruning=Pruning(0.5), pruned_blocks=("weight_1",),
+    )  # fmt: skip
+    data = model.make_data(np.eye(5), np.zeros((5, 1)), None, torch.float64, "cpu")
+    bound = model.bound(data)
+    assert (model.latents.n_data, bound.latents.n_data) == (0.0, 5.0)
+    long = bound.prepared(10**6)
+    assert long.pruning.start == 250_000 and bound.pruning is model.pruning
+    assert long.latents.compiled is True and bound.latents.compiled == "auto"
+    assert bound.prepared(100).latents.compiled is False
+    assert long.latents.n_data == 5.0 and long.network is model.network
 
 
 def test_features_with_clear_effects_are_selected():
@@ -394,7 +417,7 @@ class Small(torch.nn.Sequential):
 def test_any_module_may_have_the_prior():
     X, y = wide(n=100, p=10)
     settings = {"n_draws": 20, "burn_in": 100, "thinning": 2, "n_chains": 2, "random_state": 0}
-    clf = BayesianModuleClassifier(Small, prior=SpikeSlab(), sparse_layers=["0"], **settings)
+    clf = BayesianModuleClassifier(Small, prior=SpikeSlab(layers=["0"]), **settings)
     clf.fit(X, y > 0)
     assert clf.posterior_["rho_0.weight"].shape == (2, 20, 5, 10)
     assert "rho_2.weight" not in clf.posterior_.draws and clf.delta_.shape == (1,)
@@ -415,6 +438,8 @@ def test_skops_files_hold_priors_and_compressed_draws():
 
 # what is refused, and odd data --------------------------------------------------------------------
 
+GIBBS = SpikeSlab(adaptation="gibbs")
+
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
@@ -426,16 +451,18 @@ def test_skops_files_hold_priors_and_compressed_draws():
         ({"prior": SpikeSlab(inclusion_prior=(1.0, 0.0))}, r"prior.inclusion_prior\[1\]=0.0"),
         ({"prior": SpikeSlab(sigma_prior=3.0)}, "prior.sigma_prior=3.0"),
         ({"prior": "normal"}, "prior='normal'"),
-        ({"adaptation": "vb"}, "adaptation='vb'"),
-        ({"gain": 1.5}, "gain=1.5"),
-        ({"gain": Polynomial(a=10.0, b=1.0, gamma=0.7)}, "largest value is 10"),
-        ({"sparse_layers": ["weight_9"]}, "'weight_9' is not, or twice, among"),
-        ({"sparse_layers": []}, "sparse_layers"),
-        ({"sparse_layers": ["weight_1", "weight_1"]}, "twice"),
+        ({"prior": SpikeSlab(adaptation="vb")}, "prior.adaptation='vb'"),
+        ({"prior": SpikeSlab(gain=1.5)}, "prior.gain=1.5"),
+        ({"prior": SpikeSlab(gain=Polynomial(a=10.0, b=1.0, gamma=0.7))}, "largest value is 10"),
+        ({"prior": SpikeSlab(layers=["weight_9"])}, "prior.layers=.*'weight_9' is not, or twice"),
+        ({"prior": SpikeSlab(layers=[])}, "prior.layers="),
+        ({"prior": SpikeSlab(layers="first")}, "prior.layers='first'"),
+        ({"prior": SpikeSlab(layers=[1])}, "prior.layers="),
+        ({"prior": SpikeSlab(layers=["weight_1", "weight_1"])}, "twice"),
         ({"threshold": 1.0}, "threshold=1.0"),
         ({"sampler": "mala"}, "latent variables move"),
-        ({"adaptation": "gibbs", "temperature": 0.5}, "temperature=0.5"),
-        ({"adaptation": "gibbs", "temperature": Exponential(1.0, 0.1)}, "temperature="),
+        ({"prior": GIBBS, "temperature": 0.5}, "temperature=0.5 .*prior.adaptation='gibbs'"),
+        ({"prior": GIBBS, "temperature": Exponential(1.0, 0.1)}, "temperature="),
     ],
 )
 def test_bad_parameters_are_named_with_a_remedy(parameters, words):
@@ -469,8 +496,8 @@ def test_a_noise_is_refused_beside_sigma_and_the_prior_elsewhere():
 @pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
 def test_odd_data_have_finite_posteriors(change, adaptation):
     X, y = change(*wide(n=30, p=10))
-    reg = SparseBayesianRegressor(adaptation=adaptation, n_draws=50, burn_in=2000, thinning=20,
-                                  random_state=0).fit(X, y)  # fmt: skip
+    reg = SparseBayesianRegressor(prior=SpikeSlab(adaptation=adaptation), n_draws=50, burn_in=2000,
+                                  thinning=20, random_state=0).fit(X, y)  # fmt: skip
     mean, sd = reg.predict(X, return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(sd).all() and np.isfinite(reg.coef_).all()
     assert np.all((reg.inclusion_probability_ >= 0.0) & (reg.inclusion_probability_ <= 1.0))
@@ -491,8 +518,8 @@ def test_rows_of_weight_zero_count_as_absent():
 
 def test_a_selector_needs_its_first_layer():
     X, y = wide(n=30, p=10)
-    reg = SparseBayesianRegressor(hidden_layer_sizes=3, sparse_layers=["weight_2"], n_draws=5,
-                                  burn_in=5, random_state=0).fit(X, y)  # fmt: skip
+    reg = SparseBayesianRegressor(hidden_layer_sizes=3, prior=SpikeSlab(layers=["weight_2"]),
+                                  n_draws=5, burn_in=5, random_state=0).fit(X, y)  # fmt: skip
     with pytest.raises(ValueError, match="'weight_1', has to be among them"):
         reg.get_support()
 

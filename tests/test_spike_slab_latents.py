@@ -11,9 +11,10 @@ from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian
+from skbayes_sgmcmc.models.networks.latents import LEAST_DELTA
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.network import ReferenceClass
-from skbayes_sgmcmc.models.networks.spike_slab_model import LEAST_DELTA, SparseNetworkModel
+from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
 from skbayes_sgmcmc.priors.factorised import Normal
 from skbayes_sgmcmc.schedules import Constant, Polynomial
 
@@ -24,15 +25,22 @@ def model_of(adaptation="sa", compiled=False, prior=None, likelihood=None, gain=
     """A network with two sparse blocks and one that is not."""
     return SparseNetworkModel(
         MLP((3, 4, 2), "tanh"), likelihood or LatentGaussian(2), Normal(), 1.0,
-        spike_slab=prior or SpikeSlab(), sparse_blocks=("weight_1", "weight_2"),
-        adaptation=adaptation, gain=gain or Constant(0.1), pruning=None, compiled=compiled,
+        spike_slab=(prior or SpikeSlab()).set_params(
+            adaptation=adaptation, gain=gain or Constant(0.1)
+        ),
+        sparse_blocks=("weight_1", "weight_2"), compiled=compiled,
     )  # fmt: skip
+
+
+def bound(model, dtype):
+    """The model with ten rows."""
+    x = np.random.default_rng(0).standard_normal((10, 3))
+    return model.bound(model.make_data(x, np.zeros((10, 2)), None, dtype, "cpu"))
 
 
 def stepped(model, theta, dtype=torch.float64, n_steps=3):
     """State, and the prior's gradient, after some updates at one position."""
-    x = np.random.default_rng(0).standard_normal((10, 3))
-    model.make_data(x, np.zeros((10, 2)), None, dtype, "cpu")
+    model = bound(model, dtype)
     theta = torch.as_tensor(theta, dtype=dtype)
     state = model.init_state(theta)
     rng = ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
@@ -49,8 +57,9 @@ def test_prior_gradient_is_the_slope_of_the_energy():
     model = model_of()
     theta = np.random.default_rng(0).standard_normal((2, model.n_parameters))
     state, gradient = stepped(model, theta)
+    blocks = model.latents.blocks
     at = torch.tensor(theta, requires_grad=True)
-    beta, r, sigma = model._coefficients(at), state["slab"], state["sigma"]
+    beta, r, sigma = blocks.coefficients(at), state["slab"], state["sigma"]
     energy = ((1 - r) * beta.abs() / (0.1 * sigma) + r * beta**2 / (20.0 * sigma**2)).sum()
     biases = torch.cat([at[:, 12:16], at[:, 24:26]], 1)
     (expected,) = torch.autograd.grad(0.5 * (energy + 0.5 * (biases**2).sum()), at)
@@ -87,7 +96,7 @@ def linear_model(classes, compiled):
     likelihood = Categorical() if classes else LatentGaussian(1)
     return SparseNetworkModel(
         network, likelihood, Normal(), 1.0, spike_slab=SpikeSlab(), sparse_blocks=("weight_1",),
-        adaptation="sa", gain=Constant(0.1), pruning=None, compiled=compiled,
+        compiled=compiled,
     )  # fmt: skip
 
 
@@ -119,7 +128,7 @@ def test_compiled_gradient_of_a_linear_models_rows_is_that_of_torch(
     # to rounding: sums of 6 terms in another order, slopes up to 1 / sigma^2 = 4 of 15 sds
     pytest.importorskip("numba")
     model = linear_model(classes, compiled=True)
-    assert model._rows_gradient is not None
+    assert model.compiles_rows
     expected, aux = rows_gradient(linear_model(classes, compiled=False), dtype, weighted, shared)
     found, same = rows_gradient(model, dtype, weighted, shared)
     bound = 1e-5 if dtype == torch.float32 else 1e-13
@@ -133,7 +142,7 @@ def test_large_minibatches_are_left_to_torch(monkeypatch):
     # which may use several threads for one product
     pytest.importorskip("numba")
     model = linear_model(False, compiled=True)
-    model._rows_gradient = None
+    model.compiles_rows = False
     expected, _ = rows_gradient(model, torch.float64, False, False)
     monkeypatch.setattr("skbayes_sgmcmc.models.networks.spike_slab_model.ROW_NUMBERS", 6 * 7 - 1)
     found, _ = rows_gradient(linear_model(False, compiled=True), torch.float64, False, False)
@@ -142,14 +151,13 @@ def test_large_minibatches_are_left_to_torch(monkeypatch):
 
 def test_only_one_plain_linear_function_has_a_compiled_gradient():
     pytest.importorskip("numba")
-    assert model_of(compiled=True)._rows_gradient is None  # hidden units
+    assert not model_of(compiled=True).compiles_rows  # hidden units
     model = linear_model(False, compiled=True)
     rounded = SparseNetworkModel(
         model.network, model.likelihood, Normal(), 1.0, spike_slab=SpikeSlab(),
-        sparse_blocks=("weight_1",), adaptation="sa", gain=Constant(0.1), pruning=None,
-        compiled=True, precision="bfloat16",
+        sparse_blocks=("weight_1",), compiled=True, precision="bfloat16",
     )  # fmt: skip
-    assert rounded._rows_gradient is None
+    assert not rounded.compiles_rows
 
 
 @pytest.mark.parametrize("n", [1, 511, 512, 1300])
@@ -191,7 +199,7 @@ def followed(model, theta, n_steps, square=1.7):
     classes = isinstance(model.likelihood, Categorical)
     x = np.random.default_rng(0).standard_normal((10, 3))
     y = np.zeros(10, dtype=int) if classes else np.zeros((10, 2))
-    model.make_data(x, y, None, torch.float64, "cpu")
+    model = model.bound(model.make_data(x, y, None, torch.float64, "cpu"))
     state, rng = model.init_state(theta), ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
     for k in range(n_steps):
         aux = {} if classes else {"mean_square_slope": square * state["sigma"] ** -4}
@@ -267,7 +275,7 @@ def test_probabilities_move_by_the_gains():
 
 
 def test_delta_underflows_to_its_least_value_and_comes_back():
-    model = model_of()
+    model = bound(model_of(), torch.float32)
     at_zero = np.zeros((1, model.n_parameters))
     state, _ = stepped(model, at_zero, torch.float32, n_steps=1)
     state["logit_delta"].fill_(np.log(LEAST_DELTA))

@@ -8,9 +8,17 @@ import numpy as np
 import pytest
 import skops.io as skops
 import torch
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from skbayes_sgmcmc import BayesianMLPClassifier, PosteriorSamples, skops_trusted_types
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    PosteriorSamples,
+    Storage,
+    sample,
+    skops_trusted_types,
+)
 from skbayes_sgmcmc._draws import storage
 from skbayes_sgmcmc._draws.storage import ENCODED, allocate, decode, encode
 
@@ -44,7 +52,7 @@ def test_bfloat16_is_torchs():
 
 
 def test_draws_on_disk_are_those_in_memory(plain, tmp_path):
-    on_disk = BayesianMLPClassifier(**SHORT, draws_dir=tmp_path).fit(X, y)
+    on_disk = BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
     for name, values in plain.posterior_.draws.items():
         assert isinstance(on_disk.posterior_.draws[name], np.memmap)
         np.testing.assert_array_equal(on_disk.posterior_[name], values)
@@ -53,25 +61,26 @@ def test_draws_on_disk_are_those_in_memory(plain, tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="the file's name is removed at once on posix only")
 def test_no_file_is_left_behind(tmp_path):
-    BayesianMLPClassifier(**SHORT, draws_dir=tmp_path).fit(X, y)
+    BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_pickling_embeds_draws_on_disk(plain, tmp_path):
-    on_disk = BayesianMLPClassifier(**SHORT, draws_dir=tmp_path).fit(X, y)
+    on_disk = BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
     loaded = pickle.loads(pickle.dumps(on_disk))
     np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
 
 
 def test_skops_files_embed_draws_on_disk(plain, tmp_path):
-    on_disk = BayesianMLPClassifier(**SHORT, draws_dir=tmp_path).fit(X, y)
+    on_disk = BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
     loaded = skops.loads(skops.dumps(on_disk), trusted=skops_trusted_types())
+    assert loaded.storage.dir == str(tmp_path)
     np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
 
 
 def test_bfloat16_draws_predict_nearly_the_same_from_half_the_bytes(plain):
     """Weights are rounded by at most 2^-9 of themselves: logits of a few by 1e-2 at the most."""
-    half = BayesianMLPClassifier(**SHORT, draws_dtype="bfloat16").fit(X, y)
+    half = BayesianMLPClassifier(**SHORT, storage=Storage("bfloat16")).fit(X, y)
     for name, values in plain.posterior_.draws.items():
         assert half.posterior_.draws[name].nbytes == values.nbytes // 2
         np.testing.assert_allclose(half.posterior_[name], values, rtol=2.0**-8)
@@ -98,18 +107,58 @@ def test_a_full_disk_is_said_before_any_step(monkeypatch, tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(storage.os, "posix_fallocate", full, raising=False)
-    clf = BayesianMLPClassifier(**SHORT, draws_dir=tmp_path)
-    with pytest.raises(OSError, match=r"draws_dir=.* has no room for the draws .*fewer draws"):
+    clf = BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path))
+    with pytest.raises(OSError, match=r"storage\.dir=.* has no room for the draws .*fewer draws"):
         clf.fit(X, y)
     assert not hasattr(clf, "posterior_") and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value"), [("draws_dir", "no/such/folder"), ("draws_dtype", "int8")]
-)
+@pytest.mark.parametrize(("parameter", "value"), [("dir", "no/such/folder"), ("dtype", "int8")])
 def test_storage_parameters_are_checked(parameter, value):
-    with pytest.raises(ValueError, match=f"{parameter}='{value}' is not allowed"):
-        BayesianMLPClassifier(**SHORT, **{parameter: value}).fit(X, y)
+    kept = Storage(**{parameter: value})
+    with pytest.raises(ValueError, match=rf"storage\.{parameter}='{value}' is not allowed"):
+        BayesianMLPClassifier(**SHORT, storage=kept).fit(X, y)
+
+
+@pytest.mark.parametrize("storage", ["bfloat16", Storage])
+def test_a_storage_is_an_object(storage):
+    with pytest.raises(ValueError, match=r"storage=.* is not allowed: give None or Storage\("):
+        BayesianMLPClassifier(**SHORT, storage=storage).fit(X, y)
+
+
+def test_a_storage_can_be_searched_cloned_and_pickled():
+    clf = clone(BayesianMLPClassifier(storage=Storage("bfloat16", dir="draws")))
+    clf.set_params(storage__dtype="float32")
+    again = pickle.loads(pickle.dumps(clf)).storage
+    assert again.get_params() == {"dtype": "float32", "dir": "draws"}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_logistic_regression_has_a_storage_too(classes, tmp_path):
+    # bfloat16 rounds by at most 1/512, of intercepts that sum to zero twice (the coordinates that
+    # they are made of, and they); bits taken for numbers would be zeros, or thousands
+    rows = y < classes
+    settings = {"n_chains": 2, "n_draws": 20, "burn_in": 20, "random_state": 0}
+    plain = BayesianLogisticRegression(**settings).fit(X[rows], y[rows])
+    on_disk = BayesianLogisticRegression(**settings, storage=Storage(dir=tmp_path))
+    on_disk.fit(X[rows], y[rows])
+    half = BayesianLogisticRegression(**settings, storage=Storage("bfloat16")).fit(X[rows], y[rows])
+    for name in ("coef", "intercept"):
+        np.testing.assert_array_equal(on_disk.posterior_[name], plain.posterior_[name])
+        largest = np.abs(plain.posterior_[name]).max()
+        off = np.abs(half.posterior_[name] - plain.posterior_[name])
+        assert 0.0 < off.max() < largest / 100
+
+
+def test_sample_has_a_storage_too(tmp_path):
+    def draws(storage):
+        return sample(
+            lambda theta: -0.5 * (theta**2).sum(1), 3, n_draws=10, burn_in=10, random_state=0,
+            storage=storage,
+        )["theta"]  # fmt: skip
+
+    np.testing.assert_array_equal(draws(Storage(dir=tmp_path)), draws(None))
+    np.testing.assert_allclose(draws(Storage("bfloat16")), draws(None), rtol=1 / 256)
 
 
 def test_arrays_have_the_shape_and_kind_that_were_asked_for(tmp_path):

@@ -111,9 +111,9 @@ def test_the_words_to_score_are_not_conditioned_on():
 def test_true_topics_score_best():
     phi = topics()
     X = documents(phi, seed=1)
-    true = document_completion_perplexity(phi, X, doc_topic_prior=0.2)
-    other = document_completion_perplexity(topics(seed=5), X, doc_topic_prior=0.2)
-    uniform = document_completion_perplexity(np.ones((1, 30)), X)
+    true = document_completion_perplexity(phi, X, doc_topic_prior=0.2, random_state=0)
+    other = document_completion_perplexity(topics(seed=5), X, doc_topic_prior=0.2, random_state=0)
+    uniform = document_completion_perplexity(np.ones((1, 30)), X, random_state=0)
     assert uniform == pytest.approx(30.0)
     assert true < 0.7 * uniform
     assert true < other
@@ -136,9 +136,11 @@ def test_topics_of_scikit_learn_are_scored():
     ours = LatentDirichletAllocation(
         4, n_draws=20, burn_in=500, thinning=10, compiled=True, random_state=0
     ).fit(X)
-    score = document_completion_perplexity(theirs.components_, X_test, doc_topic_prior=0.25)
-    assert ours.perplexity(X_test) < 1.05 * score
-    assert ours.score(X_test) == pytest.approx(-np.log(ours.perplexity(X_test)))
+    score = document_completion_perplexity(
+        theirs.components_, X_test, doc_topic_prior=0.25, random_state=0
+    )
+    assert ours.perplexity(X_test, random_state=0) < 1.05 * score
+    assert ours.score(X_test) == pytest.approx(-np.log(ours.perplexity(X_test, random_state=0)))
 
 
 @pytest.mark.parametrize("bad", [np.ones(3), np.zeros((2, 3)), -np.ones((2, 3))])

@@ -130,12 +130,12 @@ def run(kind, method, column, steps, seed):
     if penalty is not None:
         ridge = Ridge(penalty).fit(X, y)
         init = np.append(ridge.coef_, ridge.intercept_)
-    prior = SpikeSlab(v_0, 10.0, sigma=sigma, sigma_prior=(1.0, 1.0), learn_sigma=True)
+    gain = Polynomial(a=10.0, b=1000.0, gamma=0.7)
+    prior = SpikeSlab(v_0, 10.0, sigma=sigma, sigma_prior=(1.0, 1.0), learn_sigma=True,
+                      adaptation=adaptation, gain=gain)  # fmt: skip
     estimator = SparseBayesianRegressor if kind == "linear" else SparseBayesianClassifier
     model = estimator(
         prior=prior,
-        adaptation=adaptation,
-        gain=Polynomial(a=10.0, b=1000.0, gamma=0.7),
         standardize=False,
         sampler="sgld",
         integrator="euler",

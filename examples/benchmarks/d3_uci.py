@@ -71,10 +71,8 @@ def sampled(method, tau, v_0, n_rows, n_steps, seed):
         adaptation = method[-2:].lower()
     return SparseBayesianRegressor(
         hidden_layer_sizes=50,
-        prior=SpikeSlab(sigma=NOISE, learn_sigma=False, **prior),
+        prior=SpikeSlab(sigma=NOISE, learn_sigma=False, adaptation=adaptation, gain=GAIN, **prior),
         prior_scale=L2_SD,
-        adaptation=adaptation,
-        gain=GAIN,
         standardize=False,
         sampler=SGHMC(friction=0.1),
         integrator="euler",

@@ -98,20 +98,19 @@ METHODS = {
 }
 
 
-def estimator(args, module, n_rows, tau, n_steps, seed, **options):
+def estimator(args, module, n_rows, tau, n_steps, seed, adaptation=None, **options):
     """SGHMC on a network whose first fully connected layer has the sparse prior."""
     size = module(10).fc1.weight.numel()
     half = n_steps // 2
     thinning = min(THINNING, max(1, half // LEAST_DRAWS))
     n_draws = half // thinning
     prior = SpikeSlab(1.0, 0.1, inclusion_prior=(size, size), sigma_prior=(1000.0, 1000.0),
-                      learn_sigma=True)  # fmt: skip
+                      learn_sigma=True, adaptation=adaptation, gain=GAIN,
+                      layers=["fc1"])  # fmt: skip
     settings = {
         "input_shape": IMAGE,
         "prior": prior,
         "prior_scale": 1.0,
-        "sparse_layers": ["fc1"],
-        "gain": GAIN,
         "sampler": SGHMC(friction=0.1),
         "integrator": "euler",
         "step_size": STEP_SIZE,

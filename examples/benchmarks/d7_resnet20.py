@@ -108,14 +108,13 @@ def run(args, share, method, data, positions):
     shorter = PUBLISHED_EPOCHS / args.epochs
     cooling = Exponential(1e-3, rate=1.005 ** (-shorter / epoch))
     milestones = [int(part * n_steps) for part in (0.7, 0.9)]
+    prior = SpikeSlab(v_0, v_1, sigma_prior=(1000.0, 1000.0), learn_sigma=True,
+                      adaptation=adaptation, gain=GAIN, layers=SPARSE_LAYERS)  # fmt: skip
     model = estimator(
         args,
         len(X),
         n_steps,
-        prior=SpikeSlab(v_0, v_1, sigma_prior=(1000.0, 1000.0), learn_sigma=True),
-        sparse_layers=SPARSE_LAYERS,
-        adaptation=adaptation,
-        gain=GAIN,
+        prior=prior,
         prune=Pruning(int(share) / 100, 0.99, period=epoch / shorter, start=0, interval=epoch),
         step_size=MultiStep(STEP, milestones=milestones),
         temperature=cooling if annealed else 1e-3,

@@ -32,7 +32,7 @@ which the others do not offer. "Last topics" are single ones for all.
 
 
 def perplexity(topics, test):
-    return document_completion_perplexity(topics, test, doc_topic_prior=ALPHA)
+    return document_completion_perplexity(topics, test, doc_topic_prior=ALPHA, random_state=0)
 
 
 class Ours:

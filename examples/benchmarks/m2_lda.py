@@ -87,7 +87,7 @@ Empty cells have not been run. "diverged": no finite chain was left.
 
 
 def perplexity(topics, test):
-    return document_completion_perplexity(topics, test, doc_topic_prior=ALPHA)
+    return document_completion_perplexity(topics, test, doc_topic_prior=ALPHA, random_state=0)
 
 
 class Clock:

@@ -125,7 +125,7 @@ def run(parameters, train, test, seconds, seed):
         model.set_params(thinning=pass_steps).fit(train)
         first = clock.spent()
         numbers = {"rate": train.shape[0] / first}
-        numbers["one pass"] = clock.pause(lambda: model.perplexity(test))
+        numbers["one pass"] = clock.pause(lambda: model.perplexity(test, random_state=0))
         model.set_params(thinning=max(1, pass_steps // 10))
         for block in range(1, BLOCKS + 1):
             while clock.spent() < seconds * block / BLOCKS:
@@ -133,11 +133,11 @@ def run(parameters, train, test, seconds, seed):
             kept.append(model.posterior_.draws)
     except SamplingError:
         return {"one pass": np.nan, "last draw": np.nan, "perplexity": np.nan, "rate": np.nan}
-    numbers["last draw"] = model.perplexity(test)
+    numbers["last draw"] = model.perplexity(test, random_state=0)
     kept = kept[BLOCKS // 2 :]
     draws = {name: np.concatenate([one[name] for one in kept], 1) for name in kept[0]}
     model.posterior_, model.n_draws_ = PosteriorSamples(draws), len(kept)
-    return numbers | {"perplexity": model.perplexity(test)}
+    return numbers | {"perplexity": model.perplexity(test, random_state=0)}
 
 
 def stream(train, test, seed):
@@ -153,7 +153,7 @@ def stream(train, test, seed):
         if (call + 1) % (STREAM_PARTS // 2) == 0:
             memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
     rate = 2 * STREAM_PARTS * n / spent
-    return {"memory": memory, "rate": rate, "perplexity": model.perplexity(test)}
+    return {"memory": memory, "rate": rate, "perplexity": model.perplexity(test, random_state=0)}
 
 
 def against(args, corpus, documents):

@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 from _common import load_mnist, markdown_table, parse_args, write_results
 
-from skbayes_sgmcmc import SparseBayesianClassifier, SparseBayesianRegressor
+from skbayes_sgmcmc import SparseBayesianClassifier, SparseBayesianRegressor, SpikeSlab
 
 BODY = """
 Microseconds a step of one chain, float32. "Wide": the regression of D1, 100 rows, 1,000 features,
@@ -52,8 +52,8 @@ def measure(make, n_steps, compiled, repeats):
     for repeat in range(repeats + 1):
         for (adaptation, length), found in times.items():
             model, X, y, step = make(
-                adaptation=adaptation, compiled=compiled, n_chains=1, n_draws=2, burn_in=0,
-                thinning=length // 2, dtype="float32", random_state=0, init="random",
+                prior=SpikeSlab(adaptation=adaptation), compiled=compiled, n_chains=1, n_draws=2,
+                burn_in=0, thinning=length // 2, dtype="float32", random_state=0, init="random",
                 standardize=False,
             )  # fmt: skip
             model.set_params(step_size=step)

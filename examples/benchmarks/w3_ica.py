@@ -123,7 +123,7 @@ def figures_4_and_5(args):
     survivors = n_survivors(X, args.seeds)
     trace = sgld.sampling_threshold_
     # alpha_t is proportional to eta_t
-    crossing = trace["alpha"][-1] * (args.steps + FIRST_STEP) ** GAMMA / THRESHOLD
+    crossing = trace["noise_ratio"][-1] * (args.steps + FIRST_STEP) ** GAMMA / THRESHOLD
     crossing = min(int(crossing ** (1.0 / GAMMA)), args.steps // 2)
     parts = [late(sgld, crossing), late(mala, None)]
     figures = [
@@ -286,7 +286,7 @@ def figure_6(args):
         table=markdown_table(header, rows),
         acceptance=fits[1].posterior_.statistics["acceptance_rate"].mean(),
         travelled=schedule(0.1).values(np.arange(args.steps), args.steps).sum(),
-        alpha=fits[0].sampling_threshold_["alpha"][-1],
+        alpha=fits[0].sampling_threshold_["noise_ratio"][-1],
         batch=default.batch_size_,
         r_hats=", ".join(f"{r_hat(i.posterior_, 'components').max():.2f}" for i in fits),
         distances=", ".join(

@@ -69,13 +69,17 @@ class Data:
 
     def __post_init__(self) -> None:
         if self.total == 0.0:
-            self.total = float(self.n_rows if self.weight is None else self.weight.sum())
+            self.total = self.held
+
+    @property
+    def held(self) -> float:
+        """The sum of the weights of these rows."""
+        return float(self.n_rows if self.weight is None else self.weight.sum())
 
     @property
     def scale(self) -> float:
         """What one weighted pass over the rows stands for: above 1 only for part of a stream."""
-        held = float(self.n_rows if self.weight is None else self.weight.sum())
-        return self.total / held
+        return self.total / self.held
 
     def all_rows(self) -> Batch:
         """Every row, as one batch shared by the chains."""

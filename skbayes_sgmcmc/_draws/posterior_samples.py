@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
+from .._validation import check_random_state
 from .storage import decode
 
 Array = NDArray[Any]

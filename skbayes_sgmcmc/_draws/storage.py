@@ -12,10 +12,53 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from .._validation import check_choice
 
 Array = NDArray[Any]
 
 ENCODED = np.dtype(np.uint16)
+
+
+class Storage(BaseEstimator):
+    """The precision and the place in which draws are kept.
+
+    Parameters
+    ----------
+    dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
+        Precision of the kept draws. "auto" is the precision of the sampling. "bfloat16" needs half
+        the space of float32 and rounds by at most 1/512 of each number.
+    dir : path or None, default=None
+        Folder for files that are mapped into memory; None keeps the draws in memory. On Linux and
+        macOS the files have no names and vanish with the estimator.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc import BayesianMLPClassifier, Storage
+    >>> clf = BayesianMLPClassifier(storage=Storage("bfloat16"))
+    >>> clf.set_params(storage__dtype="float32").storage
+    Storage(dtype='float32')
+    """
+
+    def __init__(self, dtype: str = "auto", dir: Any = None):
+        self.dtype = dtype
+        self.dir = dir
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a path is kept as text, which is all that files without pickle can hold
+        folder = os.fspath(self.dir) if isinstance(self.dir, os.PathLike) else self.dir
+        return super().__getstate__() | {"dir": folder}
+
+    def check(self, name: str) -> None:
+        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the object's."""
+        check_choice(f"{name}.dtype", self.dtype, ("auto", "float32", "float64", "bfloat16"))
+        if self.dir is None:
+            return
+        if not isinstance(self.dir, str | os.PathLike) or not Path(self.dir).is_dir():
+            raise ValueError(
+                f"{name}.dir={str(self.dir)!r} is not allowed: there is no such folder."
+            )
 
 
 def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
@@ -43,8 +86,8 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
     except OSError as error:
         raise OSError(
             error.errno,
-            f"draws_dir={str(folder)!r} has no room for the draws ({size / 2**30:.2f} GiB): give "
-            "another folder, fewer draws, or draws_dtype='bfloat16'",
+            f"storage.dir={str(folder)!r} has no room for the draws ({size / 2**30:.2f} GiB): give "
+            "another folder, fewer draws, or storage.dtype='bfloat16'",
         ) from error
     finally:
         os.close(handle)  # else a failed fit would keep the file's space

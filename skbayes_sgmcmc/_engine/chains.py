@@ -249,7 +249,7 @@ class Chains:
                 cursor.distance = thinning.distance
             elif self.alpha is not None:
                 theta = self.target.to_theta(self.phi)[:1]
-                if self.alpha(theta) * etas[0] < thinning.threshold:
+                if self.alpha(theta) * etas[0] < thinning.noise_ratio:
                     cursor.distance = float(etas[0])
         keep = np.zeros(len(steps), dtype=bool)
         if cursor.distance is None:

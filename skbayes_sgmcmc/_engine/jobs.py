@@ -173,10 +173,9 @@ class Job:
 
     def _allocate(self) -> Array:
         shape = (len(self.group), self.plan.n_draws, self.target.model.n_kept)
-        kind = self.settings.draws_dtype
-        if kind == "auto":
-            kind = dtype_name(self.target.like.dtype)
-        return allocate(shape, kind, self.settings.draws_dir)
+        kept = self.settings.kept
+        kind = dtype_name(self.target.like.dtype) if kept.dtype == "auto" else kept.dtype
+        return allocate(shape, kind, kept.dir)
 
     def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
         """The group's rows of a stored state, on the run's device and in its dtype."""

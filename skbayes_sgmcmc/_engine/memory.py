@@ -11,7 +11,8 @@ def check_memory(n_chains: int, n_draws: int, n_kept: int, itemsize: int) -> Non
         raise ValueError(
             f"n_draws={n_draws!r} is not allowed here: {n_chains} chains x {n_draws} draws x "
             f"{n_kept} numbers need {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
-            "are free; give fewer draws or chains, or dtype='float32' (networks: draws_dir)."
+            "are free; give fewer draws or chains, dtype='float32', or (where there is this "
+            "parameter) storage=Storage(dir=...)."
         )
 
 

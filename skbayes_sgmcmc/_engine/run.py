@@ -243,9 +243,9 @@ def _plan(
             thinning=thinning,
             stream=True,
         )
-    if settings.draws_dir is None:
-        kept = 2 if settings.draws_dtype == "bfloat16" else itemsize
-        check_memory(settings.n_chains, n_draws, model.n_kept, kept)
+    if settings.kept.dir is None:
+        size = 2 if settings.kept.dtype == "bfloat16" else itemsize
+        check_memory(settings.n_chains, n_draws, model.n_kept, size)
     burn_in, thin = tuning.lengths(warm, minibatches.data.n_rows, minibatches.size, n_draws)
     if going_on:
         burn_in = 0
@@ -275,7 +275,7 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
     if kept == 0:
         raise SamplingError(
             f"no draw was kept in {plan.n_steps} steps: the sampling threshold was not reached; "
-            "give a smaller step_size, more steps or a larger threshold."
+            "give a smaller step_size, more steps or a larger noise_ratio."
         )
     if diverged:
         warn(report + " The other chains were kept.")

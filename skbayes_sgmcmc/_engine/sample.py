@@ -7,6 +7,7 @@ from typing import Any
 
 from .._data.minibatch import Data
 from .._draws.posterior_samples import PosteriorSamples
+from .._draws.storage import Storage
 from .._exceptions import FIT_REMEDY, explain_full_memory
 from .._validation import check_int
 from ..models._protocol import DensityModel, Model
@@ -23,23 +24,24 @@ def sample(
     *,
     data: Data | None = None,
     gradient_of_potential: Callable[..., Any] | None = None,
-    step_size: float | Schedule = 0.1,
     sampler: str | Sampler = "sgld",
     integrator: str = "auto",
+    step_size: float | Schedule = 0.1,
+    preconditioner: Any = None,
+    gradient: str = "minibatch",
     batch_size: int | str = "auto",
+    shared_minibatch: bool = False,
     n_chains: int = 4,
     n_draws: int = 1000,
     burn_in: int = 1000,
     thinning: int | MixingDistance = 1,
     temperature: float | Schedule = 1.0,
-    preconditioner: Any = None,
-    gradient: str = "minibatch",
     init: Any = "random",
     compiled: Any = "auto",
-    shared_minibatch: bool = False,
-    checkpoint: Any = None,
     device: str = "auto",
     dtype: str = "auto",
+    storage: Storage | None = None,
+    checkpoint: Any = None,
     n_jobs: int | None = None,
     random_state: Any = None,
     on_progress: Callable[[float], None] | None = None,
@@ -58,25 +60,27 @@ def sample(
     gradient_of_potential : callable or None
         ``gradient(theta, rng)`` of -log density, (n_chains, n_parameters), possibly noisy; ``rng``
         has ``normal(*shape)`` and ``uniform(*shape)``, one stream per chain. None: autograd.
-    step_size : float or Schedule, default=0.1
-        eta, which multiplies the gradient of the mean potential; without data, of -log density.
     sampler, integrator : str or Sampler, str
         A cell of the table, e.g. ``"sghmc"`` and ``"baoab"``; "auto" is the sampler's plain one.
-    batch_size, n_chains, n_draws, burn_in, thinning
-        Rows in a minibatch; chains; draws kept of each; steps before and between them.
-    temperature : float or Schedule, default=1.0
-        T: the target is proportional to density^(1/T).
+    step_size : float or Schedule, default=0.1
+        eta, which multiplies the gradient of the mean potential; without data, of -log density.
     preconditioner : None or array of shape (n_parameters,) or (n_parameters, n_parameters)
         Constant preconditioner M.
     gradient : {"minibatch", "control_variates", "linear_control_variates"}, default="minibatch"
         Gradient estimator, where the model offers it.
+    batch_size, shared_minibatch : "auto" or int, bool
+        Rows in a minibatch, and whether the chains of a step share them.
+    n_chains, n_draws, burn_in, thinning
+        Chains; draws kept of each; steps before and between them.
+    temperature : float or Schedule, default=1.0
+        T: the target is proportional to density^(1/T).
     init : "random", "map" or array, default="random"
         Starts: standard normal for a callable; an array broadcasts to (n_chains, n_parameters).
     compiled : "auto" or bool, default="auto"
         Use compiled code (extra ``fast``, CPU) or CUDA graphs. "auto": where they apply and pay;
         True: where they apply, with an error that lists the reasons if none does; False: nowhere.
         Compiled steps have their own random numbers, and so other draws for the same seed.
-    shared_minibatch, checkpoint, device, dtype, n_jobs, random_state
+    device, dtype, storage, checkpoint, n_jobs, random_state
         As for the estimators.
     on_progress : callable or None
         Called with the finished fraction, about 100 times.
@@ -111,20 +115,21 @@ def sample(
         sampler=sampler,
         integrator=integrator,
         step_size=step_size,
+        preconditioner=preconditioner,
+        gradient=gradient,
         batch_size=batch_size,
+        shared_minibatch=shared_minibatch,
         n_chains=n_chains,
         n_draws=n_draws,
         burn_in=burn_in,
         thinning=thinning,
         temperature=temperature,
-        preconditioner=preconditioner,
-        gradient=gradient,
         init=init,
-        shared_minibatch=shared_minibatch,
         compiled=compiled,
-        checkpoint=checkpoint,
         device=device,
         dtype=dtype,
+        storage=storage,
+        checkpoint=checkpoint,
         n_jobs=n_jobs,
         random_state=random_state,
     )

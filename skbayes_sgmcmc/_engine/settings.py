@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 
-from .._validation import check_choice, check_int
+from .._draws.storage import Storage
+from .._validation import check_choice, check_int, check_random_state
 from ..samplers import resolve
 from ..schedules import MixingDistance, as_schedule
 
@@ -56,23 +56,22 @@ class Settings:
     sampler: Any = "sgld"
     integrator: str = "auto"
     step_size: Any = "auto"
+    preconditioner: Any = "auto"
+    gradient: str = "auto"
     batch_size: Any = "auto"
+    shared_minibatch: bool = False
     n_chains: int = 4
     n_draws: Any = "auto"
     burn_in: Any = "auto"
     thinning: Any = "auto"
     temperature: Any = 1.0
-    preconditioner: Any = "auto"
-    gradient: str = "auto"
     init: Any = "auto"
-    shared_minibatch: bool = False
     compiled: Any = "auto"
-    checkpoint: Any = None
     device: str = "auto"
     dtype: Any = "auto"
     precision: str = "full"
-    draws_dtype: str = "auto"
-    draws_dir: Any = None
+    storage: Storage | None = None
+    checkpoint: Any = None
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -111,11 +110,13 @@ class Settings:
             raise ValueError(
                 f"dtype='float64' is not allowed with precision={self.precision!r}: give 'float32'."
             )
-        check_choice("draws_dtype", self.draws_dtype, ("auto", "float32", "float64", "bfloat16"))
-        if self.draws_dir is not None and not Path(self.draws_dir).is_dir():
+        if not isinstance(self.storage, Storage | None):
             raise ValueError(
-                f"draws_dir={str(self.draws_dir)!r} is not allowed: there is no such folder."
+                f"storage={self.storage!r} is not allowed: give None or "
+                "Storage(dtype=..., dir=...)."
             )
+        self.kept.check("storage")
+        check_random_state(self.random_state)
         check_choice("shared_minibatch", self.shared_minibatch, (True, False))
         if self.n_jobs is not None and self.n_jobs >= 0:
             check_int("n_jobs", self.n_jobs)
@@ -142,6 +143,11 @@ class Settings:
                 f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."
             )
 
+    @property
+    def kept(self) -> Storage:
+        """How draws are kept."""
+        return Storage() if self.storage is None else self.storage
+
     def seeds(self) -> list[np.random.SeedSequence]:
         """One seed per chain."""
         state = self.random_state
@@ -149,7 +155,7 @@ class Settings:
             # reads the global or the given RandomState as scikit-learn's own estimators do
             entropy = int(check_random_state(state).randint(np.iinfo(np.int32).max))
         else:
-            entropy = check_int("random_state", state, low=0)
+            entropy = int(state)
         return np.random.SeedSequence(entropy).spawn(self.n_chains)
 
     def groups(self) -> list[list[int]]:

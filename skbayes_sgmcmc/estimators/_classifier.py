@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._callbacks import with_callbacks
 from .._draws import prediction
-from .._validation import check_int
+from .._validation import check_int, check_random_state
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._probabilities import ProbabilityClassifier
 
@@ -240,8 +240,6 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         total = posterior.n_chains * posterior.n_draws
         chosen: Any = slice(0, total)
         if n_draws is not None:
-            from sklearn.utils import check_random_state
-
             rng = check_random_state(random_state)
             total = check_int("n_draws", n_draws)
             chosen = rng.choice(

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
 from .._draws.mixture import Mixture
-from .._validation import check_int, check_real
+from .._validation import check_int, check_random_state, check_real
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:

@@ -20,22 +20,18 @@ if TYPE_CHECKING:
     from ..models.networks.model import NetworkModel
     from ..models.networks.network import Network
     from ..priors.spike_slab import SpikeSlab
-    from ..schedules import Schedule
 
 Array = NDArray[Any]
 
-ADAPTATIONS = ("sa", "em", "gibbs", None)
-
 
 class SparseNetwork(NetworkEstimator):
-    """Mixin for the parameters ``sparse_layers``, ``adaptation``, ``gain`` and ``prune``."""
+    """Mixin of estimators with a spike-and-slab ``prior`` or with ``prune``."""
 
-    sparse_layers: Any
-    adaptation: str | None
-    gain: Any
     prune: Any
     temperature: Any
+    #: blocks of weights with the spike-and-slab prior, and pruned ones; in a network's order
     _sparse_blocks: tuple[str, ...]
+    _pruned_blocks: tuple[str, ...]
 
     # parameters -----------------------------------------------------------------------------------
 
@@ -43,25 +39,17 @@ class SparseNetwork(NetworkEstimator):
         from ..schedules import Constant, as_schedule
 
         settings = super()._check()
-        check_choice("adaptation", self.adaptation, ADAPTATIONS)
-        largest = float(self._gain().values(np.zeros(1, dtype=int), 1)[0])
-        if largest > 1.0:
-            raise ValueError(
-                f"gain={self.gain!r} is not allowed: its largest value is {largest:.3g}; give a "
-                "number or a schedule in (0, 1]."
-            )
-        pruning = self._pruning()
+        pruning, prior = self._pruning(), self._spike_slab()
         if pruning is not None:
             pruning.check("prune")
-        exact = self.adaptation == "gibbs" and self._spike_slab() is not None
+        exact = prior is not None and prior.adaptation == "gibbs"
         temperature = as_schedule("temperature", self.temperature)
         if exact and not (isinstance(temperature, Constant) and temperature.value == 1.0):
             raise ValueError(
-                f"temperature={self.temperature!r} is not allowed with adaptation='gibbs', which "
-                "is for the posterior itself: give temperature=1.0, or adaptation='sa'."
+                f"temperature={self.temperature!r} is not allowed with prior.adaptation='gibbs', "
+                "which is for the posterior itself: give temperature=1.0, or "
+                "prior=SpikeSlab(adaptation='sa')."
             )
-        if not _is_all(self.sparse_layers):
-            _names(self.sparse_layers)
         return settings
 
     def _check_stream(self) -> None:
@@ -92,15 +80,6 @@ class SparseNetwork(NetworkEstimator):
 
         return super()._prior() if self._spike_slab() is None else Normal()
 
-    def _gain(self) -> Schedule:
-        from ..schedules import Constant, Polynomial, as_schedule
-
-        if self.adaptation == "em":
-            return Constant(1.0)
-        if isinstance(self.gain, str) and self.gain == "auto":
-            return Polynomial(a=10.0, b=1000.0, gamma=0.7)
-        return as_schedule("gain", self.gain)
-
     def _pruning(self) -> Any:
         from ..models.networks.pruning import Pruning
 
@@ -111,18 +90,24 @@ class SparseNetwork(NetworkEstimator):
     # the model ------------------------------------------------------------------------------------
 
     def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
-        from ..models.networks.spike_slab_model import PrunedNetworkModel, SparseNetworkModel
+        from ..models.networks.blocks import find_blocks
+        from ..models.networks.pruned_model import PrunedNetworkModel
+        from ..models.networks.spike_slab_model import SparseNetworkModel
 
         prior, pruning = self._spike_slab(), self._pruning()
         if prior is None and pruning is None:
             return super()._model_kind(network)
-        self._sparse_blocks = find_blocks(self.sparse_layers, network)
-        options: dict[str, Any] = {"sparse_blocks": self._sparse_blocks, "pruning": pruning}
+        self._sparse_blocks = self._pruned_blocks = ()
+        if prior is not None:
+            self._sparse_blocks = find_blocks("prior.layers", prior.layers, network)
+        if pruning is not None:
+            theirs = isinstance(pruning.layers, str) and pruning.layers == "auto" and prior
+            layers = self._sparse_blocks if theirs else pruning.layers
+            self._pruned_blocks = find_blocks("prune.layers", layers, network)
+        options: dict[str, Any] = {"pruning": pruning, "pruned_blocks": self._pruned_blocks}
         if prior is None:
             return PrunedNetworkModel, options
-        options["spike_slab"] = prior
-        options["adaptation"] = "sa" if self.adaptation == "em" else self.adaptation
-        options["gain"] = self._gain()
+        options |= {"spike_slab": prior, "sparse_blocks": self._sparse_blocks}
         return SparseNetworkModel, options
 
     def _set_attributes(self) -> None:
@@ -130,8 +115,9 @@ class SparseNetwork(NetworkEstimator):
         if self._spike_slab() is None and self._pruning() is None:
             return
         posterior = self.posterior_
-        zeros = [np.mean(posterior[name] == 0.0) for name in self._sparse_blocks]
-        sizes = [math.prod(posterior.shapes[name]) for name in self._sparse_blocks]
+        blocks = sorted({*self._sparse_blocks, *self._pruned_blocks})
+        zeros = [np.mean(posterior[name] == 0.0) for name in blocks]
+        sizes = [math.prod(posterior.shapes[name]) for name in blocks]
         pruned = float(np.dot(zeros, sizes))
         network = self._make_network(self._n_outputs)
         total = sum(math.prod(shape) for shape in network.shapes.values())
@@ -216,7 +202,7 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
         check_is_fitted(self, "posterior_")
         if not hasattr(self, "inclusion_probability_"):
             raise ValueError(
-                f"sparse_layers={self.sparse_layers!r} is not allowed in a feature selector: its "
+                f"prior.layers={self.prior.layers!r} is not allowed in a feature selector: its "
                 "first layer, 'weight_1', has to be among them."
             )
         return np.asarray(self.inclusion_probability_ > self.threshold)
@@ -241,41 +227,3 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
     def _target_units(self) -> tuple[Any, Any]:
         """Scale and centre of what the network's outputs are."""
         return 1.0, 0.0
-
-
-def find_blocks(sparse_layers: Any, network: Network) -> tuple[str, ...]:
-    """Blocks of weights by their names, or those of their layers; "all": every one.
-
-    Raises
-    ------
-    ValueError
-        There is no such block.
-    """
-    if _is_all(sparse_layers):
-        return tuple(network.fan_in)
-    names = _names(sparse_layers)
-    found = []
-    for name in names:
-        block = name if name in network.fan_in else f"{name}.weight"
-        if block not in network.fan_in or block in found:
-            listed = ", ".join(repr(block) for block in network.fan_in)
-            raise ValueError(
-                f"sparse_layers={sparse_layers!r} is not allowed: {name!r} is not, or twice, among "
-                f"the network's blocks of weights; give 'all' or some of {listed}."
-            )
-        found.append(block)
-    return tuple(block for block in network.fan_in if block in found)
-
-
-def _is_all(sparse_layers: Any) -> bool:
-    return isinstance(sparse_layers, str) and sparse_layers == "all"
-
-
-def _names(sparse_layers: Any) -> list[str]:
-    names = [] if isinstance(sparse_layers, str) else list(sparse_layers)
-    if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(
-            f"sparse_layers={sparse_layers!r} is not allowed: give 'all' or a list of names of "
-            "layers."
-        )
-    return names

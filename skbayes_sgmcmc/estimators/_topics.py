@@ -51,6 +51,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     batch_size: Any
     thinning: Any
     temperature: Any
+    init: str
     compiled: Any
 
     def __sklearn_tags__(self) -> Any:
@@ -180,6 +181,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         check_int("doc_sweeps", self.doc_sweeps, low=0)
         if not isinstance(self.thinning, str):
             check_int("thinning", self.thinning)
+        check_choice("init", self.init, ("auto", "random", "map"))
+        if self.init == "map" and self.parametrization == "expanded_mean":
+            raise ValueError(
+                "init='map' is not allowed with parametrization='expanded_mean', whose target has "
+                "no maximum: give init='random', or parametrization='expanded_natural'."
+            )
         if self.parametrization == "expanded_mean" and self.temperature != 1.0:
             raise ValueError(
                 f"temperature={self.temperature!r} is not allowed with "
@@ -307,7 +314,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         raise NotImplementedError
 
     def perplexity(
-        self, X: Any, *, n_draws: int = PREDICTION_DRAWS, random_state: Any = 0
+        self, X: Any, *, n_draws: int = PREDICTION_DRAWS, random_state: Any = None
     ) -> float:
         """Perplexity of held-out documents by document completion; lower is better.
 
@@ -323,8 +330,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
             Counts of documents that were not in the fit.
         n_draws : int, default=20
             Draws used, evenly spaced, at most all.
-        random_state : int or RandomState, default=0
-            Seed of the halves.
+        random_state : int, RandomState or None, default=None
+            Seed of the halves. Give the same int to compare models on the same halves.
 
         Returns
         -------
@@ -351,6 +358,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log probability of a held-out word: minus the logarithm of :meth:`perplexity`.
 
+        The halves of the documents are those of ``random_state=0``, so that scores of different
+        models compare.
+
         Parameters
         ----------
         X : array or CSR matrix of shape (n_samples, n_features)
@@ -362,7 +372,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         -------
         float
         """
-        return -float(np.log(self.perplexity(X)))
+        return -float(np.log(self.perplexity(X, random_state=0)))
 
     def top_words(self, n: int = 10, feature_names: Any = None) -> Array:
         """The most probable words of every topic, by posterior mean, most probable first.

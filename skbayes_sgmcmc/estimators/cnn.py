@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .._data.images import check_image_shape, flat_images
 from .._data.scaling import center_and_scale
+from .._draws.storage import Storage
 from .._validation import check_choice, check_int, check_sizes
 from ._network import NetworkClassifier
 
@@ -47,64 +48,67 @@ class BayesianCNNClassifier(NetworkClassifier):
     standardize : bool, default=True
         Let the network see channels of mean 0 and variance 1.
     augment : callable or None, default=None
-        ``augment(x, rng)`` changes the images (..., channels, height, width) of a minibatch at each
-        step, on the device; see :mod:`skbayes_sgmcmc.augmentation`.
+        Random changes to the inputs of every minibatch: ``augment(x, rng)`` returns the changed
+        inputs (..., *shape of a row), on their device. See :mod:`skbayes_sgmcmc.augmentation`.
     sampler : str or Sampler, default="psgld"
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
-        ``PSGLD(adapt="always")``.
+        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
+        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
     integrator : str, default="auto"
-        As for :class:`BayesianLogisticRegression`.
+        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
+        sampler's most exact one, or Euler if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
         0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers' splittings.
     batch_size : "auto" or int, default="auto"
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step. This is faster, but the chains' errors are then
+        correlated, so that R-hat and MCSE are too small.
     n_chains : int, default=4
-        Chains, which advance together and predict together, each from a start of its own.
+        Number of chains. They advance together and predict together; each has a start of its own.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether all chains take a step as the groups of one convolution, or one after the other;
-        "auto": grouped if the network is small. The draws are the same but for rounding.
+        Whether all chains take a step together or one after the other. The draws are the same but
+        for rounding. "auto": together, as the groups of one convolution, if the network is small.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
+        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
         Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws. "auto": so that the draws take as long as the burn-in.
+        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
         T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
     init : "auto", "random", "map" or array, default="auto"
         Where chains start. "random": He's normal weights. "map": from there, the first half of the
         burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
         "auto": "map" with ``step_size="auto"``, else "random".
-    shared_minibatch : bool, default=False
-        One minibatch for all chains of a step.
-    compiled : "auto" or bool, default="auto"
-        Use the compiled steps of the extra ``fast`` where they apply (SGLD and pSGLD by Euler, long
-        runs, CPU). They have a random number generator of their own, and so other draws for the
-        same seed. On a GPU, True replays gradients as a CUDA graph.
     total_samples : float or None, default=None
-        N of ``partial_fit``; None: the rows seen so far.
-    checkpoint : path or None, default=None
-        File from which an interrupted fit goes on, bit-identically on a CPU.
+        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
+    compiled : "auto" or bool, default="auto"
+        Use the compiled code of the extra ``fast`` where it applies (SGLD and pSGLD by Euler, in
+        long runs on a CPU). It has a random number generator of its own, and so other draws for the
+        same seed. On a GPU, True replays gradients as a CUDA graph.
     device : str, default="auto"
         "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
         the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        "auto": float32, in which convolutions are two to four times as fast. Predictions of a row
-        then depend on the rows beside it in the last bits.
+        Precision of the sampling. "auto": float32, in which convolutions are two to four times as
+        fast. Predictions of a row then depend on the rows beside it in the last bits.
     precision : {"full", "bfloat16"}, default="full"
         "bfloat16": the network's products in gradients, which some hardware makes faster.
         Parameters, noise, updates, likelihood, draws and predictions are in float32.
-    draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
-        Precision in which draws are kept; "auto": that of the sampling.
-    draws_dir : path or None, default=None
-        Folder in which draws are kept, in files mapped into memory; None: in memory.
+    storage : Storage or None, default=None
+        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        dir="draws")``. None: in memory, in the precision of the sampling.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit with the same data and parameters goes on,
+        bit-identically on a CPU. It is kept after the fit.
     n_jobs : int or None, default=None
         Groups of chains that run in parallel through joblib; None: all chains as one batch.
     random_state : int, RandomState or None, default=None
         Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
-    warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
     verbose : int, default=0
         Print progress if positive. Scikit-learn's callbacks work too.
 
@@ -177,6 +181,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",
+        shared_minibatch: bool = False,
         n_chains: int = 4,
         chain_method: str = "auto",
         n_draws: Any = "auto",
@@ -184,18 +189,16 @@ class BayesianCNNClassifier(NetworkClassifier):
         thinning: Any = "auto",
         temperature: Any = 1.0,
         init: Any = "auto",
-        shared_minibatch: bool = False,
-        compiled: Any = "auto",
         total_samples: float | None = None,
-        checkpoint: Any = None,
+        warm_start: bool = False,
+        compiled: Any = "auto",
         device: str = "auto",
         dtype: str = "auto",
         precision: str = "full",
-        draws_dtype: str = "auto",
-        draws_dir: Any = None,
+        storage: Storage | None = None,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        warm_start: bool = False,
         verbose: int = 0,
     ):
         self.image_shape = image_shape
@@ -213,6 +216,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         self.integrator = integrator
         self.step_size = step_size
         self.batch_size = batch_size
+        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
         self.chain_method = chain_method
         self.n_draws = n_draws
@@ -220,18 +224,16 @@ class BayesianCNNClassifier(NetworkClassifier):
         self.thinning = thinning
         self.temperature = temperature
         self.init = init
-        self.shared_minibatch = shared_minibatch
-        self.compiled = compiled
         self.total_samples = total_samples
-        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.compiled = compiled
         self.device = device
         self.dtype = dtype
         self.precision = precision
-        self.draws_dtype = draws_dtype
-        self.draws_dir = draws_dir
+        self.storage = storage
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.warm_start = warm_start
         self.verbose = verbose
 
     def _check(self) -> Any:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, check_random_state, gen_batches
+from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._data.images import check_image_shape, flat_images
-from .._validation import check_int, check_real, check_sizes
+from .._validation import check_int, check_random_state, check_real, check_sizes
 from ._base import all_or_nothing
 from ._probabilities import ProbabilityClassifier
 
@@ -214,7 +214,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         check_real("learning_rate", self.learning_rate, low=0.0)
         check_real("perturbation", self.perturbation, low=0.0, closed="left")
         check_int("n_draws", self.n_draws)
-        settings = Settings(device=self.device)
+        settings = Settings(device=self.device, random_state=self.random_state)
         resolve_device(settings.device)
         return settings
 

@@ -53,52 +53,67 @@ class DeepPoissonFactorAnalysis(TopicModel):
     prior : {"gamma", "normal"}, default="gamma"
         "gamma": e^theta ~ Gamma(beta, 1), which makes topics Dirichlet(beta), in both
         parametrizations. "normal": natural parameters N(prior_mean, prior_scale^2) in place of it.
-    prior_mean, prior_scale : float, default=0.1 and 1.0
-        Of the normal prior of natural parameters.
+    prior_scale : float, default=1.0
+        Standard deviation of the normal prior.
+    prior_mean : float, default=0.1
+        Mean of the normal prior.
     doc_sweeps : int, default=15
         Gibbs sweeps over the documents of a minibatch, at least one. Layers above the lowest are
         sampled in the last fifth of them.
     sampler : str or Sampler, default="auto"
-        "rsgld" for the expanded mean; "msgnht", "sghmc", "sgnht", "sgld" or "psgld", or an object
-        with parameters, for natural parameters. "auto": "rsgld" and "msgnht".
+        The sampler, by name or as an object with parameters such as ``SGHMC(friction=0.05)``:
+        "rsgld" for the expanded mean; "msgnht", "sghmc", "sgnht", "sgld" or "psgld" for natural
+        parameters. "auto": "rsgld" and "msgnht".
     integrator : str, default="auto"
-        "splitting", "euler", "baoab", "aboba" (second-order samplers), "leimkuhler_matthews"
-        (SGLD). "auto": the sampler's first, or Euler if ``step_size`` is a number.
+        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
+        sampler's most exact one, or Euler if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential (of one document). "auto": a rate
-        in units of the parameters' curvatures, see Notes.
+        eta, which multiplies the gradient of the mean potential, like a learning rate. The
+        potential is that of one document. "auto": a rate in units of the parameters' curvatures,
+        see Notes.
     batch_size : "auto" or int, default="auto"
-        Documents in a minibatch; "auto": 100, or all of few.
+        Rows in a minibatch, at most all. A row is a document. "auto": 100, or every document if
+        there are fewer.
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step. This is faster, but the chains' errors are then
+        correlated, so that R-hat and MCSE are too small.
     n_chains : int, default=1
-        Chains. Each finds topics of its own; what several have in common is averaged, in
+        Number of chains. Each finds topics of its own; what several have in common is averaged, in
         predictions and in ``components_``.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain; "auto": 100, fewer where they would take more than 1 GiB.
+        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the documents, or 3,000 steps if that
-        is more; for natural parameters half of them at temperature 0.
+        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps; for
+        natural parameters half of them at temperature 0.
     thinning : "auto" or int, default="auto"
-        Steps between two draws; "auto": as many in all as ``burn_in``.
+        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T); the expanded mean allows 1 only.
+        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser. The expanded mean allows 1
+        only.
+    init : {"auto", "random", "map"}, default="auto"
+        Where chains start. "random": topics near the words' frequencies. "map": from there, the
+        first half of the burn-in at temperature 0, an optimiser; not for the expanded mean. "auto":
+        "map" for natural parameters with ``step_size="auto"``, else "random".
     total_samples : float or None, default=None
-        Documents of the stream of ``partial_fit``; None: those seen so far.
+        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
     compiled : "auto" or bool, default="auto"
-        Sample the documents' variables by compiled kernels (extra `fast`, CPU); they draw other
-        random numbers. "auto": where they are installed and there are 5,000 words.
-    checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically.
+        Use the compiled code of the extra ``fast`` where it applies (on a CPU, for the documents'
+        variables, about fifteen times as fast). It has a random number generator of its own, and so
+        other draws for the same seed. "auto": where it is installed and there are 5,000 words.
     device : str, default="auto"
         "cpu", "cuda", ...; "auto" takes CUDA if there.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        "auto": float32.
+        Precision of the sampling. "auto": float32.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit with the same data and parameters goes on,
+        bit-identically on a CPU. It is kept after the fit.
     n_jobs : int or None, default=None
         Groups of chains that run in parallel through joblib; None: all chains as one batch.
     random_state : int, RandomState or None, default=None
         Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
-    warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
     verbose : int, default=0
         Print progress if positive. Scikit-learn's callbacks work too.
 
@@ -189,26 +204,28 @@ class DeepPoissonFactorAnalysis(TopicModel):
         network_scale: float = 1.0,
         parametrization: str = "expanded_mean",
         prior: str = "gamma",
-        prior_mean: float = 0.1,
         prior_scale: float = 1.0,
+        prior_mean: float = 0.1,
         doc_sweeps: int = 15,
         sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",
+        shared_minibatch: bool = False,
         n_chains: int = 1,
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
         temperature: Any = 1.0,
+        init: str = "auto",
         total_samples: float | None = None,
+        warm_start: bool = False,
         compiled: Any = "auto",
-        checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "auto",
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        warm_start: bool = False,
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -219,26 +236,28 @@ class DeepPoissonFactorAnalysis(TopicModel):
         self.network_scale = network_scale
         self.parametrization = parametrization
         self.prior = prior
-        self.prior_mean = prior_mean
         self.prior_scale = prior_scale
+        self.prior_mean = prior_mean
         self.doc_sweeps = doc_sweeps
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size
         self.batch_size = batch_size
+        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
         self.temperature = temperature
+        self.init = init
         self.total_samples = total_samples
+        self.warm_start = warm_start
         self.compiled = compiled
-        self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.warm_start = warm_start
         self.verbose = verbose
 
     def _check(self) -> Any:

@@ -52,51 +52,65 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         Its scale s; 1 / s^2 is the precision lambda of Welling & Teh. Sources have standard
         deviations of about 1.8, and so have the rows of W for whitened rows.
     sampler : str or Sampler, default="rsgld"
-        "rsgld" is SGLD in the natural gradient's metric; ``RSGLD(divergence=False)`` leaves out the
-        metric's divergence, as published. "mala" is the corrected Langevin sampler: all data at
-        each step, exact. "sgld", "psgld", "sghmc", "sgnht" and "msgnht" move without the metric,
-        and need a number for ``step_size``.
+        The sampler, by name or as an object with parameters such as ``RSGLD(divergence=False)``,
+        which leaves out the metric's divergence, as published. "rsgld" is SGLD in the natural
+        gradient's metric. "mala" is the corrected Langevin sampler (all data at each step, exact).
+        "sgld", "psgld", "sghmc", "sgnht" and "msgnht" move without the metric, and need a number
+        for ``step_size``.
     integrator : str, default="auto"
-        As for the other estimators; "auto" is the sampler's only or plain one.
+        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
+        sampler's most exact one, or Euler if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential; Welling & Teh's epsilon is
-        2 eta / N. "auto": a fifth of the inverse of the largest curvature, or less where that
-        makes alpha_t 0.1.
+        eta, which multiplies the gradient of the mean potential, like a learning rate. Welling &
+        Teh's epsilon is 2 eta / N. "auto": a fifth of the inverse of the largest curvature, or less
+        where that makes alpha_t 0.1.
+    gradient : str, default="auto"
+        The gradient estimator: "minibatch" or "control_variates" (Baker et al. 2019), which are
+        centred at the MAP and for ``fit`` only. "auto": "control_variates" with
+        ``step_size="auto"``, unless a minibatch has all rows; "minibatch" with a number.
     batch_size : "auto" or int, default="auto"
         Rows in a minibatch, at most all. "auto": all rows of small data, else 256 to 1024; 100 if
         ``step_size`` is a number.
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step. This is faster, but the chains' errors are then
+        correlated, so that R-hat and MCSE are too small.
     n_chains : int, default=4
-        Chains, which advance together; R-hat compares them.
+        Number of chains. They advance together; R-hat compares them.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 1000.
+        Draws kept of each chain. "auto": 1000, or fewer where they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw.
+        Steps before the first draw. "auto": about as many as the chains need to forget where they
+        started.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws.
+        Steps between two draws of a chain. "auto": at most 20, by the step size, or 100 with a
+        number for ``step_size``.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior.
+        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
     init : "auto", "random" or array of shape (n_components, n_features), default="auto"
         Where chains start. "auto": at draws of a Gaussian approximation about the mode to which
-        descent from the whitened rows leads, spread out where the data leave W open; "random":
-        at the mode's sources rotated at random, differently for each chain. An array is an unmixing
+        descent from the whitened rows leads, spread out where the data leave W open. "random": at
+        the mode's sources rotated at random, differently for each chain. An array is an unmixing
         matrix like ``components_``, or one for each chain.
-    shared_minibatch : bool, default=False
-        One minibatch for all chains of a step: faster, but the chains' errors are correlated.
     total_samples : float or None, default=None
-        N of ``partial_fit``; None: the rows seen so far.
-    checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically. It is kept after the fit.
+        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``, with the first one's whitening.
+    compiled : "auto" or bool, default="auto"
+        Use the compiled code of the extra ``fast`` where it applies (SGLD and pSGLD by Euler, in
+        long runs on a CPU). It has a random number generator of its own, and so other draws for the
+        same seed.
     device : str, default="auto"
         "cpu", "cuda", ...; "auto" takes CUDA if there.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit with the same data and parameters goes on,
+        bit-identically on a CPU. It is kept after the fit.
     n_jobs : int or None, default=None
         Groups of chains that run in parallel through joblib; None: all chains as one batch.
     random_state : int, RandomState or None, default=None
         Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
-    warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``, with the first one's whitening.
     verbose : int, default=0
         Print progress if positive. Scikit-learn's callbacks work too.
 
@@ -115,9 +129,9 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         rows, in the order of the components (not sorted). It is the variance of a source that W's
         uncertainty makes, of a total of about 3.3.
     sampling_threshold_ : dict
-        "step": numbers of up to 50 steps; "alpha": alpha_t there, the ratio of the gradient noise
-        to the injected noise in its worst direction (a median over 5 draws at each step's eta). The
-        chains sample their posterior where it is far below 1.
+        "step": numbers of up to 50 steps; "noise_ratio": alpha_t there, the ratio of the gradient
+        noise to the injected noise in its worst direction (a median over 5 draws at each step's
+        eta). The chains sample their posterior where it is far below 1.
     posterior_ : PosteriorSamples
         Draws "components" (n_chains, n_draws, n_components, n_features), with signs and order of
         the components aligned over draws and chains.
@@ -179,21 +193,23 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         sampler: Any = "rsgld",
         integrator: str = "auto",
         step_size: Any = "auto",
+        gradient: str = "auto",
         batch_size: Any = "auto",
+        shared_minibatch: bool = False,
         n_chains: int = 4,
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
         temperature: Any = 1.0,
         init: Any = "auto",
-        shared_minibatch: bool = False,
         total_samples: float | None = None,
-        checkpoint: Any = None,
+        warm_start: bool = False,
+        compiled: Any = "auto",
         device: str = "auto",
         dtype: str = "auto",
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        warm_start: bool = False,
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -203,21 +219,23 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size
+        self.gradient = gradient
         self.batch_size = batch_size
+        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
         self.temperature = temperature
         self.init = init
-        self.shared_minibatch = shared_minibatch
         self.total_samples = total_samples
-        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.compiled = compiled
         self.device = device
         self.dtype = dtype
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.warm_start = warm_start
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
@@ -464,4 +482,4 @@ def _threshold_trace(run: Run) -> dict[str, Array]:
     ratio = np.median([run.alpha(one[None]) for one in theta])
     step = np.unique(np.geomspace(1, run.n_steps, TRACE_POINTS).astype(int))
     eta = run.plan.step_size.values(step - 1, run.plan.n_steps)
-    return {"step": step, "alpha": ratio * eta}
+    return {"step": step, "noise_ratio": ratio * eta}

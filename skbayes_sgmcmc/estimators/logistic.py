@@ -12,6 +12,7 @@ from sklearn.utils import gen_batches
 
 from .._data.scaling import center_and_scale
 from .._draws import prediction
+from .._draws.storage import Storage
 from .._validation import check_choice, check_real
 from ._classifier import BayesianClassifier
 
@@ -37,72 +38,81 @@ class BayesianLogisticRegression(BayesianClassifier):
 
     Parameters
     ----------
+    fit_intercept : bool, default=True
+        Add an intercept. With more than two classes the intercepts sum to zero.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the coefficients; the intercept's is flat.
     prior_scale : float or array of shape (n_features,), default=1.0
         Standard deviation of the normal prior, or b of the Laplace prior, in units of the
         coefficients. The normal prior's scale s corresponds to ``C = s**2`` of scikit-learn's
         ``LogisticRegression``.
-    fit_intercept : bool, default=True
-        Add an intercept. With more than two classes the intercepts sum to zero.
     class_weight : dict, "balanced" or None, default=None
         Likelihood exponents by class, as in scikit-learn.
     sampler : str or Sampler, default="sgld"
-        "sgld", "psgld", "sghmc", "sgnht", "msgnht" or "mala" (all data, exact), or an object with
-        parameters such as ``SGHMC(friction=0.05)``.
+        The sampler, by name or as an object with parameters such as ``SGHMC(friction=0.05)``:
+        "sgld", "psgld", "sghmc", "sgnht", "msgnht", or "mala" (all data at each step, exact).
     integrator : str, default="auto"
-        "euler", "leimkuhler_matthews" (SGLD), "splitting", "baoab", "aboba" (second-order
-        samplers), "metropolis" (MALA). "auto": the sampler's most exact one, or Euler if
-        ``step_size`` is a number.
+        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
+        sampler's most exact one, or Euler if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto" is
-        refused with ``sampler="psgld"`` where features are so correlated that its diagonal
-        preconditioner would need very long runs.
-    batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of small data, else what the gradient
-        noise demands; 100 if ``step_size`` is a number.
-    n_chains : int, default=4
-        Chains, which advance together; R-hat compares them.
-    n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 1000, fewer where they would take more than 1 GiB.
-    burn_in : "auto" or int, default="auto"
-        Steps before the first draw.
-    thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws.
-    temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto": a
+        fixed step for each sampler, in coordinates in which the posterior is close to a standard
+        normal. It is refused with ``sampler="psgld"`` where features are so correlated that
+        pSGLD's diagonal preconditioner would need very long runs.
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
         Constant preconditioner M, (P, P) or (P,) for P parameters. "hessian" is the inverse of the
         posterior's curvature. "auto": "hessian" up to 2000 parameters and "diagonal" beyond with
         ``step_size="auto"``, None with a number.
     gradient : str, default="auto"
-        "minibatch"; "control_variates" (Baker et al. 2019), centred at the MAP; or
-        "linear_control_variates", fitted to the Gaussian approximation, with importance-sampled
-        rows. "auto": the last where a matrix preconditioner is in use, "minibatch" with a number.
-    init : "auto", "random", "map", "gaussian" or array, default="auto"
-        Where chains start; "gaussian" draws from the Gaussian approximation. An array broadcasts to
-        (n_chains, n_parameters).
+        The gradient estimator: "minibatch" or "control_variates" (Baker et al. 2019), which are
+        centred at the MAP and for ``fit`` only; or "linear_control_variates", which are fitted to
+        the Gaussian approximation, with importance-sampled rows. "auto": the last where a matrix
+        preconditioner is in use, "minibatch" with a number for ``step_size``.
+    batch_size : "auto" or int, default="auto"
+        Rows in a minibatch, at most all. "auto": all rows of small data, else what the gradient
+        noise demands; 100 if ``step_size`` is a number.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step: faster, but the chains' errors are correlated, so
-        that R-hat and MCSE are too small.
-    compiled : "auto" or bool, default="auto"
-        Use the compiled kernel of the extra ``fast`` where it applies (plain SGLD, two classes,
-        CPU). It has a random number generator of its own, and so other draws for the same seed.
+        One minibatch for all chains of a step. This is faster, but the chains' errors are then
+        correlated, so that R-hat and MCSE are too small.
+    n_chains : int, default=4
+        Number of chains. They advance together; R-hat compares them.
+    n_draws : "auto" or int, default="auto"
+        Draws kept of each chain. "auto": 1000, or fewer where they would need more than 1 GiB.
+    burn_in : "auto" or int, default="auto"
+        Steps before the first draw. "auto": about as many as the chains need to forget where they
+        started.
+    thinning : "auto", int or MixingDistance, default="auto"
+        Steps between two draws of a chain. "auto": at most 20, by the step size, or 100 with a
+        number for ``step_size``.
+    temperature : float or Schedule, default=1.0
+        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+    init : "auto", "random", "map", "gaussian" or array, default="auto"
+        Where chains start. "random": about zero. "map": at the maximum of the posterior.
+        "gaussian": at draws of the Gaussian approximation. An array broadcasts to (n_chains,
+        n_parameters). "auto": "gaussian" with a matrix preconditioner, else "map"; "random" with a
+        number for ``step_size``.
     total_samples : float or None, default=None
-        N of ``partial_fit``; None: the rows seen so far.
-    checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically. It is kept after the fit.
+        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
+    compiled : "auto" or bool, default="auto"
+        Use the compiled code of the extra ``fast`` where it applies (plain SGLD, two classes, on a
+        CPU). It has a random number generator of its own, and so other draws for the same seed.
     device : str, default="auto"
         "cpu", "cuda", ...; "auto" takes CUDA if there.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+    storage : Storage or None, default=None
+        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        dir="draws")``. None: in memory, in the precision of the sampling.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit with the same data and parameters goes on,
+        bit-identically on a CPU. It is kept after the fit.
     n_jobs : int or None, default=None
         Groups of chains that run in parallel through joblib; None: all chains as one batch.
     random_state : int, RandomState or None, default=None
         Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
-    warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
     verbose : int, default=0
         Print progress if positive. Scikit-learn's callbacks work too.
 
@@ -165,58 +175,60 @@ class BayesianLogisticRegression(BayesianClassifier):
     def __init__(
         self,
         *,
+        fit_intercept: bool = True,
         prior: Any = "normal",
         prior_scale: Any = 1.0,
-        fit_intercept: bool = True,
         class_weight: Any = None,
         sampler: Any = "sgld",
         integrator: str = "auto",
         step_size: Any = "auto",
+        preconditioner: Any = "auto",
+        gradient: str = "auto",
         batch_size: Any = "auto",
+        shared_minibatch: bool = False,
         n_chains: int = 4,
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
         temperature: Any = 1.0,
-        preconditioner: Any = "auto",
-        gradient: str = "auto",
         init: Any = "auto",
-        shared_minibatch: bool = False,
-        compiled: Any = "auto",
         total_samples: float | None = None,
-        checkpoint: Any = None,
+        warm_start: bool = False,
+        compiled: Any = "auto",
         device: str = "auto",
         dtype: str = "auto",
+        storage: Storage | None = None,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        warm_start: bool = False,
         verbose: int = 0,
     ):
+        self.fit_intercept = fit_intercept
         self.prior = prior
         self.prior_scale = prior_scale
-        self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size
+        self.preconditioner = preconditioner
+        self.gradient = gradient
         self.batch_size = batch_size
+        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
         self.temperature = temperature
-        self.preconditioner = preconditioner
-        self.gradient = gradient
         self.init = init
-        self.shared_minibatch = shared_minibatch
-        self.compiled = compiled
         self.total_samples = total_samples
-        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.compiled = compiled
         self.device = device
         self.dtype = dtype
+        self.storage = storage
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.warm_start = warm_start
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._draws.storage import Storage
 from ._network import NetworkClassifier
 from ._sparse import SparseNetworkRegressor, SparsePerceptron
 
@@ -32,82 +33,81 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     activation : {"relu", "tanh", "logistic"}, default="relu"
         Their activation.
     prior : "spike_slab" or SpikeSlab, default="spike_slab"
-        Prior on the weights of the sparse layers, with its hyperparameters.
+        Prior on the weights of its layers, with its hyperparameters and how its latent variables
+        follow the chain; "spike_slab" means ``SpikeSlab()``. Biases and other layers have a normal
+        prior.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
         Standard deviation of the normal prior on biases and on layers that are not sparse; "fan_in"
         as for :class:`BayesianMLPRegressor`.
-    sparse_layers : "all" or list of str, default="all"
-        Layers whose weights have the spike-and-slab prior: "weight_1" is the first.
-    adaptation : {"sa", "em", "gibbs"} or None, default="sa"
-        How the latent variables (probabilities of the slabs rho, sigma, delta) follow the chain at
-        every step. "sa": stochastic approximation, theta <- (1 - omega_k) theta + omega_k target,
-        as published; "em": the same with omega_k = 1; "gibbs": they are drawn from their
-        conditionals, so that the chain samples the posterior of the spike-and-slab model, which
-        the fixed point of "sa" is not; None: they stay as they start.
-    gain : "auto", float or Schedule, default="auto"
-        omega_k of "sa", at most 1; "auto": 10 (k + 1000)^-0.7. It starts anew at every call.
     prune : None, float or Pruning, default=None
-        Set the smallest weights of the sparse layers to zero while sampling: the share of zeros
-        at the end, or a :class:`Pruning` with its schedule.
+        Set the smallest weights to zero while sampling: the share of zeros at the end, or a
+        :class:`Pruning` with its schedule and its layers.
     threshold : float, default=0.5
         A feature is selected if its inclusion probability is larger.
     standardize : bool, default=True
         Let the model see features and targets of mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
-        ``SGHMC(friction=0.05)``.
+        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
+        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
     integrator : str, default="auto"
-        As for :class:`BayesianLogisticRegression`.
+        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
+        sampler's most exact one, or Euler if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
         0.001 for pSGLD, or up to 0.02 for linear models, as far as steps are small in the spike;
         0.03 for SGLD, 0.005 for the second-order samplers.
     batch_size : "auto" or int, default="auto"
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step. This is faster, but the chains' errors are then
+        correlated, so that R-hat and MCSE are too small.
     n_chains : int, default=4
-        Chains, which advance together and predict together, each from a start of its own.
+        Number of chains. They advance together and predict together; each has a start of its own.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        Whether all chains take a step together or one after the other. The draws are the same but
+        for rounding. "auto": together, in one batched computation.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
+        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
         Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps, or
         10,000 for linear models.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws. "auto": so that the draws take as long as the burn-in.
+        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
         T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+        ``SpikeSlab(adaptation="gibbs")`` allows 1 only.
     init : "auto", "random", "map" or array, default="auto"
         Where chains start. "random": He's normal weights. "map": from there, the first half of the
         burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
         "auto": "random".
-    shared_minibatch : bool, default=False
-        One minibatch for all chains of a step.
+    total_samples : float or None, default=None
+        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
     compiled : "auto" or bool, default="auto"
         Use the compiled code of the extra ``fast`` where it applies (on a CPU, in long runs: the
         latent variables, gradients of linear models with one output or two classes, and the steps
         of SGLD and pSGLD by Euler). The steps have a random number generator of their own, and so
         other draws for the same seed.
-    total_samples : float or None, default=None
-        N of ``partial_fit``; None: the rows seen so far.
-    checkpoint : path or None, default=None
-        File from which an interrupted fit goes on, bit-identically on a CPU.
     device : str, default="auto"
         "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
         the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
     precision : {"full", "bfloat16"}, default="full"
         "bfloat16": the network's products in gradients, which some hardware makes faster.
         Parameters, noise, updates, likelihood, draws and predictions are in float32.
-    draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
-        Precision in which draws are kept; "auto": that of the sampling.
-    draws_dir : path or None, default=None
-        Folder in which draws are kept, in files mapped into memory; None: in memory.
+    storage : Storage or None, default=None
+        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        dir="draws")``. None: in memory, in the precision of the sampling.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit with the same data and parameters goes on,
+        bit-identically on a CPU. It is kept after the fit.
     n_jobs : int or None, default=None
         Groups of chains that run in parallel through joblib; None: all chains as one batch.
     random_state : int, RandomState or None, default=None
         Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
-    warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
     verbose : int, default=0
         Print progress if positive. Scikit-learn's callbacks work too.
 
@@ -179,9 +179,6 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         activation: str = "relu",
         prior: Any = "spike_slab",
         prior_scale: Any = "fan_in",
-        sparse_layers: Any = "all",
-        adaptation: str | None = "sa",
-        gain: Any = "auto",
         prune: Any = None,
         threshold: float = 0.5,
         standardize: bool = True,
@@ -189,33 +186,30 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",
+        shared_minibatch: bool = False,
         n_chains: int = 4,
+        chain_method: str = "auto",
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
         temperature: Any = 1.0,
         init: Any = "auto",
-        shared_minibatch: bool = False,
-        compiled: Any = "auto",
         total_samples: float | None = None,
-        checkpoint: Any = None,
+        warm_start: bool = False,
+        compiled: Any = "auto",
         device: str = "auto",
         dtype: str = "auto",
         precision: str = "full",
-        draws_dtype: str = "auto",
-        draws_dir: Any = None,
+        storage: Storage | None = None,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        warm_start: bool = False,
         verbose: int = 0,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.prior = prior
         self.prior_scale = prior_scale
-        self.sparse_layers = sparse_layers
-        self.adaptation = adaptation
-        self.gain = gain
         self.prune = prune
         self.threshold = threshold
         self.standardize = standardize
@@ -223,24 +217,24 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         self.integrator = integrator
         self.step_size = step_size
         self.batch_size = batch_size
+        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
+        self.chain_method = chain_method
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
         self.temperature = temperature
         self.init = init
-        self.shared_minibatch = shared_minibatch
-        self.compiled = compiled
         self.total_samples = total_samples
-        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.compiled = compiled
         self.device = device
         self.dtype = dtype
         self.precision = precision
-        self.draws_dtype = draws_dtype
-        self.draws_dir = draws_dir
+        self.storage = storage
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.warm_start = warm_start
         self.verbose = verbose
 
     #: sigma is the noise
@@ -274,23 +268,15 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     activation : {"relu", "tanh", "logistic"}, default="relu"
         Their activation.
     prior : "spike_slab" or SpikeSlab, default="spike_slab"
-        Prior on the weights of the sparse layers, with its hyperparameters.
+        Prior on the weights of its layers, with its hyperparameters and how its latent variables
+        follow the chain; "spike_slab" means ``SpikeSlab()``. Biases and other layers have a normal
+        prior.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
         Standard deviation of the normal prior on biases and on layers that are not sparse; "fan_in"
         as for :class:`BayesianMLPClassifier`.
-    sparse_layers : "all" or list of str, default="all"
-        Layers whose weights have the spike-and-slab prior: "weight_1" is the first.
-    adaptation : {"sa", "em", "gibbs"} or None, default="sa"
-        How the latent variables (probabilities of the slabs rho, sigma, delta) follow the chain at
-        every step. "sa": stochastic approximation, theta <- (1 - omega_k) theta + omega_k target,
-        as published; "em": the same with omega_k = 1; "gibbs": they are drawn from their
-        conditionals, so that the chain samples the posterior of the spike-and-slab model, which
-        the fixed point of "sa" is not; None: they stay as they start.
-    gain : "auto", float or Schedule, default="auto"
-        omega_k of "sa", at most 1; "auto": 10 (k + 1000)^-0.7. It starts anew at every call.
     prune : None, float or Pruning, default=None
-        Set the smallest weights of the sparse layers to zero while sampling: the share of zeros
-        at the end, or a :class:`Pruning` with its schedule.
+        Set the smallest weights to zero while sampling: the share of zeros at the end, or a
+        :class:`Pruning` with its schedule and its layers.
     threshold : float, default=0.5
         A feature is selected if its inclusion probability is larger.
     class_weight : dict, "balanced" or None, default=None
@@ -298,60 +284,67 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     standardize : bool, default=True
         Let the model see features of mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht", or an object with parameters such as
-        ``SGHMC(friction=0.05)``.
+        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
+        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
     integrator : str, default="auto"
-        As for :class:`BayesianLogisticRegression`.
+        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
+        sampler's most exact one, or Euler if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
         0.001 for pSGLD, or up to 0.02 for linear models, as far as steps are small in the spike;
         0.03 for SGLD, 0.005 for the second-order samplers.
     batch_size : "auto" or int, default="auto"
         Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+    shared_minibatch : bool, default=False
+        One minibatch for all chains of a step. This is faster, but the chains' errors are then
+        correlated, so that R-hat and MCSE are too small.
     n_chains : int, default=4
-        Chains, which advance together and predict together, each from a start of its own.
+        Number of chains. They advance together and predict together; each has a start of its own.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        Whether all chains take a step together or one after the other. The draws are the same but
+        for rounding. "auto": together, in one batched computation.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, fewer where they would take more than 1 GiB.
+        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
         Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps, or
         10,000 for linear models.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws. "auto": so that the draws take as long as the burn-in.
+        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
     temperature : float or Schedule, default=1.0
         T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+        ``SpikeSlab(adaptation="gibbs")`` allows 1 only.
     init : "auto", "random", "map" or array, default="auto"
         Where chains start. "random": He's normal weights. "map": from there, the first half of the
         burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
         "auto": "random".
-    shared_minibatch : bool, default=False
-        One minibatch for all chains of a step.
+    total_samples : float or None, default=None
+        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+    warm_start : bool, default=False
+        Go on from the last state of the chains at the next ``fit``.
     compiled : "auto" or bool, default="auto"
         Use the compiled code of the extra ``fast`` where it applies (on a CPU, in long runs: the
         latent variables, gradients of linear models with one output or two classes, and the steps
         of SGLD and pSGLD by Euler). The steps have a random number generator of their own, and so
         other draws for the same seed.
-    total_samples : float or None, default=None
-        N of ``partial_fit``; None: the rows seen so far.
-    checkpoint : path or None, default=None
-        File from which an interrupted fit goes on, bit-identically on a CPU.
     device : str, default="auto"
         "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
         the CPU where a fitted model's device is missing.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
     precision : {"full", "bfloat16"}, default="full"
         "bfloat16": the network's products in gradients, which some hardware makes faster.
         Parameters, noise, updates, likelihood, draws and predictions are in float32.
-    draws_dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
-        Precision in which draws are kept; "auto": that of the sampling.
-    draws_dir : path or None, default=None
-        Folder in which draws are kept, in files mapped into memory; None: in memory.
+    storage : Storage or None, default=None
+        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        dir="draws")``. None: in memory, in the precision of the sampling.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit with the same data and parameters goes on,
+        bit-identically on a CPU. It is kept after the fit.
     n_jobs : int or None, default=None
         Groups of chains that run in parallel through joblib; None: all chains as one batch.
     random_state : int, RandomState or None, default=None
         Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
-    warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
     verbose : int, default=0
         Print progress if positive. Scikit-learn's callbacks work too.
 
@@ -423,9 +416,6 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         activation: str = "relu",
         prior: Any = "spike_slab",
         prior_scale: Any = "fan_in",
-        sparse_layers: Any = "all",
-        adaptation: str | None = "sa",
-        gain: Any = "auto",
         prune: Any = None,
         threshold: float = 0.5,
         class_weight: Any = None,
@@ -434,33 +424,30 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",
+        shared_minibatch: bool = False,
         n_chains: int = 4,
+        chain_method: str = "auto",
         n_draws: Any = "auto",
         burn_in: Any = "auto",
         thinning: Any = "auto",
         temperature: Any = 1.0,
         init: Any = "auto",
-        shared_minibatch: bool = False,
-        compiled: Any = "auto",
         total_samples: float | None = None,
-        checkpoint: Any = None,
+        warm_start: bool = False,
+        compiled: Any = "auto",
         device: str = "auto",
         dtype: str = "auto",
         precision: str = "full",
-        draws_dtype: str = "auto",
-        draws_dir: Any = None,
+        storage: Storage | None = None,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        warm_start: bool = False,
         verbose: int = 0,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.prior = prior
         self.prior_scale = prior_scale
-        self.sparse_layers = sparse_layers
-        self.adaptation = adaptation
-        self.gain = gain
         self.prune = prune
         self.threshold = threshold
         self.class_weight = class_weight
@@ -469,24 +456,24 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         self.integrator = integrator
         self.step_size = step_size
         self.batch_size = batch_size
+        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
+        self.chain_method = chain_method
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
         self.temperature = temperature
         self.init = init
-        self.shared_minibatch = shared_minibatch
-        self.compiled = compiled
         self.total_samples = total_samples
-        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.compiled = compiled
         self.device = device
         self.dtype = dtype
         self.precision = precision
-        self.draws_dtype = draws_dtype
-        self.draws_dir = draws_dir
+        self.storage = storage
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.warm_start = warm_start
         self.verbose = verbose
 
     def _make_network(self, n_outputs: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._draws.posterior_samples import PosteriorSamples
-from .._validation import check_int
+from .._validation import check_int, check_random_state
 from ._common import COLUMNS, last_step, panels, pyplot, several
 
 Array = NDArray[Any]
@@ -69,7 +69,7 @@ class WeightHistogramDisplay:
         names: Any = None,
         *,
         bins: int = 100,
-        random_state: Any = 0,
+        random_state: Any = None,
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
@@ -83,7 +83,7 @@ class WeightHistogramDisplay:
             Blocks of ``posterior_``; None: all.
         bins : int, default=100
             Bins, of equal width.
-        random_state : int, Generator or None, default=0
+        random_state : int, RandomState or None, default=None
             Seed of the choice, with replacement, of a million numbers from a block of more. (From
             fewer, all are counted.)
         ax : Axes, sequence of Axes or None, default=None
@@ -109,7 +109,7 @@ class WeightHistogramDisplay:
         (last,) = last_step(estimator)
         posterior = last.posterior_
         names = several("names", posterior.draws if names is None else names, posterior.draws)
-        rng = np.random.default_rng(random_state)
+        rng = check_random_state(random_state)
         densities, edges = {}, {}
         for name in names:
             values, weights = _numbers(posterior, name, rng)
@@ -148,5 +148,5 @@ def _numbers(posterior: PosteriorSamples, name: str, rng: Any) -> tuple[Array, A
             per_draw = weights.reshape(-1, *[1] * (draws.ndim - 2))
             weights = np.broadcast_to(per_draw, draws.shape).ravel()
         return draws.ravel(), weights
-    chosen = np.unravel_index(rng.integers(draws.size, size=MOST_NUMBERS), draws.shape)
+    chosen = np.unravel_index(rng.randint(draws.size, size=MOST_NUMBERS), draws.shape)
     return draws[chosen], None if weights is None else weights[chosen[1]]

@@ -408,7 +408,11 @@ class MetricGaussian(WhitenedGaussian):
         if sampler.full_data or (size is not None and size >= data.n_rows):
             return
         anchor = None
-        if request.gradient == "auto" and not request.stream and model.after_step is None:
+        if (
+            request.gradient in ("auto", "control_variates")
+            and not request.stream
+            and model.after_step is None
+        ):
             anchor = model.anchor(values.center, data)
         if anchor is not None:
             values.gradient = "control_variates"

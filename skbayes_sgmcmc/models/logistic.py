@@ -24,6 +24,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
+from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import PRIORS, Prior
 from ._design import make_design
@@ -194,7 +195,9 @@ class LogisticModel(CurvedModel):
         if not self.fit_intercept:
             parts["intercept"] = np.zeros((*draws.shape[:-1], self.k), dtype=draws.dtype)
         elif self.k > 1:
-            parts["intercept"] = parts["intercept"] @ self.basis.T.astype(draws.dtype)
+            intercept = decode(parts["intercept"])
+            intercept = intercept @ self.basis.T.astype(intercept.dtype)
+            parts["intercept"] = encode(intercept, draws.dtype)
         return parts
 
     # centre and curvature, in float64 NumPy -------------------------------------------------------

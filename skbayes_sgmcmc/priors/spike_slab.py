@@ -15,14 +15,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
-from .._validation import check_choice, check_real
+from .._validation import check_choice, check_layers, check_real
+from ..schedules import Constant, Polynomial, Schedule, as_schedule
 
 #: scale of the spike at most, and as a share of a coefficient's standard error
 WIDEST_SPIKE, SPIKE_SHARE = 0.1, 0.4
+ADAPTATIONS = ("sa", "em", "gibbs", None)
 
 
 class SpikeSlab(BaseEstimator):
@@ -54,6 +57,19 @@ class SpikeSlab(BaseEstimator):
     learn_sigma : bool or "auto", default="auto"
         Whether sigma is adapted; "auto": in regression, as in classification it can run away with a
         spike that has become wide enough for all coefficients.
+    adaptation : {"sa", "em", "gibbs"} or None, default="sa"
+        How the latent variables (probabilities of the slabs rho, sigma, delta) follow the chain at
+        every step. "sa": stochastic approximation, theta <- (1 - omega_k) theta + omega_k target,
+        as published. "em": the same with omega_k = 1. "gibbs": they are drawn from their
+        conditional distributions; the chain then targets the exact posterior of the spike-and-slab
+        model, and "sa" does not. None: they stay as they start.
+    gain : "auto", float or Schedule, default="auto"
+        omega_k of "sa", at most 1; "auto": 10 (k + 1000)^-0.7. It starts anew at every call of
+        ``fit`` or ``partial_fit``.
+    layers : "all" or list of str, default="all"
+        Layers whose weights have this prior: by the names of their draws, such as "weight_1", or
+        those of a module's parts or parameters, such as "conv1" or "conv1.weight". Other layers,
+        and all biases, have a normal prior.
 
     References
     ----------
@@ -76,6 +92,9 @@ class SpikeSlab(BaseEstimator):
         sigma: float = 1.0,
         sigma_prior: tuple[float, float] = (1.0, 0.1),
         learn_sigma: bool | str = "auto",
+        adaptation: str | None = "sa",
+        gain: Any = "auto",
+        layers: Any = "all",
     ):
         self.spike_scale = spike_scale
         self.slab_variance = slab_variance
@@ -85,6 +104,9 @@ class SpikeSlab(BaseEstimator):
         self.sigma = sigma
         self.sigma_prior = sigma_prior
         self.learn_sigma = learn_sigma
+        self.adaptation = adaptation
+        self.gain = gain
+        self.layers = layers
 
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the prior's."""
@@ -100,6 +122,25 @@ class SpikeSlab(BaseEstimator):
         if not (isinstance(self.inclusion_prior, str) and self.inclusion_prior == "auto"):
             _check_pair(f"{name}.inclusion_prior", self.inclusion_prior)
         _check_pair(f"{name}.sigma_prior", self.sigma_prior)
+        check_choice(f"{name}.adaptation", self.adaptation, ADAPTATIONS)
+        largest = float(self._gains(f"{name}.gain").values(np.zeros(1, dtype=int), 1)[0])
+        if largest > 1.0:
+            raise ValueError(
+                f"{name}.gain={self.gain!r} is not allowed: its largest value is {largest:.3g}; "
+                "give a number or a schedule in (0, 1]."
+            )
+        check_layers(f"{name}.layers", self.layers, ("all",))
+
+    def gains(self) -> Schedule:
+        """The gains omega_k, which are 1 with ``adaptation="em"``."""
+        return self._gains("prior.gain")
+
+    def _gains(self, name: str) -> Schedule:
+        if self.adaptation == "em":
+            return Constant(1.0)
+        if isinstance(self.gain, str) and self.gain == "auto":
+            return Polynomial(a=10.0, b=1000.0, gamma=0.7)
+        return as_schedule(name, self.gain)
 
     def for_data(self, standard_error: float | None) -> SpikeSlab:
         """The prior with a number for ``spike_scale``.

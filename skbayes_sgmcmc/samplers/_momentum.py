@@ -41,7 +41,7 @@ class MomentumSampler(Sampler):
     def resistance(self) -> float:
         return float(self.friction)
 
-    def alpha(self, step: Step) -> float:
+    def friction_of(self, step: Step) -> float:
         return self.injected(step.eta, step.n)
 
     def rate(self, state: State, step: Step) -> Tensor | float:
@@ -50,7 +50,7 @@ class MomentumSampler(Sampler):
 
     def noise_rate(self, state: State, step: Step) -> Tensor | float:
         """Rate at which noise is injected: alpha, less what the gradient noise already adds."""
-        return self.alpha(step)
+        return self.friction_of(step)
 
     def thermostat(self, state: State, step: Step, s: float) -> None:
         """Move the friction towards the value that makes the kinetic energy right."""
@@ -127,7 +127,7 @@ class ThermostatSampler(MomentumSampler):
     def init_state(self, theta: Tensor, step: Step) -> State:
         state = super().init_state(theta, step)
         first = self.initial_friction
-        a = self.alpha(step) if first is None else float(first)
+        a = self.friction_of(step) if first is None else float(first)
         return state | {"a": torch.full_like(self.kinetic(state["v"]), a)}
 
     def rescale(self, state: State, ratio: float) -> None:
@@ -148,7 +148,7 @@ class ThermostatSampler(MomentumSampler):
 
     def _mass(self, step: Step) -> float:
         if self.mass == "auto":
-            return (step.eta / step.n) / (0.3 * self.alpha(step)) ** 2
+            return (step.eta / step.n) / (0.3 * self.friction_of(step)) ** 2
         return float(self.mass)
 
     def statistics(self, state: State) -> dict[str, Tensor]:

@@ -41,7 +41,7 @@ class PSGLD(Sampler):
     lag : bool, default=True
         Use G from V *before* this step, so that it is independent of this step's gradient. While V
         adapts, V then counts as at least 0.01 times the square of this gradient.
-    gamma : bool, default=False
+    divergence : bool, default=False
         Add the drift :math:`\Gamma_i = -(1-\rho)\bar g_i (\partial \bar g_i/\partial\theta_i) /
         (\sqrt{V_i}(\lambda+\sqrt{V_i})^2)`, with the derivative by a secant over the last move of
         each coordinate. Only used while V adapts.
@@ -74,14 +74,14 @@ class PSGLD(Sampler):
         regularization: float = 1e-5,
         adapt: str = "burn_in",
         lag: bool = True,
-        gamma: bool = False,
+        divergence: bool = False,
         cap: float | None = None,
     ):
         self.decay = decay
         self.regularization = regularization
         self.adapt = adapt
         self.lag = lag
-        self.gamma = gamma
+        self.divergence = divergence
         self.cap = cap
 
     def check(self, name: str) -> None:
@@ -104,7 +104,7 @@ class PSGLD(Sampler):
         # the key "adapting" is the flag: a tensor's value would cost a transfer from the device a
         # step
         state = {"V": g_bar * g_bar, "adapting": torch.ones(len(theta), dtype=torch.bool)}
-        if self.gamma:
+        if self.divergence:
             state |= {"theta_before": theta.clone(), "g_before": g_bar.clone()}
         return state
 
@@ -127,7 +127,7 @@ class PSGLD(Sampler):
         cap = self.capped_at(step)
         if cap is not None:
             root.clamp_(min=1.0 / cap)
-        drift = self._divergence(theta, g_bar, state) if self.gamma and adapting else None
+        drift = self._divergence(theta, g_bar, state) if self.divergence and adapting else None
         if drift is not None and cap is not None:
             drift.masked_fill_(root <= 1.0 / cap, 0.0)  # a capped G does not move with theta
         theta.addcdiv_(g, root, value=-step.eta)

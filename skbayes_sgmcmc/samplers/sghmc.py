@@ -62,10 +62,10 @@ class SGHMC(MomentumSampler):
             check_real(f"{name}.gradient_variance", smallest, low=0.0, closed="left")
 
     def rate(self, state: State, step: Step) -> float:
-        return self.alpha(step)
+        return self.friction_of(step)
 
     def noise_rate(self, state: State, step: Step) -> Tensor | float:
-        alpha = self.alpha(step)
+        alpha = self.friction_of(step)
         if self.gradient_variance is None or step.temperature == 0.0:
             return alpha
         variance = torch.as_tensor(self.gradient_variance).to(state["v"])

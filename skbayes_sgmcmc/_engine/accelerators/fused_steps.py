@@ -112,9 +112,9 @@ class FusedSteps(Accelerator):
 
     def why_not(self, work: Workload) -> str | None:
         sampler = work.sampler
-        known = type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.gamma)
+        known = type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.divergence)
         if not known or work.cell.integrator is not euler:
-            return "it is for sampler='sgld' or 'psgld' (without gamma), integrator='euler'."
+            return "it is for sampler='sgld' or 'psgld' (without divergence), integrator='euler'."
         if work.target.model.needs_gamma:
             return "the model needs gamma numbers, which the compiled generator does not have."
         if work.torch_numbers:

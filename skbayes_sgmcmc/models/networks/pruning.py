@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from ..._validation import check_int, check_real
+from ..._validation import check_int, check_layers, check_real
 
 #: share of the final sparsity that a run must come to, and that the automatic period comes to
 REACHED, SETTLED = 0.9, 0.99
@@ -38,6 +39,9 @@ class Pruning(BaseEstimator):
         Step k_0 after which the share begins to grow; "auto": a quarter of the run.
     interval : int, default=50
         Steps between two choices of the coefficients.
+    layers : "auto", "all" or list of str, default="auto"
+        Layers whose weights are pruned, by the names that :class:`SpikeSlab` takes. "auto": those
+        of a spike-and-slab prior, or all layers with another prior.
 
     References
     ----------
@@ -58,12 +62,14 @@ class Pruning(BaseEstimator):
         period: float | str = "auto",
         start: int | str = "auto",
         interval: int = 50,
+        layers: Any = "auto",
     ):
         self.sparsity = sparsity
         self.decay = decay
         self.period = period
         self.start = start
         self.interval = interval
+        self.layers = layers
 
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the object's."""
@@ -74,6 +80,7 @@ class Pruning(BaseEstimator):
             check_int(f"{name}.start", self.start, low=0)
         if not _is_auto(self.period):
             check_real(f"{name}.period", self.period, low=0.0)
+        check_layers(f"{name}.layers", self.layers, ("auto", "all"))
 
     def for_run(self, n_steps: int) -> Pruning:
         """The schedule with the numbers of a run of so many steps.
@@ -88,7 +95,7 @@ class Pruning(BaseEstimator):
         if isinstance(period, str):
             growth = GROWTH * max(n_steps - start, 1)
             period = growth * math.log(self.decay) / math.log(1.0 - SETTLED)
-        chosen = Pruning(self.sparsity, self.decay, period, start, self.interval)
+        chosen = Pruning(self.sparsity, self.decay, period, start, self.interval, self.layers)
         choices = max(n_steps - 1 - start, 0) // self.interval
         reached = chosen.rate(start + choices * self.interval)
         if reached < REACHED * self.sparsity:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import gen_batches
+
+from ..._validation import check_random_state
 
 Array = NDArray[Any]
 
@@ -18,7 +20,7 @@ STEPS = 20
 BLOCK = 2**14
 
 
-def split_documents(X: Any, random_state: Any = 0) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+def split_documents(X: Any, random_state: Any = None) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     """Halves of every document: words to condition on, and words to score.
 
     Of its n words (equal ones count each) a document has floor(n / 2), taken at random, in the
@@ -28,7 +30,7 @@ def split_documents(X: Any, random_state: Any = 0) -> tuple[sp.csr_matrix, sp.cs
     ----------
     X : CSR matrix of shape (n_documents, n_words)
         Counts.
-    random_state : int or RandomState, default=0
+    random_state : int, RandomState or None, default=None
         Seed of the choice.
 
     Returns
@@ -127,7 +129,7 @@ def proportions(topics: Array, X: Any, doc_topic_prior: float, n_steps: int = ST
 
 
 def document_completion_perplexity(
-    topics: Any, X: Any, *, doc_topic_prior: float | None = None, random_state: Any = 0
+    topics: Any, X: Any, *, doc_topic_prior: float | None = None, random_state: Any = None
 ) -> float:
     """Held-out perplexity of topics, from this package or another.
 
@@ -145,8 +147,8 @@ def document_completion_perplexity(
         Counts of documents that the topics were not fitted to.
     doc_topic_prior : float or None, default=None
         alpha of the documents' proportions; None: 1 / n_topics.
-    random_state : int or RandomState, default=0
-        Seed of the halves: the result is the same for the same seed.
+    random_state : int, RandomState or None, default=None
+        Seed of the halves. Give the same int to compare topics on the same halves.
 
     Returns
     -------

@@ -1,0 +1,292 @@
+"""Latent variables of a spike-and-slab prior: their state, and how they follow the coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import betaincinv, logit
+from torch import Tensor
+
+from ..._data.chain_random import ChainRandom
+from ..._metric import State
+from ...priors.spike_slab import SpikeSlab, sigma_mode
+from .blocks import Blocks
+
+Array = NDArray[Any]
+
+#: smallest delta, and 1 - delta: where their logarithms still are finite in float32
+LEAST_DELTA = 1e-35
+#: gains computed at once
+GAIN_BLOCK = 1024
+#: how much wider than the target the proposals of sigma are, so that its tails are reached
+PROPOSAL_WIDTH = 1.5
+
+
+class Latents:
+    """The latent variables of the sparse blocks of all chains; what moves is in the state tensors.
+
+    Parameters
+    ----------
+    prior : SpikeSlab
+        The prior, with a number for ``spike_scale`` before the first gradient.
+    blocks : Blocks
+        The blocks that have it.
+    learn_sigma : bool
+        Whether sigma is adapted.
+    n_outputs : int, default=0
+        Outputs of a regression, whose noise sigma is; 0: sigma is not the noise.
+    n_data : float, default=0.0
+        N, which sigma's conditional counts where it is the noise.
+    compiled : bool, default=False
+        Compute the latents and their gradient by functions that numba compiles, on a CPU.
+
+    Notes
+    -----
+    State of a chain: ``rho`` (probabilities of the slabs), ``slab`` (their weights r in the
+    gradient), ``sigma``, ``logit_delta`` (one for each block; delta itself underflows).
+    """
+
+    def __init__(
+        self,
+        prior: SpikeSlab,
+        blocks: Blocks,
+        *,
+        learn_sigma: bool,
+        n_outputs: int = 0,
+        n_data: float = 0.0,
+        compiled: bool = False,
+    ):
+        self.prior = prior
+        self.blocks = blocks
+        self.learn_sigma = learn_sigma
+        self.n_outputs = n_outputs
+        self.n_data = n_data
+        self.compiled = compiled
+        self.gains = prior.gains()
+        self._places = tuple(
+            np.array([getattr(part, end) for part in blocks.slices]) for end in ("start", "stop")
+        )
+        # a - 1 and p + b - 1 of every block: what the mode of delta adds to its counts
+        counts = np.array([(p, *prior.beta_prior(p)) for p in blocks.sizes]).T
+        learned = slice(None) if prior.learn_inclusion else slice(0)
+        self._delta_counts = counts[1][learned] - 1.0, (counts[0] + counts[2])[learned] - 1.0
+        self._gains: tuple[int, list[float]] = (-1, [])
+        self._views: Any = None
+
+    def _with(self, **changes: Any) -> Latents:
+        names = ("prior", "blocks", "learn_sigma", "n_outputs", "n_data", "compiled")
+        return Latents(**{name: getattr(self, name) for name in names} | changes)
+
+    def for_data(self, prior: SpikeSlab, n_data: float) -> Latents:
+        """The latents given N data, with the prior that these make."""
+        return self._with(prior=prior, n_data=n_data)
+
+    def with_kernel(self) -> Latents:
+        """The latents with compiled functions."""
+        return self._with(compiled=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_views": None}
+
+    # state ----------------------------------------------------------------------------------------
+
+    @property
+    def recorded(self) -> dict[str, tuple[int, ...]]:
+        """What is kept with every draw, with the shape for one chain."""
+        return {"rho": (self.blocks.n,), "sigma": (), "logit_delta": (len(self.blocks.sizes),)}
+
+    def init_state(self, theta: Tensor) -> State:
+        """The latents before the first step."""
+        prior, chains, blocks = self.prior, len(theta), self.blocks
+        rho = theta.new_full((chains, blocks.n), prior.inclusion)
+        start = float(logit(prior.inclusion))
+        return {
+            "rho": rho,
+            "slab": rho.clone(),
+            "sigma": theta.new_full((chains, 1), prior.sigma),
+            "logit_delta": theta.new_full((chains, len(blocks.sizes)), start),
+        }
+
+    def unpack(self, rho: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+        """Kept rho (..., n) as "rho_" and the name of each block, in its shape."""
+        ends = np.cumsum(self.blocks.sizes)[:-1]
+        parts = zip(self.blocks.names, np.split(rho, ends, axis=-1), strict=True)
+        return {f"rho_{name}": part.reshape(*rho.shape[:-1], *shapes[name]) for name, part in parts}
+
+    def kernels(self, theta: Tensor) -> Any:
+        """Compiled functions for the state of these positions, or None."""
+        return self.compiled_functions if theta.device.type == "cpu" else None
+
+    @property
+    def compiled_functions(self) -> Any:
+        """Compiled functions for a CPU, or None."""
+        if not self.compiled:
+            return None
+        from ..._kernels import latents
+
+        return latents
+
+    def arrays(self, state: State) -> tuple[Array, Array, Array, Array]:
+        """The latents as the kernels take them; they share the state's memory."""
+        kept = self._views
+        if kept is None or kept[0] is not state["rho"] or kept[1] is not state["sigma"]:
+            arrays = tuple(state[name].numpy() for name in ("rho", "slab", "sigma", "logit_delta"))
+            kept = self._views = (state["rho"], state["sigma"], arrays)
+        return kept[2]
+
+    # moves ----------------------------------------------------------------------------------------
+
+    def gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        """The blocks of out = scale * gradient of the prior's potential, given the latents."""
+        prior, kernels = self.prior, self.kernels(theta)
+        if kernels is not None:
+            slopes = scale / prior.spike_scale, scale / prior.slab_variance
+            latents = self.arrays(state)[1:3]
+            kernels.gradient(theta.numpy(), *latents, *self._places, *slopes, out.numpy())
+            return
+        slabs, sigma = state["slab"].split(self.blocks.sizes, 1), state["sigma"]
+        for part, slab in zip(self.blocks.slices, slabs, strict=True):
+            prior.gradient(theta[:, part], slab, sigma, out[:, part], scale)
+
+    def move(
+        self, theta: Tensor, state: State, aux: dict[str, Tensor], k: int, rng: ChainRandom
+    ) -> None:
+        """Let the latents follow the coefficients after step k, in place."""
+        if self.prior.adaptation is None:
+            return
+        if self.prior.adaptation == "gibbs":
+            z, rho = self.probabilities(theta, state)
+            self._draw(z, rho, state, aux, rng)
+        else:
+            self._follow(theta, state, aux, self._gain(k))
+
+    def probabilities(self, theta: Tensor, state: State) -> tuple[Tensor, Tensor]:
+        """z = |beta|/sigma, and the slabs' probabilities given beta."""
+        z = self.blocks.coefficients(theta).abs().div_(state["sigma"])
+        odds = self.prior.log_odds(z)
+        parts = odds.split(self.blocks.sizes, 1)
+        for part, logit_delta in zip(parts, _columns(state), strict=True):
+            part.add_(logit_delta)
+        return z, torch.sigmoid_(odds)
+
+    def _gain(self, k: int) -> float:
+        block, offset = divmod(k, GAIN_BLOCK)
+        if self._gains[0] != block:
+            steps = np.arange(block * GAIN_BLOCK, (block + 1) * GAIN_BLOCK)
+            self._gains = (block, self.gains.values(steps, len(steps)).tolist())
+        return self._gains[1][offset]
+
+    def _follow(self, theta: Tensor, state: State, aux: dict[str, Tensor], gain: float) -> None:
+        """Move by the gain towards what the coefficients say."""
+        kernels = self.kernels(theta)
+        if kernels is not None:
+            self._follow_compiled(kernels, theta, state, aux, gain)
+            return
+        prior, sigma, rho = self.prior, state["sigma"], state["rho"]
+        z, target = self.probabilities(theta, state)
+        rho.lerp_(target, gain)
+        state["slab"].lerp_(rho, gain)
+        if self.learn_sigma:
+            absolute, squares = prior.penalties(z, state["slab"])
+            mode = sigma_mode(*self._sigma_terms(absolute, squares, sigma, aux))
+            sigma.lerp_(mode, gain)
+        if prior.learn_inclusion:
+            shares = rho.split(self.blocks.sizes, 1)
+            parts = zip(shares, _columns(state), *self._delta_counts, strict=True)
+            for part, logit_delta, included, excluded in parts:
+                total = part.sum(1, keepdim=True)
+                target = (total + included) / (included + excluded)
+                rest = (excluded - total) / (included + excluded)
+                delta = torch.sigmoid(logit_delta).lerp_(target, gain).clamp_(min=LEAST_DELTA)
+                rest = torch.sigmoid(-logit_delta).lerp_(rest, gain).clamp_(min=LEAST_DELTA)
+                torch.log(delta.div_(rest), out=logit_delta)
+
+    def _follow_compiled(
+        self, kernels: Any, theta: Tensor, state: State, aux: dict[str, Tensor], gain: float
+    ) -> None:
+        """As :meth:`_follow`, to rounding."""
+        prior, latents = self.prior, self.arrays(state)
+        n, count, least = self._sigma_counts(aux)
+        kernels.follow(
+            theta.numpy(), *latents, aux.get("mean_square_slope", state["sigma"]).numpy(),
+            *self._places, gain, float(prior.spike_scale), float(prior.slab_variance),
+            (n, count if self.learn_sigma else 0.0, least), *self._delta_counts, LEAST_DELTA,
+        )  # fmt: skip
+
+    def _sigma_terms(
+        self, absolute: Tensor, squares: Tensor, sigma: Tensor, aux: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, float]:
+        """R_b, R_c, R_a of sigma's density sigma^-R_a exp(-R_b/sigma - R_c/(2 sigma^2)).
+
+        The first two arguments are sums over coefficients in units of sigma.
+        """
+        n, count, least = self._sigma_counts(aux)
+        if n > 0.0:
+            squares = squares + (n * sigma**2) * aux["mean_square_slope"]
+        return absolute * sigma, squares * sigma**2 + least, count
+
+    def _sigma_counts(self, aux: dict[str, Tensor]) -> tuple[float, float, float]:
+        """N where the noise is sigma's too, else 0; R_a; nu lambda."""
+        nu, lam = self.prior.sigma_prior
+        count = self.blocks.n + nu
+        if "mean_square_slope" in aux:
+            n = self.n_data
+            return n, count + n * self.n_outputs, nu * lam
+        # as printed: the mode in sigma^2, where in regression it is in log sigma
+        return 0.0, count + (0.0 if self.prior.adaptation == "gibbs" else 2.0), nu * lam
+
+    # exact conditionals ---------------------------------------------------------------------------
+
+    def _draw(
+        self, z: Tensor, rho: Tensor, state: State, aux: dict[str, Tensor], rng: ChainRandom
+    ) -> None:
+        """Draw the latents from their conditionals, so that the chain has the exact posterior."""
+        prior, sizes = self.prior, self.blocks.sizes
+        state["rho"].copy_(rho)
+        slab = state["slab"]
+        slab.copy_(rng.uniform(self.blocks.n, dtype=rho.dtype) < rho)
+        if self.learn_sigma:
+            absolute, squares = prior.penalties(z, slab)
+            sigma = state["sigma"]
+            _draw_sigma(sigma, *self._sigma_terms(absolute, squares, sigma, aux), rng)
+        if prior.learn_inclusion:
+            u = rng.uniform(len(sizes), dtype=torch.float64).cpu().numpy()
+            for number, part in enumerate(slab.split(sizes, 1)):
+                a, b = prior.beta_prior(part.shape[1])
+                included = part.sum(1).double().cpu().numpy()
+                delta = betaincinv(a + included, b + part.shape[1] - included, u[:, number])
+                delta = np.clip(delta, np.finfo(np.float64).tiny, 1.0 - 2.0**-53)
+                state["logit_delta"][:, number] = torch.from_numpy(logit(delta)).to(slab)
+
+
+def _columns(state: State) -> list[Tensor]:
+    """Views of logit_delta, (chains, 1) for each block."""
+    return list(state["logit_delta"].split(1, 1))
+
+
+def _draw_sigma(
+    sigma: Tensor, absolute: Tensor, squares: Tensor, count: float, rng: ChainRandom
+) -> None:
+    """One Metropolis-Hastings step of log sigma, with a normal proposal about its mode, in place.
+
+    The density of x = log sigma is exp(-count x - absolute e^-x - squares e^-2x / 2): log-concave.
+    """
+    mode = sigma_mode(absolute, squares, count)
+    curvature = absolute / mode + 2.0 * squares / mode**2
+    sd = PROPOSAL_WIDTH / torch.sqrt(curvature)
+    noise = rng.normal(1, dtype=sigma.dtype)
+    proposal = torch.log(mode) + sd * noise
+    now = torch.log(sigma)
+
+    def log_density(x: Tensor) -> Tensor:
+        inverse = torch.exp(-x)
+        return -count * x - absolute * inverse - 0.5 * squares * inverse**2
+
+    back = ((now - torch.log(mode)) / sd) ** 2
+    log_ratio = log_density(proposal) - log_density(now) + 0.5 * (noise**2 - back)
+    accepted = torch.log(rng.uniform(1, dtype=sigma.dtype)) < log_ratio
+    sigma.copy_(torch.where(accepted, torch.exp(proposal), sigma))

@@ -1,0 +1,70 @@
+"""Networks of which some blocks of weights are pruned while sampling."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ..._data.chain_random import ChainRandom
+from ..._metric import State
+from .blocks import Blocks
+from .model import NetworkModel
+from .pruning import Pruning
+
+
+class PrunedNetworkModel(NetworkModel):
+    """A network with magnitude pruning of some blocks.
+
+    Parameters
+    ----------
+    *parts, **options
+        Those of :class:`NetworkModel`.
+    pruning : Pruning or None, default=None
+        The pruning.
+    pruned_blocks : sequence of str, default=()
+        Names of the blocks.
+
+    Notes
+    -----
+    State of a chain: ``zeros``, which coefficients of the blocks are zero.
+    """
+
+    def __init__(
+        self,
+        *parts: Any,
+        pruning: Pruning | None = None,
+        pruned_blocks: Sequence[str] = (),
+        **options: Any,
+    ):
+        super().__init__(*parts, **options)
+        self.pruning = pruning
+        self.pruned = Blocks(pruned_blocks, self.places())
+
+    def prepared(self, n_steps: int) -> Self:
+        if self.pruning is None:
+            return self
+        model = copy.copy(self)
+        model.pruning = self.pruning.for_run(n_steps)
+        return model
+
+    def init_state(self, theta: Tensor) -> State:
+        if self.pruning is None:
+            return {}
+        return {"zeros": theta.new_zeros(len(theta), self.pruned.n, dtype=torch.bool)}
+
+    def after_step(
+        self, theta: Tensor, state: State, aux: dict[str, Tensor], k: int, rng: ChainRandom
+    ) -> None:
+        """Prune after step k."""
+        if self.pruning is None:
+            return
+        pruned = self.pruned
+        if self.pruning.chooses(k):
+            before = int(state["zeros"].sum(1).max())
+            state["zeros"].copy_(self.pruning.zeros(pruned.coefficients(theta), k, before))
+        for part, zeros in zip(pruned.slices, state["zeros"].split(pruned.sizes, 1), strict=True):
+            theta[:, part].masked_fill_(zeros, 0.0)

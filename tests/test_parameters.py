@@ -1,0 +1,245 @@
+"""The constructors of all estimators: one order, one wording and one default of what they share."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.datasets import load_iris
+
+import skbayes_sgmcmc
+from skbayes_sgmcmc import (
+    BayesianICA,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    DistilledClassifier,
+    LatentDirichletAllocation,
+    PosteriorSamples,
+    Pruning,
+    SparseBayesianClassifier,
+    SpikeSlab,
+    Storage,
+    document_completion_perplexity,
+    inspection,
+    sample,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+#: what a model is made of, which each estimator has for itself; then what they share, in its order
+MODEL = [
+    "module", "image_shape", "input_shape", "conv_channels", "kernel_size", "pool_size",
+    "hidden_layer_sizes", "activation", "n_components", "whiten", "fit_intercept",
+    "doc_topic_prior", "success_probability", "topic_word_prior", "r_rate", "gamma_prior",
+    "network_scale", "parametrization",
+]  # fmt: skip
+PRIOR = ["prior", "prior_scale", "prior_mean", "noise", "prune", "threshold", "class_weight"]
+DATA = ["standardize", "augment"]
+SAMPLING = [
+    "algorithm", "doc_sweeps", "sampler", "integrator", "step_size", "preconditioner", "gradient",
+    "batch_size", "shared_minibatch",
+]  # fmt: skip
+RUN = [
+    "n_chains", "chain_method", "n_draws", "burn_in", "thinning", "temperature", "init",
+    "total_samples", "warm_start",
+]  # fmt: skip
+COMPUTING = [
+    "compiled", "device", "dtype", "precision", "storage", "checkpoint", "n_jobs", "random_state",
+    "verbose",
+]  # fmt: skip
+ORDER = MODEL + PRIOR + DATA + SAMPLING + RUN + COMPUTING
+
+#: in every estimator that samples
+EVERYWHERE = {
+    "prior", "prior_scale", "sampler", "integrator", "step_size", "batch_size", "shared_minibatch",
+    "n_chains", "n_draws", "burn_in", "thinning", "temperature", "init", "total_samples",
+    "warm_start", "compiled", "device", "dtype", "checkpoint", "n_jobs", "random_state", "verbose",
+}  # fmt: skip
+#: shared ones whose default depends on the kind of model
+OWN_DEFAULT = {"prior", "prior_scale", "standardize", "sampler", "n_chains", "doc_sweeps"}
+#: whose whole description is the same wherever they are
+SAME_TEXT = {
+    "prune", "threshold", "class_weight", "augment", "integrator", "shared_minibatch",
+    "total_samples", "precision", "storage", "checkpoint", "n_jobs", "random_state", "verbose",
+}  # fmt: skip
+#: whose description begins with the same sentence and goes on with what "auto" means
+SAME_START = {
+    "step_size", "gradient", "batch_size", "n_chains", "chain_method", "n_draws", "burn_in",
+    "thinning", "temperature", "init", "device", "dtype",
+}  # fmt: skip
+
+PUBLIC = {name: getattr(skbayes_sgmcmc, name) for name in skbayes_sgmcmc.__all__}
+ESTIMATORS = {
+    name: found
+    for name, found in PUBLIC.items()
+    if inspect.isclass(found) and hasattr(found, "fit") and found is not DistilledClassifier
+}
+
+
+def parameters(kind):
+    return inspect.signature(kind).parameters
+
+
+def descriptions(kind):
+    """Names with their descriptions in one line each, in the order of the docstring."""
+    doc = inspect.cleandoc(kind.__doc__)
+    section = doc.split("\nParameters\n----------\n")[1].split("\n\n")[0]
+    found, name = {}, ""
+    for line in section.splitlines():
+        if line.startswith(" "):
+            found[name] = f"{found[name]} {line.strip()}".strip()
+        else:
+            name = line.split(" : ")[0]
+            found[name] = ""
+    return found
+
+
+def first_sentence(text):
+    return text.split(". ")[0].rstrip(".")
+
+
+def test_there_are_all_estimators():
+    assert len(ESTIMATORS) == 11
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_parameters_have_the_shared_order_in_signature_and_docstring(name):
+    found = list(parameters(ESTIMATORS[name]))
+    assert found == [each for each in ORDER if each in found]
+    assert list(descriptions(ESTIMATORS[name])) == found
+    assert set(found) >= EVERYWHERE
+
+
+@pytest.mark.parametrize("parameter", PRIOR + DATA + SAMPLING + RUN + COMPUTING)
+def test_shared_parameters_have_one_default(parameter):
+    defaults = {
+        repr(parameters(kind)[parameter].default)
+        for kind in ESTIMATORS.values()
+        if parameter in parameters(kind)
+    }
+    assert len(defaults) == 1 or parameter in OWN_DEFAULT, defaults
+
+
+@pytest.mark.parametrize("parameter", sorted(SAME_TEXT | SAME_START))
+def test_shared_parameters_have_one_wording(parameter):
+    texts = {
+        name: descriptions(kind)[parameter]
+        for name, kind in ESTIMATORS.items()
+        if parameter in parameters(kind)
+    }
+    if parameter in SAME_START:
+        texts = {name: first_sentence(text) for name, text in texts.items()}
+    assert len(set(texts.values())) == 1, texts
+    assert all(texts.values())
+
+
+# objects that group parameters --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "change"),
+    [
+        ("storage", Storage(), {"dtype": "bfloat16"}),
+        ("prior", SpikeSlab(), {"adaptation": "gibbs", "gain": 0.5, "layers": ["weight_1"]}),
+        ("prune", Pruning(), {"layers": ["weight_1"]}),
+    ],
+    ids=["storage", "prior", "prune"],
+)
+def test_grouped_parameters_can_be_searched_cloned_and_pickled(name, group, change):
+    clf = clone(SparseBayesianClassifier(**{name: group}))
+    clf.set_params(**{f"{name}__{part}": value for part, value in change.items()})
+    again = getattr(pickle.loads(pickle.dumps(clf)), name)
+    assert isinstance(again, BaseEstimator) and again is not group
+    for part, value in change.items():
+        assert again.get_params()[part] == value == clf.get_params()[f"{name}__{part}"]
+    getattr(clf, name).check(name)
+
+
+@pytest.mark.parametrize("group", [Storage("int8"), SpikeSlab(gain=2.0), Pruning(layers=[])])
+def test_groups_name_the_path_of_what_is_wrong(group):
+    with pytest.raises(ValueError, match=r"^here\.(dtype|gain|layers)=.* is not allowed: "):
+        group.check("here")
+
+
+# random_state -------------------------------------------------------------------------------------
+
+X, y = load_iris(return_X_y=True)
+SHORT = {"n_chains": 2, "n_draws": 8, "burn_in": 10, "thinning": 1}
+counts = np.random.default_rng(0).poisson(1.0, (20, 6))
+
+
+def public_callables():
+    """What users call: classes and functions, and the classes' methods, by name."""
+    modules = (skbayes_sgmcmc, inspection)
+    for module in modules:
+        for name in module.__all__:
+            found = getattr(module, name)
+            if not callable(found):
+                continue
+            yield name, found
+            if inspect.isclass(found):
+                for part, method in inspect.getmembers(found, callable):
+                    if not part.startswith("_"):
+                        yield f"{name}.{part}", method
+
+
+def test_every_random_state_is_none_by_default():
+    found = {}
+    for name, each in public_callables():
+        try:
+            accepted = inspect.signature(each).parameters
+        except ValueError:  # of builtins
+            continue
+        if "random_state" in accepted:
+            found[name] = accepted["random_state"].default
+    assert len(found) > 20 and set(found.values()) == {None}, found
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    seeded = SHORT | {"random_state": 0}
+    return {
+        "classifier": BayesianLogisticRegression(**seeded).fit(X, y),
+        "network": BayesianMLPClassifier(hidden_layer_sizes=3, **seeded).fit(X, y),
+        "regressor": BayesianMLPRegressor(hidden_layer_sizes=3, **seeded).fit(X, y),
+        "topics": LatentDirichletAllocation(2, **seeded).fit(counts),
+    }
+
+
+#: everything that takes a random_state, on fitted estimators
+SEEDED = {
+    "constructor": lambda fitted, seed: BayesianICA(random_state=seed, **SHORT).fit(X),
+    "gibbs": lambda fitted, seed: LatentDirichletAllocation(
+        2, algorithm="gibbs", random_state=seed, **SHORT
+    ).fit(counts),
+    "sample": lambda fitted, seed: sample(
+        lambda theta: -0.5 * (theta**2).sum(1), 2, n_draws=5, burn_in=5, random_state=seed
+    ),
+    "sample_posterior": lambda fitted, seed: fitted["classifier"].sample_posterior(3, seed),
+    "posterior": lambda fitted, seed: PosteriorSamples({"a": np.zeros((2, 3, 1))}).sample(2, seed),
+    "proba": lambda fitted, seed: fitted["classifier"].predict_proba_samples(X, 3, seed),
+    "sample_y": lambda fitted, seed: fitted["regressor"].sample_y(X, 3, seed),
+    "distill": lambda fitted, seed: fitted["network"].distill(X, n_epochs=1, random_state=seed),
+    "perplexity": lambda fitted, seed: fitted["topics"].perplexity(counts, random_state=seed),
+    "completion": lambda fitted, seed: document_completion_perplexity(
+        np.ones((1, 6)), counts, random_state=seed
+    ),
+    "display": lambda fitted, seed: inspection.WeightHistogramDisplay.from_estimator(
+        fitted["classifier"], random_state=seed
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_random_states_are_of_the_same_types_everywhere(name, fitted):
+    if name == "display":
+        pytest.importorskip("matplotlib")
+    for seed in (0, np.int64(3), np.random.RandomState(0), None):
+        assert SEEDED[name](fitted, seed) is not None
+    for seed in (np.random.default_rng(0), -1, 0.5, "seed", True):
+        with pytest.raises(ValueError, match=r"^random_state=.* is not allowed: give a whole"):
+            SEEDED[name](fitted, seed)
