@@ -32,7 +32,15 @@ class Metric:
 
 
 class DiagonalMetric(Metric):
-    """M = diag(m) for a positive tensor ``m`` (chains, parameters), and its divergence."""
+    """A diagonal metric, M = diag(m).
+
+    Parameters
+    ----------
+    m : Tensor of shape (chains, parameters)
+        Diagonal of M, positive.
+    divergence : Tensor of shape (chains, parameters)
+        The vector div M: the derivative of every ``m_i`` with respect to ``theta_i``.
+    """
 
     def __init__(self, m: Tensor, divergence: Tensor):
         self.m = m

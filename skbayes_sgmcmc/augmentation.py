@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
     from ._data.chain_random import ChainRandom
 
+__all__ = [
+    "Augmentation",
+    "Compose",
+    "RandomCrop",
+    "RandomErasing",
+    "RandomFlip",
+    "RandomRotation",
+]
+
 
 class Augmentation(BaseEstimator):
     """Base: subclasses change images (n, channels, height, width) given uniforms (n, NUMBERS)."""

@@ -50,12 +50,40 @@ def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = 
 
 
 def r_hat(posterior: PosteriorSamples, name: str) -> Array:
-    """Rank-normalised split R-hat of every coordinate of ``name`` (near 1 when chains agree)."""
+    """Rank-normalised split R-hat of every coordinate of ``name`` (near 1 when chains agree).
+
+    Parameters
+    ----------
+    posterior : PosteriorSamples
+        Draws; at least four of each chain.
+    name : str
+        Which draws.
+
+    Returns
+    -------
+    array
+        NaN for coordinates that are constant, or with fewer than four draws in a chain.
+    """
     return _by_coordinate(posterior, name, "rhat")
 
 
 def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
-    """Monte Carlo standard error of the mean (or ``method="sd"``) of every coordinate."""
+    """Monte Carlo standard error of an estimate from the draws, shape of one draw.
+
+    Parameters
+    ----------
+    posterior : PosteriorSamples
+        Draws; at least four of each chain.
+    name : str
+        Which draws.
+    method : {"mean", "sd"}, default="mean"
+        The estimate: the posterior mean or the posterior standard deviation.
+
+    Returns
+    -------
+    array
+        NaN for coordinates that are constant, or with fewer than four draws in a chain.
+    """
     return _by_coordinate(posterior, name, "mcse", method=method)
 
 
@@ -228,6 +256,26 @@ def noise_variances(
 
     The two curves of Welling & Teh (2011), figure 2 left: eta^2 diag(V_s)/n with its correction for
     drawing without replacement, and 2 eta T / N.
+
+    Parameters
+    ----------
+    covariance : array of shape (n_parameters, n_parameters)
+        Covariance V_s of the gradients of single rows.
+    step_size : float
+        eta.
+    n : float
+        N, the number of data.
+    batch_size : int
+        Rows in a minibatch.
+    temperature : float, default=1.0
+        T.
+
+    Returns
+    -------
+    gradient : array of shape (n_parameters,)
+        Variance of the gradient noise in every coordinate.
+    injected : float
+        Variance of the injected noise.
     """
     correction = max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
     gradient = step_size**2 * np.diag(covariance) / batch_size * correction

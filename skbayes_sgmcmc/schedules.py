@@ -315,7 +315,19 @@ class Cyclical(Schedule):
 
 
 def as_schedule(name: str, value: float | Schedule) -> Schedule:
-    """A checked schedule from a number or a schedule object."""
+    """Check a number or a schedule, and return it as a schedule.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter, for error messages. A ``"temperature"`` may be 0.
+    value : float or Schedule
+        A number stands for a constant schedule.
+
+    Returns
+    -------
+    Schedule
+    """
     schedule = value if isinstance(value, Schedule) else Constant(value)
     if isinstance(value, Schedule):
         schedule.check(name)

@@ -24,7 +24,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.inspection import AdversarialCurveDisplay, _adversarial, fgsm
-from skbayes_sgmcmc.models.networks import mlp as networks
+from skbayes_sgmcmc.models.networks import network as networks
 
 #: budgets too small to mix, on purpose: what is looked at holds for any draws
 pytestmark = [

@@ -13,17 +13,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import make_classification
+from torch import nn
 
 from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
     BayesianLogisticRegression,
+    BayesianModuleClassifier,
     CheckpointError,
     MixingDistance,
     SamplingError,
+    SamplingWarning,
     sample,
 )
 from skbayes_sgmcmc._engine.chains import LONG_CHUNK, Chains
 from skbayes_sgmcmc._engine.checkpoint import Checkpoint, write_atomically
+from skbayes_sgmcmc.augmentation import RandomCrop, RandomFlip
+from skbayes_sgmcmc.models import Data, Model
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
 
@@ -209,7 +216,10 @@ def test_ctrl_c_leaves_a_fitted_estimator_as_it_was(monkeypatch):
 
 
 def test_resumes_after_a_chain_has_diverged(tmp_path, monkeypatch):
-    """By the end of the first chunk chain 1 is gone; the file knows which chains are left."""
+    """By the end of the first chunk chain 1 is gone; the file knows which chains are left.
+
+    It knows when the other one went, too, and the warning says so as in a run without a break.
+    """
 
     def run(path):
         return sample(
@@ -228,7 +238,11 @@ def test_resumes_after_a_chain_has_diverged(tmp_path, monkeypatch):
         interrupt_in_chunk(patch, 2)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "file.npz")
-    resumed, whole = run(tmp_path / "file.npz"), run(None)
+    reported = r"1 of 3 chains left the finite numbers \(chain 1 by step 1024 of"
+    with pytest.warns(SamplingWarning, match=reported):
+        resumed = run(tmp_path / "file.npz")
+    with pytest.warns(SamplingWarning, match=reported):
+        whole = run(None)
     assert resumed.n_chains == 2
     np.testing.assert_array_equal(resumed["theta"], whole["theta"])
 
@@ -332,6 +346,207 @@ def test_a_file_of_other_data_or_prior_is_refused(tmp_path, explicit):
         with pytest.raises(CheckpointError):
             make("default", path).set_params(n_draws=20, burn_in=0, **explicit, **change).fit(X, y)
     assert path.read_bytes() == before
+
+
+# functions ----------------------------------------------------------------------------------------
+
+
+def normal_at(center):
+    return lambda theta: -0.5 * ((theta - center) ** 2).sum(1)
+
+
+class Shifted(Model):
+    """Rows of numbers around theta, or around something else."""
+
+    def __init__(self, shift):
+        self.shapes = {"theta": (1,)}
+        self.by = (lambda theta: theta + 1.0) if shift else (lambda theta: theta)
+
+    def init(self, rng):
+        return rng.standard_normal(1)
+
+    def log_prior(self, theta):
+        return -0.5 * theta.square().sum(1)
+
+    def log_lik(self, theta, batch):
+        return -0.5 * (batch.fields["x"] - self.by(theta)) ** 2
+
+
+def draws_of(target, path, **more):
+    """Draws of a target, all of whose parameters are the same."""
+    some = {"n_draws": 20, "burn_in": 5, "step_size": 0.5, "random_state": 0, "n_parameters": 2}
+    return sample(target, checkpoint=path, **(some | more))
+
+
+def test_a_file_of_another_log_density_is_refused(tmp_path):
+    """Parameters are equal, and functions have no digest: what they return tells them apart."""
+    path = tmp_path / "file.npz"
+    draws_of(normal_at(0.0), path)
+    draws_of(normal_at(0.0), path)  # another function object that does the same
+    with pytest.raises(CheckpointError, match="other functions"):
+        draws_of(normal_at(100.0), path)
+    with pytest.raises(CheckpointError, match="other functions"):
+        draws_of(normal_at(1e-3), path)
+    with pytest.raises(CheckpointError, match="belongs to a fit with other"):
+        draws_of(normal_at(0.0), path, gradient_of_potential=lambda theta, rng: 2.0 * theta)
+
+
+def test_a_file_of_another_model_of_the_same_class_is_refused(tmp_path):
+    path = tmp_path / "file.npz"
+    rows = Data({"x": torch.linspace(-1.0, 1.0, 7, dtype=torch.float64)}, 7)
+    some = {"data": rows, "n_parameters": None}
+    draws_of(Shifted(False), path, **some)
+    draws_of(Shifted(False), path, **some)
+    with pytest.raises(CheckpointError, match="other functions"):
+        draws_of(Shifted(True), path, **some)
+
+
+def network(activation, width=3):
+    return lambda n_features, n_outputs: nn.Sequential(
+        nn.Linear(n_features, width), activation, nn.Linear(width, n_outputs)
+    )
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (network(nn.Tanh()), network(nn.ReLU())),
+        (network(nn.Hardtanh(-1.0, 1.0)), network(nn.Hardtanh(-1.0, 0.9))),
+    ],
+    ids=["class", "constant"],
+)
+def test_a_file_of_another_module_is_refused(tmp_path, one, other):
+    path = tmp_path / "file.npz"
+    some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
+    clf = BayesianModuleClassifier(one, checkpoint=path, **some).fit(*data())
+    clf.fit(*data())
+    with pytest.raises(CheckpointError, match="other functions"):
+        BayesianModuleClassifier(other, checkpoint=path, **some).fit(*data())
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (RandomFlip(), RandomCrop(1)),
+        (lambda x, rng: x + 1.0, lambda x, rng: x + 2.0),
+        (RandomCrop(1), RandomCrop(2)),
+    ],
+    ids=["classes", "functions", "parameters"],
+)
+def test_a_file_of_another_augmentation_is_refused(tmp_path, one, other):
+    path = tmp_path / "file.npz"
+    X, y = np.random.default_rng(0).random((20, 1, 6, 6)), np.arange(20) % 2
+    some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
+
+    def fit(augment):
+        BayesianCNNClassifier(
+            conv_channels=(2,), hidden_layer_sizes=(3,), augment=augment, checkpoint=path, **some
+        ).fit(X, y)
+
+    fit(one)
+    fit(one)
+    with pytest.raises(CheckpointError, match="belongs to a fit with other"):
+        fit(other)
+
+
+def test_a_file_of_another_generator_is_refused(tmp_path):
+    """Its state counts: a seed, and whether the generator has been used. With None any run goes."""
+    path, X = tmp_path / "file.npz", data()
+
+    def fit(seed):
+        return make("default", path).set_params(random_state=seed, n_draws=20).fit(*X)
+
+    fit(np.random.RandomState(0))
+    fit(np.random.RandomState(0))
+    used = np.random.RandomState(0)
+    used.random_sample()
+    for other in (np.random.RandomState(1), used, 0):
+        with pytest.raises(CheckpointError, match="other data, parameters"):
+            fit(other)
+    path.unlink()
+    assert_same(fit(None), fit(None))
+
+
+def test_draws_edited_in_a_valid_file_are_refused(tmp_path, finished):
+    """Its checksums are right: the digest of the whole contents is not."""
+    path = tmp_path / "file.npz"
+    path.write_bytes(finished)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    arrays["draws"][0, 0, 0] += 1.0
+    np.savez(path, **arrays)
+    with pytest.raises(CheckpointError, match="not those that were written"):
+        make("default", path).fit(*data())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_flipped_bit_escapes(tmp_path, finished, seed):
+    """Compression and encryption bits, headers, names: each is a CheckpointError, or harmless."""
+    path, rng = tmp_path / "file.npz", np.random.default_rng(seed)
+    whole = make("default").fit(*data())
+    directory = finished.rindex(b"PK\x01\x02") - 2000
+    for _ in range(20):
+        content = bytearray(finished)
+        # the archive's own records are where flips are not caught by checksums
+        content[rng.integers(directory, len(content))] ^= 1 << rng.integers(8)
+        path.write_bytes(content)
+        try:
+            assert_same(make("default", path).fit(*data()), whole)
+        except CheckpointError as error:
+            assert "can't be read and was left untouched" in str(error)
+            assert path.read_bytes() == bytes(content)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"format": np.array([2, 2])},
+        {"format": np.array(2)},
+        {"format": np.array("two")},
+    ],
+    ids=["array", "alone", "text"],
+)
+def test_archives_of_wrong_contents_are_refused(tmp_path, contents):
+    path = tmp_path / "file.npz"
+    np.savez(path, **contents)
+    with pytest.raises(CheckpointError, match="can't be read"):
+        make("default", path).fit(*data())
+    np.save(tmp_path / "file.npy", np.zeros(3))
+    (tmp_path / "file.npy").replace(path)
+    with pytest.raises(CheckpointError, match="can't be read"):
+        make("default", path).fit(*data())
+
+
+def test_a_symbolic_link_is_followed(tmp_path):
+    (tmp_path / "disk").mkdir()
+    path, real = tmp_path / "link.npz", tmp_path / "disk" / "real.npz"
+    path.symlink_to(real)
+    make("default", path).set_params(n_draws=20).fit(*data())
+    assert path.is_symlink() and real.exists()
+    assert [entry.name for entry in (tmp_path / "disk").iterdir()] == ["real.npz"]
+
+
+def test_a_full_disk_does_not_end_a_fit(tmp_path, monkeypatch):
+    """What is in memory is worth more than the file; the warning says what failed."""
+    path = tmp_path / "file.npz"
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("numpy.savez", full)
+        with pytest.warns(SamplingWarning, match=r"could not be written .*No space left"):
+            clf = make("default", path).fit(*data())
+    assert_same(clf, make("default").fit(*data()))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["", "x" * 300 + ".npz"], ids=["empty", "long"])
+def test_names_that_no_file_can_have_are_refused_before_the_fit(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"checkpoint='.*' is not allowed"):
+        make("default", name).fit(*data())
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_warm_start_needs_its_own_file(tmp_path):

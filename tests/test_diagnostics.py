@@ -56,6 +56,42 @@ def test_r_hat_is_near_one_for_equal_chains_and_large_for_shifted_ones():
     assert r_hat(PosteriorSamples({"x": x}), "x")[0] > 1.4
 
 
+def r_hat_of(chains):
+    return r_hat(PosteriorSamples({"x": chains[:, :, None]}), "x")[0]
+
+
+def test_r_hat_sees_chains_that_drift_together():
+    """Means of whole chains agree, those of their halves differ by 1.5: sqrt(1 + 0.6 / 1.2) = 1.2.
+
+    0.6 is the variance of the half chains' means, 1.2 that within one of them.
+    """
+    drifting = ar1(0.0, 4, 1000) + np.linspace(-1.5, 1.5, 1000)
+    assert r_hat_of(drifting) == pytest.approx(np.sqrt(1.5), abs=0.04)
+
+
+def test_r_hat_sees_chains_of_unequal_scales():
+    """One of four chains is three times as wide about the same mean: only distances from it differ.
+
+    1.19 by the ranks of these distances; from draws themselves, or their ranks, it is below 1.01.
+    """
+    x = ar1(0.0, 4, 1000)
+    x[0] *= 3.0
+    assert r_hat_of(x) > 1.1
+
+
+def test_r_hat_is_of_ranks():
+    """It sees a shift of 3 among draws without a variance, and does not change if they are cubed.
+
+    Of Cauchy draws the shift is lost in outliers unless their ranks are taken: 1.12 with these,
+    below 1.001 without. Cubes have the same ranks.
+    """
+    x = np.tan(np.pi * (np.random.default_rng(0).random((4, 1000)) - 0.5))
+    assert r_hat_of(x) < 1.01
+    x[0] += 3.0
+    assert r_hat_of(x) > 1.08
+    assert r_hat_of(x**3) == pytest.approx(r_hat_of(x), rel=1e-9)
+
+
 def test_constant_coordinates_have_no_figures_instead_of_an_error():
     posterior = PosteriorSamples({"x": np.zeros((2, 10, 3))})
     assert np.isnan(effective_sample_size(posterior, "x")).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import pickle
 
@@ -23,10 +24,11 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianModuleClassifier,
     DistilledClassifier,
+    PosteriorSamples,
     skops_trusted_types,
 )
 from skbayes_sgmcmc.inspection import expected_calibration_error
-from skbayes_sgmcmc.models.networks.distillation import few_draws
+from skbayes_sgmcmc.models.networks.distillation import Training, few_draws
 
 #: budgets too small to mix, on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -127,6 +129,81 @@ def test_targets_have_the_weighted_average_as_expectation():
     np.testing.assert_allclose(counts.mean(axis=0) / 3, weights, atol=0.015)
     every = few_draws(which, np.full(5, 0.2), 100, rng)
     np.testing.assert_allclose(every(None), np.full((1, 5), 0.2))
+
+
+def test_draws_of_weight_zero_are_no_teachers(teacher):
+    """The same student, bit by bit, as without them; another one than of equal weights."""
+    draws = teacher.posterior_.draws
+    students = []
+    for posterior in (
+        PosteriorSamples(draws, np.array([1.0, 1.0, 0.0, 0.0])),
+        PosteriorSamples({name: values[:, :2] for name, values in draws.items()}),
+        PosteriorSamples(draws),
+    ):
+        other = copy.copy(teacher)
+        other.posterior_ = posterior
+        students.append(other.distill(X[:300], **QUICK).predict_proba(X))
+    np.testing.assert_array_equal(students[0], students[1])
+    assert np.abs(students[0] - students[2]).max() > 1e-3
+
+
+class Recorder(nn.Module):
+    """A constant guess, with the parameters that it had at each step and whether it was trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(2, dtype=torch.float64))
+        self.seen, self.trained = [], []
+
+    def forward(self, x):
+        self.seen.append(self.logits.detach().clone())
+        self.trained.append(self.training)
+        return self.logits.expand(len(x), 2)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A constant guess of the first class of two after 10 passes over 60 rows, and what it saw."""
+    rows, module = np.arange(60.0)[:, None], Recorder()
+    shown = []
+
+    def targets(x):
+        shown.append(x[:, 0].copy())
+        return np.tile([1.0, 0.0], (len(x), 1))
+
+    plan = Training(n_epochs=10, batch_size=6, learning_rate=0.01, perturbation=0.0)
+    losses = plan.run(module, rows, targets, np.random.default_rng(0), lambda line: None)
+    return module, shown, losses
+
+
+def test_learning_rates_fall_along_half_a_cosine(trained):
+    """Under gradients of one sign Adam moves by its rate: 0.01 (1 + cos(pi t / 100)) / 2.
+
+    They fall by half while the guess becomes sure of itself, for which Adam's ratio is up to a
+    tenth less.
+    """
+    module, _, _ = trained
+    assert len(module.seen) == 100 and all(module.trained)
+    path = torch.stack([*module.seen, module.logits.detach()])[:, 0]
+    expected = 0.005 * (1.0 + np.cos(np.pi * np.arange(100) / 100))
+    ratio = path.diff().numpy() / expected
+    assert ratio.max() < 1.0 + 1e-6 and ratio.min() > 0.8
+
+
+def test_every_pass_takes_all_rows_in_another_order(trained):
+    _, shown, _ = trained
+    assert len(shown) == 10
+    for rows in shown:
+        np.testing.assert_array_equal(np.sort(rows), np.arange(60.0))
+    orders = {tuple(rows) for rows in shown}
+    assert len(orders) == 10 and tuple(np.arange(60.0)) not in orders
+
+
+def test_loss_curve_is_the_mean_over_rows(trained):
+    """log(1 + exp(z_2 - z_1)) of the guesses of each pass, whose 10 minibatches are equal."""
+    module, _, losses = trained
+    difference = torch.stack(module.seen).diff(dim=1)[:, 0].view(10, 10)
+    np.testing.assert_allclose(losses, torch.log1p(difference.exp()).mean(1), rtol=1e-9)
 
 
 def test_noise_reaches_the_teacher(teacher, monkeypatch):

@@ -143,6 +143,35 @@ def test_documents_against_enumeration(sizes, success, compiled):
         assert (away.mean(0).abs() <= SIGMAS * away.std(0) / len(away) ** 0.5 + 1e-9).all()
 
 
+@pytest.mark.parametrize("width", [31, 32, 33, 70])
+def test_compiled_units_are_those_of_torch_whatever_is_below_them(width):
+    """The kernel multiplies 32 factors before it takes a logarithm: fewer, as many, and more.
+
+    The same uniforms give the same units, and probabilities equal to rounding.
+    """
+    pytest.importorskip("numba")
+    rng, found = np.random.default_rng(0), []
+    weights, biases = 2.0 * rng.standard_normal((width, 5)), rng.standard_normal(width)
+    parameters = {
+        "weights_1": torch.from_numpy(weights)[None],
+        "biases_1": torch.from_numpy(biases)[None],
+        "biases_2": torch.zeros(1, 5, dtype=torch.float64),
+    }
+    log_odds = (rng.random((1, 40, 5)) < 0.5) @ weights.T + biases  # from units that are on or off
+    below = torch.from_numpy((rng.logistic(size=(1, 40, width)) < log_odds).astype(float))
+    for compiled in (False, True):
+        network = BeliefNetwork((width, 5), 1.0, compiled=compiled)
+        units, random = torch.zeros(1, 40, 5, dtype=torch.float64), streams(1)
+        probability = [
+            network.sample_layer(parameters, 1, [below, units], random) for _ in range(3)
+        ]
+        found.append((units, torch.stack(probability)))
+    (expected, p), (units, q) = found
+    assert torch.equal(units, expected)
+    torch.testing.assert_close(q, p, rtol=1e-10, atol=1e-12)
+    assert 0.1 < units.mean() < 0.9
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(("sizes", "success"), CASES)
 def test_gradients_of_all_globals(sizes, success, compiled):

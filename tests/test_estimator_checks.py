@@ -43,8 +43,16 @@ class Linear(nn.Linear):
         super().__init__(n_features, n_outputs)
 
 
+#: one of each kind: classifier, regressor, transformer, topic model
 ESTIMATORS = [
     BayesianLogisticRegression(**SMALL),
+    BayesianMLPRegressor(hidden_layer_sizes=8, **SHORT),
+    BayesianICA(**SHORTER),
+    LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=20, burn_in=20),
+]
+
+#: the others, and other ways to draw
+OTHERS = [
     BayesianLogisticRegression(sampler="sghmc", integrator="splitting", **SMALL),
     BayesianLogisticRegression(sampler="sgld", step_size=0.1, batch_size=1000, **SMALL),
     # check_class_weight_classifiers gives classes total weights of 0.002 beside one of 20,000: the
@@ -52,18 +60,15 @@ ESTIMATORS = [
     # side, which msgnht's splitting and Euler's steps bounce off too far
     BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
     BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT),
-    BayesianMLPRegressor(hidden_layer_sizes=8, **SHORT),
     BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianCNNClassifier(conv_channels=4, pool_size=1, hidden_layer_sizes=(), **SHORT),
-    BayesianICA(**SHORTER),
     BayesianICA(n_components=1, sampler="mala", **SHORTER),
     SparseBayesianRegressor(step_size=0.01, **SHORT),
     SparseBayesianClassifier(**SHORT),
     SparseBayesianRegressor(hidden_layer_sizes=4, step_size=0.005, **SHORT),
     LatentDirichletAllocation(n_components=3, **SHORTER),
     LatentDirichletAllocation(n_components=3, parametrization="expanded_natural", **SHORTER),
-    LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=20, burn_in=20),
     DeepPoissonFactorAnalysis(n_components=(3, 2), **SHORTEST),
     DeepPoissonFactorAnalysis(n_components=3, parametrization="expanded_natural", **SHORTEST),
     DistilledClassifier(
@@ -84,4 +89,11 @@ def expected_failures(estimator):
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@parametrize_with_checks(OTHERS, expected_failed_checks=expected_failures)
+def test_scikit_learn_checks_of_other_estimators(estimator, check):
     check(estimator)

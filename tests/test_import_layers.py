@@ -40,9 +40,10 @@ STRANGERS = {
 
 #: inside the engine, whose docstring tells a fit's way: a module imports from lines above its own
 STAGES = [
-    {"denormals", "memory", "checkpoint"},
+    {"denormals", "memory"},
     {"target"},
-    {"settings", "threshold"},
+    {"settings", "threshold", "fingerprint"},
+    {"checkpoint"},
     {"auto", "accelerators"},
     {"chains"},
     {"jobs"},

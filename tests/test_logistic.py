@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.special
 import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
@@ -55,24 +56,34 @@ def assert_same_draws(a, b, atol=ROUNDING):
         np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0, atol=atol)
 
 
-# shapes -------------------------------------------------------------------------------------------
+# what draws mean ----------------------------------------------------------------------------------
 
 
-def test_binary_shapes(binary):
+def assert_draws_are_linear_models(clf, X, classes):
+    """Probabilities are those of the named coefficients and intercepts, averaged over draws."""
+    coef, intercept = clf.posterior_["coef"], clf.posterior_["intercept"]
+    logits = X @ np.swapaxes(coef, -1, -2) + intercept[:, :, None]  # (chains, draws, rows, k)
+    if len(classes) == 2:
+        logits = np.concatenate([np.zeros_like(logits), logits], axis=-1)
+    p = scipy.special.softmax(logits, axis=-1).mean((0, 1))
+    np.testing.assert_allclose(clf.predict_proba(X), p, rtol=1e-9)
+    odds = scipy.special.logit(p[:, 1]) if len(classes) == 2 else np.log(p)
+    np.testing.assert_allclose(clf.decision_function(X), odds, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(clf.coef_, coef.mean((0, 1)), rtol=1e-12)
+    np.testing.assert_allclose(clf.intercept_, intercept.mean((0, 1)), rtol=1e-12)
+    np.testing.assert_array_equal(clf.classes_, classes)
+
+
+def test_draws_of_two_classes_are_one_linear_model_each(binary):
+    """Of the second class; as scikit-learn has it, with one row of coefficients."""
     clf = small().fit(*binary)
-    assert clf.coef_.shape == (1, 6) and clf.intercept_.shape == (1,)
     assert clf.posterior_["coef"].shape == (2, 50, 1, 6)
-    assert clf.posterior_["intercept"].shape == (2, 50, 1)
-    assert clf.decision_function(binary[0]).shape == (400,)
-    assert clf.predict_proba(binary[0]).shape == (400, 2)
+    assert_draws_are_linear_models(clf, binary[0], [0, 1])
 
 
-def test_multinomial_shapes(fitted, iris):
-    assert fitted.coef_.shape == (3, 4) and fitted.intercept_.shape == (3,)
+def test_draws_of_more_classes_are_a_linear_model_for_each(fitted, iris):
     assert fitted.posterior_["coef"].shape == (2, 200, 3, 4)
-    assert fitted.decision_function(iris[0]).shape == (150, 3)
-    np.testing.assert_array_equal(fitted.classes_, [0, 1, 2])
-    np.testing.assert_allclose(fitted.coef_, fitted.posterior_["coef"].mean((0, 1)), rtol=1e-12)
+    assert_draws_are_linear_models(fitted, iris[0], [0, 1, 2])
 
 
 def test_multinomial_intercepts_sum_to_zero_in_every_draw(fitted):
@@ -131,6 +142,16 @@ def test_class_weight_multiplies_sample_weight(binary):
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
     both = small(class_weight={0: 2.0, 1: 1.0}).fit(X, y, sample_weight=weight)
     assert_same_draws(both, small().fit(X, y, sample_weight=weight * np.where(y == 0, 2.0, 1.0)))
+
+
+def test_balanced_classes_have_equal_sums_of_weights(binary):
+    """Those of the rows count, and not their numbers: half of the sum of all for each class."""
+    X, y = binary
+    weight = np.where(y == 0, 3.0, 0.5) * np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    total = np.bincount(y, weight)
+    both = small(class_weight="balanced").fit(X, y, sample_weight=weight)
+    expected = weight * (weight.sum() / (2.0 * total))[y]
+    assert_same_draws(both, small().fit(X, y, sample_weight=expected))
 
 
 def test_weight_two_is_a_row_twice(binary):

@@ -26,7 +26,7 @@ from _targets import GaussianMean, MetricDensity
 from skbayes_sgmcmc import sample
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc.models._protocol import DensityModel
-from skbayes_sgmcmc.samplers import PSGLD, SGHMC, TABLE
+from skbayes_sgmcmc.samplers import PSGLD, SGHMC, TABLE, Step
 from skbayes_sgmcmc.samplers._momentum import ThermostatSampler
 
 CELLS = [(name, integrator) for name, (_, cells) in TABLE.items() for integrator in cells]
@@ -312,6 +312,69 @@ def test_gradient_variance_corrects_sghmc(integrator):
     assert np.abs(np.diag(chain.theta) / ideal - 1.0).max() <= 0.03
     posterior = run_engine("sghmc", integrator, target, eta, told, n_draws=4000)
     assert_moments(posterior["theta"], chain.theta)
+
+
+@pytest.mark.parametrize("n, temperature", [(1.0, 1.0), (50.0, 1.0), (1.0, 0.2), (200.0, 3.0)])
+def test_told_sghmc_adds_what_the_gradient_noise_leaves(n, temperature):
+    """Both noises of an Euler step together have the variance of the injected one without beta_hat.
+
+    For any N and T: 2 (alpha - beta_hat) eta T/N + eta^2 Var(g) = 2 alpha eta T/N, hence the same
+    chain to rounding. The gradient noise takes about half of alpha here.
+    """
+    eta, alpha = 0.05, 0.3
+    variance = np.array([0.6, 0.4]) * 2.0 * alpha * temperature / (eta * n)
+    A = correlated_precision(2)
+    noisy = Gaussian(A, n, temperature, noise=np.diag(variance))
+    told = exact_chain(
+        "sghmc", "euler", noisy, eta, SGHMC(friction=alpha, gradient_variance=variance)
+    )
+    clean = exact_chain("sghmc", "euler", Gaussian(A, n, temperature), eta, SGHMC(friction=alpha))
+    np.testing.assert_allclose(told.stationary(), clean.stationary(), rtol=1e-10, atol=1e-14)
+    without = exact_chain("sghmc", "euler", noisy, eta, SGHMC(friction=alpha))
+    assert (np.diag(without.theta) > 1.3 * np.diag(clean.theta)).all()
+
+
+@pytest.mark.parametrize("integrator", list(TABLE["sghmc"][1]))
+def test_diffusion_is_per_unit_of_time(integrator):
+    """N data of mean potential u are one datum of potential N u, at the step size eta / N.
+
+    Time passes by h = sqrt(eta / N) a step in both, so the friction D h is the same, and with it
+    the chain of theta and v up to rounding.
+    """
+    eta, n, A = 0.1, 50.0, correlated_precision(3)
+    variance = 0.02 * np.ones(3)
+    many = SGHMC(diffusion=2.0, gradient_variance=variance)
+    one = SGHMC(diffusion=2.0, gradient_variance=n**2 * variance)
+    chain = exact_chain("sghmc", integrator, Gaussian(A, n), eta, many)
+    same = exact_chain("sghmc", integrator, Gaussian(n * A), eta / n, one)
+    for ours, theirs in ((chain.F[:6, :6], same.F[:6, :6]), (chain.B[:6], same.B[:6])):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+    assert chain.F[5, 5] < 0.95  # the friction is seen
+
+
+@pytest.mark.parametrize("name", ["sgnht", "msgnht"])
+def test_thermostats_scale_with_the_number_of_data(name):
+    """As above: friction at the start, and what the heat of a step does to it."""
+    eta, n, states = 0.1, 50.0, []
+    sampler = make_sampler(name, diffusion=2.0)
+    theta = torch.ones(1, 3, dtype=torch.float64)
+    for count, size in ((n, eta), (1.0, eta / n)):
+        step = Step(
+            n=count,
+            gradient=lambda theta, count=count: n / count * theta,
+            likelihood=None,
+            potential=None,
+            eta=size,
+            noise=size / count,
+            xi=2.0 * theta,
+        )
+        state = sampler.start(theta, step)
+        started = state["a"].clone()
+        TABLE[name][1]["splitting"].integrator(sampler, theta.clone(), state, step)
+        states.append((started, state["a"], state["v"]))
+    for ours, theirs in zip(*states, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+    assert (states[0][1] - states[0][0]).abs().min() > 1e-4  # it has moved
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

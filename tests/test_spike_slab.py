@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from scipy.special import expit, logit
 from sklearn.datasets import load_diabetes
@@ -25,6 +26,7 @@ from skbayes_sgmcmc import (
     SpikeSlab,
     skops_trusted_types,
 )
+from skbayes_sgmcmc._engine.checkpoint import Checkpoint
 from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian, ridge_noise
 from skbayes_sgmcmc.models.networks.mlp import MLP
@@ -155,6 +157,18 @@ def test_em_is_sa_with_a_gain_of_one():
     em = SparseBayesianRegressor(adaptation="em", **settings).fit(X, y)
     sa = SparseBayesianRegressor(adaptation="sa", gain=1.0, **settings).fit(X, y)
     np.testing.assert_array_equal(em.posterior_["weight_1"], sa.posterior_["weight_1"])
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_gains_are_as_documented():
+    """10 (k + 1000)^-0.7 for "auto": its run is that of this schedule bit by bit, of no other."""
+    X, y = orthonormal()
+    settings = {"n_draws": 20, "burn_in": 200, "thinning": 1, "n_chains": 2, "random_state": 0}
+    auto = SparseBayesianRegressor(**settings).fit(X, y).posterior_["sigma"]
+    for gamma in (0.7, 0.71):
+        gain = Polynomial(a=10.0, b=1000.0, gamma=gamma)
+        given = SparseBayesianRegressor(gain=gain, **settings).fit(X, y).posterior_["sigma"]
+        assert np.array_equal(given, auto) == (gamma == 0.7)
 
 
 def test_without_adaptation_latents_stay_where_they_start():
@@ -288,8 +302,6 @@ def test_hidden_layers_find_the_features_of_a_nonlinear_function():
 
 
 def test_sparse_rows_give_what_dense_ones_do():
-    import scipy.sparse as sp
-
     X, y = wide(n=80, p=30)
     X[np.abs(X) < 1.0] = 0.0
     settings = {"n_draws": 20, "burn_in": 50, "thinning": 1, "batch_size": 20, "random_state": 0,
@@ -303,6 +315,28 @@ def test_sparse_rows_give_what_dense_ones_do():
     assert {0, 5} <= set(scaled.get_support(indices=True)) <= {0, 5, 9}
 
 
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+def test_weights_are_repetitions_in_all_units(form):
+    """Of rows, targets and coefficients: from full batches the same draws, up to rounding.
+
+    Weights grow with the features, so that without them the units would be others by a tenth.
+    """
+    X, y = wide(n=40, p=10)
+    X = np.where(X > 0.0, X, 0.0)
+    times = 1 + (X[:, 0] > 0.5) + (X[:, 1] > 0.5)
+    settings = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 1, "batch_size": 200,
+                "step_size": 0.01, "compiled": False, "random_state": 0}  # fmt: skip
+    weighted = SparseBayesianRegressor(**settings).fit(form(X), y, sample_weight=times)
+    repeated = SparseBayesianRegressor(**settings).fit(
+        form(np.repeat(X, times, 0)), np.repeat(y, times)
+    )
+    for name in ("weight_1", "rho_weight_1", "sigma"):
+        expected = repeated.posterior_[name]
+        np.testing.assert_allclose(weighted.posterior_[name], expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(weighted.predict(form(X)), repeated.predict(form(X)), rtol=1e-7)
+
+
 def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
     X, y = wide(n=60, p=20)
     settings = {"n_chains": 4, "n_draws": 20, "burn_in": 100, "thinning": 2, "random_state": 0}
@@ -314,6 +348,29 @@ def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
     kept = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
     again = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
     np.testing.assert_array_equal(again.posterior_["sigma"], kept.posterior_["sigma"])
+
+
+def test_an_interrupted_run_goes_on_with_its_latents(tmp_path, monkeypatch):
+    """Stopped after its first portion of steps, when sigma has moved: then bit for bit."""
+    X, y = wide(n=60, p=20)
+    settings = {"n_chains": 2, "n_draws": 1500, "burn_in": 1000, "thinning": 1, "random_state": 0}
+    whole = SparseBayesianRegressor(**settings).fit(X, y)
+    maybe_save = Checkpoint.maybe_save
+
+    def stop(self, chains):
+        maybe_save(self, chains)
+        self.save(chains)
+        raise KeyboardInterrupt
+
+    resumable = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "maybe_save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            resumable.fit(X, y)
+    resumable.fit(X, y)
+    for name in ("weight_1", "rho_weight_1", "sigma", "logit_delta"):
+        np.testing.assert_array_equal(resumable.posterior_[name], whole.posterior_[name])
+    assert np.abs(np.log(whole.posterior_["sigma"][:, 0])).min() > 0.1
 
 
 def test_streams_keep_their_latents():

@@ -15,15 +15,17 @@ from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.network import ReferenceClass
 from skbayes_sgmcmc.models.networks.spike_slab_model import LEAST_DELTA, SparseNetworkModel
 from skbayes_sgmcmc.priors.factorised import Normal
-from skbayes_sgmcmc.schedules import Constant
+from skbayes_sgmcmc.schedules import Constant, Polynomial
+
+V_0 = 0.1
 
 
-def model_of(adaptation="sa", compiled=False, prior=None, likelihood=None):
+def model_of(adaptation="sa", compiled=False, prior=None, likelihood=None, gain=None):
     """A network with two sparse blocks and one that is not."""
     return SparseNetworkModel(
         MLP((3, 4, 2), "tanh"), likelihood or LatentGaussian(2), Normal(), 1.0,
         spike_slab=prior or SpikeSlab(), sparse_blocks=("weight_1", "weight_2"),
-        adaptation=adaptation, gain=Constant(0.1), pruning=None, compiled=compiled,
+        adaptation=adaptation, gain=gain or Constant(0.1), pruning=None, compiled=compiled,
     )  # fmt: skip
 
 
@@ -182,6 +184,86 @@ def test_latents_stay_finite_however_large_coefficients_are(adaptation, dtype, c
     state, _ = stepped(model, np.full((1, model.n_parameters), size), dtype, n_steps=200)
     assert all(torch.isfinite(values).all() for values in state.values())
     assert ((state["rho"] >= 0.0) & (state["rho"] <= 1.0)).all()
+
+
+def followed(model, theta, n_steps, square=1.7):
+    """The latents of chains that stay at theta, of 10 rows with residuals of this mean square."""
+    classes = isinstance(model.likelihood, Categorical)
+    x = np.random.default_rng(0).standard_normal((10, 3))
+    y = np.zeros(10, dtype=int) if classes else np.zeros((10, 2))
+    model.make_data(x, y, None, torch.float64, "cpu")
+    state, rng = model.init_state(theta), ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
+    for k in range(n_steps):
+        aux = {} if classes else {"mean_square_slope": square * state["sigma"] ** -4}
+        model.after_step(theta, state, aux, k, rng)
+    return state
+
+
+def sigma_sums(theta, r, prior):
+    """Sums over the 20 coefficients of (1 - r)|beta| / v_0 and r beta^2 / v_1, (chains, 1)."""
+    beta = torch.cat([theta[:, :12], theta[:, 16:24]], 1)
+    absolute, squares = (1.0 - r) * beta.abs() / prior.spike_scale, r * beta**2
+    return absolute.sum(1, keepdim=True), squares.sum(1, keepdim=True) / prior.slab_variance
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("classes", [True, False])
+def test_sigma_goes_to_the_published_mode(classes, compiled):
+    """(R_b + sqrt(R_b^2 + 4 R_a R_c)) / (2 R_a), with the counts of Deng et al. (2019).
+
+    Classification: R_a = p + nu + 2 and R_c without data. Regression: R_a has N residuals of each
+    output in the place of the 2, and R_c their squares. Sigma and r depend on each other: 300 steps
+    of gain 0.5 are enough for rounding.
+    """
+    if compiled:
+        pytest.importorskip("numba")
+    prior = SpikeSlab(V_0, sigma_prior=(3.0, 0.7), learn_sigma=True, learn_inclusion=False)
+    likelihood = Categorical() if classes else LatentGaussian(2)
+    model = model_of("sa", compiled, prior, likelihood, gain=Constant(0.5))
+    theta = torch.from_numpy(np.random.default_rng(0).standard_normal((2, model.n_parameters)))
+    state = followed(model, theta, 300)
+    r_b, r_c = sigma_sums(theta, state["slab"], prior)
+    r_a = 20 + 3.0 + (2.0 if classes else 10 * 2)
+    r_c = r_c + 3.0 * 0.7 + (0.0 if classes else 10 * 1.7)
+    expected = (r_b + torch.sqrt(r_b**2 + 4.0 * r_a * r_c)) / (2.0 * r_a)
+    torch.testing.assert_close(state["sigma"], expected, rtol=1e-9, atol=0.0)
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_gibbs_draws_sigma_from_its_conditional(classes):
+    """Coefficients that are all in their slabs leave sigma^2 ~ IG(count / 2, squares / 2).
+
+    So E[1 / sigma^2] = count / squares, with sd sqrt(2 / count) of it: 5 standard errors of 2,000
+    chains after 20 steps are 3.3%. Two more in the count, as in the mode above, are 9%.
+    """
+    prior = SpikeSlab(V_0, sigma_prior=(3.0, 0.7), learn_sigma=True, learn_inclusion=False)
+    model = model_of("gibbs", False, prior, Categorical() if classes else LatentGaussian(2))
+    theta = torch.full((2_000, model.n_parameters), 4.0, dtype=torch.float64)
+    state = followed(model, theta, 20)
+    assert (state["slab"] == 1.0).all()
+    squares = sigma_sums(theta, state["slab"], prior)[1] + 3.0 * 0.7 + 10 * 1.7 * (not classes)
+    count = 20 + 3.0 + 10 * 2 * (not classes)
+    ratio = (state["sigma"] ** -2 * squares / count).numpy()
+    assert abs(ratio.mean() - 1.0) < 5.0 * np.sqrt(2.0 / count / 2_000)
+
+
+def test_probabilities_move_by_the_gains():
+    """What is left of the way to the target is the product of 1 - omega_k, also of 2,500 gains.
+
+    Coefficients stay where they are, and sigma and delta are given, so the target is one number.
+    """
+    prior = SpikeSlab(V_0, learn_inclusion=False, learn_sigma=False)
+    gain = Polynomial(a=0.5, b=100.0, gamma=0.9)
+    model = model_of(prior=prior, gain=gain)
+    theta = torch.full((1, model.n_parameters), 0.3, dtype=torch.float64)
+    start = prior.inclusion
+    target = float(torch.sigmoid(prior.log_odds(torch.tensor(0.3, dtype=torch.float64))))
+    for n_steps in (1, 20, 2_500):
+        omega = gain.values(np.arange(n_steps), n_steps)
+        expected = target + (start - target) * np.prod(1.0 - omega)
+        rho = followed(model, theta, n_steps)["rho"]
+        np.testing.assert_allclose(rho.numpy(), expected, rtol=1e-9)
+        assert n_steps > 20 or abs(expected - target) > 0.05
 
 
 def test_delta_underflows_to_its_least_value_and_comes_back():

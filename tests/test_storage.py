@@ -6,10 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
+import skops.io as skops
 import torch
 from sklearn.datasets import load_digits
 
-from skbayes_sgmcmc import BayesianMLPClassifier, PosteriorSamples
+from skbayes_sgmcmc import BayesianMLPClassifier, PosteriorSamples, skops_trusted_types
 from skbayes_sgmcmc._draws import storage
 from skbayes_sgmcmc._draws.storage import ENCODED, allocate, decode, encode
 
@@ -62,6 +63,12 @@ def test_pickling_embeds_draws_on_disk(plain, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
 
 
+def test_skops_files_embed_draws_on_disk(plain, tmp_path):
+    on_disk = BayesianMLPClassifier(**SHORT, draws_dir=tmp_path).fit(X, y)
+    loaded = skops.loads(skops.dumps(on_disk), trusted=skops_trusted_types())
+    np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
+
+
 def test_bfloat16_draws_predict_nearly_the_same_from_half_the_bytes(plain):
     """Weights are rounded by at most 2^-9 of themselves: logits of a few by 1e-2 at the most."""
     half = BayesianMLPClassifier(**SHORT, draws_dtype="bfloat16").fit(X, y)
@@ -72,6 +79,18 @@ def test_bfloat16_draws_predict_nearly_the_same_from_half_the_bytes(plain):
     assert len(pickle.dumps(half)) < 0.6 * len(pickle.dumps(plain))
     assert half.sample_posterior(3)["weight_1"].dtype == np.float32
     assert half.posterior_.mean("bias_1").shape == (20,)
+
+
+def test_a_failed_allocation_keeps_no_file_open(monkeypatch, tmp_path):
+    def full(handle, offset, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "posix_fallocate", full, raising=False)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="has no room"):
+            allocate((10, 10), "float64", tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_full_disk_is_said_before_any_step(monkeypatch, tmp_path):

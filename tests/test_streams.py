@@ -142,9 +142,23 @@ def test_a_stored_state_goes_on_with_the_same_numbers(kind):
 
 
 def test_a_stream_never_gives_a_number_twice():
-    """Portions of any length use up whole blocks of the counter, each once."""
+    """Portions of any length use up whole blocks of the one long stream, each once.
+
+    So a portion begins where the block after the last one's end does: bit for bit, since equal
+    float32 normals may be a coincidence. Normals, uniforms and row numbers share the counter.
+    """
     pytest.importorskip("numba")
-    rng = chain_random(philox=True)
-    x = np.concatenate([rng.normal(n).numpy().ravel() for n in (1, 5, 2048, 2049, 3, 10_000)])
-    # float32 normals coincide by chance: of n, about n^2 2^-25 pairs near the mode, here 5
-    assert len(np.unique(x)) > len(x) - 40
+    from skbayes_sgmcmc._kernels.philox import BLOCK
+
+    rng, block, at = chain_random(philox=True), 4 * BLOCK, 0
+    lengths = (1, 5, block, block + 1, 3, 10_000)
+    whole = chain_random(philox=True).normal(40 * block)[0]
+    uniforms = chain_random(philox=True).uniform(40 * block)[0]
+    for n in lengths * 2:
+        kind, long = (rng.normal, whole) if n % 2 else (rng.uniform, uniforms)
+        assert torch.equal(kind(n)[0], long[at : at + n])
+        at += -(-n // block) * block
+        # a permutation of 100 numbers begins one more block, and three do not fill it
+        rng.distinct(100, 3, 100)
+        at += block
+    assert at <= 40 * block

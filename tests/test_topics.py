@@ -93,6 +93,21 @@ def test_perplexity_by_hand():
     assert document_completion_perplexity(draws, X) == pytest.approx(1 / 0.6)
 
 
+def test_the_words_to_score_are_not_conditioned_on():
+    """Two topics of one word each, and documents of both words: what is held out comes as news.
+
+    Given the other word, its topic has the share alpha / (1 + 2 alpha) of the document. With both
+    words, or with the one to score, it would have 1/2 or nearly 1.
+    """
+    X, alpha = np.ones((5, 2)), 0.1
+    expected = (1.0 + 2.0 * alpha) / alpha
+    found = document_completion_perplexity(np.eye(2), X, doc_topic_prior=alpha)
+    assert found == pytest.approx(expected, rel=1e-9)
+    # of three equal words two are known and one is scored
+    thrice = document_completion_perplexity(np.eye(2), 3.0 * np.eye(2), doc_topic_prior=alpha)
+    assert thrice == pytest.approx((2.0 + 2.0 * alpha) / (2.0 + alpha), rel=1e-9)
+
+
 def test_true_topics_score_best():
     phi = topics()
     X = documents(phi, seed=1)

@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris, make_classification
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc._engine.chains import LONG_CHUNK
 from skbayes_sgmcmc.samplers import SGHMC
+from skbayes_sgmcmc.schedules import Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -151,7 +152,6 @@ def test_one_pass_of_a_stream(stream, rows):
     assert np.sqrt(np.mean(error**2)) < 1.2
     ratio = clf.posterior_.std("coef") / sd
     assert ratio.min() > 0.6 and ratio.max() < 2.5
-    assert clf._chain_state.rows_seen == 5000
 
 
 def test_passes_with_total_samples(stream):
@@ -182,6 +182,22 @@ def test_partial_fit_keeps_the_newest_draws(stream):
     assert clf.posterior_.n_draws == 8
 
 
+def test_a_stream_keeps_the_weights_of_its_newest_draws(stream):
+    """Each call takes ten steps of a falling size; of 30 draws the last 15 are kept.
+
+    These are the second half of the second call's and all of the third's, and means use them.
+    """
+    X, y, _ = stream
+    schedule = Polynomial(first=0.2, last=0.002, gamma=1.0)
+    clf = feed(small(step_size=schedule, batch_size=10, compiled=False), X[:300], y[:300], 100)
+    steps = schedule.values(np.arange(10), 10)
+    np.testing.assert_allclose(clf.posterior_.weights, [*steps[5:], *steps], rtol=1e-12)
+    weights = np.tile(clf.posterior_.weights, 2)
+    draws = clf.posterior_["coef"].reshape(30, 1, 5)
+    expected = np.average(draws, axis=0, weights=weights)
+    np.testing.assert_allclose(clf.coef_, expected, rtol=1e-9)
+
+
 def test_partial_fit_goes_on_from_a_warm_fit(stream):
     X, y, _ = stream
     clf = small(warm_start=True).fit(X[:2000], y[:2000])
@@ -208,7 +224,37 @@ def clone_with_state(clf, **parameters):
     return copy.deepcopy(clf).set_params(**parameters)
 
 
-def test_partial_fit_with_sample_weight(stream):
+EXPLICIT = {"step_size": 0.2, "batch_size": 50, "n_draws": 10, "compiled": False}
+
+
+def test_the_target_grows_with_the_rows_seen(stream):
+    """N is 100 t in the t-th call with 100 rows: bit by bit the stream that is told so each time.
+
+    A warm fit's rows count too. With another N, noise and prior would have another size.
+    """
     X, y, _ = stream
-    clf = small().partial_fit(X[:300], y[:300], sample_weight=np.full(300, 2.0))
-    assert clf._chain_state.rows_seen == 600
+    parts = [slice(start, start + 100) for start in range(0, 400, 100)]
+    plain, told, fixed = small(**EXPLICIT), small(**EXPLICIT), small(**EXPLICIT, total_samples=100)
+    for seen, part in enumerate(parts, 1):
+        told.set_params(total_samples=100 * seen)
+        for clf in (plain, told, fixed):
+            clf.partial_fit(X[part], y[part], classes=[0, 1])
+    np.testing.assert_array_equal(plain.posterior_["coef"], told.posterior_["coef"])
+    assert np.abs(plain.posterior_["coef"] - fixed.posterior_["coef"]).max() > 1e-2
+    warm = [small(**EXPLICIT, burn_in=10, warm_start=True).fit(X[:300], y[:300]) for _ in range(2)]
+    warm[0].partial_fit(X[300:400], y[300:400])
+    warm[1].set_params(total_samples=400).partial_fit(X[300:400], y[300:400])
+    np.testing.assert_array_equal(*[clf.posterior_["coef"] for clf in warm])
+
+
+def test_partial_fit_with_sample_weight(stream):
+    """A weight of two is a row twice, in the gradients and in N: with all rows at every step."""
+    X, y, _ = stream
+    whole = EXPLICIT | {"batch_size": 1000}
+    weighted, repeated = small(**whole), small(**whole)
+    for start in range(0, 300, 100):
+        rows, labels = X[start : start + 100], y[start : start + 100]
+        weighted.partial_fit(rows, labels, classes=[0, 1], sample_weight=np.full(100, 2.0))
+        repeated.partial_fit(np.tile(rows, (2, 1)), np.tile(labels, 2), classes=[0, 1])
+    expected = repeated.posterior_["coef"]
+    np.testing.assert_allclose(weighted.posterior_["coef"], expected, rtol=0, atol=ROUNDING)

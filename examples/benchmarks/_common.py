@@ -3,6 +3,9 @@
 A benchmark begins with ``args = parse_args(__doc__)``, runs once for every seed in ``args.seeds``
 (fewer and shorter with ``args.quick``), and ends with ``write_results``. A long one keeps the
 numbers of each run (``finished``), so that it goes on where it was interrupted.
+
+Data are files in the folder ``SKBAYES_DATA``, or come from OpenML. ``--quick`` needs neither: it
+takes small stand-ins (``_stand_in.py``) for the files that are not there.
 """
 
 import argparse
@@ -11,16 +14,19 @@ import copy
 import datetime
 import io
 import itertools
-import json
 import os
 import platform
+import re
 import sys
 import tempfile
+import textwrap
 import time
 from importlib.metadata import version
 from pathlib import Path
 
+import _stand_in
 import numpy as np
+from _records import PACKAGES, Records, machine
 from scipy.sparse import csr_matrix
 from sklearn.datasets import fetch_openml
 
@@ -29,20 +35,32 @@ from skbayes_sgmcmc import inspection
 
 PARTS = ("train", "test")
 REPOSITORY = Path(__file__).resolve().parents[2]
+#: lengths of an estimator that is otherwise as it comes, where ``args.short``
+SHORT_CHAINS = {"n_chains": 2, "burn_in": 50, "n_draws": 20, "thinning": 1}
 
 
 # Options
 
 
 def parse_args(
-    description, seeds=10, quick_seeds=2, *, numbers=None, parts=None, runs=None, more=None
+    description,
+    seeds=10,
+    quick_seeds=2,
+    *,
+    numbers=None,
+    parts=None,
+    runs=None,
+    constants=None,
+    more=None,
 ):
     """Options ``quick`` (bool), ``seeds`` (a list 0, 1, ...) and ``out`` (a folder, made here).
 
+    ``quick`` may come from a number below its default, ``short`` from ``--quick`` alone.
+
     ``numbers`` are more options, by name: their defaults, in full and if quick. With less than the
     full one, the results are called quick too. ``parts`` are names of which ``--parts`` asks for
-    some, and ``runs`` is the name of the folder of finished runs.
-    ``more(parser)`` adds options.
+    some. ``runs`` is the name of the file of finished runs, and ``constants`` are the settings that
+    all of them share. ``more(parser)`` adds options.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -57,15 +75,18 @@ def parse_args(
         parser.add_argument(f"--{name}", type=int, help=f"a number (default {words})")
     if parts is not None:
         parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
-    temporary = Path(tempfile.gettempdir())
     if runs is not None:
-        words = "folder of finished runs (default: runs, beside the results)"
+        words = "file of finished runs (default: in the folder runs, beside the results)"
         parser.add_argument("--runs", type=Path, help=words)
         words = "run nothing: write what has been run"
         parser.add_argument("--no-new", action="store_true", help=words)
+        words = "use stored runs of other settings, versions or machines, too; the page says so"
+        parser.add_argument("--mix-runs", action="store_true", help=words)
     if more is not None:
         more(parser)
     args = parser.parse_args()
+    args.short = _stand_in.wanted = args.quick
+    args.temporary = args.quick and args.out is None
     n_seeds = args.seeds or (quick_seeds if args.quick else seeds)
     args.seeds = list(range(n_seeds))
     defaults = {name.replace("-", "_"): pair for name, pair in (numbers or {}).items()}
@@ -74,33 +95,33 @@ def parse_args(
     less = (defaults[name][0] is None or value < defaults[name][0] for name, value in given.items())
     args.quick |= any(less)
     if args.out is None:
-        quick_folder = temporary / "skbayes-quick-results"
+        quick_folder = Path(tempfile.gettempdir()) / "skbayes-quick-results"
         args.out = quick_folder if args.quick else REPOSITORY / "docs" / "results"
     (args.out / "figures").mkdir(parents=True, exist_ok=True)
-    if runs is not None:
-        args.runs = args.out / "runs" / runs if args.runs is None else args.runs
-        args.runs.mkdir(parents=True, exist_ok=True)
+    args.records = None if runs is None else _open_records(args, runs, constants)
     return args
 
 
-def finished(args, name, run):
-    """The numbers (a dict) of the run ``name``, which is done, by ``run()``, unless it was before.
+def _open_records(args, name, constants):
+    if args.runs is None:
+        args.runs = args.out / "runs" / f"{name}.jsonl"
+        if args.temporary:  # of an earlier quick run, perhaps of another version
+            args.runs.unlink(missing_ok=True)
+    if args.no_new and not args.runs.exists():
+        raise SystemExit(f"--no-new needs stored runs, and there is no {args.runs}.")
+    device = getattr(args, "device", "cpu")
+    constants = (constants or {}) | ({"short": True} if args.short else {})
+    return Records(args.runs, constants, args.no_new, args.mix_runs, device)
 
-    ``name`` has everything on which the numbers depend. "seconds" of processor time are added.
-    None with ``--no-new`` if it was not done before.
+
+def finished(args, name, run, **settings):
+    """The numbers (a dict) of the run ``name``: those that are stored, else those of ``run()``.
+
+    ``settings`` are what the numbers depend on besides the constants of ``parse_args``; a stored
+    run with others is refused. "seconds" of processor time are added. None with ``--no-new`` if
+    the run is not stored.
     """
-    path = args.runs / f"{name}.json"
-    if not path.exists():
-        if args.no_new:
-            return None
-        start = time.process_time()
-        numbers = run()
-        numbers["seconds"] = time.process_time() - start
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(numbers))
-        partial.replace(path)  # whole or not at all
-        print(time.strftime("%H:%M:%S"), name, f"{numbers['seconds']:.0f} s", flush=True)
-    return json.loads(path.read_text())
+    return args.records.finished(name, run, settings)
 
 
 # Data: from the folder in SKBAYES_DATA, else from OpenML
@@ -108,7 +129,7 @@ def finished(args, name, run):
 
 def load_australian():
     """Australian credit approval: X (690, 14), not scaled, and y of 0 and 1."""
-    with _npz("australian") as data:
+    with open_npz("australian") as data:
         if data is not None:
             return data["X"], data["y"].astype(int)
     table = _openml("australian", data_id=40981, as_frame=True)
@@ -120,7 +141,7 @@ def load_a9a():
 
     Returns X_train (32,561 rows), y_train, X_test (16,281 rows), y_test.
     """
-    with _npz("a9a") as data:
+    with open_npz("a9a") as data:
         if data is not None:
             return (*_a9a_part(data, "train"), *_a9a_part(data, "test"))
     table = _openml("a9a", data_id=1430, as_frame=False)
@@ -135,7 +156,7 @@ def load_mnist(name="mnist"):
 
     ``name`` may be "fashion_mnist", for another set of this kind.
     """
-    with _npz(name) as data:
+    with open_npz(name) as data:
         if data is not None:
             X = [data[f"X_{part}"].reshape(-1, 784) / np.float32(255.0) for part in PARTS]
             y = [data[f"y_{part}"].astype(np.int64) for part in PARTS]
@@ -151,7 +172,7 @@ def load_cifar10():
 
     Rows are images (3, 32, 32) in [0, 1] before that; those of both parts are shuffled.
     """
-    with _npz("cifar10_jpeg") as data:
+    with open_npz("cifar10_jpeg") as data:
         if data is not None:
             parts = [(_decoded(data, part), data[f"y_{part}"].astype(np.int64)) for part in PARTS]
         else:
@@ -174,7 +195,7 @@ def load_documents(name):
     ``name`` is "20news", "nips" or "reuters", whose every tenth document is for the test. Rows are
     shuffled.
     """
-    with _npz(f"{name}_bow") as data:
+    with open_npz(f"{name}_bow") as data:
         if data is None:
             raise SystemExit(f"Set SKBAYES_DATA to a folder that holds {name}_bow.npz.")
         vocabulary = data["vocab"]
@@ -199,7 +220,7 @@ def load_uci(name):
 
     The splits are those of Hernandez-Lobato & Adams (2015), which OpenML does not have.
     """
-    with _npz("uci_regression") as data:
+    with open_npz("uci_regression") as data:
         if data is None:
             raise SystemExit("Set SKBAYES_DATA to a folder that holds uci_regression.npz.")
         return tuple(data[f"{name}/{part}"] for part in ("X", "y", *PARTS))
@@ -224,17 +245,22 @@ def _a9a_part(data, part):
 
 
 @contextlib.contextmanager
-def _npz(name):
-    """The open file of a data set in the folder SKBAYES_DATA; None without that variable."""
+def open_npz(name):
+    """The open file of a data set in the folder SKBAYES_DATA; None without that variable.
+
+    A quick run gets a stand-in where the file, or the variable, is missing.
+    """
     folder = os.environ.get("SKBAYES_DATA")
-    if folder is None:
-        yield None
-        return
-    path = Path(folder) / f"{name}.npz"
-    if not path.exists():
+    path = None if folder is None else Path(folder) / f"{name}.npz"
+    if path is not None and path.exists():
+        with np.load(path) as data:
+            yield data
+    elif _stand_in.wanted:
+        yield _stand_in.arrays(name)
+    elif path is not None:
         raise SystemExit(f"SKBAYES_DATA is set, but there is no {path}.")
-    with np.load(path) as data:
-        yield data
+    else:
+        yield None
 
 
 def _openml(name, **which):
@@ -294,44 +320,74 @@ def markdown_table(header, rows):
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [header, rule, *rows])
 
 
-def write_results(args, name, title, body, figures=(), spread=None, seconds=None):
+def write_results(args, name, title, body, figures=(), spread=None):
     """Write ``args.out/name.md`` and print it.
 
     ``body`` is Markdown: what was done, the tables (``markdown_table``) with ours beside the
     published figures, what it shows. ``figures`` are (file, caption) pairs from ``save_figure``.
-    ``spread`` says what ± is, if not the standard deviation over ``args.seeds``; ``seconds`` are of
-    processor time, if not this process's.
+    ``spread`` says what ± is, if not the standard deviation over ``args.seeds``.
     """
-    seconds = time.process_time() if seconds is None else seconds
     command = " ".join(["python", f"examples/benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-    packages = ["torch", "numpy", "scikit-learn"]
-    versions = [f"{package} {version(package)}" for package in packages]
-    lines = [
+    seeds = f"Seeds 0 to {args.seeds[-1]}" if len(args.seeds) > 1 else "Seed 0"
+    spread = spread or f"{seeds}; ± is the standard deviation over them."
+    records = args.records
+    parts = [
         f"# {title}",
         f"`{command}`",
-        f"{datetime.date.today()}, {machine()}, {seconds:.0f} s of processor time. "
-        f"Python {platform.python_version()}, {', '.join(versions)}, "
-        f"skbayes_sgmcmc {skbayes_sgmcmc.__version__}. "
-        + (spread or f"Seeds 0 to {args.seeds[-1]}; ± is the standard deviation over them."),
-        *([] if not args.quick else ["**Quick run: too short for conclusions.**"]),
+        f"{datetime.date.today()}, {_environment(args)} {spread}",
+        "" if records is None else records.describe_differences(),
+        "**Quick run: too short for conclusions.**" if args.quick else "",
+        f"**Stand-in data** for {', '.join(_stand_in.used)}." if _stand_in.used else "",
         body.strip(),
-        *(f"![{caption}](figures/{file})\n\n{caption}" for file, caption in figures),
+        *(f"![{_alternative(caption)}](figures/{file})\n\n{caption}" for file, caption in figures),
     ]
-    text = "\n\n".join(lines) + "\n"
+    text = wrap_markdown("\n\n".join(part for part in parts if part)) + "\n"
     path = args.out / f"{name}.md"
     path.write_text(text, encoding="utf-8")
     print(text)
     print(f"Written to {path}")
 
 
-def machine():
-    """Kind of machine, e.g. ``2-core x86-64 CPU, 1 thread``; no names of hosts."""
-    import torch
+def _alternative(caption):
+    """A figure's alternative text: the beginning of its caption."""
+    return textwrap.shorten(re.split(r"[.:;(]", caption)[0], 55, placeholder="...")
 
-    cores = os.cpu_count()
-    threads = torch.get_num_threads()
-    kind = platform.machine().replace("_", "-")
-    return f"{cores}-core {kind} CPU, {threads} thread{'s' * (threads > 1)}"
+
+def wrap_markdown(text, width=100):
+    """The text with paragraphs and list items filled to ``width``; tables and figures stay."""
+    return "\n\n".join(_wrap_block(block, width) for block in re.split(r"\n{2,}", text))
+
+
+def _unbroken(match):
+    return match[0].replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _wrap_block(block, width):
+    if block.startswith(("|", "#", "![", "```")):
+        return block
+    items = re.split(r"\n(?=[*-] )", block)
+    filled = []
+    for item in items:
+        indent = "  " if item.startswith(("* ", "- ")) else ""
+        # what looks like the beginning of a list item does not begin a line
+        words = re.sub(r"`[^`]{1,60}`", _unbroken, " ".join(item.split()))
+        words = re.sub(r"(?<=\S) (?=(?:[-+*#]|\d+[.)]) )", "\N{NO-BREAK SPACE}", words)
+        text = textwrap.fill(words, width, subsequent_indent=indent, break_long_words=False,
+                             break_on_hyphens=False)  # fmt: skip
+        filled.append(text.replace("\N{NO-BREAK SPACE}", " "))
+    return "\n".join(filled)
+
+
+def _environment(args):
+    """Where the numbers are from: the stored runs, or else this process."""
+    if args.records is not None and args.records.used:
+        return args.records.describe()
+    versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
+    return (
+        f"{machine()}, {time.process_time():.0f} s of processor time. "
+        f"Python {platform.python_version()}, {versions}, "
+        f"skbayes_sgmcmc {skbayes_sgmcmc.__version__}."
+    )
 
 
 def new_figure(n_panels, width=4.2, height=3.4):

@@ -1,12 +1,11 @@
 """What the experiments P4 to P7 of Li et al. (2016a) share: networks for images, method by method.
 
-Every run's scores are kept in the folder ``--runs``, and a run that is there is not run again: an
-interrupted benchmark goes on where it was, parts of it may run in several processes or on several
-days, and the page is made of whatever runs there are.
+The scores of every run are stored in the file ``--runs``, and a stored run is not run again. An
+interrupted benchmark goes on where it stopped, parts of it may run in several processes or on
+several days, and the page is made of the runs that are stored.
 """
 
 import argparse
-import json
 import time
 import warnings
 from collections.abc import Callable
@@ -44,15 +43,15 @@ STANDARD_ERROR = 0.12
 
 CNN_BODY = """ He initialisation, prior N(0, 1) on all
 weights and biases, minibatches of {batch}, {epochs} epochs on {rows} rows, step size 1e-3 (pSGLD,
-RMSprop, Adam) or 0.1 (SGLD, SGD) halved every {block} epochs, burn-in {burn_in} steps. (The paper
-gives "{{1, 2}} x 10^-3" and "{{1, 2}} x 10^-1 by a grid search".) Every {thinning}th iterate is
+RMSprop, Adam) or 0.1 (SGLD, SGD) halved after every {block}, burn-in {burn_in} steps. (The paper
+says "{{1, 2}} x 10^-3" and "{{1, 2}} x 10^-1 by a grid search".) Every {thinning}th iterate is
 kept ({n_draws} draws), and probabilities are averaged over them, weighted by step size. "As
 published" and T = 1/N are explained in [p4_mnist_fnn.md](p4_mnist_fnn.md).
 
 {table}
 
 Error in % of the 10,000 test images, NLL in nats, expected calibration error over 15 bins; "last
-draw" is the error of the last single network, beside that of the average; minutes of one processor.
+draw" is the error of the last single network; minutes are those of one processor.
 
 {verdict}
 """
@@ -148,6 +147,7 @@ def parse(experiment: Experiment, description: str | None) -> argparse.Namespace
         1,
         numbers={"epochs": (experiment.epochs, 2), "subset": (None, 5000)},
         runs=experiment.name,
+        constants={"batch": BATCH, "burn_in": BURN_IN, "thinning": THINNING},
         more=more,
     )
 
@@ -158,13 +158,14 @@ def main(experiment: Experiment, description: str | None) -> None:
     X, y, X_test, y_test = experiment.load()
     few = slice(args.subset)  # of the rows of tests, too
     data = X[few], y[few], X_test[few], y_test[few]
-    args.stem = f"{args.epochs}x{len(data[0])}"
+    args.rows = len(data[0])
     for sizes, names, n_seeds in experiment.plan:
         for size in (size for size in sizes if label(size) in args.sizes):
             for method in names if args.methods is None else args.methods:
                 for seed in args.seeds[:n_seeds]:
-                    name = run_name(args, size, method, seed)
-                    finished(args, name, partial(run, experiment, args, size, method, seed, data))
+                    name, settings = run_name(args, size, method, seed)
+                    job = partial(run, experiment, args, size, method, seed, data)
+                    finished(args, name, job, **settings)
     write(experiment, args, data)
 
 
@@ -173,8 +174,11 @@ def label(size: Any) -> str:
     return "-".join(map(str, size))
 
 
-def run_name(args: argparse.Namespace, size: Any, method: str, seed: int) -> str:
-    return f"{label(size)}-{method}-{seed}-{args.stem}"
+def run_name(args: argparse.Namespace, size: Any, method: str, seed: int) -> tuple[str, dict]:
+    """Name and settings of a run."""
+    settings = {"size": label(size), "method": method, "seed": seed, "epochs": args.epochs,
+                "rows": args.rows}  # fmt: skip
+    return f"{label(size)}-{method}-{seed}-{args.epochs}x{args.rows}", settings
 
 
 def run(experiment, args, size, method, seed, data):
@@ -341,9 +345,8 @@ def train_by_adam(module, x, labels, epochs, *, batch=BATCH, halve_every=None, a
 
 def load_runs(args, size, method):
     """The finished runs of a method, in the order of their seeds."""
-    names = (run_name(args, size, method, seed) for seed in range(100))
-    paths = (args.runs / f"{name}.json" for name in names)
-    return [json.loads(path.read_text()) for path in paths if path.exists()]
+    runs = (args.records.stored(*run_name(args, size, method, seed)) for seed in range(100))
+    return [found for found in runs if found is not None]
 
 
 def collect(experiment, args, size):
@@ -385,9 +388,10 @@ def write(experiment, args, data):
             rows = make_rows(experiment, size, scores, runs)
             tables += [f"**{label(size)}**", markdown_table(header, rows)]
             all_scores[size] = scores
+    block = max(1, args.epochs // experiment_blocks(experiment))
     body = experiment.body.format(
         batch=BATCH, epochs=args.epochs, rows=f"{len(X):,}", burn_in=burn_in, thinning=thinning,
-        n_draws=n_draws, block=max(1, args.epochs // experiment_blocks(experiment)),
+        n_draws=n_draws, block=f"{block} epochs" if block > 1 else "epoch",
         table="\n\n".join(tables),
         verdict="" if args.quick else verdict(experiment, all_scores),
     )  # fmt: skip
@@ -397,7 +401,7 @@ def write(experiment, args, data):
 
 
 def verdict(experiment, scores):
-    """pSGLD beside the published errors and beside its rivals."""
+    """pSGLD compared with the published errors and with the other methods."""
     lines = []
     for size, found in scores.items():
         for name in ("psgld", "psgld100"):
@@ -405,7 +409,8 @@ def verdict(experiment, scores):
             if (name, "averaged") in found and published is not None:
                 got, title = found[name, "averaged"][:, 0].mean(), experiment.methods[name].title
                 words = "reached" if got <= published + STANDARD_ERROR else "missed"
-                lines.append(f"* {label(size)}, {title}: {got:.2f}% for {published:.2f}%, {words}.")
+                errors = f"{got:.2f}% (published: {published:.2f}%)"
+                lines.append(f"* {label(size)}, {title}: {errors}, {words}.")
         if ("psgld", "averaged") not in found:
             continue
         error, loss, _ = found["psgld", "averaged"].mean(0)
@@ -416,7 +421,7 @@ def verdict(experiment, scores):
                 beyond = values.mean(0) - (error, loss, 0.0)
                 rivals.append(f"{name} ({kind}) {beyond[0]:+.2f}% and {beyond[1]:+.4f}")
         if rivals:
-            lines.append(f"* {label(size)}, beyond the error and NLL of pSGLD as published, "
+            lines.append(f"* {label(size)}, error and NLL minus those of pSGLD as published, "
                          f"σ² = 1: {', '.join(rivals)}.")  # fmt: skip
     return "\n".join(lines)
 
@@ -439,5 +444,5 @@ def draw_figure(experiment, args, n_rows):
             ax.set_ylim(*experiment.y_limits)
     axes[0].set_ylabel("test error, %")
     axes[0].legend(frameon=False, fontsize=7)
-    caption = f"Test error of the running average, and of single draws, {label(size)}, seed 0."
+    caption = f"Test error of the running average and of single draws, {label(size)}, seed 0."
     return save_figure(args, figure, experiment.name, caption)

@@ -1,16 +1,16 @@
 """Experiments D1 and D2: more features than rows (Deng et al. 2019, tables 1 and 4, figs 1 and 3).
 
-Numbers of finished runs are kept in the folder ``--runs``: a command that was interrupted, or that
-asks for more seeds, does only what is missing. ``--quick``, or ``--steps 20000``, sees that it
-runs; ``--steps 500000`` is the length of the paper's runs.
+The numbers of finished runs are stored in the file ``--runs``. A command that was interrupted, or
+that asks for more seeds, does only the runs that are missing. ``--quick`` and ``--steps 20000`` are
+short, and ``--steps 500000`` is the length of the paper's runs.
 """
 
-import json
 import warnings
 from functools import partial
 
 import numpy as np
 from _common import (
+    SHORT_CHAINS,
     finished,
     markdown_table,
     new_figure,
@@ -53,37 +53,37 @@ PUBLISHED = {
 }
 
 BODY = """
-{p} features with correlations rho^|i-j|, of which the first three matter, with coefficients
-N(3, .04), N(2, .04) and N(1, .04). SSGL prior with v_1 = 10, delta = 0.5 at the start, a = 1,
+{p} features have correlations rho^|i-j|. Only the first three matter; their coefficients are drawn
+from N(3, .04), N(2, .04) and N(1, .04). SSGL prior with v_1 = 10, delta = 0.5 at the start, a = 1,
 b = {p}, nu = lambda = 1, T = 1, minibatches of {batch}, {steps:,} steps (the paper's runs have
-500,000), of which the second half is kept ({draws} draws); gain 10 (k + 1000)^-0.7 (SA), 1 (EM), 0
-(SGLD: the latents stay); step sizes 0.001 k^(-1/3) in the paper's unit, `step_size` = N times that.
-Data are not standardised. One chain, from zero; an intercept is fitted, too. "Defaults" is the
-estimator as it comes, with four chains. "From ridge": the chain starts from scikit-learn's `Ridge`
-with a penalty of 10.
+500,000), of which the second half is kept ({draws} draws); the gain is 10 (k + 1000)^-0.7 (SA), 1
+(EM) or 0 (SGLD, whose latents stay fixed). Step sizes are 0.001 k^(-1/3) in the paper's unit, and
+`step_size` is N times that. The data are not standardised. One chain starts from zero; an intercept
+is fitted, too. "Defaults" is the estimator with its default parameters and four chains. "From
+ridge": the chain starts from scikit-learn's `Ridge` with a penalty of 10.
 
 {parts}
 """
 LINEAR_TEXT = """
 ## D1: linear regression, 100 rows, correlations 0.6, noise variance 3
 
-Errors of posterior mean predictions on {n_test} new rows, MAE / MSE, means over the seeds (in
-brackets); published figures below each.
+The errors are those of posterior mean predictions on {n_test} new rows: MAE / MSE, the mean over
+the seeds, with the number of seeds in brackets. The published figures are below each row.
 
 {table}
 
-The noise alone makes a MAE of 1.38 and an MSE of 3. On the same data: {others}.
+The noise alone causes a MAE of 1.38 and an MSE of 3. On the same data: {others}.
 
-(v_0, sigma) = (0.1, 1), SGLD-SA, {n_main} seeds: rho > 0.5 for the first three features and for no
-other in {exact} of {n_main} seeds; all three are among the selected in {found}, the first two in
-{two}. 90% intervals cover beta_1..beta_3 in {covered}. The defaults: exactly these three in
+(v_0, sigma) = (0.1, 1), SGLD-SA, {n_main} seeds: rho exceeds 0.5 for the first three features and
+for no other in {exact} of {n_main} seeds; all three are among the selected in {found}, the first
+two in {two}. 90% intervals cover beta_1..beta_3 in {covered}. The defaults: exactly these three in
 {exact_default} of {n_default}.
 """
 LOGISTIC_TEXT = """
 ## D2: logistic regression, 500 rows, correlations 0.3, logits with normal noise of variance 1/2
 
-Errors of labels less predicted probabilities on {n_test} new rows, MAE / MSE, means over the seeds
-(in brackets).
+The errors are the differences between labels and predicted probabilities on {n_test} new rows: MAE
+/ MSE, the mean over the seeds, with the number of seeds in brackets.
 
 {table}
 
@@ -152,10 +152,11 @@ def run(kind, method, column, steps, seed):
     return numbers(kind, model, X, y, X_test, y_test, coef)
 
 
-def run_default(kind, seed):
+def run_default(kind, seed, short):
     X, y, X_test, y_test, coef = make_data(kind, seed)
     estimator = SparseBayesianRegressor if kind == "linear" else SparseBayesianClassifier
-    return numbers(kind, estimator(random_state=seed), X, y, X_test, y_test, coef)
+    model = estimator(random_state=seed, **(SHORT_CHAINS if short else {}))
+    return numbers(kind, model, X, y, X_test, y_test, coef)
 
 
 def numbers(kind, model, X, y, X_test, y_test, coef):
@@ -174,15 +175,16 @@ def numbers(kind, model, X, y, X_test, y_test, coef):
     }
 
 
-def run_others(kind, seed):
+def run_others(kind, seed, short):
     """Errors of scikit-learn's estimators."""
     X, y, X_test, y_test, _ = make_data(kind, seed)
+    folds = 2 if short else 5
     if kind == "linear":
-        others = {"ARDRegression": ARDRegression(), "LassoCV": LassoCV(cv=5, random_state=seed)}
+        others = {"ARDRegression": ARDRegression(), "LassoCV": LassoCV(cv=folds, random_state=seed)}
     else:
         others = {
             "L1 logistic regression (CV)": LogisticRegressionCV(
-                l1_ratios=(1.0,), solver="liblinear", cv=5, scoring="neg_log_loss",
+                l1_ratios=(1.0,), solver="liblinear", cv=folds, scoring="neg_log_loss",
                 use_legacy_attributes=False,
             )
         }  # fmt: skip
@@ -197,8 +199,16 @@ def run_others(kind, seed):
 
 
 def name_of(kind, method, column, steps, seed):
+    """Name and settings of a run."""
     method = method.replace(", from ", "-")
-    return f"{kind}-{method}-{column[0]:g}-{column[1]:g}-{steps}-seed{seed}"
+    settings = {"kind": kind, "method": method, "v_0": column[0], "sigma": column[1],
+                "steps": steps, "seed": seed}  # fmt: skip
+    return f"{kind}-{method}-{column[0]:g}-{column[1]:g}-{steps}-seed{seed}", settings
+
+
+def name_of_other(kind, method, seed):
+    """Name and settings of a run that has neither columns nor a number of steps."""
+    return f"{kind}-{method}-seed{seed}", {"kind": kind, "method": method, "seed": seed}
 
 
 def cell(runs):
@@ -210,8 +220,8 @@ def cell(runs):
 
 
 def load(args, names):
-    paths = [args.runs / f"{name}.json" for name in names]
-    return [json.loads(path.read_text()) for path in paths if path.exists()]
+    runs = (args.records.stored(*name) for name in names)
+    return [found for found in runs if found is not None]
 
 
 def table(args, kind):
@@ -225,13 +235,13 @@ def table(args, kind):
         ])  # fmt: skip
         if method in PUBLISHED[kind] and kind == "linear":
             rows.append(["published", *PUBLISHED[kind][method]])
-    defaults = load(args, [f"{kind}-defaults-seed{seed}" for seed in range(100)])
+    defaults = load(args, [name_of_other(kind, "defaults", seed) for seed in range(100)])
     rows.append(["defaults, four chains", cell(defaults)] + [""] * (len(header) - 2))
     return markdown_table(header, rows)
 
 
 def others_line(args, kind):
-    runs = load(args, [f"{kind}-others-seed{seed}" for seed in range(100)])
+    runs = load(args, [name_of_other(kind, "others", seed) for seed in range(100)])
     names = [name for name in runs[0] if name != "seconds"] if runs else []
     return ", ".join(
         f"{name} " + cell([{"errors": found[name]} for found in runs]) for name in names
@@ -247,7 +257,7 @@ def proportion(hits, n):
 
 def linear_text(args):
     runs = load(args, [name_of("linear", "SGLD-SA", MAIN, args.steps, s) for s in range(100)])
-    defaults = load(args, [f"linear-defaults-seed{seed}" for seed in range(100)])
+    defaults = load(args, [name_of_other("linear", "defaults", seed) for seed in range(100)])
     inside = [
         low <= truth <= high
         for found in runs
@@ -298,21 +308,24 @@ def draw_figure(args):
 
 def main():
     args = parse_args(
-        __doc__, 10, 1, numbers={"steps": (STEPS, 2000), "main-seeds": (MAIN_SEEDS, 1)},
+        __doc__, 10, 1, numbers={"steps": (STEPS, 1000), "main-seeds": (MAIN_SEEDS, 1)},
         parts=("linear", "logistic"), runs="d1_d2_wide",
+        constants={"p": P, "batch": BATCH, "n_draws": DRAWS, "n_test": N_TEST},
     )  # fmt: skip
     for kind in args.parts:
         setting = LINEAR if kind == "linear" else LOGISTIC
         for seed in range(max(args.main_seeds, len(args.seeds))):
             if seed in args.seeds:
-                finished(args, f"{kind}-others-seed{seed}", partial(run_others, kind, seed))
-                finished(args, f"{kind}-defaults-seed{seed}", partial(run_default, kind, seed))
+                for other, job in (("others", run_others), ("defaults", run_default)):
+                    stem, settings = name_of_other(kind, other, seed)
+                    finished(args, stem, partial(job, kind, seed, args.short), **settings)
             for column in setting["columns"]:
                 for name, method in setting["methods"].items():
                     main_one = (kind, column, name) == ("linear", MAIN, "SGLD-SA")
                     if seed in args.seeds or (main_one and seed < args.main_seeds):
-                        stem = name_of(kind, name, column, args.steps, seed)
-                        finished(args, stem, partial(run, kind, method, column, args.steps, seed))
+                        stem, settings = name_of(kind, name, column, args.steps, seed)
+                        job = partial(run, kind, method, column, args.steps, seed)
+                        finished(args, stem, job, **settings)
     texts = {"linear": linear_text, "logistic": logistic_text}
     parts = [texts[kind](args) for kind in args.parts]
     body = BODY.format(p=P, batch=BATCH, steps=args.steps, draws=DRAWS, parts="\n".join(parts))

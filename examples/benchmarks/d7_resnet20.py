@@ -3,8 +3,8 @@
 SKBAYES_DATA=folder python examples/benchmarks/d7_resnet20.py --device cuda
 
 ``--parts 90 --epochs 200`` is one share of zeros with all schedules five times as short, and
-``--quick`` sees that it runs. Numbers of finished runs, and the networks of the pre-training, are
-kept in the folder ``--runs``, and are not computed again.
+``--quick`` is shorter still. The numbers of finished runs are stored in the file ``--runs`` and are
+not computed again; the networks of the pre-training are stored beside it.
 """
 
 import sys
@@ -84,6 +84,7 @@ def pre_train(args, data, path):
     last = [model.posterior_[name][:, -1].reshape(model.n_chains_, -1) for name in names]
     chains = [slice(c, c + 1) for c in range(model.n_chains_)]
     errors = [1.0 - some_draws(model, slice(-1, None), c).score(X_test, y_test) for c in chains]
+    path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, np.concatenate(last, axis=1))
     return {"error": (100.0 * np.array(errors)).tolist()}
 
@@ -96,7 +97,7 @@ def steps_of_epoch(args, X):
     return -(-len(X) // batch_of(args, len(X)))
 
 
-def run(args, share, method, data, start):
+def run(args, share, method, data, positions):
     """Errors in % of every chain: its last network, the average over its draws, its best draw."""
     X, y, X_test, y_test = data
     epoch = steps_of_epoch(args, X)
@@ -118,7 +119,7 @@ def run(args, share, method, data, start):
         prune=Pruning(int(share) / 100, 0.99, period=epoch / shorter, start=0, interval=epoch),
         step_size=MultiStep(STEP, milestones=milestones),
         temperature=cooling if annealed else 1e-3,
-        init=start,
+        init=np.load(positions),
     ).fit(X, y)
     errors = {"last": [], "averaged": [], "best": []}
     for c in range(model.n_chains_):
@@ -140,8 +141,8 @@ S (1 - 0.99^({shorter:g} epochs)): both come as far as in 1000 epochs.
 Spike-and-slab prior on all convolutions but the first, v₀ and v₁ by share of zeros as published,
 ν = λ = 1000, gain 0.02 (k + 1000)^-0.75; A-SGHMC has fixed latents. Other weights: N(0, 1/25).
 
-The images are JPEG files where the data folder has them so: rows can be compared with each other,
-not with the published figures in brackets, which are best test accuracies over epochs.
+Where the data folder has JPEG files, rows can be compared with each other but not with the
+published figures in brackets. These are best test accuracies over epochs.
 
 {tables}
 
@@ -178,26 +179,32 @@ def main():
         "width": (16, 4),
         "batch": (1000, 50),
     }
+    constants = {"n_draws": N_DRAWS, "training_step": TRAINING_STEP, "step": STEP, "gain": GAIN}
     args = parse_args(__doc__, 3, 1, numbers=numbers, parts=tuple(PARTS), runs="d7_resnet20",
-                      more=more)  # fmt: skip
+                      constants=constants, more=more)  # fmt: skip
     warnings.simplefilter("ignore", SamplingWarning)  # of few draws of one chain
     few = slice(args.subset)  # of the rows of tests, too
     X, y, X_test, y_test = load_cifar10()
     data = X[few] / np.float32(PIXEL_SD), y[few], X_test[few] / np.float32(PIXEL_SD), y_test[few]
     size = f"{len(args.seeds)}x{args.pre_epochs}x{args.subset}x{args.batch}x{args.width}"
-    positions = args.runs / f"pre-training-{size}.npy"
-    if not positions.exists():  # numbers without networks are of no use here
-        positions.with_suffix(".json").unlink(missing_ok=True)
-    trained = finished(args, positions.stem, lambda: pre_train(args, data, positions))
-    start, results, seconds = np.load(positions), {}, trained["seconds"]
+    lengths = {"chains": len(args.seeds), "pre_epochs": args.pre_epochs, "subset": args.subset,
+               "batch": args.batch, "width": args.width}  # fmt: skip
+    positions = args.runs.with_name(f"{args.runs.stem}-pre-training-{size}.npy")
+    stem = f"pre-training-{size}"
+    trained = finished(args, stem, partial(pre_train, args, data, positions), **lengths)
+    if trained is None:
+        raise SystemExit(f"{args.runs} does not hold the pre-training.")
+    if not positions.exists() and not args.no_new:
+        pre_train(args, data, positions)  # its numbers are stored, its networks are not
+    results = {}
     for share in args.parts:
         for method in args.methods:
             stem = f"{share}-{method}-{args.epochs}-{size}"
-            found = finished(args, stem, partial(run, args, share, method, data, start))
-            if found is None:
-                continue
-            results[share, method] = found
-            seconds += found["seconds"]
+            job = partial(run, args, share, method, data, positions)
+            settings = lengths | {"share": share, "method": method, "epochs": args.epochs}
+            found = finished(args, stem, job, **settings)
+            if found is not None:
+                results[share, method] = found
     shorter = PUBLISHED_EPOCHS / args.epochs
     body = BODY.format(
         rows=f"{len(data[0]):,}", batch=batch_of(args, len(data[0])), epochs=args.epochs,
@@ -206,7 +213,7 @@ def main():
     )  # fmt: skip
     spread = "A chain is a seed; ± is the standard deviation over chains."
     title = "D7: ResNet-20 on CIFAR-10, pruned while sampling"
-    write_results(args, "d7_resnet20", title, body, spread=spread, seconds=seconds)
+    write_results(args, "d7_resnet20", title, body, spread=spread)
 
 
 if __name__ == "__main__":

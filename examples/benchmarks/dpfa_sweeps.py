@@ -27,16 +27,16 @@ BODY = """
 minibatches of {batch} documents, gradients in natural parameters and the coordinates of
 `step_size="auto"`. Squared bias against {many} sweeps over the variance of the gradient between
 minibatches (both summed over the parameters of a block): of one minibatch / of the mean over
-minibatches, which is what does not average out. Products of two independent estimates, {repeats}
-repetitions each, so that their noise cancels. "ms" is the time of a gradient.
+minibatches, which is the part that does not average out. Products of two independent estimates,
+{repeats} repetitions each, so that their noise cancels. "ms" is the time of a gradient.
 
 {table}
 
 ## Predictions
 
 The same draw, {test} test documents, perplexity by document completion with proportions from the
-mean field of `transform` (steps of its fixed point), and averaged over 40 independent Gibbs runs of
-so many sweeps.
+mean field of `transform` (steps of its fixed point), and with proportions averaged over 40
+independent Gibbs runs with the given number of sweeps.
 
 {predictions}
 """
@@ -110,7 +110,8 @@ def main():
             row.append(f"{one:.3f} / {float((a.mean(0) * b.mean(0)).sum()) / noise:.4f}")
         rows.append(row)
         print(*row, flush=True)
-    observed, held_out = split_documents(test[:TEST_DOCUMENTS], 0)
+    n_test = 20 if args.quick else TEST_DOCUMENTS
+    observed, held_out = split_documents(test[:n_test], 0)
 
     def score(theta):
         return f"{np.exp(-mean_log_probability([(draw['components'], theta)], held_out)):.1f}"
@@ -122,7 +123,7 @@ def main():
     header = [f"mean field, {n}" for n in STEPS] + [f"Gibbs, {n}" for n in GIBBS]
     body = BODY.format(
         sizes="-".join(map(str, SIZES)), passes=args.passes, n_batches=N_BATCHES, batch=BATCH,
-        many=MANY, repeats=args.repeats, test=TEST_DOCUMENTS,
+        many=MANY, repeats=args.repeats, test=n_test,
         table=markdown_table(["sweeps", "ms", *BLOCKS], rows),
         predictions=markdown_table(header, [field + gibbs]),
     )  # fmt: skip

@@ -6,6 +6,7 @@ The others are in requirements-peers.txt; those that are not installed are left 
 """
 
 import time
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -18,11 +19,11 @@ K, ALPHA, BETA, BATCH = 128, 0.1, 0.05, 100
 TEST_DOCUMENTS = 1000
 BODY = """
 20 Newsgroups (11,314 documents, 2,000 words), {n_topics} topics, alpha = {alpha} and beta = {beta}
-for all; one thread, and all in this one run. One pass: batches of {batch} documents (gensim: chunks
-of {batch}; tomotopy: a sweep of collapsed Gibbs sampling). Perplexity by one function for all,
-document completion with alpha = {alpha} on {test} test documents. Of ours and our Gibbs sampling
-the draws of the last half of the {seconds} s are averaged (up to 20): the others do not offer that;
-"last topics" are single ones for all.
+for all; all were measured with one thread in one run. One pass: batches of {batch} documents
+(gensim: chunks of {batch}; tomotopy: a sweep of collapsed Gibbs sampling). Perplexity is computed
+by one function for all packages, document completion with alpha = {alpha} on {test} test documents.
+Of ours and our Gibbs sampling up to 20 draws of the last half of the {seconds} s are averaged,
+which the others do not offer. "Last topics" are single ones for all.
 
 {table}
 
@@ -183,22 +184,28 @@ def main():
     args = parse_args(
         __doc__, seeds=1, quick_seeds=1, numbers={"wall-seconds": (60, 3)}, runs="lda_speed",
         parts=[name.replace(" ", "_") for name in PACKAGES],
+        constants={"n_topics": K, "alpha": ALPHA, "beta": BETA, "batch": BATCH,
+                   "test_documents": TEST_DOCUMENTS},
     )  # fmt: skip
     train, test, _ = load_documents("20news")
     test, rows, base = test[:TEST_DOCUMENTS], [], None
     found = {}
     for name, (make, module) in PACKAGES.items():
-        if name.replace(" ", "_") in args.parts and (module is None or find_spec(module)):
+        runs_here = module is None or find_spec(module) or args.no_new
+        if name.replace(" ", "_") in args.parts and runs_here:
             found[name] = [
                 finished(
                     args,
                     f"{name.replace(', ', '-').replace(' ', '-')}-{seed}-{args.wall_seconds}s",
-                    lambda make=make, seed=seed: measure(
-                        make, train, test, args.wall_seconds, seed
-                    ),
+                    partial(measure, make, train, test, args.wall_seconds, seed),
+                    method=name,
+                    seed=seed,
+                    wall_seconds=args.wall_seconds,
                 )
                 for seed in args.seeds
             ]
+            if None in found[name]:
+                del found[name]
     base = np.mean([run["speed"] for run in found.get("scikit-learn, online VB", [{"speed": 0}])])
     for name, runs in found.items():
         speed = np.mean([run["speed"] for run in runs])

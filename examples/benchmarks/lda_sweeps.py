@@ -21,9 +21,9 @@ BODY = """
 {alpha}, {n_batches} minibatches of {batch} documents. Gradients of natural parameters in the
 coordinates of `step_size="auto"`. Squared bias against {many} sweeps, over the variance of the
 gradient between minibatches (both summed over parameters): of one minibatch, and of the mean over
-minibatches, which is what does not average out. Products of two independent estimates, {repeats}
-repetitions each, so that their noise cancels. "Compiled": one word after another; "at once": all
-words, in turns with the proportions, from the fixed point.
+minibatches, which is the part that does not average out. Products of two independent estimates,
+{repeats} repetitions each, so that their noise cancels. "Compiled" samples one word after another.
+"At once" alternates between all words and the proportions and starts at the fixed point.
 
 {table}
 """

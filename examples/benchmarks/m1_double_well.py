@@ -183,17 +183,18 @@ def main():
 
 BODY = """
 Settings of the paper: N = 1, η = h², thermostat mass 1, ξ₀ = 1, no injected noise, gradient noise
-of standard deviation √(2B/h) with B = 1, of which the sampler is not told.
+of standard deviation √(2B/h) with B = 1, which the sampler does not know.
 
 {n_draws:,} draws for a seed and step size, {n_seeds} seeds. The paper takes them from one chain;
-here each seed has {n_chains} chains of {n_steps:,} steps, all of which are used. They start at
-draws of the target, so that the same time is simulated and no start has to be forgotten. At
-h = .001 that time is {time:,.0f}, in which a chain changes wells a few times only: there the
-figures are Monte Carlo error, not bias.
+here each seed has {n_chains} chains of {n_steps:,} steps, all of which are used. The
+chains start at draws of the target, so that the same time is simulated and no burn-in is needed. At
+h = .001 that time is {time:,.0f}, in which a chain changes wells only a few times, so the figures
+there are Monte Carlo error and not bias.
 
-KL: of the draws' histogram (bins of width {width:.1f}) from the target, KL(draws || target), in
-nats; the paper does not say how it estimated the divergence. "S below E" compares runs with the
-same random numbers. Diverged: chains that left the finite numbers; a seed with one has no KL.
+KL is the divergence KL(draws || target) of the draws' histogram (bins of width {width:.1f}) from
+the target, in nats; the paper does not say how it estimated the divergence. "S below E" compares
+runs with the same random numbers. "Diverged" counts chains that reached infinite or undefined
+values; a seed with such a chain has no KL.
 
 {table}
 
@@ -201,7 +202,7 @@ Published (a figure without numbers): mSGNHT-S is below mSGNHT-E at every h from
 clearly at large h.
 
 The friction ξ = a/h that the thermostat finds, mean over {n_friction:,} chains (500 at h = .001)
-after a time of 30; in theory B = 1. Published: mSGNHT-S comes nearer to 1.
+after a time of 30; in theory it is B = 1. Published: the friction of mSGNHT-S is nearer to 1.
 
 {friction_table}
 """

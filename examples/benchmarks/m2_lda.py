@@ -3,7 +3,6 @@
 SKBAYES_DATA=folder python examples/benchmarks/m2_lda.py
 """
 
-import json
 import time
 
 import numpy as np
@@ -28,21 +27,22 @@ from skbayes_sgmcmc.samplers import MSGNHT, SGHMC
 
 REMARK = """
 With batches of 100 and three seeds the means have the published order on NIPS and on 20 Newsgroups
-(Gibbs, mSGNHT-S, mSGNHT-E, SGHMC-S, SGHMC-E), but for SGRLD, which is the last there and the first
-of the stochastic methods here. Gibbs and the step from thermostats to SGHMC are far apart; the two
-integrators, each at its best step, by no more than one or two standard deviations. On Reuters all
-four are within a standard deviation of each other. mSGNHT with splitting is ahead of online VB at
-equal time on all three, on NIPS by little. (The best step of SGRLD on NIPS and Reuters, and of
-SGHMC on 20 Newsgroups, is the smallest of the grid: smaller ones might do better.)
+(Gibbs, mSGNHT-S, mSGNHT-E, SGHMC-S, SGHMC-E), except for SGRLD, which is last in the paper and the
+best of the stochastic methods here. Gibbs is far ahead of the thermostats, and these are far ahead
+of SGHMC. The two integrators, each at its best step, differ by no more than two standard
+deviations. On Reuters all four are within a standard deviation of each other. mSGNHT with splitting
+is ahead of online VB at equal time on all three corpora, but only slightly on NIPS. (The best step
+of SGRLD on NIPS and Reuters, and of SGHMC on 20 Newsgroups, is the smallest of the grid: smaller
+steps might do better.)
 
-With batches of 5, as published, there is one seed. The order holds on Reuters in full, but for
-SGRLD, which is ahead of SGHMC. On NIPS and 20 Newsgroups Euler's scheme is ahead of splitting by 1%
-at the one step that it bears, and both far ahead of SGHMC.
+With batches of 5, as published, there is one seed. On Reuters the published order holds except for
+SGRLD, which is ahead of SGHMC. On NIPS and 20 Newsgroups the thermostats are far ahead of SGHMC,
+and Euler's scheme is ahead of splitting by 1% at the only step at which it does not diverge.
 
-What thermostats and splitting buy is robustness. With batches of 5 the gradient noise is far
-above what D = 0.75 dissipates: SGHMC samples at a wrong temperature, and worse the larger the step,
-while the thermostats find the friction that they need. Where that is large Euler's scheme diverges,
-at most of the steps here, and splitting at none.
+Thermostats and splitting make the sampler robust. With batches of 5 the gradient noise is far above
+what D = 0.75 dissipates. SGHMC then samples at a wrong temperature, which is the higher the larger
+the step, and the thermostats find the friction that they need. Where this friction is large Euler's
+scheme diverges, at 8 of 12 steps here; splitting diverges at none.
 """
 K, ALPHA, BETA, D = 30, 0.1, 0.1, 0.75
 CORPORA = ("reuters", "nips", "20news")
@@ -68,15 +68,15 @@ DEFAULTS = {
 PUBLISHED = {"mSGNHT-S": 939.67, "mSGNHT-E": 960.56, "SGHMC-S": 1004.73, "SGHMC-E": 1017.51,
              "SGRLD": 1154.68, "Gibbs": 907.84}  # fmt: skip
 BODY = """
-{n_topics} topics, alpha = {alpha}; natural parameters N(0.1, 1) and D = {d} as published, and
-beta = {beta} elsewhere. Every run has {seconds} s of processor time on one thread (scoring is not
+{n_topics} topics, alpha = {alpha}; natural parameters N(0.1, 1) and D = {d} as published, and beta
+= {beta} elsewhere. Every run has {seconds} s of processor time on one thread (scoring is not
 counted); the draws of its last half, one in each of {half} blocks, are averaged. Held-out
 perplexity by document completion (`document_completion_perplexity`, alpha = {alpha}) on at most
-{test} test documents. `step_size` is eta = N h^2 (SGRLD: eta / (beta V)), the same few for all.
-"auto" are the estimator's own steps and preconditioner with beta = {beta}. Online VB is
-scikit-learn's, batches of 100, passes until the time is up; Gibbs is `algorithm="gibbs"`. The
-published corpus (ICML abstracts) can't be had, so its figures can be compared by their order only:
-{published}.
+{test} test documents. `step_size` is eta = N h^2 (SGRLD: eta / (beta V)), with the same values for
+all methods. "auto" uses the estimator's automatic steps and preconditioner with beta = {beta}.
+Online VB is scikit-learn's, batches of 100, passes until the time is up; Gibbs is
+`algorithm="gibbs"`. The published corpus (ICML abstracts) is not available, so only the order of
+its figures can be compared: {published}.
 
 {tables}
 
@@ -191,7 +191,8 @@ def cell(args, corpus, documents, name, seed, batch=None, step=None):
             parameters | {"step_size": eta, "batch_size": batch}, train, test, seconds, seed
         )
 
-    return finished(args, where, run)
+    return finished(args, where, run, corpus=corpus, method=name, batch=batch, step=step, seed=seed,
+                    cpu_seconds=seconds)  # fmt: skip
 
 
 def perplexities(runs):
@@ -215,7 +216,7 @@ def table(args, corpus, documents):
         for name in METHODS:
             runs = {
                 step: [cell(args, corpus, documents, name, s, batch, step) for s in args.seeds]
-                for step in STEPS
+                for step in args.steps
             }
             known = {
                 step: np.nan_to_num(np.mean(perplexities(found)), nan=np.inf)
@@ -226,22 +227,24 @@ def table(args, corpus, documents):
                 continue
             best = min(known, key=known.__getitem__)
             curves[batch, name] = {step: runs[step][0]["curve"] for step in known}
-            rows.append([name, batch, *(score(runs[step]) for step in STEPS), score(runs[best])])
+            rows.append(
+                [name, batch, *(score(runs[step]) for step in args.steps), score(runs[best])]
+            )
         for name in DEFAULTS:
             found = [cell(args, corpus, documents, name, s, batch) for s in args.seeds]
-            rows.append([name, batch, *[""] * len(STEPS), score(found)])
+            rows.append([name, batch, *[""] * len(args.steps), score(found)])
     for name in ("Gibbs", "online VB"):
         found = [cell(args, corpus, documents, name, s) for s in args.seeds]
-        rows.append([name, "", *[""] * len(STEPS), score(found)])
-    header = [corpus, "batch", *(f"eta = {step:g}" for step in STEPS), "best"]
+        rows.append([name, "", *[""] * len(args.steps), score(found)])
+    header = [corpus, "batch", *(f"eta = {step:g}" for step in args.steps), "best"]
     return markdown_table(header, rows), curves
 
 
 def draw_figure(args, corpus, curves):
-    figure, axes = new_figure(len(STEPS))
+    figure, axes = new_figure(len(args.steps))
     batch = args.batches[0]
     seconds = np.arange(1, BLOCKS + 1) * args.cpu_seconds / BLOCKS
-    for ax, step in zip(axes, STEPS, strict=True):
+    for ax, step in zip(axes, args.steps, strict=True):
         for name in METHODS:
             if step not in curves.get((batch, name), ()):
                 continue
@@ -261,10 +264,13 @@ def add_options(parser):
 def main():
     args = parse_args(
         __doc__, seeds=1, quick_seeds=1, numbers={"cpu-seconds": (10, 1)}, parts=CORPORA,
-        runs="m2_lda",
-        more=add_options,
+        runs="m2_lda", more=add_options,
+        constants={"n_topics": K, "alpha": ALPHA, "beta": BETA, "diffusion": D,
+                   "test_documents": TEST_DOCUMENTS, "blocks": BLOCKS},
     )  # fmt: skip
-    tables, figures = [], []
+    tables, figures, args.steps = [], [], STEPS
+    if args.short:
+        args.parts, args.batches, args.steps = args.parts[:1], args.batches[:1], STEPS[1:2]
     for corpus in args.parts:
         train, test, _ = load_documents(corpus)
         warm_up_compiler(train)
@@ -277,8 +283,7 @@ def main():
         remark=REMARK.strip(),
         published=", ".join(f"{name} {value}" for name, value in PUBLISHED.items()),
     )  # fmt: skip
-    seconds = sum(json.loads(path.read_text())["seconds"] for path in args.runs.glob("*.json"))
-    write_results(args, "m2_lda", "M2: topics of text", body, figures, seconds=seconds)
+    write_results(args, "m2_lda", "M2: topics of text", body, figures)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from _common import load_mnist, markdown_table, parse_args, write_results
 from _images import cnn_module
-from network_peers import peer_steps, predictors
+from _network_peers import peer_steps, predictors
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
@@ -223,9 +223,13 @@ by torch alone and 1.0 times with compiled steps, on the CNN at most 1.05 times;
 
 {markdown_table(header, rows)}
 
-Average probabilities of 100 draws for {len(X_test):,} rows ({1e-10 * 478410 * len(X_test) * 2:.2f}
-TFLOP), by us and by plain torch, and by how much the process's peak of memory rose (in this order,
-so that a way that needs less than one before it shows 0):
+The next table has average probabilities of 100 draws for {len(X_test):,} rows ({
+            1e-10
+            * 478410
+            * len(X_test)
+            * 2:.2f} TFLOP), computed by this package and by plain torch, and the rise in the
+process's peak memory (in this order, so that a way that needs less memory than an earlier one shows
+0):
 
 {markdown_table(["prediction", "s", "extra MB"], predictions)}
 """,

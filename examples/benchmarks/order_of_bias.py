@@ -268,20 +268,20 @@ def main():
 
 BODY = """
 Full gradients, one parameter, N = 1, T = 1, D = 1 (friction h), thermostat mass 1. h is the time
-step of the method: η = h² for those with momentum, η = h for SGLD and Leimkuhler-Matthews. Order:
-the slope of log |bias| between h = {smallest[0]} and {smallest[1]}; "exact": below 1e-9 at every h.
-The linear chains are solved exactly. The others (thermostats, and all on the anharmonic target) are
-solved in a basis of polynomials; "basis error" is the relative change of the bias of θ² from a
-smaller basis to the one used, and a slope is given where it is at most 5%.
+step of the method: η = h² for samplers with momentum, and η = h for SGLD and Leimkuhler-Matthews.
+Order: the slope of log |bias| between h = {smallest[0]} and {smallest[1]}; "exact": below 1e-9 at
+every h. The linear chains are solved exactly. The others (thermostats, and all on the anharmonic
+target) are solved in a basis of polynomials; "basis error" is the relative change of the bias of θ²
+from a smaller basis to the one used, and a slope is given where it is at most 5%.
 
 ## Gaussian, U = θ²/2
 
 {gaussian}
 
-Expected: 1 for SGLD-Euler and mSGNHT-Euler; 2 for SGHMC-Euler,
-but 1 in v²; 2 for the splittings; Leimkuhler-Matthews and BAOAB exact. BAOAB and ABOBA are exact
-in θ without a thermostat only: with one the friction is random, and their order is 2. Where v at
-the end of a step is what the thermostat sees, v² is exact: the thermostat makes it so.
+Expected: 1 for SGLD-Euler and mSGNHT-Euler; 2 for SGHMC-Euler, but 1 in v²; 2 for the splittings;
+Leimkuhler-Matthews and BAOAB exact. BAOAB and ABOBA are exact in θ without a thermostat only: with
+one the friction is random, and their order is 2. Where the thermostat uses v at the end of a step,
+it makes v² exact.
 
 ## Anharmonic, U = θ²/2 + cos(2θ)/2
 

@@ -144,10 +144,11 @@ def main():
 BODY = """
 Target N(0, diag(.16, 1)), N = 1, gradients with noise of standard deviation {noise}, for the drift
 and for V in separate draws as in the authors' published code; V includes the gradient of the step
-itself (`lag=False`), λ = 1e-4. {n_draws:,} draws from each of {n_chains} chains, from θ = 0.
-"V frozen": V adapts in {warm_up:,} steps before the draws only. Covariance error: mean absolute
-error of the four entries of the covariance. ACT: autocorrelation time ½ + Σρ_t in draws, of the
-coordinates and of their squares, of which a covariance is the mean. The paper defines neither.
+itself (`lag=False`), λ = 1e-4. {n_draws:,} draws from each of {n_chains} chains, from θ = 0. "V
+frozen": V adapts only in the {warm_up:,} steps before the draws. Covariance error: mean absolute
+error of the four entries of the covariance. ACT is the autocorrelation time ½ + Σρ_t in draws, of
+the coordinates and of their squares (a covariance is a mean of such squares). The paper defines
+neither measure.
 
 {table}
 
@@ -156,13 +157,13 @@ at every step size, most clearly at large ones; at small ones they are similar.
 
 - The errors agree: an Euler step of SGLD inflates var θ₁ by 1/(1 - η/.32), which is 16 at η = .3.
   pSGLD's step in θ₁ is about .4 η.
-- The autocorrelation times agree at η = .3 for θ², and not otherwise: both samplers take the same
-  steps in θ₂, the slower coordinate, and in θ₁ SGLD overshoots, so that its successive draws are
-  anticorrelated.
-- With ρ = .99 V follows θ, which adds a bias that does not vanish with η; with ρ = .9999, or V
-  frozen, it hardly does.
+- The autocorrelation times agree with the published order for θ₁² at η = .3, and not otherwise.
+  Both samplers take the same steps in θ₂, the slower coordinate. In θ₁ SGLD overshoots, so that its
+  successive draws are anticorrelated.
+- With ρ = .99 V follows θ, which adds a bias that does not vanish with η. With ρ = .9999, or with V
+  frozen, this bias is small.
 - V starts at the square of the first gradient, which is small at θ = 0: the first steps of pSGLD
-  overshoot, by how much differs between chains (the large ± of the ACT of θ₁²).
+  overshoot, by an amount that differs between chains (hence the large ± of the ACT of θ₁²).
 """
 
 

@@ -20,28 +20,30 @@ SAMPLERS = {
 BODY = """
 Logistic regression on Australian credit approval (690 rows, 14 features), prior N(0, 100), flat
 prior on the intercept, minibatches of 5, 5,000 steps of which 500 are burn-in, {n_runs} runs (the
-chains of one fit). The paper does not say how the features are scaled; here they are
-standardised. Its steps are 1e-7 to 1e-4, in drift step/2 x gradient of the log posterior: that
-is 3.5e-5 to 3.5e-2 in `step_size`, the unit of the mean gradient (x N/2). Larger steps are added.
+chains of one fit). The paper does not say how the features are scaled; here they are standardised.
+Its steps are 1e-7 to 1e-4, with a drift of step/2 times the gradient of the log posterior. That is
+3.5e-5 to 3.5e-2 in `step_size`, whose unit is that of the mean gradient (a factor N/2). Larger
+steps are added.
 
 Steps per effective draw: kept steps / min-ESS (ESS by the autocorrelation time of eq. 9; the time
 per effective draw of fig. 2a in steps; a pSGLD step takes {cost:.1f} times as long as an SGLD step
 here). A chain that barely moves has ESS about 3 whatever its length: above some 1,000 steps per
-effective draw the figure says only "not mixed". Error: root mean square over the 15 parameters of
-(mean - reference mean) / reference sd, the reference a NUTS run of 80,000 draws; a perfect chain
-would have about 1 / sqrt(ESS). Sd ratio: mean over parameters of sd / reference sd.
+effective draw the figure says only "not mixed". Error is the root mean square over the 15
+parameters of (mean - reference mean) / reference sd, where the reference is a NUTS run of 80,000
+draws; a perfect chain would have about 1 / sqrt(ESS). Sd ratio: mean over parameters of sd /
+reference sd.
 
 {tables}
 
-Published, in figures only: pSGLD has the larger min-ESS, above all at the largest steps, and the
+Published (only figures): pSGLD has the larger min-ESS, above all at the largest steps, and the
 smaller weight error. At T = 1, over the published steps: {verdict}
 
 The sd ratios add what those figures leave out: at the largest published step the minibatch noise of
-5 rows makes pSGLD's sds 1.5 times the posterior's; beyond it, its means go wrong as well.
+5 rows makes pSGLD's sds 1.5 times the posterior's; at larger steps its means are wrong as well.
 
 T = 1/N is the temperature of the authors' published code (noise smaller by the square root of N
-than the paper's equations ask for). Those draws have not the posterior's sd: their ESS is of
-another distribution, and their errors those of an optimiser's average.
+than that of the paper's equations). Those draws do not have the posterior's sd: their ESS belongs
+to another distribution, and their errors are those of an optimiser's average.
 """
 
 

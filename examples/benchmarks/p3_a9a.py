@@ -19,23 +19,25 @@ SAMPLERS = {
 BODY = """
 Logistic regression on a9a, prior N(0, 10) and no intercept (123 parameters, as published), step
 size 0.05 (of the mean gradient), minibatches of 50, 15,000 steps of which {burn_in} are burn-in,
-every {thinning}th kept. "pSGLD, as published" is
-`PSGLD(adapt="always", lag=False)`; the default one freezes its preconditioner after burn-in. T = 1
-is the posterior's temperature; "as published", T = 1/N, is that of the authors' code, whose noise
-is smaller by the square root of N than the paper's equations ask for; T = 0 are the optimisers SGD
-and RMSprop. "Averaged": probabilities averaged over all {n_draws} draws; "last": those of the last
-iterate. Steps: the first after which the averaged error stays within 0.2% of its last value.
+every {thinning}th kept. "pSGLD, as published" is `PSGLD(adapt="always", lag=False)`; the default
+one freezes its preconditioner after burn-in. T = 1 is the posterior's temperature; "as published",
+T = 1/N, is that of the authors' code, whose noise is smaller by the square root of N than that of
+the paper's equations. T = 0 gives the optimisers SGD and RMSprop. "Averaged": probabilities
+averaged over all {n_draws} draws; "last": those of the last iterate. Steps: the first after which
+the averaged error stays within 0.2% of its last value.
 
 {table}
 
-Published: 14.85% for both samplers (at which temperature, and of which iterates, is not said),
-and "pSGLD converges in less than 4,000 iterations, SGLD needs at least double". {verdict}
+Published: 14.85% for both samplers (the paper does not say at which temperature and for which
+iterates), and "pSGLD converges in less than 4,000 iterations, SGLD needs at least double".
+{verdict}
 
-The posterior itself, by the default estimator on the same model: {default}%. pSGLD comes to it in
-about a thousand steps, and did not get below it with either way of adapting or at any of the
-temperatures. SGLD is still on its way after 15,000 steps: it has hardly moved in the directions of
-rare features, which here predicts slightly better than the posterior. The last iterates of pSGLD
-have more minibatch noise, as its steps are longer; averaging removes it.
+The posterior itself, by the default estimator on the same model: {default}%. pSGLD reaches this
+error in about a thousand steps, and does not get below it by more than a standard deviation with
+either way of adapting or at any of the temperatures. SGLD has not converged after 15,000 steps: it
+has hardly moved in the directions of rare features, and this predicts slightly better than the
+posterior. The last iterates of pSGLD have more minibatch noise, as its steps are longer; averaging
+removes it.
 """
 
 

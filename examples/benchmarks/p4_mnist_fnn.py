@@ -14,22 +14,22 @@ from skbayes_sgmcmc import BayesianMLPClassifier
 
 BODY = """
 MNIST, fully connected ReLU networks 784-X-X-10 for X = 400, 800 and 1200, inputs divided by 255, He
-initialisation, prior N(0, σ²) on all weights and biases (σ² = 1 if not said), minibatches of
+initialisation, prior N(0, σ²) on all weights and biases (σ² = 1 unless given), minibatches of
 {batch}, {epochs} epochs on {rows} rows, step size 5e-4 (pSGLD, RMSprop), 0.5 (SGLD, SGD) or 1e-3
-(Adam) halved every {block} epochs, burn-in {burn_in} steps. Every {thinning}th iterate is kept
+(Adam) halved after every {block}, burn-in {burn_in} steps. Every {thinning}th iterate is kept
 ({n_draws} draws; the paper keeps every 100th), and probabilities are averaged over them, weighted
-by step size. "As published" is `PSGLD(adapt="always", lag=False)`, and the temperature T = 1/N is
-that of the authors' code, whose noise is smaller by the square root of N than the paper's equations
-ask for; T = 1 is the posterior's temperature, with the same steps. RMSprop and SGD are the same
-runs without noise: "averaged" is over the same iterates, "last" the last of them. Adam, with and
-without dropout, is the same network in plain torch, without a prior.
+by step size. "As published" is `PSGLD(adapt="always", lag=False)`, and T = 1/N is the temperature
+of the authors' code, whose noise is smaller by the square root of N than that of the paper's
+equations. T = 1 is the posterior's temperature, with the same steps. RMSprop and SGD are the same
+runs without noise: "averaged" is the average over the same iterates, and "last" is the last of
+them. Adam, with and without dropout, trains the same network in plain torch, without a prior.
 
 {table}
 
 Error in % of the 10,000 test images (a binomial standard error is 0.12%), NLL in nats, expected
-calibration error over 15 bins; "last draw" is the error of the last single network, beside that of
-the average; minutes of one processor. The paper does not say whether the optimisers' iterates were
-averaged; its figures are put beside the last iterates here.
+calibration error over 15 bins; "last draw" is the error of the last single network; minutes are
+those of one processor. The paper does not say whether the optimisers' iterates were averaged; its
+figures are compared with the last iterates here.
 
 {verdict}
 """

@@ -14,9 +14,8 @@ from skbayes_sgmcmc import BayesianCNNClassifier
 BODY = """
 CIFAR-10 without augmentation, three convolutions of 5 x 5 with 32, 32 and 64 channels, each with
 ReLU and a 2 x 2 max pool, and a fully connected ReLU layer of 200 units, inputs divided by 255 less
-their mean. The images are JPEG files where the data folder has them so, and errors are then not
-those of the original images. The paper shows curves only: pSGLD converges faster, and to a lower
-error, than SGLD.
+their mean. Where the data folder has JPEG files, errors are not those of the original images. The
+paper shows only curves: pSGLD converges faster and to a lower error than SGLD.
 """
 METHODS = methods(psgld=1e-3, rmsprop=1e-3, sgld=0.1, sgd=0.1)
 

@@ -25,11 +25,11 @@ SETTINGS = {
 }
 BODY = """
 Coefficients from the prior (scale 1, no intercept since its prior is flat), {n_rows} rows of {d}
-standard normal features, labels from the model, then a fit: {repetitions} replications for each
-row of the table. If the inference is calibrated, the rank of the true coefficient among its 199
-draws is uniform, and a central 90% interval covers it in 90% of the replications. The minibatches
-have the default's control variates. The control samples at a temperature of 1.44, so that its sds
-are 20% too large on purpose: it must be found.
+standard normal features, labels from the model, then a fit: {repetitions} replications for each row
+of the table. If the inference is calibrated, the rank of the true coefficient among its 199 draws
+is uniform, and a central 90% interval covers it in 90% of the replications. The minibatches have
+the default's control variates. The control samples at a temperature of 1.44, so that its sds are
+20% too large on purpose; the test must detect it.
 
 Chi-square: of the ranks in {bins} bins, all coefficients together; p is that of its randomisation,
 in which every replication's truth changes places with one of its draws ({n_random} times). That

@@ -18,12 +18,12 @@ from skbayes_sgmcmc import SparseBayesianClassifier, SparseBayesianRegressor
 BODY = """
 Microseconds a step of one chain, float32. "Wide": the regression of D1, 100 rows, 1,000 features,
 minibatches of 50, SGLD. "Network": 784-400-400-10 on MNIST, minibatches of 100, SGHMC, the prior on
-all weights. Compiled, as long runs are where numba is installed (extra `fast`): the latents'
-update, their part of the gradient, a linear model's gradient, and SGLD's step.
+all weights. The compiled rows, which long runs use where numba is installed (extra `fast`), compile
+the latents' update, their part of the gradient, a linear model's gradient, and SGLD's step.
 
 {table}
 
-Share: of the latents' update in a step with it.
+"Share" is the part of a whole step that the latents' update takes.
 """
 
 

@@ -21,7 +21,8 @@ differ only in length, so that the set-up drops out. Each repeat has its own pro
 libraries take turns. jax takes the size of its thread pool from ``NPROC``; the ``XLA_FLAGS``
 often quoted for one thread leave it as it is, and on a busy machine that can halve the speed.
 
-A library that cannot be imported is skipped with a line. One measurement alone:
+A library that cannot be imported is skipped with a line. ``--quick`` takes a fraction of the time
+and stand-ins for data that are not there. One measurement alone:
 
     python examples/benchmarks/speed_peers.py --only blackjax --batch 50 --chains 1 --json
 """
@@ -33,15 +34,19 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 import types
 from importlib.metadata import distributions
 from pathlib import Path
 
+import _stand_in
 import numpy as np
+from _common import open_npz
 
 STEP_SIZE = 1e-3  # multiplies the gradient of the mean potential: h = STEP_SIZE / N
 PRIOR_VARIANCE = 10.0
+#: of one measurement; shorter if quick
 MIN_SECONDS = 1.0
 SETTINGS = [
     (data, batch, chains)
@@ -51,6 +56,7 @@ SETTINGS = [
 ]
 XLA_FLAGS = {1: "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", 2: ""}
 THREAD_NUMBERS = ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC"]
+QUICK_SETTINGS, QUICK_SECONDS = [("australian", 10, 8)], 0.02
 REPORT = """# Speed of SGLD next to other libraries
 
 `SKBAYES_DATA=folder python examples/benchmarks/speed_peers.py{options}`
@@ -69,9 +75,9 @@ changes less.
 
 def load(name, intercept=True):
     """The rows as dense float32, and the labels as 0 and 1."""
-    if "SKBAYES_DATA" not in os.environ:
-        raise SystemExit("Set SKBAYES_DATA to the folder that holds a9a.npz and australian.npz.")
-    with np.load(Path(os.environ["SKBAYES_DATA"]) / f"{name}.npz") as data:
+    with open_npz(name) as data:
+        if data is None:
+            raise SystemExit("Set SKBAYES_DATA to the folder of a9a.npz and australian.npz.")
         if name == "australian":
             X, y = data["X"], data["y"]
             X = (X - X.mean(0)) / X.std(0)
@@ -282,9 +288,10 @@ def run_here(library, data, batch, chains, repeats):
     return {"results": results, "versions": versions}
 
 
-def run_apart(library, data, batch, chains, threads, python):
+def run_apart(library, data, batch, chains, threads, python, quick):
     command = [python, Path(__file__).resolve(), "--only", library, "--json", "--repeats", "1"]
     command += ["--data", data, "--batch", str(batch), "--chains", str(chains)]
+    command += ["--quick"] * quick
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "XLA_FLAGS": XLA_FLAGS[threads]}
     environment |= dict.fromkeys(THREAD_NUMBERS, str(threads))
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -293,14 +300,15 @@ def run_apart(library, data, batch, chains, threads, python):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def run_all(repeats, ours_python, all_threads):
+def run_all(repeats, ours_python, all_threads, quick):
     """{(data, batch, chains, threads): {variant: [(rate, cores), ...]}} and versions."""
     columns, versions, libraries = {}, {}, list(LIBRARIES)
-    for column in [(*setting, threads) for setting in SETTINGS for threads in all_threads]:
+    settings = QUICK_SETTINGS if quick else SETTINGS
+    for column in [(*setting, threads) for setting in settings for threads in all_threads]:
         columns[column] = {}
         for library in libraries * repeats:
             python = ours_python if library.startswith("ours") else sys.executable
-            answer = run_apart(library, *column, python) if library in libraries else {}
+            answer = run_apart(library, *column, python, quick) if library in libraries else {}
             if "skipped" in answer:
                 print(answer["skipped"], flush=True)
                 libraries = [other for other in libraries if other != library]
@@ -350,24 +358,42 @@ def main():
     parser.add_argument("--batch", type=int, default=50, help="with --only")
     parser.add_argument("--chains", type=int, default=1, help="with --only")
     parser.add_argument("--json", action="store_true", help="with --only: all on one line")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="under a minute: does it run?")
+    parser.add_argument("--repeats", type=int, help="default 3; quick: 1")
     parser.add_argument("--without", nargs="+", default=[], choices=LIBRARIES)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], choices=XLA_FLAGS)
+    parser.add_argument(
+        "--threads", type=int, nargs="+", choices=XLA_FLAGS, help="default 1 2; quick: 1"
+    )
     parser.add_argument("--ours-python", default=sys.executable, help="has skbayes_sgmcmc")
-    parser.add_argument("--output", type=Path, default=root / "docs" / "results" / "speed.md")
+    parser.add_argument("--out", type=Path, help="folder of the page speed.md")
     args = parser.parse_args()
+    args.repeats = args.repeats or (1 if args.quick else 3)
+    args.threads = args.threads or ([1] if args.quick else [1, 2])
+    quick_folder = Path(tempfile.gettempdir()) / "skbayes-quick-results"
+    args.out = args.out or (quick_folder if args.quick else root / "docs" / "results")
+    _stand_in.wanted = args.quick
+    if args.quick:
+        global MIN_SECONDS
+        MIN_SECONDS = QUICK_SECONDS
     if args.only:
         answer = run_here(args.only, args.data, args.batch, args.chains, args.repeats)
         print(json.dumps(answer, indent=None if args.json else 2))
         return
-    load("a9a")  # fails early, with a message
+    for name in dict.fromkeys(name for name, *_ in (QUICK_SETTINGS if args.quick else SETTINGS)):
+        load(name)  # fails early, with a message
     options = f" --repeats {args.repeats} --threads {' '.join(map(str, args.threads))}"
     options += f" --without {' '.join(args.without)}" * bool(args.without)
     for library in args.without:
         del LIBRARIES[library]
-    report = markdown(*run_all(args.repeats, args.ours_python, args.threads), options)
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(report, encoding="utf-8")
+    options += " --quick" * args.quick
+    found = run_all(args.repeats, args.ours_python, args.threads, args.quick)
+    report = markdown(*found, options)
+    if args.quick:
+        report += "\n**Quick run: too short for conclusions.**\n"
+    if _stand_in.used:
+        report += f"\n**Stand-in data** for {', '.join(_stand_in.used)}.\n"
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "speed.md").write_text(report, encoding="utf-8")
     print(report)
 
 

@@ -46,7 +46,7 @@ class TiedMixture(Model):
             -((x - first) ** 2) / (2.0 * VARIANCE), -((x - second) ** 2) / (2.0 * VARIANCE)
         )
 
-    def prior_gradient(self, theta, out, scale):
+    def prior_gradient(self, theta, state, out, scale):
         """Set out to scale times the gradient of -log prior."""
         torch.div(theta, theta.new_tensor(PRIOR_VARIANCES) / scale, out=out)
 
@@ -158,7 +158,7 @@ def rejection_rate(model, data, theta, etas, rng, full):
 
     def drifted(at):
         g = torch.empty_like(at)
-        model.prior_gradient(at, g, 1.0 / N)
+        model.prior_gradient(at, {}, g, 1.0 / N)
         batch = Batch({"x": x}, weight=1.0, shared=False, size=x.shape[1])
         model.likelihood_gradient(at, batch, {}, None, out=g, scale=1.0 / x.shape[1])
         return at - eta * g
@@ -291,10 +291,10 @@ of one ridge; the paper's points are not published); batch 1, {sweeps:,} sweeps 
 
 ## Posterior (figure 1)
 
-Total variation is that of the probabilities of {n_cells:,} cells, against quadrature; "modes
-matched": after the mass of either mode (θ₂ > 0 or < 0) is set to its exact value, which leaves the
-shape of the modes. Columns: all steps, and those after which injected noise dominates (below). The
-published figure shows both modes and no numbers.
+Total variation compares the probabilities of {n_cells:,} cells with quadrature. "Modes matched" is
+the total variation after the mass of either mode (θ₂ > 0 or < 0) is set to its exact value, which
+leaves the error in the shape of the modes. The columns use all steps, or only the steps from which
+on injected noise dominates (see below). The published figure shows both modes and no numbers.
 
 {table}
 
@@ -302,7 +302,7 @@ published figure shows both modes and no numbers.
 
 The injected noise exceeds the gradient noise from step {crossing[0]:,} on in θ₁ and from step
 {crossing[1]:,} on in θ₂. Published: a first phase in which gradient noise dominates, and a second
-in which injected noise does. Step-size weights favour the first phase, whose noise is in excess:
+in which injected noise does. Step-size weights favour the first phase, which has too much noise, so
 the draws are wider than the posterior.
 
 ## Rejection rate (figure 2 right)

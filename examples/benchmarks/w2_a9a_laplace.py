@@ -14,13 +14,14 @@ BATCH, N_SWEEPS, DRAWS_PER_SWEEP = 10, 10, 20
 FIRST, LAST, GAMMA = 0.5, 0.05, 0.55
 SHOWN = (0.05, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 BODY = """
-Logistic regression on the 32,561 training rows of a9a, of which a random 80% train and 20% test in
-each of {n_runs} runs; prior Laplace(0, 1) on all coefficients, the bias among them (a column of
-ones), minibatches of 10, T = 1. `sampler="sgld"`, `step_size=Polynomial(first={first}, last={last},
-gamma={gamma})`: a(b + t)^-0.55 over the {n_sweeps} sweeps of 2,605 steps each; the paper does not
-give its a and b. In the paper's unit the step goes from {eps_first:.1e} to {eps_last:.1e}. No
-burn-in. Log joint: log p(theta) + log p(training data | theta) of the current iterate, per datum.
-Accuracy: of the current iterate, and of probabilities averaged over all draws so far by step size.
+Logistic regression on the 32,561 training rows of a9a. A random 80% of them train and the other 20%
+test in each of {n_runs} runs; prior Laplace(0, 1) on all coefficients, the bias among them (a
+column of ones), minibatches of 10, T = 1. `sampler="sgld"`, `step_size=Polynomial(first={first},
+last={last}, gamma={gamma})`: a(b + t)^-0.55 over the {n_sweeps} sweeps of 2,605 steps each; the
+paper does not give its a and b. In the paper's unit the step goes from {eps_first:.1e} to
+{eps_last:.1e}. No burn-in. The log joint is log p(theta) + log p(training data | theta) of the
+current iterate, per row. The accuracy is that of the current iterate, and that of probabilities
+averaged over all draws so far with the step sizes as weights.
 
 {table}
 

@@ -271,7 +271,7 @@ def figure_6(args):
     draw_bars(ax, [np.sort(values) for values in index], labels)
     figures = [save_figure(
         args, figure, "w3_channels",
-        "Sorted instability of ten components (the paper's figure 6, whose data can't be had).",
+        "Sorted instability of ten components (the paper's figure 6, whose data are missing).",
     )]  # fmt: skip
     rows = [
         [label, *(f"{v:.4f}" for v in values), f"{ica.n_steps_:,}", f"{used:.0f}"]
@@ -323,45 +323,45 @@ ARTIFICIAL = """
 Six channels of 1,000 rows: three sources of high kurtosis (Laplace numbers to the power 1.5) and
 three Gaussian ones, mixed by a random matrix; N(0, 1) prior on the entries of W, which acts on the
 rows as they are. Stochastic Langevin with the metric's divergence: batch 100,
-ε = 4/N t^-.55 (η = εN/2), {steps:,} steps, {n_chains} chains from random rotations of FastICA's
-estimate. Counted from t = 1, as printed, {lost} of {n_chains} chains leave the finite numbers in
+ε = 4/N t^-.55 (η = εN/2), {steps:,} steps, {n_chains} chains from random rotations of the mode's
+sources. Counted from t = 1, as printed, {lost} of {n_chains} chains leave the finite numbers in
 their first steps; t starts at {first} here. Corrected Langevin: ε = 0.1/N,
 {corrected_steps:,} steps (published: 500,000) from the last draw of each stochastic chain; it
 accepts {acceptance:.1%}.
 
 The sampling threshold α_t < 0.1 is met at step {crossing:,} (published: around 10,000; it depends
-on the sources). Draws before it are left out below; the others are weighted by their step sizes, to
-which collecting them by mixing distance amounts. Amari distances are sums, as in the paper;
-"peaked" are the three sources of high kurtosis, and columns with several numbers are medians over
-the chains.
+on the sources). Draws before this step are left out below. The others are weighted by their step
+sizes, which is equivalent to collecting them by mixing distance. Amari distances are sums, as in
+the paper; "peaked" are the three sources of high kurtosis, and columns with several numbers are
+medians over the chains.
 
 {table}
 
-Between the samplers, means of the stable rows' entries differ by {agreement}.
-Published: the same picture, without numbers. The three stable components are those of high
-kurtosis; directions among the Gaussian ones can't be determined, so that their instability is large
-and differs between runs and samplers.
+Between the samplers, means of the stable rows' entries differ by {agreement}. Published: the same
+picture, without numbers. The three stable components are those of high kurtosis; directions among
+the Gaussian ones cannot be determined, so their instability is large and differs between runs and
+samplers.
 """
 
 CHANNELS = """
 ## Ten channels in place of MEG (figure 6)
 
-{rows:,} rows of ten sources of generalised normal distributions (the MEG recording can't be had),
-sorted by kurtosis (3: Gaussian; the paper reports 15.4 for the most stable component and 3.4 for
-the least), mixed by a random matrix. Stochastic Langevin: batch 100, ε = 0.1/N t^-.55,
-{steps:,} steps, two chains; corrected Langevin: {corrected_steps:,} steps (published: 100,000) of
-ε = 0.2/N (published: 1/N), which accepts {acceptance:.1%}. "Defaults":
-`BayesianICA(whiten=False)`, four chains with control variates on minibatches of {batch} rows.
+{rows:,} rows of ten sources of generalised normal distributions (the MEG recording is not
+available), sorted by kurtosis (3: Gaussian; the paper reports 15.4 for the most stable component
+and 3.4 for the least), mixed by a random matrix. Stochastic Langevin: batch 100, ε = 0.1/N t^-.55,
+{steps:,} steps, two chains; corrected Langevin: {corrected_steps:,} steps (published: 100,000) of ε
+= 0.2/N (published: 1/N), which accepts {acceptance:.1%}. "Defaults": `BayesianICA(whiten=False)`,
+four chains with control variates on minibatches of {batch} rows.
 
 Instability by source:
 
 {table}
 
 α_t at the last step of stochastic Langevin is {alpha:.4f}; its steps add up to η = {travelled:.0f}
-only, too few for some entries to mix, which makes its instabilities too small. In the order of the
-table, largest R-hats are {r_hats}, and Amari distances of the posterior means
-{distances}. Rank correlation of kurtosis and instability: {rank:.2f} (defaults).
-Published: instabilities of both samplers very similar, the most stable component the one of largest
+only. That is too little for some entries to mix, so its instabilities are too small. In the order
+of the table, the largest R-hats are {r_hats}, and Amari distances of the posterior means
+{distances}. Rank correlation of kurtosis and instability: {rank:.2f} (defaults). Published:
+instabilities of both samplers very similar, the most stable component is the one of largest
 kurtosis; 800 s for 500,000 stochastic steps, 9,000 s for 100,000 corrected ones.
 """
 

@@ -23,9 +23,18 @@ GATHER_NUMBERS = 2**17
 
 @dataclass(slots=True)
 class Batch:
-    """The rows of one step: ``fields`` by name, with a leading chain axis unless ``shared``.
+    """The rows of one step.
 
-    ``weight`` are the rows' likelihood exponents (importance weights included); 1.0 if all are one.
+    Attributes
+    ----------
+    fields : dict
+        The fields of :class:`Data` for these rows, with a leading chain axis unless ``shared``.
+    weight : Tensor or float
+        Exponents of the rows' likelihoods, importance weights included; 1.0 if all are one.
+    shared : bool
+        Whether all chains see the same rows.
+    size : int
+        Rows of one chain.
     """
 
     fields: dict[str, Any]

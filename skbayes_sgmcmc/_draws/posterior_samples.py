@@ -60,6 +60,10 @@ class PosteriorSamples:
         sizes = f"{self.n_chains} chains x {self.n_draws} draws"
         return f"{type(self).__name__}({sizes}, {{{shapes}}})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        # draws that are on disk are embedded in files as plain arrays, which skops can read, too
+        return vars(self) | {"draws": {name: np.asarray(v) for name, v in self.draws.items()}}
+
     def __getitem__(self, name: str) -> Array:
         return decode(self.draws[name])
 

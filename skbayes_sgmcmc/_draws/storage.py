@@ -38,8 +38,8 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
             os.posix_fallocate(handle, 0, max(size, 1))  # a full disk shows now, not in mid-run
         else:
             os.truncate(handle, max(size, 1))
-        with os.fdopen(handle, "r+b") as file:
-            return np.memmap(file, kind, "r+", shape=shape)
+        # numpy maps the file by a handle of its own
+        return np.memmap(open(handle, "r+b", closefd=False), kind, "r+", shape=shape)
     except OSError as error:
         raise OSError(
             error.errno,
@@ -47,6 +47,7 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
             "another folder, fewer draws, or draws_dtype='bfloat16'",
         ) from error
     finally:
+        os.close(handle)  # else a failed fit would keep the file's space
         if os.name == "posix":
             Path(name).unlink(missing_ok=True)
 

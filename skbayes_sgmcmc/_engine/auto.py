@@ -124,7 +124,8 @@ def warm_up(
         init = "map" if root is None else "gaussian"
     full_matrix = root is not None and root.ndim == 2
     gradient = _gradient(gradient, sampler, stream=stream, full_matrix=full_matrix)
-    if center is None and (auto or GRADIENTS[gradient] or _is(init, "map")):
+    at_center = _is(init, "map") or (_is(init, "gaussian") and model.metric is not None)
+    if center is None and (auto or GRADIENTS[gradient] or at_center):
         center = model.find_map(data)
         if center is None:
             raise ValueError(

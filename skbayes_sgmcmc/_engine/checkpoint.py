@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
 import time
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
-from .._exceptions import CheckpointError
+from .._exceptions import CheckpointError, warn
+from .fingerprint import fingerprint, same_probe
 
 if TYPE_CHECKING:
     from .chains import Chains
 
 Array = NDArray[Any]
 
-FORMAT = 1
+FORMAT = 2
 #: seconds between two writes, and the most of the run's time that writing may take
 EVERY_SECONDS, WRITE_SHARE = 10.0, 0.05
 
@@ -37,27 +33,31 @@ class Checkpoint:
     ----------
     path : str or path
         The file; it is replaced atomically at every write and kept after the run.
+        A symbolic link is followed.
     fingerprint : str
         Identifies data and parameters: only a file with the same one is resumed.
+    probe : dict of str to array
+        What the model's functions return at fixed positions: likewise.
     """
 
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str):
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], fingerprint: str, probe: dict[str, Array]):
+        self.path = Path(path).resolve()
         self.fingerprint = fingerprint
+        self.probe = probe
         self._snapshot: dict[str, Array] | None = None
         self._draws: tuple[Array, Array] | None = None
         self._next = time.monotonic() + EVERY_SECONDS
 
     def maybe_save(self, chains: Chains) -> None:
         """Remember this state, and write it if it is time to."""
-        self._snapshot = _snapshot(chains, self.fingerprint)
+        self._snapshot = self._state_of(chains)
         self._draws = (chains.draws, chains.weights)
         if time.monotonic() >= self._next:
             self.save_snapshot()
 
     def save(self, chains: Chains) -> None:
         """Write the present state."""
-        self._snapshot = _snapshot(chains, self.fingerprint)
+        self._snapshot = self._state_of(chains)
         self._draws = (chains.draws, chains.weights)
         self.save_snapshot()
 
@@ -69,7 +69,14 @@ class Checkpoint:
         kept = int(self._snapshot["kept"])
         draws, weights = self._draws
         arrays = self._snapshot | {"draws": draws[:, :kept], "weights": weights[:kept]}
-        write_atomically(self.path, arrays)
+        try:
+            write_atomically(self.path, arrays | {"digest": _digest(arrays)})
+        except OSError as error:
+            # the draws are safe in memory: a file that can't be written must not end the fit
+            warn(
+                f"checkpoint={str(self.path)!r} could not be written ({error}): the fit goes on "
+                "without it. Make room, or give a file on another disk."
+            )
         spent = time.monotonic() - started
         self._next = time.monotonic() + max(EVERY_SECONDS, spent / WRITE_SHARE)
 
@@ -85,12 +92,25 @@ class Checkpoint:
             return False
         arrays = self._read()
         if str(arrays["fingerprint"]) != self.fingerprint:
-            raise CheckpointError(
-                f"checkpoint={str(self.path)!r} belongs to a fit with other data, parameters or "
-                "versions and was left untouched: give another file name, or delete it."
+            raise self._foreign("data, parameters or versions")
+        kept = {name[6:]: values for name, values in arrays.items() if name[:6] == "probe/"}
+        if not same_probe(self.probe, kept, torch.finfo(chains.phi.dtype).eps):
+            raise self._foreign(
+                "functions (log density, module, augment: they return other numbers at the same "
+                "place, or are random by themselves)"
             )
         _restore(chains, arrays)
         return True
+
+    def _foreign(self, others: str) -> CheckpointError:
+        return CheckpointError(
+            f"checkpoint={str(self.path)!r} belongs to a fit with other {others} and was left "
+            "untouched: give another file name, or delete it."
+        )
+
+    def _state_of(self, chains: Chains) -> dict[str, Array]:
+        probed = {f"probe/{name}": values for name, values in self.probe.items()}
+        return _snapshot(chains, self.fingerprint) | probed
 
     def _read(self) -> dict[str, Array]:
         try:
@@ -98,8 +118,10 @@ class Checkpoint:
                 arrays = {name: file[name] for name in file.files}
             if int(arrays["format"]) != FORMAT:
                 raise ValueError(f"format {int(arrays['format'])}")
+            if str(arrays.pop("digest")) != str(_digest(arrays)):
+                raise ValueError("its contents are not those that were written")
             return arrays
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except Exception as error:  # numpy and zipfile raise anything on what is not theirs
             raise CheckpointError(
                 f"checkpoint={str(self.path)!r} can't be read and was left untouched ({error}): "
                 "give another file name, or delete it to start anew."
@@ -156,6 +178,11 @@ def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
     chains.resume()
 
 
+def _digest(arrays: dict[str, Array]) -> Array:
+    """A digest of all that a file holds, by name."""
+    return np.array(fingerprint(arrays))
+
+
 def write_atomically(path: Path, arrays: dict[str, Array]) -> None:
     """Write an ``.npz`` file next to ``path``, then move it there: no reader sees half a file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
@@ -168,39 +195,3 @@ def write_atomically(path: Path, arrays: dict[str, Array]) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def fingerprint(*parts: Any) -> str:
-    """A digest of data and parameters that is the same in another process."""
-    digest = hashlib.sha256()
-    for part in (FORMAT, torch.__version__, np.__version__, *parts):
-        _update(digest, part)
-    return digest.hexdigest()
-
-
-def _update(digest: Any, part: Any) -> None:
-    if isinstance(part, np.ndarray | torch.Tensor):
-        values = np.ascontiguousarray(part.cpu() if isinstance(part, torch.Tensor) else part)
-        digest.update(f"{values.dtype}{values.shape}".encode())
-        digest.update(values.tobytes())
-    elif sp.issparse(part):
-        _update(digest, [part.data, part.indices, part.indptr, part.shape])
-    elif isinstance(part, dict):
-        for key in sorted(part):
-            digest.update(str(key).encode())
-            _update(digest, part[key])
-    elif isinstance(part, list | tuple):
-        for item in part:
-            _update(digest, item)
-    elif isinstance(part, BaseEstimator):
-        digest.update(type(part).__name__.encode())
-        _update(digest, part.get_params(deep=False))
-    elif isinstance(part, np.random.RandomState):
-        digest.update(b"RandomState")
-    elif hasattr(part, "__dict__") and not callable(part):
-        digest.update(type(part).__name__.encode())
-        # names that begin with _ are caches, which may or may not be filled
-        held = {k: v for k, v in vars(part).items() if not callable(v) and k[0] != "_"}
-        _update(digest, held)
-    else:
-        digest.update(repr(part).encode())

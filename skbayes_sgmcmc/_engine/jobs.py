@@ -16,13 +16,17 @@ from .._draws.storage import allocate, dtype_name
 from .accelerators import Workload, equip
 from .auto import AutoValues
 from .chains import Chains, Plan
-from .checkpoint import Checkpoint, fingerprint
+from .checkpoint import Checkpoint
+from .fingerprint import fingerprint, probe
 from .settings import Settings
 from .target import Target
 from .threshold import threshold_per_step
 
 Array = NDArray[Any]
 
+
+#: settings that do not change draws, or are in the fingerprint as what they resolve to
+UNSEEN = ("checkpoint", "verbose", "random_state")
 
 #: called about 100 times in a run, with the finished fraction and the chains at that time
 OnProgress = Callable[[float, Chains], None]
@@ -111,7 +115,11 @@ class Job:
         chains = self._chains()
         checkpoint = None
         if self.settings.checkpoint is not None:
-            checkpoint = Checkpoint(self.settings.checkpoint, self._fingerprint())
+            checkpoint = Checkpoint(
+                self.settings.checkpoint,
+                self._fingerprint(),
+                probe(self.target, self.work.sampler, self.work.minibatches),
+            )
             checkpoint.load(chains)
         reported = -1
 
@@ -187,11 +195,16 @@ class Job:
         target, warm, model = self.target, self.warm, self.target.model
         like, init = target.like, warm.init
         rngs = [np.random.default_rng(seed.spawn(1)[0]) for seed in self.seeds]
-        if isinstance(init, str) and init == "gaussian" and target.coordinates is not None:
-            sd = np.sqrt(self.plan.first_temperature / target.n)
+        gaussian = isinstance(init, str) and init == "gaussian"
+        level = self.plan.first_temperature
+        if gaussian and target.coordinates is not None:
+            sd = np.sqrt(level / target.n)
             starts = [sd * rng.standard_normal(model.n_parameters) for rng in rngs]
             return torch.from_numpy(np.stack(starts)).to(like)
-        if isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
+        if gaussian and warm.center is not None and model.metric is not None:
+            center = np.asarray(warm.center)
+            theta = np.stack([model.typical_draw(center, target.data, level, r) for r in rngs])
+        elif isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
             theta = np.tile(np.asarray(warm.center), (len(rngs), 1))
         elif isinstance(init, str):
             theta = np.stack([model.init(rng) for rng in rngs])
@@ -224,7 +237,9 @@ class Job:
         plan = self.plan
         return fingerprint(
             self.target.model,
-            {k: v for k, v in vars(self.settings).items() if k not in ("checkpoint", "verbose")},
+            {k: v for k, v in vars(self.settings).items() if k not in UNSEEN},
+            # with no seed given, any run of the same data and parameters goes on
+            None if self.settings.random_state is None else self.seeds,
             [plan.n_draws, plan.burn_in, plan.thinning],
             self.accelerators,
             self.target.data,

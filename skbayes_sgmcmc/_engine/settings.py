@@ -119,13 +119,25 @@ class Settings:
         check_choice("shared_minibatch", self.shared_minibatch, (True, False))
         if self.n_jobs is not None and self.n_jobs >= 0:
             check_int("n_jobs", self.n_jobs)
-        if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
-            raise ValueError(f"checkpoint={self.checkpoint!r} is not allowed: give a file name.")
-        if self.checkpoint is not None and not Path(self.checkpoint).absolute().parent.is_dir():
-            raise ValueError(
-                f"checkpoint={str(self.checkpoint)!r} is not allowed: its folder does not exist."
-            )
-        if self.checkpoint is not None and self.n_jobs not in (None, 1):
+        if self.checkpoint is not None:
+            self._check_checkpoint()
+
+    def _check_checkpoint(self) -> None:
+        path = self.checkpoint
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+            raise ValueError(f"checkpoint={path!r} is not allowed: give a file name.")
+        name = f"checkpoint={os.fspath(path)!r} is not allowed"
+        if not Path(path).absolute().parent.is_dir():
+            raise ValueError(f"{name}: its folder does not exist.")
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:  # a name that is too long, say
+            raise ValueError(f"{name} ({error.strerror}): give another file name.") from None
+        if Path(path).is_dir():
+            raise ValueError(f"{name}: it is a folder, give a file name.")
+        if self.n_jobs not in (None, 1):
             raise ValueError(
                 f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."
             )

@@ -7,8 +7,8 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-#: modules whose public classes users pass as arguments; "__init__" has the estimators
-PUBLIC = ("__init__", "augmentation", "priors", "samplers", "schedules")
+#: modules whose public classes users pass as arguments; the package itself has the estimators
+PUBLIC = ("", ".augmentation", ".priors", ".samplers", ".schedules")
 
 #: what fitted estimators hold besides those, arrays and plain Python
 STATE = (
@@ -38,8 +38,8 @@ def skops_trusted_types() -> list[str]:
     True
     """
     package = __name__.split(".")[0]
-    public = [import_module(f"{package}.{name}") for name in PUBLIC]
-    found = {getattr(module, name) for module in public for name in module.__all__}
+    public = [import_module(f"{package}{name}") for name in PUBLIC]
+    found = [getattr(module, name) for module in public for name in module.__all__]
     classes = {f"{kind.__module__}.{kind.__qualname__}" for kind in found if _has_parameters(kind)}
     return sorted(classes | {f"{package}.{name}" for name in STATE})
 

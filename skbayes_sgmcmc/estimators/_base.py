@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,12 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     checkpoint: Any
     n_chains: int
     warm_start: bool
+
+    def __getstate__(self) -> dict[str, Any]:
+        # paths are kept as text, which is all that files without pickle can hold
+        state = super().__getstate__()
+        paths = {k: os.fspath(v) for k, v in state.items() if isinstance(v, os.PathLike)}
+        return state | paths
 
     def _sample(
         self,

@@ -44,8 +44,8 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         Sources; None: as many as features.
     whiten : bool, default=True
         Reduce the centred rows to their ``n_components`` first principal components, of variance
-        1. With False W acts on the centred rows as they are, and there must be as many features
-        as components.
+        1 and turned towards the features. With False W acts on the centred rows as they are, and
+        there must be as many features as components.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the entries of W.
     prior_scale : float, default=1.0
@@ -76,9 +76,10 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     temperature : float or Schedule, default=1.0
         T of the target exp(-U/T): 1 is the posterior.
     init : "auto", "random" or array of shape (n_components, n_features), default="auto"
-        Where chains start. "auto": at the mode to which FastICA's estimate leads; "random": there,
-        with the sources rotated at random, other for each chain. An array is an unmixing matrix
-        like ``components_``, or one for each chain.
+        Where chains start. "auto": at draws of a Gaussian approximation about the mode to which
+        descent from the whitened rows leads, spread out where the data leave W open; "random":
+        at the mode's sources rotated at random, differently for each chain. An array is an unmixing
+        matrix like ``components_``, or one for each chain.
     shared_minibatch : bool, default=False
         One minibatch for all chains of a step: faster, but the chains' errors are correlated.
     total_samples : float or None, default=None
@@ -145,7 +146,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     Notes
     -----
     The density of the sources suits those with heavier tails than a Gaussian. The posterior is the
-    same for every order and sign of the components: each draw is aligned with the start by the
+    same for every order and sign of the components: each draw is aligned with the mode by the
     assignment with the largest absolute correlations.
 
     References
@@ -338,7 +339,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     def _make_model(self, X: Array, *, first: bool) -> ICAModel:
         """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
-        from ..models.ica import ICAModel, fastica_start, principal_axes
+        from ..models.ica import ICAModel, mode_start, symmetric_whitening
 
         if first:
             n_components, n_features, whiten = self._shape
@@ -346,10 +347,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
             self.mean_ = X.mean(axis=0, dtype=np.float64)
             self.whitening_ = np.eye(n_features)
             if whiten:
-                self.whitening_ = principal_axes(X - self.mean_, n_components, rounding)
+                centred = X - self.mean_
+                self.whitening_ = symmetric_whitening(centred, n_components, rounding)
             x = self._inputs(X)
             self._x_variance = x.var(axis=0, dtype=np.float64)
-            self._reference = fastica_start(x, 0.0 if whiten else rounding)
+            self._reference = mode_start(x, 0.0 if whiten else rounding)
         return ICAModel(self._reference, self._prior(), self.prior_scale, self.whitening_)
 
     def _inputs(self, X: Any) -> Array:
@@ -361,7 +363,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     def _starts(self) -> Any:
         """``init`` as the engine takes it: unmixing matrices of whitened rows, flattened."""
         if isinstance(self.init, str):
-            return "map" if self.init == "auto" else self.init
+            return "gaussian" if self.init == "auto" else self.init
         init, shape = np.asarray(self.init, dtype=float), self.whitening_.shape
         if init.shape not in (shape, (self.n_chains, *shape)):
             raise ValueError(

@@ -8,7 +8,6 @@ W <- (I + A) W with an A whose distribution depends on the sources alone, whatev
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,21 +15,23 @@ import scipy.linalg
 import scipy.optimize
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.extmath import svd_flip
+from scipy.sparse.linalg import LinearOperator, cg
 from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._metric import Metric, State
-from ..priors.factorised import Prior
+from ..priors.factorised import Normal, Prior
 from ._protocol import Anchor, Model
 
 Array = NDArray[Any]
 
 #: standard deviation of the sources' logistic density 1 / (4 cosh^2(y/2))
 LOGISTIC_SD = np.pi / np.sqrt(3.0)
-#: rows at most that FastICA looks at for the start
+#: rows at most that are looked at for the start
 START_ROWS = 20_000
+#: Newton steps at a mode, and steps of conjugate gradients in each, at most
+NEWTON_STEPS, CG_STEPS = 8, 200
 
 
 class NaturalMetric(Metric):
@@ -175,14 +176,22 @@ class ICAModel(Model):
             value = -(float(self.log_prior(theta)[0]) + data.scale * float(rows)) / data.total
             return value, (self._at(gradient[0].double().cpu().numpy()) @ self.reference.T).ravel()
 
+        def curved(flat: Array, v: Array) -> Array:
+            theta, moved = ((self._at(one) @ self.reference).ravel() for one in (flat, v))
+            product = self.hessian_times(theta, moved, data) + self.prior_hessian(theta) * moved
+            return (self._at(product / data.total) @ self.reference.T).ravel()
+
         found = scipy.optimize.minimize(
             potential,
             np.eye(self.d).ravel(),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": 200, "ftol": 1e-12},
+            options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-12},
         )
-        center = (self._at(found.x) @ self.reference).ravel()
+        flat = found.x
+        if self.smooth:
+            flat = _polished(flat, lambda at: potential(at)[1], curved)
+        center = (self._at(flat) @ self.reference).ravel()
         return center if np.isfinite(center).all() else None
 
     def typical_draw(
@@ -201,6 +210,7 @@ class ICAModel(Model):
         blocks = np.ones((len(i), 2, 2))
         blocks[:, 0, 0], blocks[:, 1, 1] = h[i, j], h[j, i]
         curvature, axes = np.linalg.eigh(blocks)
+        axes = axes * np.sign(axes[:, :1])  # whose signs are rounding's, and never 0
         sd = np.sqrt(np.minimum(temperature / (data.total * np.maximum(curvature, 1e-12)), 1.0))
         moves = np.einsum("kab,kb->ka", axes, sd * rng.standard_normal(sd.shape))
         a = np.zeros((self.d, self.d))
@@ -267,8 +277,13 @@ def aligned(w: Array, reference: Array) -> Array:
     return (flat[at, order] * sign[:, :, None].astype(w.dtype)).reshape(w.shape)
 
 
-def principal_axes(x: Array, n_components: int, rounding: float = 1e-15) -> Array:
+def symmetric_whitening(x: Array, n_components: int, rounding: float = 1e-15) -> Array:
     """Whitening K (n_components, n_features) of centred rows: those of X K' have unit covariance.
+
+    They are the first principal components, turned to be as near to the features (or to as many of
+    them) as they can be. Where principal components have the same variance, as those of rows that
+    were whitened before, any of their rotations is as good and rounding decides; K is the same for
+    all. Only variances that are the same on both sides of the last component leave it open.
 
     ``rounding`` is that of the rows' numbers, above which directions must stand out to count.
 
@@ -277,9 +292,7 @@ def principal_axes(x: Array, n_components: int, rounding: float = 1e-15) -> Arra
     ValueError
         The rows have fewer directions than components.
     """
-    u, s, axes = scipy.linalg.svd(x, full_matrices=False)
-    # signs that do not depend on the order of the rows
-    _, axes = svd_flip(u, axes, u_based_decision=False)
+    _, s, axes = scipy.linalg.svd(x, full_matrices=False)
     rank = int((s > 4.0 * rounding * np.sqrt(x.size)).sum())
     if rank < n_components:
         constant = int((np.ptp(x, axis=0) == 0.0).sum())
@@ -288,20 +301,62 @@ def principal_axes(x: Array, n_components: int, rounding: float = 1e-15) -> Arra
             f"taken away ({x.shape[0]} rows, {x.shape[1]} features, {constant} of them constant); "
             + (f"give n_components={rank} or fewer." if rank else "give features that vary.")
         )
-    return np.asarray(axes[:n_components] * (np.sqrt(len(x)) / s[:n_components, None]))
+    s, axes = s[:n_components, None], axes[:n_components]
+    loadings = (s * axes).T
+    turn = _nearest_rotation(loadings[_independent(loadings)])
+    return np.asarray(turn @ (axes * (np.sqrt(len(x)) / s)))
 
 
-def fastica_start(x: Array, rounding: float = 1e-15) -> Array:
-    """FastICA's unmixing matrix (d, d) of rows (n, d), with sources of the model's variance."""
-    from sklearn.decomposition import FastICA
+def mode_start(x: Array, rounding: float = 1e-15) -> Array:
+    """Unmixing matrix (d, d) of rows (n, d), near a mode, with sources of the model's variance.
 
+    The descent to a mode begins at the whitened rows (as Picard's does, Ablin et al. 2018), so that
+    the mode, the order and the signs of the components are a continuous function of the rows, and
+    rounding in them is not amplified. A FastICA iteration that does not converge is chaotic, as are
+    many with several Gaussian sources. Only rows with an exact symmetry leave the mode to rounding.
+    """
     rows = x[:: -(-len(x) // START_ROWS)]
-    away = rows - rows.mean(axis=0)
-    whitening = principal_axes(away, x.shape[1], rounding)
-    # a fixed start, so that no random numbers are used up; it need not converge, since what it
-    # finds is refined
-    ica = FastICA(whiten=False, w_init=np.eye(x.shape[1]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ica.fit(away @ whitening.T)
-    return np.asarray(LOGISTIC_SD * (ica.components_ @ whitening))
+    rows = rows - rows.mean(axis=0)
+    axes = symmetric_whitening(rows, x.shape[1], rounding)
+    # as good as no prior, so that the start is the data's alone
+    flat = 1e6 * LOGISTIC_SD * float(np.abs(axes).max())
+    model = ICAModel(LOGISTIC_SD * axes, Normal(), flat, np.eye(len(axes)))
+    mode = model.find_map(model.make_data(rows, None, None, torch.float64, "cpu"))
+    if mode is not None:
+        axes = _nearest_rotation(mode.reshape(axes.shape) @ np.linalg.inv(axes)) @ axes
+    return np.asarray(LOGISTIC_SD * axes)
+
+
+def _nearest_rotation(matrix: Array) -> Array:
+    u, _, v = np.linalg.svd(matrix)
+    return np.asarray(u @ v)
+
+
+def _independent(loadings: Array) -> Array:
+    """As many rows of ``loadings`` (n, d) as it has columns, which span them; in their order.
+
+    Each is the one that stands out most from those before; of equal ones the first.
+    """
+    left, chosen = np.array(loadings), []
+    for _ in range(loadings.shape[1]):
+        size = np.linalg.norm(left, axis=1)
+        chosen.append(int(np.flatnonzero(size >= (1.0 - 1e-6) * size.max())[0]))
+        direction = left[chosen[-1]] / size[chosen[-1]]
+        left -= np.outer(left @ direction, direction)
+    return np.sort(chosen)
+
+
+def _polished(at: Array, gradient: Any, curved: Any) -> Array:
+    """A minimum to rounding, by Newton's method from near it; ``at`` itself if that fails.
+
+    Along a flat direction a descent stops far from the minimum, and where depends on rounding.
+    """
+    slope = gradient(at)
+    for _ in range(NEWTON_STEPS):
+        operator = LinearOperator((len(at),) * 2, matvec=lambda v, at=at: curved(at, v.ravel()))
+        step, _ = cg(operator, -slope, rtol=1e-6, maxiter=CG_STEPS)
+        new = gradient(at + step)
+        if not np.linalg.norm(new) < 0.5 * np.linalg.norm(slope):
+            break
+        at, slope = at + step, new
+    return at

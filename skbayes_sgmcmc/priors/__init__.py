@@ -1,6 +1,6 @@
 """Priors of parameters, as objects to give as ``prior``."""
 
-from .factorised import PRIORS, Laplace, Normal, Prior
+from .factorised import Laplace, Normal, Prior
 from .spike_slab import SpikeSlab
 
-__all__ = ["PRIORS", "Laplace", "Normal", "Prior", "SpikeSlab"]
+__all__ = ["Laplace", "Normal", "Prior", "SpikeSlab"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._metric import DiagonalMetric, Metric, State
+from .._metric import DiagonalMetric, Metric
 from .._validation import check_choice
 from . import integrators
 from ._protocol import Sampler, Step
@@ -28,9 +28,7 @@ __all__ = [
     "DiagonalMetric",
     "Metric",
     "Sampler",
-    "State",
     "Step",
-    "resolve",
 ]
 
 

@@ -51,6 +51,8 @@ SETS = {  # name: (prior scale, kept draws per chain)
     "iris": (1.0, 20_000),
     "a9a": (np.sqrt(10.0), 5_000),
     "australian_laplace": (1.0, 20_000),
+    "breast_cancer_laplace": (1.0, 20_000),
+    "digits": (np.sqrt(10.0), 10_000),
 }
 
 
@@ -66,7 +68,10 @@ def load(name):
         f = np.load(Path(os.environ["SKBAYES_DATA"]) / "australian.npz")
         X, y = f["X"], f["y"].astype(int)
     else:
-        X, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
+        bundled = name.removesuffix("_laplace")
+        X, y = getattr(sklearn.datasets, f"load_{bundled}")(return_X_y=True)
+    if name == "digits":  # like a9a: ones and zeros, some columns with few ones or none
+        return (X > 8).astype(float), y % 2
     return (X if name == "iris" else StandardScaler().fit_transform(X)), y
 
 

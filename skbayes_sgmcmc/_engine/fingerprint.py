@@ -1,0 +1,128 @@
+"""What identifies a fit: a digest of its data and parameters, and what its functions do.
+
+Functions can't be hashed: two modules of the same class, or two log densities, differ in what they
+compute. A :func:`probe` therefore evaluates them once, at fixed positions and with fixed random
+numbers, and a checkpoint keeps the numbers that come out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from .._data.chain_random import ChainRandom
+from .target import Evaluator
+
+if TYPE_CHECKING:
+    from .._data.minibatch import Minibatches
+    from ..samplers import Sampler
+    from .target import Target
+
+Array = NDArray[Any]
+
+#: positions at which a probe evaluates the target, and entries that it keeps of an array
+PROBES, PROBE_ENTRIES = 2, 256
+
+
+def fingerprint(*parts: Any) -> str:
+    """A digest of data and parameters that is the same in another process."""
+    digest = hashlib.sha256()
+    for part in (torch.__version__, np.__version__, *parts):
+        _update(digest, part)
+    return digest.hexdigest()
+
+
+def _update(digest: Any, part: Any) -> None:
+    if isinstance(part, np.ndarray | torch.Tensor):
+        values = np.ascontiguousarray(part.cpu() if isinstance(part, torch.Tensor) else part)
+        digest.update(f"{values.dtype}{values.shape}".encode())
+        digest.update(values.tobytes())
+    elif sp.issparse(part):
+        _update(digest, [part.data, part.indices, part.indptr, part.shape])
+    elif isinstance(part, dict):
+        for key in sorted(part):
+            digest.update(str(key).encode())
+            _update(digest, part[key])
+    elif isinstance(part, list | tuple):
+        for item in part:
+            _update(digest, item)
+    elif isinstance(part, BaseEstimator):
+        digest.update(type(part).__name__.encode())
+        _update(digest, part.get_params(deep=False))
+    elif isinstance(part, np.random.SeedSequence):
+        _update(digest, [part.entropy, part.spawn_key])
+    elif hasattr(part, "__dict__") and not callable(part):
+        digest.update(type(part).__name__.encode())
+        # names that begin with _ are caches, which may or may not be filled
+        held = {k: v for k, v in vars(part).items() if not callable(v) and k[0] != "_"}
+        _update(digest, held)
+    else:
+        digest.update(repr(part).encode())
+
+
+def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[str, Array]:
+    """What the model's functions return at fixed positions, with fixed random numbers.
+
+    Gradients, densities, augmented rows and the steps of latent variables, as arrays by name. Two
+    fits of equal parameters whose functions differ have different ones.
+    """
+    model, like = target.model, target.like
+    seeds = np.random.SeedSequence(0).spawn(PROBES)
+    starts = np.stack([model.init(np.random.default_rng(seed)) for seed in seeds])
+    rng = ChainRandom(seeds, str(like.device))
+    phi = target.from_theta(torch.from_numpy(starts).to(like)).clone()
+    theta = target.to_theta(phi).clone()
+    state = model.init_state(theta)
+    evaluator = Evaluator(target, minibatches, rng, state, split=sampler.needs_likelihood_gradient)
+    evaluator.batch = batch = next(minibatches.chunk(minibatches.indices(1, rng), 1, rng))
+    with torch.no_grad():
+        found = {"gradient": evaluator.gradient(phi).clone()}
+        if target.data.augment is not None:
+            found |= {f"rows/{name}": rows for name, rows in batch.fields.items()}
+        densities = {
+            "prior": partial(model.log_prior, theta),
+            "likelihood": partial(model.log_lik, theta, batch),
+        }
+        for name, density in densities.items():
+            try:
+                found[name] = density()
+            except NotImplementedError:
+                continue  # the model has gradients only
+        if model.metric is not None:
+            found["metric"] = model.metric(theta).times(torch.ones_like(theta))
+        if model.after_step is not None:
+            model.after_step(theta, state, evaluator.aux, 0, rng)
+            found |= {"after": theta} | {f"after/{name}": part for name, part in state.items()}
+    return {name: _summary(values) for name, values in found.items()}
+
+
+def _summary(values: torch.Tensor) -> Array:
+    """Mean absolute value, root mean square and evenly spaced entries: a probe is a small thing."""
+    flat = np.asarray(values.detach().double().cpu()).reshape(-1)
+    if flat.size == 0:
+        return flat
+    chosen = flat[np.linspace(0, flat.size - 1, min(flat.size, PROBE_ENTRIES)).astype(int)]
+    with np.errstate(all="ignore"):
+        return np.array([np.abs(flat).mean(), np.sqrt(np.square(flat).mean()), *chosen])
+
+
+def same_probe(a: dict[str, Array], b: dict[str, Array], precision: float) -> bool:
+    """Whether two probes agree, to the square root of the ``precision`` of their numbers.
+
+    That leaves room for sums in another order, on other processors.
+    """
+    return a.keys() == b.keys() and all(_close(a[name], b[name], precision**0.5) for name in a)
+
+
+def _close(a: Array, b: Array, tolerance: float) -> bool:
+    if a.shape != b.shape:
+        return False
+    largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
+    return bool(np.allclose(a, b, rtol=0.0, atol=tolerance * largest, equal_nan=True))

@@ -1,0 +1,204 @@
+"""The benchmarks in examples/: each of them runs, and records of different runs are not mixed.
+
+The quick runs take minutes and have the mark ``benchmarks``.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
+RESULTS = FOLDER.parents[1] / "docs" / "results"
+PAGES = sorted(path for path in RESULTS.glob("*.md") if path.name != "README.md")
+SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("_"))
+#: a quick run that takes longer than this, on one core, is not quick
+LIMIT = 300
+
+
+@pytest.mark.benchmarks
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_quick_run_writes_its_page(script, tmp_path):
+    """``--quick`` ends well and writes a page that says that it is quick, and its figures.
+
+    ``SKBAYES_DATA`` is not used: the data are stand-ins, so that this is the same everywhere.
+    """
+    environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONPATH": str(FOLDER.parents[1])}
+    environment.pop("SKBAYES_DATA", None)
+    command = [sys.executable, str(script), "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (page,) = tmp_path.glob("*.md")
+    text = page.read_text()
+    assert "**Quick run" in text
+    assert "{" not in text.replace("{1, 2}", ""), "a placeholder is left"
+    # every figure that the page shows is there
+    for figure in (part.split(")")[0] for part in text.split("](figures/")[1:]):
+        assert (tmp_path / "figures" / figure).stat().st_size > 0
+
+
+# records of finished runs
+
+
+@pytest.fixture
+def records(monkeypatch):
+    """The module _records of the benchmarks."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import _records
+
+    return _records
+
+
+def refuse():
+    raise AssertionError("a stored run was run again")
+
+
+def test_a_stored_run_is_not_run_again(records, tmp_path):
+    path = tmp_path / "runs" / "some.jsonl"
+    first = records.Records(path, {"batch": 10})
+    numbers = first.finished("a-0", lambda: {"score": 1.5}, {"method": "a", "seed": 0})
+    assert numbers["score"] == 1.5
+    assert numbers["seconds"] >= 0.0
+    again = records.Records(path, {"batch": 10})
+    assert again.finished("a-0", refuse, {"method": "a", "seed": 0}) == numbers
+    assert again.stored("a-1", {"method": "a", "seed": 1}) is None
+    assert not again.differences
+
+
+def test_a_record_says_where_it_is_from(records, tmp_path):
+    path = tmp_path / "some.jsonl"
+    found = records.Records(path, {"sizes": (3, 2)})
+    found.finished("a-0", lambda: {"score": 1.5}, {"seed": 0})
+    (record,) = map(json.loads, path.read_text().splitlines())
+    assert record["settings"] == {"sizes": [3, 2], "seed": 0}
+    assert record["numbers"] == {"score": 1.5}
+    for field in ("version", "machine", "date", "python", "torch", "numpy"):
+        assert record[field], field
+    assert "commit" in record
+    assert f"version: {record['version']}" in found.describe()
+    assert not found.describe_differences()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"settings": {"batch": 20, "seed": 0}}, "batch 20 instead of 10"),
+        ({"settings": {"seed": 0}}, "batch not recorded"),
+        ({"settings": {"batch": 10, "seed": 0, "old": 1}}, "old 1 instead of 'not recorded'"),
+        ({"version": "0.0.1"}, "version '0.0.1' instead of"),
+        ({"version": None, "machine": None}, "version, machine not recorded"),
+        ({"machine": "an abacus"}, "machine 'an abacus' instead of"),
+    ],
+)
+def test_a_record_that_differs_is_refused(records, tmp_path, changed, words):
+    """The error says how it differs and what helps; ``mix`` takes it, and the page says so."""
+    path = tmp_path / "some.jsonl"
+    records.Records(path, {"batch": 10}).finished("a-0", lambda: {"score": 1.5}, {"seed": 0})
+    record = json.loads(path.read_text()) | changed
+    path.write_text(json.dumps(record) + "\n")
+    with pytest.raises(SystemExit, match=words) as error:
+        records.Records(path, {"batch": 10}).finished("a-0", refuse, {"seed": 0})
+    assert "--runs" in str(error.value)
+    assert "--mix-runs" in str(error.value)
+    mixed = records.Records(path, {"batch": 10}, mix=True)
+    assert mixed.finished("a-0", refuse, {"seed": 0})["score"] == 1.5
+    assert "**Mixed runs**" in mixed.describe_differences()
+    assert words in mixed.describe_differences()
+
+
+def test_stored_runs_alone_are_compared_with_each_other(records, tmp_path):
+    """With ``no_new`` they may be of another version or machine, but all of the same."""
+    path = tmp_path / "some.jsonl"
+    for seed in (0, 1):
+        records.Records(path).finished(f"a-{seed}", lambda: {"score": 1.5}, {"seed": seed})
+    lines = [json.loads(line) | {"version": "0.0.1"} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    old = records.Records(path, no_new=True)
+    for seed in (0, 1):
+        assert old.finished(f"a-{seed}", refuse, {"seed": seed})["score"] == 1.5
+    assert old.finished("a-2", refuse, {"seed": 2}) is None
+    lines[1]["version"] = "0.0.2"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    old = records.Records(path, no_new=True)
+    old.finished("a-0", refuse, {"seed": 0})
+    with pytest.raises(SystemExit, match=r"version '0\.0\.2' instead of '0\.0\.1'"):
+        old.finished("a-1", refuse, {"seed": 1})
+
+
+def test_a_killed_run_leaves_a_readable_file(records, tmp_path, capsys):
+    """A last line that was cut short is left out and said; what is added later stands by itself."""
+    path = tmp_path / "some.jsonl"
+    for seed in (0, 1):
+        records.Records(path).finished(f"a-{seed}", lambda: {"score": 1.5}, {"seed": seed})
+    path.write_bytes(path.read_bytes()[:-20])
+    found = records.Records(path)
+    assert found.finished("a-0", refuse, {"seed": 0})["score"] == 1.5
+    assert found.finished("a-1", lambda: {"score": 2.5}, {"seed": 1})["score"] == 2.5
+    assert "line 2: not a whole record" in capsys.readouterr().out
+    assert [record["name"] for record in records.read_records(path)] == ["a-0", "a-1"]
+
+
+def test_runs_of_another_process_are_seen(records, tmp_path):
+    path = tmp_path / "some.jsonl"
+    one, other = records.Records(path), records.Records(path)
+    assert one.stored("a-0", {"seed": 0}) is None
+    other.finished("a-0", lambda: {"score": 1.5}, {"seed": 0})
+    assert one.finished("a-0", refuse, {"seed": 0})["score"] == 1.5
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("runs/*.jsonl")), ids=lambda path: path.stem)
+def test_stored_records_are_whole(path):
+    """Every line has all fields, and no run is stored twice: a page would show one of the two."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    names = [record["name"] for record in records]
+    assert len(set(names)) == len(names)
+    for record in records:
+        assert {"settings", "numbers", "seconds", "version", "commit", "machine", "date"} <= set(
+            record
+        )
+        assert record["settings"]
+
+
+# pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_a_page_is_linked_and_its_figures_exist(page):
+    """The index links every page, and lines of text have at most 100 characters."""
+    assert f"({page.name})" in (RESULTS / "README.md").read_text()
+    text = page.read_text()
+    for figure in re.findall(r"\]\((figures/[^)]*)\)", text):
+        assert (RESULTS / figure).exists(), figure
+    long = [line for line in text.splitlines() if len(line) > 100 and not line.startswith("|")]
+    assert not long
+
+
+def test_every_figure_is_on_a_page():
+    text = "".join(page.read_text() for page in PAGES)
+    unused = [
+        path.name for path in RESULTS.glob("figures/*") if f"figures/{path.name})" not in text
+    ]
+    assert not unused
+
+
+def test_wrapped_text_keeps_its_words_and_blocks(monkeypatch):
+    """Paragraphs and items are filled; a line does not begin with what would make it an item."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from _common import wrap_markdown
+
+    words = "S - E is the mean of - 2. and * or `code with spaces` "
+    text = f"# {words * 5}\n\n{words * 9}\n\n| {words * 5} |\n\n* {words * 3}\n* {words * 3}"
+    blocks, wrapped = text.split("\n\n"), wrap_markdown(text, 40).split("\n\n")
+    assert wrapped[0] == blocks[0]
+    assert wrapped[2] == blocks[2]
+    assert [block.split() for block in wrapped] == [block.split() for block in blocks]
+    assert all(len(line) <= 40 for block in (wrapped[1], wrapped[3]) for line in block.split("\n"))
+    assert not re.search(r"^([-*+#]|\d+[.)]) ", wrapped[1], re.MULTILINE)
+    assert len(re.findall(r"^\* ", wrapped[3], re.MULTILINE)) == 2
+    assert wrapped[1].count("`code with spaces`") == 9

@@ -1,0 +1,107 @@
+"""What is public: the names that the version policy of CONTRIBUTING.md promises to keep.
+
+A name is public if it is in the ``__all__`` of the package or of one of its public modules. The
+rest of the package is private, and its file and folder names say so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import skbayes_sgmcmc
+
+ROOT = Path(skbayes_sgmcmc.__file__).parent
+
+#: as CONTRIBUTING.md lists them
+PUBLIC = {"augmentation", "diagnostics", "inspection", "models", "priors", "samplers", "schedules"}
+
+#: neither public nor named as private: its paths are those of the classes inside pickles
+ESTIMATORS = "estimators"
+
+MODULES = ["skbayes_sgmcmc", *(f"skbayes_sgmcmc.{name}" for name in sorted(PUBLIC))]
+
+
+def public(predicate):
+    """(module, name, object) for every public name whose object passes ``predicate``."""
+    for module in map(import_module, MODULES):
+        for name in module.__all__:
+            found = getattr(module, name)
+            if predicate(found):
+                yield pytest.param(found, id=f"{module.__name__}.{name}")
+
+
+def documented(doc, *sections):
+    """Names that the numpydoc ``sections`` of a docstring list, in their order."""
+    names = []
+    for section in sections:
+        head = re.search(rf"^{section}\n-{{{len(section)}}}$", doc, re.MULTILINE)
+        if head is None:
+            continue
+        for line in doc[head.end() + 1 :].split("\n"):
+            if re.fullmatch("-{3,}", line):
+                names.pop()  # the next section's title
+                break
+            if line and not line[0].isspace():
+                names.extend(name.strip().lstrip("*") for name in line.split(" : ")[0].split(","))
+    return names
+
+
+def test_the_reader_of_sections_reads():
+    """This test's own eyes."""
+    doc = "Title.\n\nParameters\n----------\na, b : int\n    Two.\n**r\n    C.\n\nNotes\n-----\nNo"
+    assert documented(doc, "Parameters") == ["a", "b", "r"]
+    assert documented(doc, "Attributes", "Notes") == ["No"]
+
+
+def test_modules_are_public_or_named_as_private():
+    found = {path.stem for path in ROOT.glob("*.py")} | {path.parent.name for path in inits()}
+    open_names = {name for name in found if not name.startswith("_")}
+    assert open_names == PUBLIC | {ESTIMATORS}
+
+
+def inits():
+    return ROOT.glob("*/__init__.py")
+
+
+def test_contributing_lists_the_public_modules():
+    page = ROOT.parent / "CONTRIBUTING.md"
+    listed = re.search(r"these modules:\n\n((?:- `\w+`.*\n)+)", page.read_text())
+    assert listed, "CONTRIBUTING.md must list them after 'these modules:'"
+    assert set(re.findall(r"^- `(\w+)`", listed[1], re.MULTILINE)) == PUBLIC
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_names_exist_and_are_listed_once(module):
+    module = import_module(module)
+    assert module.__doc__
+    assert len(set(module.__all__)) == len(module.__all__)
+    private = [name for name in module.__all__ if name.startswith("_") and name != "__version__"]
+    assert not private
+    for name in module.__all__:
+        # a value has no docstring of its own: help() would show that of its type
+        found = getattr(module, name)
+        assert callable(found) or name == "__version__", f"{name} is neither class nor function"
+
+
+@pytest.mark.parametrize("found", list(public(callable)))
+def test_docstrings_list_every_parameter(found):
+    """In the order of the signature, so that the two can be read side by side.
+
+    Dataclasses may list their fields as attributes.
+    """
+    assert found.__doc__, "has no docstring"
+    if inspect.isclass(found) and issubclass(found, BaseException):
+        return  # takes a message, as all exceptions do
+    doc = inspect.cleandoc(found.__doc__)
+    sections = ["Parameters", *(["Attributes"] if dataclasses.is_dataclass(found) else [])]
+    names = documented(doc, *sections)
+    parameters = list(inspect.signature(found).parameters)
+    if dataclasses.is_dataclass(found):  # fields with defaults come last, whatever belongs together
+        names, parameters = sorted(names), sorted(parameters)
+    assert names == parameters

@@ -1,0 +1,133 @@
+"""Draws with weights: every figure counts a draw of weight w like w draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skbayes_sgmcmc import BayesianLogisticRegression, BayesianMLPRegressor, PosteriorSamples
+
+#: budgets too small to mix, on purpose
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+N_CHAINS, N_DRAWS = 2, 30
+WEIGHTS = np.arange(N_DRAWS) % 4
+
+
+@pytest.fixture(scope="module")
+def draws():
+    """Of two chains, with a trend, so that weights matter."""
+    rng = np.random.default_rng(0)
+    trend = WEIGHTS[:, None, None] * np.ones((3, 2))
+    return trend + rng.standard_normal((N_CHAINS, N_DRAWS, 3, 2))
+
+
+@pytest.fixture(scope="module")
+def pair(draws):
+    """Draws with whole numbers as weights, and the same draws so often without weights."""
+    weighted = PosteriorSamples({"x": draws}, WEIGHTS.astype(float))
+    return weighted, PosteriorSamples({"x": np.repeat(draws, WEIGHTS, axis=1)})
+
+
+def test_weights_are_repetitions_in_moments(pair):
+    """Up to the order of the sums; without weights both figures would be others by far."""
+    weighted, repeated = pair
+    plain = PosteriorSamples(weighted.draws)
+    for figure in (PosteriorSamples.mean, PosteriorSamples.std):
+        expected = figure(repeated, "x")
+        np.testing.assert_allclose(figure(weighted, "x"), expected, rtol=1e-12)
+        assert np.abs(figure(plain, "x") - expected).min() > 0.05
+
+
+def test_weights_are_repetitions_in_quantiles(pair):
+    """The smallest draw at which the weights up to it reach q; 90 equal ones do so too.
+
+    The levels are between multiples of 1/90, where rounding decides.
+    """
+    weighted, repeated = pair
+    levels = (np.array([2, 30, 60, 85]) + 0.5) / 90
+    expected = np.quantile(repeated.pooled("x"), levels, axis=0, method="inverted_cdf")
+    np.testing.assert_array_equal(weighted.quantile("x", levels), expected)
+    assert np.abs(PosteriorSamples(weighted.draws).quantile("x", levels) - expected).max() > 0.3
+
+
+def test_draws_are_chosen_by_their_weights(pair):
+    """40,000 of them: every draw as often as its weight says, to 5 binomial standard deviations."""
+    weighted, n = pair[0], 40_000
+    chosen = weighted.sample(n, random_state=0)["x"]
+    expected = n * np.tile(WEIGHTS, N_CHAINS) / (N_CHAINS * WEIGHTS.sum())
+    counts = [(chosen == draw).all((1, 2)).sum() for draw in weighted.pooled("x")]
+    assert sum(counts) == n
+    assert (np.abs(counts - expected) <= 5.0 * np.sqrt(expected)).all()
+
+
+def test_evenly_spaced_draws_keep_their_weights(pair):
+    weighted = pair[0]
+    numbers, weights = weighted.spaced()
+    average = np.tensordot(weights, weighted.select("x", numbers), axes=1)
+    np.testing.assert_allclose(average, weighted.mean("x"), rtol=1e-12)
+    numbers, weights = weighted.spaced(10)
+    np.testing.assert_allclose(weights, np.tile(WEIGHTS, 2)[numbers] / WEIGHTS[numbers % 30].sum())
+
+
+# estimators ---------------------------------------------------------------------------------------
+
+
+def with_draws(estimator, posterior):
+    """The fitted estimator with other draws."""
+    copied = type(estimator)(**estimator.get_params())
+    vars(copied).update(vars(estimator) | {"posterior_": posterior})
+    return copied
+
+
+def halves(estimator):
+    """The estimator with weights of 0 for later draws, and the one without these draws."""
+    draws, half = estimator.posterior_.draws, N_DRAWS // 2
+    weights = np.where(np.arange(N_DRAWS) < half, 1.0, 0.0)
+    first = {name: values[:, :half] for name, values in draws.items()}
+    return (
+        with_draws(estimator, PosteriorSamples(draws, weights)),
+        with_draws(estimator, PosteriorSamples(first)),
+    )
+
+
+SHORT = {"n_chains": N_CHAINS, "n_draws": N_DRAWS, "burn_in": 10, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 3))
+    return X, X[:, 0] + 0.5 * rng.standard_normal(80)
+
+
+def test_classifiers_leave_out_draws_of_weight_zero(rows):
+    """Probabilities and the parts of their entropy are averages over the draws that count."""
+    X, y = rows
+    clf = BayesianLogisticRegression(**SHORT).fit(X, y > 0)
+    weighted, short = halves(clf)
+    np.testing.assert_allclose(weighted.predict_proba(X), short.predict_proba(X), rtol=1e-12)
+    expected, plain = short.predict_uncertainty(X), clf.predict_uncertainty(X)
+    for name, values in weighted.predict_uncertainty(X).items():
+        np.testing.assert_allclose(values, expected[name], rtol=0, atol=1e-12, err_msg=name)
+        assert np.abs(values - plain[name]).max() > 1e-4
+    allowed = {draw.tobytes() for draw in short.predict_proba_samples(X)}
+    chosen = {draw.tobytes() for draw in weighted.predict_proba_samples(X, 200, random_state=0)}
+    assert chosen <= allowed and len(chosen) > 20
+
+
+def test_regressors_leave_out_draws_of_weight_zero(rows):
+    """Mean, sd and quantiles of the mixture (bisected to 1e-8 sd); observations of these draws."""
+    X, y = rows
+    reg = BayesianMLPRegressor(hidden_layer_sizes=4, thinning=5, **SHORT).fit(X, y)
+    weighted, short = halves(reg)
+
+    def figures(estimator):
+        return *estimator.predict(X, return_std=True), estimator.predict_quantiles(X)
+
+    for ours, expected, plain in zip(*map(figures, (weighted, short, reg)), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-7)
+        assert np.abs(plain - expected).max() > 1e-3
+    drawn = weighted.sample_y(X, 5_000, random_state=0)
+    mean, sd = short.predict(X, return_std=True)
+    assert (np.abs(drawn.mean(1) - mean) < 5.0 * sd / np.sqrt(5_000)).all()
