@@ -54,8 +54,8 @@ FITS = {
 }
 
 
-#: between them all that a file holds: row numbers, the distance travelled, a sampler's state
-QUICK = ("minibatches", "mixing distance", "psgld after it")
+#: between them all that a file holds: row numbers, weights, momenta, the distance travelled
+QUICK = ("minibatches", "schedule", "mixing distance")
 
 
 def data():

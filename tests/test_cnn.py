@@ -132,9 +132,9 @@ def test_cnn_knows_the_digits():
     ("shape", "params", "image"),
     [
         ((-1, 64), {}, (1, 8, 8)),
-        ((-1, 64), {"image_shape": (1, 4, 16)}, (1, 4, 16)),
-        ((-1, 64), {"image_shape": (4, 4, 4)}, (4, 4, 4)),
-        ((-1, 8, 8), {}, (1, 8, 8)),
+        pytest.param((-1, 64), {"image_shape": (1, 4, 16)}, (1, 4, 16), marks=pytest.mark.slow),
+        pytest.param((-1, 64), {"image_shape": (4, 4, 4)}, (4, 4, 4), marks=pytest.mark.slow),
+        pytest.param((-1, 8, 8), {}, (1, 8, 8), marks=pytest.mark.slow),
         ((-1, 2, 4, 8), {}, (2, 4, 8)),
     ],
 )

@@ -245,7 +245,10 @@ def test_students_of_other_architectures(teacher, architecture):
     "make",
     [
         lambda: BayesianLogisticRegression(n_chains=2, n_draws=20, random_state=0),
-        lambda: BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **LONGER),
+        pytest.param(
+            lambda: BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **LONGER),
+            marks=pytest.mark.slow,
+        ),
         lambda: BayesianModuleClassifier(batch_norms, standardize=True, **LONGER),
     ],
     ids=["logistic", "cnn", "norms"],

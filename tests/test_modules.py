@@ -112,7 +112,10 @@ def test_modules_that_vmap_can_not_take_go_in_turn():
     [
         BayesianMLPClassifier(hidden_layer_sizes=10, **TINY),
         BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), dtype="float64", **TINY),
-        BayesianCNNClassifier(conv_channels=2, precision="bfloat16", **TINY),
+        pytest.param(
+            BayesianCNNClassifier(conv_channels=2, precision="bfloat16", **TINY),
+            marks=pytest.mark.slow,
+        ),
         BayesianModuleClassifier(norm_module, **TINY),
         BayesianModuleRegressor(partial(nn.Linear, 64, 1), **TINY),
     ],
