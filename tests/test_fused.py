@@ -116,7 +116,7 @@ PSGLDS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sampler", [SGLD(), *PSGLDS], ids=repr)
 def test_compiled_steps_are_the_samplers(data, plain, calls, sampler, dtype):
     """Draw by draw over 44 steps of three chains, across burn-in's end.

@@ -245,7 +245,10 @@ def test_ten_components():
     assert_mean(values, 400.0, bias=0.01 * 400.0)
 
 
-@pytest.mark.parametrize(("sampler", "batch"), [("mala", 40), ("rsgld", 40), ("rsgld", 10)])
+@pytest.mark.parametrize(
+    ("sampler", "batch"),
+    [pytest.param("mala", 40, marks=pytest.mark.slow), ("rsgld", 40), ("rsgld", 10)],
+)
 def test_one_component_against_quadrature(sampler, batch):
     """Mean and sd of |w| of 40 rows. A minibatch of 10 adds alpha_t / 2, measured as 2%, to the sd.
 
@@ -284,6 +287,7 @@ def two_sample(a, b):
     return p, max(ratio.max(), 1.0 / ratio.min())
 
 
+@pytest.mark.slow
 def test_marginals_agree_with_corrected_langevin():
     """Three sources of high kurtosis, 300 rows; about a thousand nearly independent draws each.
 

@@ -63,7 +63,7 @@ def reference(name, figure):
         "wine",
         "breast_cancer",
         "breast_cancer_laplace",
-        "digits",
+        pytest.param("digits", marks=pytest.mark.slow),
         pytest.param("australian", marks=needs_data),
         pytest.param("australian_laplace", marks=needs_data),
         pytest.param("a9a", marks=needs_data),
@@ -118,6 +118,7 @@ def test_bounds_would_catch_a_wrong_posterior():
         assert off or np.abs(table["sd"] / sd - 1.0).max() > SD_BOUND
 
 
+@pytest.mark.slow
 def test_stiff_posterior(monkeypatch):
     """Separable classes under a wide prior: the curvature differs much from draw to draw.
 

@@ -119,6 +119,7 @@ def test_sd_grows_away_from_the_data(curve):
     assert inside < edge < twice / 1.1 < far / 1.5
 
 
+@pytest.mark.slow
 def test_diabetes_at_the_defaults_of_a_short_run():
     """At least as good as a ridge regression, from features as they come: R2 near 0.4 to 0.5."""
     X, y = load_diabetes(return_X_y=True)
