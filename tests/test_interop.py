@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_iris, make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -158,6 +160,24 @@ def test_arviz_of_plain_samples():
     np.testing.assert_array_equal(converted["posterior"]["theta"].values, draws)
     with pytest.raises(ValueError, match="needs a fitted estimator and both X and y"):
         to_arviz(PosteriorSamples({"theta": draws}), np.zeros((2, 3)), [0, 1])
+
+
+def test_arviz_looks_into_pipelines_and_searches(data):
+    """The draws, and the log likelihood of the rows that the last step gets."""
+    pytest.importorskip("arviz")
+    X, y = data
+    pipe = make_pipeline(StandardScaler(), BayesianLogisticRegression(**SMALL))
+    with pytest.raises(NotFittedError):
+        to_arviz(pipe)
+    grid = {"bayesianlogisticregression__prior_scale": [1.0]}
+    search = GridSearchCV(pipe, grid, cv=2).fit(X, y)
+    pipe = search.best_estimator_
+    expected = to_arviz(pipe[-1], pipe[:-1].transform(X), y)
+    for estimator in (pipe, search):
+        converted = to_arviz(estimator, X, y)
+        for group, name in (("posterior", "coef"), ("log_likelihood", "y"), ("observed_data", "y")):
+            np.testing.assert_array_equal(converted[group][name], expected[group][name])
+        assert to_arviz(estimator)["posterior"].sizes["draw"] == 60
 
 
 def test_arviz_refuses(data, monkeypatch):

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
+from .._pipelines import last_step
 from .._validation import check_sample_weight
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ def to_arviz(
     ----------
     estimator_or_posterior : fitted estimator or PosteriorSamples
         Where the draws are. Those of an estimator get its feature and class names as coordinates.
+        A pipeline or search that ends in an estimator of this package stands for that estimator.
     X : array or CSR matrix of shape (n_samples, n_features), or None, default=None
-        Rows whose log likelihood is wanted, usually those of ``fit``; needs an estimator.
+        Rows whose log likelihood is wanted, usually those of ``fit``; needs an estimator. For a
+        pipeline, rows as the pipeline takes them.
     y : array of shape (n_samples,) or None, default=None
         Their targets.
     sample_weight : array of shape (n_samples,) or None, default=None
@@ -72,8 +75,7 @@ def to_arviz(
     estimator = None
     posterior = estimator_or_posterior
     if not hasattr(posterior, "draws"):
-        estimator = estimator_or_posterior
-        check_is_fitted(estimator, "posterior_")
+        estimator, X = last_step(estimator_or_posterior, X)
         posterior = estimator.posterior_
     chosen = _resampled(posterior)
     groups = {"posterior": {name: posterior[name][:, chosen] for name in posterior.draws}}
