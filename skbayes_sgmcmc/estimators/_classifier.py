@@ -136,16 +136,13 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         model = self._make_model(X, weight, len(known), first=first)
         self.classes_ = known
         self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=True)
+        self._check_stream_mixing(X)
         return self
 
     # what subclasses add --------------------------------------------------------------------------
 
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Model:
         """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
-        raise NotImplementedError
-
-    def _check_mixing(self, X: Any) -> None:
-        """Warn if the chains have not mixed."""
         raise NotImplementedError
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:

@@ -97,6 +97,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         previous = None if first else self._previous(stream=True)
         model = self._make_model(X, y, weight, first=first)
         self._fit_rows(model, X, y, weight, settings, previous=previous, stream=True)
+        self._check_stream_mixing(X)
         return self
 
     def _widths(self) -> tuple[int, ...]:
@@ -115,10 +116,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Model:
         """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
-        raise NotImplementedError
-
-    def _check_mixing(self, X: Any) -> None:
-        """Warn if the chains have not mixed."""
         raise NotImplementedError
 
     def _likelihood(self) -> Likelihood:
