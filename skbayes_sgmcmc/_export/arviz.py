@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
 from .._pipelines import last_step
-from .._validation import check_sample_weight
+from .._validation import check_int, check_random_state, check_sample_weight
 
 if TYPE_CHECKING:
     from .._draws.posterior_samples import PosteriorSamples
@@ -20,9 +20,15 @@ __all__ = ["to_arviz"]
 
 
 def to_arviz(
-    estimator_or_posterior: Any, X: Any = None, y: Any = None, *, sample_weight: Any = None
+    estimator_or_posterior: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    n_predictive: int = 25,
+    random_state: Any = None,
 ) -> Any:
-    """Convert draws to arviz's own object, with the log likelihood of given rows.
+    """Convert draws to arviz's own object, with what they say of given rows.
 
     Parameters
     ----------
@@ -37,14 +43,20 @@ def to_arviz(
     sample_weight : array of shape (n_samples,) or None, default=None
         Exponents of the rows' likelihoods, as in ``fit``: each multiplies its row's log likelihood,
         and rows whose weight is 0 are left out.
+    n_predictive : int, default=25
+        Draws of each chain, evenly spaced, for each of which a new target of every row is drawn;
+        at most all, and 0 for none.
+    random_state : int, RandomState or None, default=None
+        Seed of the new targets.
 
     Returns
     -------
     arviz.InferenceData or xarray.DataTree
         The former from arviz 0.23, the latter from arviz 1. Group ``posterior`` has the draws;
         with X and y, ``log_likelihood`` has a variable ``y`` of shape (chain, draw, row), which
-        ``arviz.loo`` reads, and ``observed_data`` has the targets. Figures of the run that have one
-        value a chain, such as an acceptance rate, are attributes of ``posterior``.
+        ``arviz.loo`` reads, ``observed_data`` has the targets, and ``posterior_predictive`` has new
+        ones (chain, draw, row), which ``arviz.plot_ppc`` compares with them. Figures of the run
+        that have one value a chain, such as an acceptance rate, are attributes of ``posterior``.
 
     Raises
     ------
@@ -72,7 +84,8 @@ def to_arviz(
     True
     """
     arviz = _import_arviz()
-    estimator = None
+    check_int("n_predictive", n_predictive, low=0)
+    rng, estimator = check_random_state(random_state), None
     posterior = estimator_or_posterior
     if not hasattr(posterior, "draws"):
         estimator, X = last_step(estimator_or_posterior, X)
@@ -86,6 +99,9 @@ def to_arviz(
         rows, log_lik = _log_likelihood(estimator, X, y, sample_weight)
         groups["log_likelihood"] = {"y": log_lik[:, chosen]}
         groups["observed_data"] = {"y": np.asarray(y)[rows]}
+        if n_predictive:
+            new = _new_targets(estimator, X, chosen, n_predictive, rng)
+            groups["posterior_predictive"] = {"y": new[:, :, rows]}
         dims["y"] = ["row"]
         coords["row"] = rows
     return _to_object(arviz, groups, coords, dims, _attributes(posterior))
@@ -132,6 +148,16 @@ def _log_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple
         rows = np.flatnonzero(weight > 0.0)
         out = out[:, rows] * weight[rows]
     return rows, out.reshape(posterior.n_chains, posterior.n_draws, len(rows))
+
+
+def _new_targets(estimator: Any, X: Any, chosen: Any, n: int, rng: Any) -> Array:
+    """New targets (chains, n, rows, ...), of n of the draws that are ``chosen`` in each chain."""
+    n_chains, n_draws = estimator.posterior_.n_chains, estimator.posterior_.n_draws
+    n = min(n, n_draws)
+    kept = np.arange(n_draws)[chosen][(2 * np.arange(n) + 1) * n_draws // (2 * n)]
+    pooled = (n_draws * np.arange(n_chains)[:, None] + kept).ravel()
+    new: Array = estimator._new_targets(pooled, X, rng)
+    return new.reshape(n_chains, len(kept), *new.shape[1:])
 
 
 def _attributes(posterior: PosteriorSamples) -> dict[str, Any]:

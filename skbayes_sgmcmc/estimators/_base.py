@@ -391,11 +391,15 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Blocks (draws, rows) of log p(row | draw), in the order of the rows."""
         raise NotImplementedError
 
-    def to_arviz(self, X: Any = None, y: Any = None, *, sample_weight: Any = None) -> Any:
+    def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
+        """New targets (draws, rows, ...) of rows, one of each chosen pooled draw."""
+        raise NotImplementedError
+
+    def to_arviz(self, X: Any = None, y: Any = None, **options: Any) -> Any:
         """The posterior as arviz's own object; see :func:`skbayes_sgmcmc.to_arviz`."""
         from .._export.arviz import to_arviz
 
-        return to_arviz(self, X, y, sample_weight=sample_weight)
+        return to_arviz(self, X, y, **options)
 
     def _torch_module(self, n_draws: int | None = None) -> nn.Module:
         """Predictions as a torch module, with so many of the pooled draws."""

@@ -289,6 +289,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         y = np.moveaxis(self._mixture().sample(X, n_samples, rng), 0, -1)
         return y if len(self._y_shape) else y[:, 0]
 
+    def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
+        y = self._mixture().sample_of(chosen, self._validate_x(X), rng)
+        return y if len(self._y_shape) else y[:, :, 0]
+
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         X = self._validate_x(X)
         yield from self._mixture().log_densities(X, self._validate_targets(y, X.shape[0]))
