@@ -7,7 +7,9 @@ at most where features are of order one.
 from __future__ import annotations
 
 import json
+import logging
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -206,6 +208,43 @@ def test_onnx_of_a_student_in_the_place_of_another_file(student, tmp_path):
     path.write_text("old")
     (p,) = by_onnx(student, path)(X)
     np.testing.assert_allclose(p, student.predict_proba(X), rtol=0, atol=ATOL)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (8, 8)])
+def test_onnx_of_what_was_fitted_on_images_takes_images(shape, tmp_path):
+    """Of the shape that they had in ``fit``; a student's as in ``distill``."""
+    images = X[:100].reshape(-1, *shape)
+    clf = BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **SHORT)
+    clf.fit(images, y[:100])
+    for number, estimator in enumerate((clf, clf.distill(images, n_epochs=1, random_state=0))):
+        (p,) = by_onnx(estimator, tmp_path / f"{number}.onnx")(images[:57])
+        np.testing.assert_allclose(p, estimator.predict_proba(X[:57]), rtol=0, atol=ATOL)
+
+
+def test_onnx_of_a_module_takes_rows_as_fit_did(tmp_path):
+    def module():
+        return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 10))
+
+    clf = BayesianModuleClassifier(module, input_shape=(1, 8, 8), **SHORT)
+    for rows_of in (X[:100], X[:100].reshape(-1, 1, 8, 8)):
+        clf.fit(rows_of, y[:100])
+        (p,) = by_onnx(clf, tmp_path / "a.onnx")(rows_of[:57])
+        np.testing.assert_allclose(p, clf.predict_proba(X[:57]), rtol=0, atol=ATOL)
+
+
+@pytest.mark.parametrize("fitted", ["mlp"], indirect=True)
+def test_onnx_prints_nothing(fitted, tmp_path, capfd):
+    """No word of torchvision or of torch's own deprecations, and filters are as they were."""
+    pytest.importorskip("onnxscript")
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    before = list(logger.filters), list(warnings.filters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        inside = list(warnings.filters)
+        to_onnx(fitted, tmp_path / "a.onnx", n_draws=2)
+        assert warnings.filters == inside
+    assert (list(logger.filters), list(warnings.filters)) == before
+    assert capfd.readouterr() == ("", "")
 
 
 def test_onnx_of_a_regressor(tmp_path):

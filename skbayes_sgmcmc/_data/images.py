@@ -16,6 +16,12 @@ def flat_images(X: Any) -> tuple[Any, tuple[int, int, int] | None]:
     return np.asarray(X).reshape(len(X), -1), (channels, shape[-2], shape[-1])
 
 
+def shape_in(X: Any) -> tuple[int, ...] | None:
+    """Shape of a row of X, if rows are not flat."""
+    shape: Any = getattr(X, "shape", ())
+    return tuple(shape[1:]) if len(shape) > 2 else None
+
+
 def check_image_shape(shape: tuple[int, ...] | None, fitted: tuple[int, ...]) -> None:
     """Refuse images of another shape than those of the fit; None: there were none."""
     if shape not in (None, fitted):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +116,8 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
 
     Notes
     -----
-    The model has one input "X", float32 (n, n_features), any n. Its output is "probabilities"
+    The model has one input "X", float32 (n, n_features), any n; of an estimator that was fitted on
+    images, or on other rows with a shape, (n, *shape). Its output is "probabilities"
     (n, n_classes) of classifiers, in the order of ``classes_``, which the model's metadata have
     under "classes" as JSON; "mean" and "std" of regressors.
 
@@ -140,7 +145,8 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     module, (_, last) = to_torch(estimator, n_draws=n_draws), parts(estimator)
     classifier = is_classifier(last)
     outputs = ["probabilities"] if classifier else ["mean", "std"]
-    program = _program(module, estimator.n_features_in_, outputs)
+    row_shape = getattr(last, "_shape_in", None) or (estimator.n_features_in_,)  # as in fit
+    program = _program(module, row_shape, outputs)
     if classifier:
         program.model.metadata_props["classes"] = json.dumps(last.classes_.tolist())
     # beside the file and then moved there: readers never see half of it
@@ -150,19 +156,41 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
             os.replace(part, path.absolute().parent / part.name)
 
 
-def _program(module: nn.Module, n_features: int, outputs: list[str]) -> Any:
+def _program(module: nn.Module, row_shape: tuple[int, ...], outputs: list[str]) -> Any:
     """The module as torch's ONNX program, for any number of rows."""
     import torch
 
-    return torch.onnx.export(
-        module,
-        (torch.zeros(2, n_features),),
-        input_names=["X"],
-        output_names=outputs,
-        dynamic_shapes=({0: torch.export.Dim("n")},),
-        dynamo=True,
-        verbose=False,
-    )
+    with _quiet():
+        return torch.onnx.export(
+            module,
+            (torch.zeros(2, *row_shape),),
+            input_names=["X"],
+            output_names=outputs,
+            dynamic_shapes=({0: torch.export.Dim("n")},),
+            dynamo=True,
+            verbose=False,
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch's exporter says of itself.
+
+    This is that torchvision, which is not needed, is missing, and that torch's own code uses a
+    class that torch deprecates.
+    """
+
+    def needed(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("torchvision is not installed")
+
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    logger.addFilter(needed)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r".*\bLeafSpec\b", FutureWarning)
+            yield
+    finally:
+        logger.removeFilter(needed)
 
 
 def _import_onnx() -> None:

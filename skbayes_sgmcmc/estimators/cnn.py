@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.images import check_image_shape, flat_images
+from .._data.images import check_image_shape, flat_images, shape_in
 from .._data.scaling import center_and_scale
 from .._draws.storage import Storage
 from .._validation import check_choice, check_int, check_sizes
@@ -298,6 +298,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         flat, y = super()._validate_xy(flat, y, reset=reset)
         if reset:
             self.image_shape_ = self._resolve_shape(flat.shape[1], shape)
+            self._shape_in = shape_in(X)
         else:
             check_image_shape(shape, self.image_shape_)
         return flat, y

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._data.images import check_image_shape, flat_images
+from .._data.images import check_image_shape, flat_images, shape_in
 from .._validation import check_int, check_random_state, check_real, check_sizes
 from ._base import all_or_nothing
 from ._probabilities import ProbabilityClassifier
@@ -192,6 +192,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         self.classes_, self.n_features_in_ = teacher.classes_, teacher.n_features_in_
         if hasattr(teacher, "feature_names_in_"):
             self.feature_names_in_ = teacher.feature_names_in_
+        self._shape_in = shape_in(X)
         self._architecture, self._row_shape = blueprint.architecture, blueprint.row_shape
         self._x_center, self._x_scale = blueprint.center, blueprint.scale
         self.weights_ = {name: v.cpu().numpy() for name, v in network.state_dict().items()}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.images import shape_in
 from .._draws.storage import Storage
 from .._validation import check_sizes
 from ._network import NetworkClassifier
@@ -74,20 +75,23 @@ class _Module(SparseNetwork):
         return check_sizes("input_shape", self.input_shape)
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        return super()._validate_xy(self._flat(X), y, reset=reset)
+        flat, y = super()._validate_xy(self._flat(X), y, reset=reset)
+        if reset:
+            self._shape_in = shape_in(X)
+        return flat, y
 
     def _validate_rows(self, X: Any) -> Any:
         return super()._validate_rows(self._flat(X))
 
     def _flat(self, X: Any) -> Any:
         """X with rows of numbers, where its rows have the shape ``input_shape``."""
-        shape: Any = getattr(X, "shape", ())
-        if len(shape) < 3:
+        shape = shape_in(X)
+        if shape is None:
             return X
-        if self.input_shape is None or tuple(shape[1:]) != self._given_shape():
+        if self.input_shape is None or shape != self._given_shape():
             raise ValueError(
-                f"X of shape {tuple(shape)} is not allowed with input_shape={self.input_shape!r}: "
-                f"give input_shape={tuple(shape[1:])}, or rows of numbers."
+                f"X of shape {(len(X), *shape)} is not allowed with "
+                f"input_shape={self.input_shape!r}: give input_shape={shape}, or rows of numbers."
             )
         return np.asarray(X).reshape(len(X), -1)
 
