@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
+from functools import partial
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, clone
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.datasets import load_iris
 
 import skbayes_sgmcmc
@@ -28,6 +31,7 @@ from skbayes_sgmcmc import (
     sample,
     to_arviz,
 )
+from skbayes_sgmcmc.samplers import TABLE
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -171,6 +175,37 @@ def test_groups_name_the_path_of_what_is_wrong(group):
 X, y = load_iris(return_X_y=True)
 SHORT = {"n_chains": 2, "n_draws": 8, "burn_in": 10, "thinning": 1}
 counts = np.random.default_rng(0).poisson(1.0, (20, 6))
+
+
+def unfitted():
+    """Every estimator, and topic models in both kinds of parametrization, with data to fit."""
+    for kind in ESTIMATORS.values():
+        outputs = 1 if issubclass(kind, RegressorMixin) else 3
+        first = {"module": partial(torch.nn.Linear, 4, outputs)}
+        given = {name: value for name, value in first.items() if name in parameters(kind)}
+        if "parametrization" not in parameters(kind):
+            yield kind(**given, **SHORT), X
+            continue
+        for kind_of_topics in ("expanded_mean", "expanded_natural"):
+            yield kind(2, parametrization=kind_of_topics, **SHORT), counts
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rows"), list(unfitted()), ids=lambda each: type(each).__name__
+)
+def test_an_unknown_sampler_lists_those_that_the_estimator_accepts(estimator, rows):
+    """Each of those that are listed samples, and each of the others is refused."""
+    with pytest.raises(ValueError, match="sampler='hmc' is not allowed: give one of") as error:
+        clone(estimator).set_params(sampler="hmc").fit(rows, y[: len(rows)])
+    listed = re.findall("'([a-z]+)'", str(error.value).partition("give one of")[2])
+    for name in {*TABLE, *listed}:
+        step_size = 1e-4 if name in listed and name != "auto" else "auto"
+        changed = clone(estimator).set_params(sampler=name, step_size=step_size)
+        if name in listed:
+            assert changed.fit(rows, y[: len(rows)]).n_draws_ == 8
+        else:
+            with pytest.raises(ValueError, match="is not allowed"):
+                changed.fit(rows, y[: len(rows)])
 
 
 def public_callables():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 
 from .._draws.storage import Storage
 from .._validation import check_choice, check_int, check_random_state
-from ..samplers import resolve
+from ..samplers import TABLE, resolve
 from ..schedules import MixingDistance, as_schedule
 
 
@@ -84,12 +85,15 @@ class Settings:
         """
         names = [field.name for field in fields(cls) if hasattr(estimator, field.name)]
         settings = cls(**{name: getattr(estimator, name) for name in names} | others)
-        settings.check()
+        settings.check(estimator._samplers())
         return settings
 
-    def check(self) -> None:
-        """Raise ``ValueError`` for any parameter that is not allowed, before any work."""
-        resolve(self.sampler, self.integrator)
+    def check(self, samplers: Iterable[str] = tuple(TABLE)) -> None:
+        """Raise ``ValueError`` for any parameter that is not allowed, before any work.
+
+        ``samplers`` are the names that an error of ``sampler`` lists.
+        """
+        resolve(self.sampler, self.integrator, listed=samplers)
         if not is_auto(self.step_size):
             as_schedule("step_size", self.step_size)
         as_schedule("temperature", self.temperature)

@@ -141,6 +141,10 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
         return Settings.of(self)
 
+    def _samplers(self) -> tuple[str, ...]:
+        """Names that ``sampler`` may be, which its error lists."""
+        return ("sgld", "psgld", "sghmc", "sgnht", "msgnht")
+
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
         """New draws in an order that makes them comparable with each other and the earlier ones."""
         return draws

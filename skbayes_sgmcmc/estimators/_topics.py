@@ -213,6 +213,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         sampler = SAMPLERS[self.parametrization] if automatic else self.sampler
         return Settings.of(self, sampler=sampler)
 
+    def _samplers(self) -> tuple[str, ...]:
+        natural = self.parametrization != "expanded_mean"
+        return ("auto", *(super()._samplers() if natural else ("rsgld",)))
+
     def _n_topics(self) -> int:
         """K."""
         raise NotImplementedError

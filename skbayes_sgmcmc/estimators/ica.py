@@ -316,6 +316,9 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     # before sampling ------------------------------------------------------------------------------
 
+    def _samplers(self) -> tuple[str, ...]:
+        return ("rsgld", *super()._samplers(), "mala")
+
     n_features_in_: int
     #: components, features and whether rows are whitened, of the model that was fitted
     _shape: tuple[int, int, bool]

@@ -250,6 +250,9 @@ class BayesianLogisticRegression(BayesianClassifier):
         check_choice("fit_intercept", self.fit_intercept, (True, False))
         return settings
 
+    def _samplers(self) -> tuple[str, ...]:
+        return (*super()._samplers(), "mala")
+
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
         from ..models.logistic import LogisticModel
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .._metric import DiagonalMetric, Metric
@@ -76,17 +77,23 @@ _OTHERS = {"euler": Cell(integrators.euler, None)}
 
 
 def resolve(
-    sampler: str | Sampler, integrator: str, *, plain: bool = False
+    sampler: str | Sampler,
+    integrator: str,
+    *,
+    plain: bool = False,
+    listed: Iterable[str] = tuple(TABLE),
 ) -> tuple[Sampler, str, Cell]:
     """The sampler object, the integrator's name and the table's cell for two parameters.
 
     ``integrator="auto"`` is Euler where there is one if ``plain``, else the table's first choice.
+    An unknown sampler's error names those that are ``listed``.
     """
     if isinstance(sampler, Sampler):
         found = [row for row in TABLE.values() if type(sampler) is row[0]]
         chosen, cells = sampler, (found[0][1] if found else _OTHERS)
     else:
-        check_choice("sampler", sampler, TABLE)
+        if not (isinstance(sampler, str) and sampler in TABLE):
+            check_choice("sampler", sampler, listed)
         chosen, cells = TABLE[sampler][0](), TABLE[sampler][1]
     chosen.check("sampler")
     if integrator == "auto":
