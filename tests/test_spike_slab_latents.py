@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
 from skbayes_sgmcmc._data.chain_random import ChainRandom
-from skbayes_sgmcmc._data.minibatch import Minibatches
+from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.network import ReferenceClass
@@ -32,7 +32,7 @@ def model_of(adaptation="sa", compiled=False, prior=None, likelihood=None, gain=
 def stepped(model, theta, dtype=torch.float64, n_steps=3):
     """State, and the prior's gradient, after some updates at one position."""
     x = np.random.default_rng(0).standard_normal((10, 3))
-    model.make_data(x, np.zeros((10, 2)), None, dtype, "cpu")
+    model = model.bound(model.make_data(x, np.zeros((10, 2)), None, dtype, "cpu"))
     theta = torch.as_tensor(theta, dtype=dtype)
     state = model.init_state(theta)
     rng = ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
@@ -191,7 +191,7 @@ def followed(model, theta, n_steps, square=1.7):
     classes = isinstance(model.likelihood, Categorical)
     x = np.random.default_rng(0).standard_normal((10, 3))
     y = np.zeros(10, dtype=int) if classes else np.zeros((10, 2))
-    model.make_data(x, y, None, torch.float64, "cpu")
+    model = model.bound(model.make_data(x, y, None, torch.float64, "cpu"))
     state, rng = model.init_state(theta), ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
     for k in range(n_steps):
         aux = {} if classes else {"mean_square_slope": square * state["sigma"] ** -4}
@@ -267,7 +267,7 @@ def test_probabilities_move_by_the_gains():
 
 
 def test_delta_underflows_to_its_least_value_and_comes_back():
-    model = model_of()
+    model = model_of().bound(Data({}, 10))  # as many rows as ``stepped`` has
     at_zero = np.zeros((1, model.n_parameters))
     state, _ = stepped(model, at_zero, torch.float32, n_steps=1)
     state["logit_delta"].fill_(np.log(LEAST_DELTA))
