@@ -62,7 +62,7 @@ class PosteriorSamples:
 
     def __getstate__(self) -> dict[str, Any]:
         # draws that are on disk are embedded in files as plain arrays, which skops can read, too
-        return vars(self) | {"draws": {name: np.asarray(v) for name, v in self.draws.items()}}
+        return {name: _embedded(held) for name, held in vars(self).items()}
 
     def __getitem__(self, name: str) -> Array:
         return decode(self.draws[name])
@@ -141,3 +141,10 @@ class PosteriorSamples:
         total = self.n_chains * self.n_draws
         chosen = rng.choice(total, size=n_samples, replace=True, p=self.pooled_weights())
         return {name: self.select(name, chosen) for name in self.draws}
+
+
+def _embedded(held: Any) -> Any:
+    """An attribute whose arrays are in memory, or look so."""
+    if not isinstance(held, dict):
+        return held
+    return {k: np.asarray(v) if isinstance(v, np.memmap) else v for k, v in held.items()}
