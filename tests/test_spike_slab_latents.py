@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
 from skbayes_sgmcmc._data.chain_random import ChainRandom
-from skbayes_sgmcmc._data.minibatch import Data, Minibatches
+from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian
 from skbayes_sgmcmc.models.networks.latents import LEAST_DELTA
 from skbayes_sgmcmc.models.networks.mlp import MLP
@@ -40,12 +40,7 @@ def bound(model, dtype):
 
 def stepped(model, theta, dtype=torch.float64, n_steps=3):
     """State, and the prior's gradient, after some updates at one position."""
-<<<<<<< HEAD
     model = bound(model, dtype)
-=======
-    x = np.random.default_rng(0).standard_normal((10, 3))
-    model = model.bound(model.make_data(x, np.zeros((10, 2)), None, dtype, "cpu"))
->>>>>>> engine
     theta = torch.as_tensor(theta, dtype=dtype)
     state = model.init_state(theta)
     rng = ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
@@ -282,11 +277,7 @@ def test_probabilities_move_by_the_gains():
 
 
 def test_delta_underflows_to_its_least_value_and_comes_back():
-<<<<<<< HEAD
     model = bound(model_of(), torch.float32)
-=======
-    model = model_of().bound(Data({}, 10))  # as many rows as ``stepped`` has
->>>>>>> engine
     at_zero = np.zeros((1, model.n_parameters))
     state, _ = stepped(model, at_zero, torch.float32, n_steps=1)
     state["logit_delta"].fill_(np.log(LEAST_DELTA))
