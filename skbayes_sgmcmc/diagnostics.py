@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._draws.posterior_samples import PosteriorSamples
 from ._validation import check_real
-
-if TYPE_CHECKING:
-    import torch
-
-    from ._data.minibatch import Data
-    from .models._protocol import Model
 
 Array = NDArray[Any]
 
@@ -29,9 +23,6 @@ __all__ = [
     "sampling_threshold",
     "summary",
 ]
-
-#: rows of which the covariance of scores is estimated
-SCORE_ROWS = 2000
 
 
 def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = "bulk") -> Array:
@@ -139,56 +130,6 @@ def autocorrelation_time(draws: Array) -> float:
     negative = np.flatnonzero(pairs <= 0.0)
     last = negative[0] if len(negative) else len(pairs)
     return float(max(pairs[:last].sum() - 0.5, 0.5 / n))
-
-
-def score_covariance(model: Model, data: Data, theta: torch.Tensor) -> Array:
-    """Covariance V_s of the per-row scores at one position, each with its share of the prior."""
-    return np.atleast_2d(np.cov(_scores(model, data, theta), rowvar=False))
-
-
-def largest_score_variance(model: Model, data: Data, theta: torch.Tensor) -> float:
-    """Largest eigenvalue of M^(1/2) V_s M^(1/2) at one position, M the model's metric there.
-
-    By power iteration with V_s M, so that no matrix of parameters by parameters is made.
-    """
-    import torch
-
-    scores = _scores(model, data, theta)
-    scores -= scores.mean(axis=0)
-    metric = model.metric(theta)
-
-    def times(v: Array) -> Array:
-        moved = metric.times(torch.from_numpy(v)[None].to(theta))[0].double().cpu().numpy()
-        return np.asarray(scores.T @ (scores @ moved) / max(len(scores) - 1, 1))
-
-    return largest_eigenvalue(times, scores.shape[1])
-
-
-def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int = 40) -> float:
-    """Of a matrix with nonnegative eigenvalues, given as products with vectors, from below."""
-    vector: Array = np.random.default_rng(0).standard_normal(size)
-    for _ in range(n_steps):
-        vector = times(vector / np.linalg.norm(vector))
-        if not vector.any():
-            break
-    return float(np.linalg.norm(vector))
-
-
-def _scores(model: Model, data: Data, theta: torch.Tensor) -> Array:
-    """Scores (rows, n_parameters), weighted, of at most ``SCORE_ROWS`` rows at one position."""
-    import torch
-
-    from ._data.chain_random import ChainRandom
-    from ._data.minibatch import Minibatches
-
-    rows = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SCORE_ROWS)).astype(int))
-    view = Minibatches(data, min(len(rows), data.n_rows - 1) or 1, shared=True)
-    (batch,) = view.gather(rows[None, None], ChainRandom([]))
-    with torch.no_grad():
-        scores = np.asarray(model.scores(theta, batch).cpu(), dtype=float)
-    if data.weight is not None:
-        scores *= np.asarray(torch.as_tensor(batch.weight).cpu(), dtype=float)[:, None]
-    return scores
 
 
 def sampling_threshold(

@@ -224,8 +224,11 @@ def test_images_keep_their_shape():
     [
         CLASSIFIERS["logistic"],
         BayesianMLPClassifier(hidden_layer_sizes=20, **SHORT | {"burn_in": 1000}),
-        BayesianCNNClassifier(
-            conv_channels=6, kernel_size=3, hidden_layer_sizes=20, **SHORT | {"burn_in": 300}
+        pytest.param(
+            BayesianCNNClassifier(
+                conv_channels=6, kernel_size=3, hidden_layer_sizes=20, **SHORT | {"burn_in": 300}
+            ),
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["logistic", "mlp", "cnn"],

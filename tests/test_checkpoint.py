@@ -60,6 +60,10 @@ FITS = {
 }
 
 
+#: between them all that a file holds: row numbers, weights, momenta, the distance travelled
+QUICK = ("minibatches", "schedule", "mixing distance")
+
+
 def data():
     return make_classification(200, 5, random_state=0)
 
@@ -84,13 +88,14 @@ def assert_same(a, b):
 # kill -9 ------------------------------------------------------------------------------------------
 
 
-def fit_and_be_killed(folder):
-    """Run every fit in a child process that kills itself once its file has been written."""
+def fit_and_be_killed(folder, names):
+    """Run each of these fits in a child that kills itself once its file has been written."""
     from skbayes_sgmcmc._engine import checkpoint
 
     checkpoint.EVERY_SECONDS = checkpoint.WRITE_SHARE = 0.0  # write after every chunk
     maybe_save = Checkpoint.maybe_save
-    for name, (_, chunks) in FITS.items():
+    for name in names:
+        chunks = FITS[name][1]
         child = os.fork()
         if child:
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -111,22 +116,33 @@ def fit_and_be_killed(folder):
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("killed")
-    code = f"import test_checkpoint; test_checkpoint.fit_and_be_killed({str(folder)!r})"
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        check=True,
-        timeout=300,
-        env=HERE,
-        cwd=Path(__file__).parent,
-    )
-    return folder
+    """``killed(name)`` is the file of a killed fit; the quick ones die together, and the others."""
+    files = {}
+
+    def file_of(name):
+        if name not in files:
+            folder = tmp_path_factory.mktemp("killed")
+            names = [other for other in FITS if (other in QUICK) == (name in QUICK)]
+            call = f"test_checkpoint.fit_and_be_killed({str(folder)!r}, {names!r})"
+            subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", f"import test_checkpoint; {call}"],
+                check=True,
+                timeout=300,
+                env=HERE,
+                cwd=Path(__file__).parent,
+            )
+            files.update({each: folder / f"{each}.npz" for each in names})
+        return files[name]
+
+    return file_of
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FITS]
+)
 def test_resumes_bit_for_bit_after_kill(killed, name, monkeypatch):
-    path = str(killed / f"{name}.npz")
+    path = str(killed(name))
     with np.load(path) as file:
         assert f'"step": {LONG_CHUNK}' in str(file["meta"]) or FITS[name][1] > 1
         assert (int(file["kept"]) == 0) == (FITS[name][1] == 1)  # in burn-in, and after it

@@ -120,6 +120,7 @@ def test_grouped_chains_are_the_chains_one_by_one(settings, shared):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_cnn_knows_the_digits():
     """Measured 99% at defaults; 97% is reached with a tenth of the steps."""
     train, test = np.arange(len(y)) % 5 > 0, np.arange(len(y)) % 5 == 0
@@ -131,9 +132,9 @@ def test_cnn_knows_the_digits():
     ("shape", "params", "image"),
     [
         ((-1, 64), {}, (1, 8, 8)),
-        ((-1, 64), {"image_shape": (1, 4, 16)}, (1, 4, 16)),
-        ((-1, 64), {"image_shape": (4, 4, 4)}, (4, 4, 4)),
-        ((-1, 8, 8), {}, (1, 8, 8)),
+        pytest.param((-1, 64), {"image_shape": (1, 4, 16)}, (1, 4, 16), marks=pytest.mark.slow),
+        pytest.param((-1, 64), {"image_shape": (4, 4, 4)}, (4, 4, 4), marks=pytest.mark.slow),
+        pytest.param((-1, 8, 8), {}, (1, 8, 8), marks=pytest.mark.slow),
         ((-1, 2, 4, 8), {}, (2, 4, 8)),
     ],
 )

@@ -70,6 +70,7 @@ def divergence(p, q):
 # what it is for -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_student_predicts_as_the_posterior():
     """Held-out digits at T = 1, where single draws are far from their average.
 
@@ -97,6 +98,7 @@ def test_student_predicts_as_the_posterior():
         assert abs(score(q) - score(p)) < 0.5 * abs(of_a_draw - score(p))
 
 
+@pytest.mark.slow
 def test_the_default_training_is_long_enough_for_few_rows():
     """A module that gets rows as they are learns slowly: the divergence is 0.003 nats.
 
@@ -243,7 +245,10 @@ def test_students_of_other_architectures(teacher, architecture):
     "make",
     [
         lambda: BayesianLogisticRegression(n_chains=2, n_draws=20, random_state=0),
-        lambda: BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **LONGER),
+        pytest.param(
+            lambda: BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **LONGER),
+            marks=pytest.mark.slow,
+        ),
         lambda: BayesianModuleClassifier(batch_norms, standardize=True, **LONGER),
     ],
     ids=["logistic", "cnn", "norms"],

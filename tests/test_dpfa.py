@@ -361,6 +361,7 @@ def statistics(draws):
     return PosteriorSamples(found)
 
 
+@pytest.mark.slow
 def test_posterior_agrees_with_gibbs():
     """Means and second moments of all parameters on a tiny corpus: within MCSE of the reference.
 

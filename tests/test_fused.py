@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from sklearn.datasets import make_classification
 from skbayes_sgmcmc import BayesianMLPClassifier
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine import jobs
+from skbayes_sgmcmc._engine.accelerators import Workload
 from skbayes_sgmcmc._engine.accelerators import fused_steps as _fused
 from skbayes_sgmcmc._engine.chains import CHUNK_NUMBERS
 from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
@@ -58,9 +61,12 @@ class Plain:
 def plain(monkeypatch):
     """``draws`` of a run by :class:`Plain`."""
 
+    def equip(self, engine, work):
+        return replace(engine, integrator=Plain(), philox=True)
+
     def run(*args, **parameters):
         with monkeypatch.context() as patch:
-            patch.setattr(_fused, "find_integrator", lambda *run, required: Plain())
+            patch.setattr(_fused.FusedSteps, "equip", equip)
             return draws(*args, **parameters)
 
     return run
@@ -110,7 +116,7 @@ PSGLDS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sampler", [SGLD(), *PSGLDS], ids=repr)
 def test_compiled_steps_are_the_samplers(data, plain, calls, sampler, dtype):
     """Draw by draw over 44 steps of three chains, across burn-in's end.
@@ -314,7 +320,12 @@ def test_the_integrator_has_to_be_euler():
     from skbayes_sgmcmc.samplers import Cell
 
     for integrator, applies in ((euler, True), (leimkuhler_matthews, False)):
-        posterior = type("Posterior", (), {"like": torch.empty(0)})()
-        posterior.model = type("Model", (), {"n_parameters": 10})()
-        found = _fused.find_integrator(posterior, SGLD(), Cell(integrator, 0.1), 10, required=False)
-        assert (found is not None) == applies
+        work = Workload(
+            target=SimpleNamespace(like=torch.empty(0), model=SimpleNamespace(needs_gamma=False)),
+            sampler=SGLD(),
+            cell=Cell(integrator, 0.1),
+            minibatches=None,
+            n_steps=10,
+            n_chains=1,
+        )
+        assert (_fused.FusedSteps().why_not(work) is None) == applies

@@ -73,6 +73,7 @@ def peaked_rows(ica, mixing):
     return draws, amari_distance(draws, mixing[:, :3]).mean()
 
 
+@pytest.mark.slow
 def test_sources_are_found_as_well_as_by_corrected_langevin(data, fits):
     """Amari distance of a draw's three peaked rows: both near .03; chance has .5.
 

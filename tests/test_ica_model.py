@@ -10,12 +10,9 @@ import torch
 
 from skbayes_sgmcmc import MixingDistance, sample
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc.diagnostics import (
-    largest_score_variance,
-    sampling_threshold,
-    score_covariance,
-)
+from skbayes_sgmcmc.diagnostics import sampling_threshold
 from skbayes_sgmcmc.models import Data, Model
+from skbayes_sgmcmc.models._scores import largest_score_variance, score_covariance
 from skbayes_sgmcmc.models.ica import ICAModel, aligned, mode_start, symmetric_whitening
 from skbayes_sgmcmc.priors.factorised import PRIORS
 from skbayes_sgmcmc.samplers import RSGLD
@@ -248,7 +245,10 @@ def test_ten_components():
     assert_mean(values, 400.0, bias=0.01 * 400.0)
 
 
-@pytest.mark.parametrize(("sampler", "batch"), [("mala", 40), ("rsgld", 40), ("rsgld", 10)])
+@pytest.mark.parametrize(
+    ("sampler", "batch"),
+    [pytest.param("mala", 40, marks=pytest.mark.slow), ("rsgld", 40), ("rsgld", 10)],
+)
 def test_one_component_against_quadrature(sampler, batch):
     """Mean and sd of |w| of 40 rows. A minibatch of 10 adds alpha_t / 2, measured as 2%, to the sd.
 
@@ -287,6 +287,7 @@ def two_sample(a, b):
     return p, max(ratio.max(), 1.0 / ratio.min())
 
 
+@pytest.mark.slow
 def test_marginals_agree_with_corrected_langevin():
     """Three sources of high kurtosis, 300 rows; about a thousand nearly independent draws each.
 

@@ -44,7 +44,8 @@ STAGES = [
     {"target"},
     {"settings", "threshold", "fingerprint"},
     {"checkpoint"},
-    {"chains", "auto", "accelerators"},
+    {"auto", "accelerators"},
+    {"chains"},
     {"jobs"},
     {"run"},
     {"sample"},
@@ -53,7 +54,7 @@ STAGES = [
 STAGE = {name: rank for rank, names in enumerate(STAGES) for name in names}
 
 #: what the rest of the package may import from the engine
-ENTRANCES = {"settings", "run", "sample"}
+ENTRANCES = {"settings", "accelerators", "run", "sample"}
 
 
 def unit(module):

@@ -73,6 +73,7 @@ def test_arviz_of_two_classes_has_the_positive_one(data):
     np.testing.assert_allclose(posterior.attrs["acceptance_rate"], rates)
 
 
+@pytest.mark.slow
 def test_log_likelihood_and_loo(iris):
     """elpd_loo by PSIS against refits without each tenth row: what LOO stands for.
 
@@ -229,6 +230,7 @@ def test_round_trip_of_a_stream(data, tmp_path, through):
     assert back._chain_state.rows_seen == 250
 
 
+@pytest.mark.slow
 def test_a_pipeline_in_another_process(data, tmp_path):
     X, y = data
     pipeline = make_pipeline(StandardScaler(), BayesianLogisticRegression(**SMALL)).fit(X, y)
@@ -341,6 +343,7 @@ def test_callbacks_are_torn_down_after_an_error(data):
     assert "_callback_fit_ctx" not in vars(clf)
 
 
+@pytest.mark.slow
 def test_without_callbacks_in_scikit_learn(data):
     """As before 1.9: the same fit, by a package that finds no sklearn.callback."""
     code = (

@@ -157,6 +157,10 @@ def moments(draws):
     return posterior.mean("x"), mcse(posterior, "x")
 
 
+#: a sampler of each parametrization
+QUICK = ("sgrld", "minibatches")
+
+
 @pytest.fixture(scope="module")
 def reference():
     seeds = np.random.SeedSequence(5).spawn(2)
@@ -196,7 +200,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES],
+)
 def test_posterior_agrees_with_collapsed_gibbs(reference, name):
     """Means of phi and phi^2 on a tiny corpus: within MCSE of long collapsed Gibbs.
 

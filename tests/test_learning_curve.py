@@ -86,7 +86,13 @@ def assert_curves_are_those_of(estimator, curve):
             np.testing.assert_allclose(ours[metric], values, rtol=1e-6, atol=1e-12)
 
 
-@EVERY
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("cnn", "batch norm") else ())
+        for name in ESTIMATORS
+    ],
+)
 def test_curves_are_those_after_the_fit(name):
     """And the draws are, bit for bit, those of a fit without the callback."""
     curve = LearningCurve(X_test, y_test)

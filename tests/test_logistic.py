@@ -447,7 +447,7 @@ def test_mixing_distance_in_two_jobs(binary):
 # random streams, processes, precision -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading"])
+@pytest.mark.parametrize("backend", [pytest.param("loky", marks=pytest.mark.slow), "threading"])
 def test_jobs_do_not_matter(binary, backend):
     """In other processes and in threads; 20 rows of 400 at a step, so that minibatches count."""
     explicit = {"step_size": 0.1, "batch_size": 20, "integrator": "leimkuhler_matthews"}

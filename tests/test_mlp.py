@@ -51,6 +51,7 @@ def fitted(iris):
 # what it is for -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_digits_at_the_defaults():
     """One shuffled split, 360 rows held out: 97.4 to 97.8% were measured, sd 0.8% by rows alone.
 
@@ -71,7 +72,12 @@ def test_digits_at_the_defaults():
 
 
 @pytest.mark.parametrize(
-    "load, least", [(load_iris, 0.9), (load_wine, 0.9), (load_breast_cancer, 0.9)]
+    "load, least",
+    [
+        (load_iris, 0.9),
+        pytest.param(load_wine, 0.9, marks=pytest.mark.slow),
+        pytest.param(load_breast_cancer, 0.9, marks=pytest.mark.slow),
+    ],
 )
 def test_small_sets_as_they_come(load, least):
     """Unscaled features of unlike units (1e-3 to 1e3): standardised inside, no tuning.
@@ -219,6 +225,7 @@ def test_a_chain_is_the_same_whatever_runs_beside_it(iris, sampler):
     assert np.abs(three.posterior_["bias_1"][0] - three.posterior_["bias_1"][1]).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_jobs_can_be_sent_to_other_processes(iris, fitted, monkeypatch):
     """Pickled and back, as joblib sends them; starting processes would take ten seconds."""
 

@@ -114,7 +114,10 @@ def test_modules_that_vmap_can_not_take_go_in_turn():
     [
         BayesianMLPClassifier(hidden_layer_sizes=10, **TINY),
         BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), dtype="float64", **TINY),
-        BayesianCNNClassifier(conv_channels=2, precision="bfloat16", **TINY),
+        pytest.param(
+            BayesianCNNClassifier(conv_channels=2, precision="bfloat16", **TINY),
+            marks=pytest.mark.slow,
+        ),
         BayesianModuleClassifier(norm_module, **TINY),
         BayesianModuleRegressor(partial(nn.Linear, 64, 1), **TINY),
         SparseBayesianClassifier(hidden_layer_sizes=3, **TINY),
@@ -252,6 +255,7 @@ def test_modules_are_told_the_shape_of_a_row():
         BayesianModuleClassifier(image_module, input_shape=(1, 4, 4), **TINY).fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_linear_module_is_a_linear_model():
     """Without hidden layers the module and the MLP are one model: probabilities within 0.05."""
     params = SHORT | {"burn_in": 2000, "n_draws": 200, "thinning": 5, "n_chains": 4}
@@ -265,6 +269,7 @@ def linear_module():
     return nn.Linear(64, 3)
 
 
+@pytest.mark.slow
 def test_module_regressor_with_several_outputs():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((300, 4))

@@ -63,7 +63,7 @@ def reference(name, figure):
         "wine",
         "breast_cancer",
         "breast_cancer_laplace",
-        "digits",
+        pytest.param("digits", marks=pytest.mark.slow),
         pytest.param("australian", marks=needs_data),
         pytest.param("australian_laplace", marks=needs_data),
         pytest.param("a9a", marks=needs_data),
@@ -89,6 +89,25 @@ def test_default_estimator_has_the_true_posterior(name):
     np.testing.assert_allclose(p, REFERENCES[f"{name}/proba_mean"], rtol=0, atol=0.025)
 
 
+@pytest.mark.parametrize("name", ["breast_cancer", pytest.param("australian", marks=needs_data)])
+def test_psgld_has_the_true_posterior_where_it_is_not_refused(name):
+    """Its run is 200 relaxations of the slowest direction: an ESS of 400 for the worst coordinate.
+
+    That is 0.05 sd a mean, 3.5% a sd and R-hat about 1.02. Plain Euler at 0.2 / curvature has sds
+    up to 5.4% too large, more where a chain's frozen G is above its mean. The bounds are four MCSE
+    of means and sds, with Euler's bias added to the latter. Measured over two seeds a set: means
+    within 0.14 sd, sds within 6%, R-hat 1.016.
+    """
+    X, y = load(name)
+    mean, sd = reference(name, "mean"), reference(name, "sd")
+    prior_scale = float(REFERENCES[f"{name}/prior_scale"])
+    clf = BayesianLogisticRegression(sampler="psgld", prior_scale=prior_scale, random_state=0)
+    table = clf.fit(X, y).summary()
+    assert np.abs((table["mean"] - mean) / sd).max() <= 0.2
+    assert np.abs(table["sd"] / sd - 1.0).max() <= 0.2
+    assert table["r_hat"].max() <= 1.05
+
+
 def test_bounds_would_catch_a_wrong_posterior():
     """Half the temperature has 0.71 of the sd, and another prior's mean is elsewhere."""
     X, y = load("iris")
@@ -99,6 +118,7 @@ def test_bounds_would_catch_a_wrong_posterior():
         assert off or np.abs(table["sd"] / sd - 1.0).max() > SD_BOUND
 
 
+@pytest.mark.slow
 def test_stiff_posterior(monkeypatch):
     """Separable classes under a wide prior: the curvature differs much from draw to draw.
 
@@ -108,7 +128,7 @@ def test_stiff_posterior(monkeypatch):
     """
     X, y = load("wine")
     clf = BayesianLogisticRegression(prior_scale=10.0, random_state=0).fit(X, y)
-    monkeypatch.setattr("skbayes_sgmcmc._engine.auto.CURVATURE_LIMIT", 0.5)
+    monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.CURVATURE_LIMIT", 0.5)
     careful = BayesianLogisticRegression(prior_scale=10.0, random_state=1).fit(X, y)
     assert careful.step_size_ == pytest.approx(0.25 * clf.step_size_)
     ratio = clf.posterior_.std("coef") / careful.posterior_.std("coef")

@@ -291,6 +291,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before) / 2**
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs the resource module")
 def test_a_million_sparse_columns():
     """Nothing of size rows x columns (16 GB) or columns^2 is made, nor a chunk of dense rows.

@@ -48,7 +48,7 @@ def test_rsgld_without_the_divergence_has_another_target():
     assert_close(theta.mean(1), 4.0, precision=0.05)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.slow), 0.5])
 def test_mala_in_a_metric_is_exact(temperature):
     """Gamma(5)^(1/T) is Gamma(1 + 4/T, rate 1/T); the step is so large that a third is rejected."""
     shape = 1.0 + 4.0 / temperature
@@ -137,6 +137,7 @@ def run_psgld(target, sampler, eta, **settings):
 CAP = 4.0
 
 
+@pytest.mark.slow
 def test_psgld_with_frozen_v_is_exact_for_small_steps():
     """The variance is the target's over 1 - eta G A / 2; adapting always it is 10% more than that.
 

@@ -264,7 +264,14 @@ def test_engine_has_the_exact_covariance(name, integrator, dim, temperature):
 GRADIENT_NOISE = np.array([[4.0, 1.0], [1.0, 2.0]])
 
 
-@pytest.mark.parametrize("name, integrator", LINEAR)
+@pytest.mark.parametrize(
+    "name, integrator",
+    [
+        # the others are quick with minibatches
+        pytest.param(*cell, marks=() if cell[0] == "psgld" else pytest.mark.slow)
+        for cell in LINEAR
+    ],
+)
 def test_engine_with_gradient_noise(name, integrator):
     """Gradient noise of known covariance adds eta^2 Cov(g) to every step, in every integrator."""
     target = Gaussian(correlated_precision(2), noise=GRADIENT_NOISE)
@@ -297,6 +304,7 @@ def test_gradient_noise_inflates_sghmc_by_its_formula():
     assert ratio.item() == pytest.approx(1.0 + 1e-4 * 400.0 / 0.02, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", list(TABLE["sghmc"][1]))
 def test_gradient_variance_corrects_sghmc(integrator):
     """With beta_hat the variance ratio is 1 within 2%, where without it is above 1.6."""

@@ -121,7 +121,9 @@ def rows_gradient(model, dtype, weighted, shared):
 @pytest.mark.parametrize("classes", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64]
+)
 def test_compiled_gradient_of_a_linear_models_rows_is_that_of_torch(
     classes, weighted, shared, dtype
 ):

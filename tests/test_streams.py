@@ -60,6 +60,7 @@ def test_normals_have_normal_moments(normals):
     assert np.abs(z).max() < 5.0
 
 
+@pytest.mark.slow
 def test_normals_have_a_normal_distribution(normals):
     """Kolmogorov and Smirnov at 10^7 draws: deviations of 6e-4 of a probability are seen."""
     assert stats.kstest(normals.astype(np.float64), stats.norm.cdf).pvalue > 1e-4

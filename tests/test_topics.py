@@ -128,6 +128,7 @@ def test_proportions_solve_their_equation():
     np.testing.assert_allclose(n, np.einsum("dw,dwk->dk", X.toarray(), r), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_topics_of_scikit_learn_are_scored():
     """Their rows do not sum to one; ours find as good topics on the same documents."""
     phi = topics()

@@ -138,7 +138,7 @@ def test_partial_fit_predicts_after_one_call(stream):
         assert clf.posterior_.n_draws == -(-rows // 100)
 
 
-@pytest.mark.parametrize("rows", [100, 1000])
+@pytest.mark.parametrize("rows", [pytest.param(100, marks=pytest.mark.slow), 1000])
 def test_one_pass_of_a_stream(stream, rows):
     """Each row seen once: the mean is right to about a posterior sd, and the spread to a factor 2.
 
@@ -154,6 +154,7 @@ def test_one_pass_of_a_stream(stream, rows):
     assert ratio.min() > 0.6 and ratio.max() < 2.5
 
 
+@pytest.mark.slow
 def test_passes_with_total_samples(stream):
     """With N given, rows that come again do not count as new: the spread stays the posterior's.
 

@@ -11,8 +11,9 @@ import torch
 from _common import markdown_table, mean_sd, new_figure, parse_args, save_figure, write_results
 
 from skbayes_sgmcmc import sample
-from skbayes_sgmcmc.diagnostics import noise_variances, score_covariance
+from skbayes_sgmcmc.diagnostics import noise_variances
 from skbayes_sgmcmc.models import Batch, Data, Model
+from skbayes_sgmcmc.models._scores import score_covariance
 from skbayes_sgmcmc.schedules import Exponential, Polynomial
 
 N = 100

@@ -53,7 +53,7 @@ class ChainRandom:
     device : str, default="cpu"
         Where normals and uniforms are made.
     philox : bool, default=False
-        Make them, and row numbers, by the compiled generator of ``_philox.py`` (CPU only) and not
+        Make them, and row numbers, by the compiled generator of ``philox.py`` (CPU only) and not
         by torch's and numpy's.
 
     Notes
@@ -128,12 +128,17 @@ class ChainRandom:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from a stored state, with the generator that it belongs to."""
-        kind = Philox if state["noise"].dtype == np.uint64 else TorchStream
+        kind = TorchStream if from_torch(state) else Philox
         self.noise = [kind(0, self.device) for _ in state["noise"]]
         for stream, saved in zip(self.noise, state["noise"], strict=True):
             stream.set_state(saved)
         for rows, bits in zip(self.rows, state["rows"], strict=True):
             rows.bit_generator.state = bits
+
+
+def from_torch(state: dict[str, Any]) -> bool:
+    """Whether a state that :meth:`ChainRandom.get_state` made is of torch's generators."""
+    return bool(state["noise"].dtype != np.uint64)
 
 
 def _distinct(n: int, n_steps: int, size: int, rng: np.random.Generator) -> Array:

@@ -6,9 +6,14 @@ A fit passes these modules in this order:
 2. ``run``: the path itself. It calls the others and combines what they return.
 3. ``auto``: what "auto" means: centre, coordinates, step size, minibatch, lengths.
 4. ``target``: the density to sample, with the factor N/n, control variates and coordinates.
-5. ``jobs``: groups of chains: their starts, checkpoints (``checkpoint``) and interrupts.
-6. ``accelerators``: compiled code and CUDA graphs that replace parts of the next.
+5. ``accelerators``: what ``compiled`` means: the list of faster ways to take the same steps.
+6. ``jobs``: groups of chains: their starts, checkpoints (``checkpoint``) and interrupts.
 7. ``chains``: the one loop over steps.
 
-``sample`` is the same path for a log density or model of the user's.
+``sample`` is the same path for a log density or a model that the user gives.
+
+Words: the *target* is the density that a run samples; a *chain* moves towards it in *steps*; some
+steps' positions are kept as *draws*; a *group* is the chains that advance together as one batch,
+in this process or in a worker. The posterior is the target of an estimator's model, and what its
+draws stand for.
 """

@@ -17,31 +17,31 @@ from .._data.minibatch import Minibatches
 from .._draws.storage import encode
 from .._metric import State
 from ..samplers._protocol import Sampler, Step
-from ..samplers.integrators import Integrator
 from ..schedules import MixingDistance, Schedule
+from .accelerators import Engine
 from .denormals import flushed_denormals
-from .target import Evaluator, Target
+from .target import Evaluator
 
 Array = NDArray[Any]
 
-#: random numbers prepared at once for one chain
+#: random numbers made at once for one chain
 CHUNK_NUMBERS = 2**18
 #: fewest and most steps between two looks at the chains
 SHORT_CHUNK, LONG_CHUNK = 64, 1024
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run does: how many steps, with which step sizes, and which of them are kept."""
+    """What a run does: how many steps, with which step sizes, and which of them give draws."""
 
     step_size: Schedule
     temperature: Schedule
     n_draws: int
     burn_in: int
     thinning: int | MixingDistance
-    #: steps at temperature 0 at the beginning, by which every chain finds a mode
+    #: first steps, taken at temperature 0, in which every chain finds a mode
     descent: int = 0
-    #: there will be more rows: samplers that adapt go on with it
+    #: there will be more rows, so that samplers that adapt in burn-in go on adapting
     stream: bool = False
 
     @property
@@ -51,6 +51,11 @@ class Plan:
         return self.burn_in + self.n_draws * self.thinning
 
     @property
+    def first_temperature(self) -> float:
+        """Temperature of the first step."""
+        return float(self.temperature.values(np.zeros(1, dtype=int), self.n_steps)[0])
+
+    @property
     def weighted(self) -> bool:
         """Whether draws count by their step sizes."""
         return self.step_size.weights_draws and not isinstance(self.thinning, MixingDistance)
@@ -58,7 +63,7 @@ class Plan:
 
 @dataclass
 class Cursor:
-    """Where a run stands; with the tensors of :class:`Chains` all that a checkpoint needs."""
+    """Where a run stands: what a checkpoint needs besides the tensors of :class:`Chains`."""
 
     step: int = 0
     kept: int = 0
@@ -69,60 +74,54 @@ class Cursor:
 
 
 class Chains:
-    """Chains that advance together.
+    """A group of chains that advance together.
 
     Parameters
     ----------
-    target : Target
-        The target.
-    sampler, integrator : Sampler, callable
-        One cell of the table.
+    engine : Engine
+        The target, and what takes the steps (see ``accelerators/``).
+    sampler : Sampler
+        The sampler, whose sub-flows the engine's integrator puts together.
     minibatches : Minibatches
         Where gradients come from.
     plan : Plan
         The run.
     phi : Tensor of shape (n_chains, n_parameters)
-        Starting positions, in the posterior's coordinates.
+        Starting positions, in the target's coordinates.
     rng : ChainRandom
         One stream per chain.
     draws : array of shape (n_chains, n_draws, n_kept)
-        Where draws are put (see ``_draws/storage.py``).
-    kernel : callable or None
-        A compiled replacement of the loop over a chunk's steps (see ``accelerators/``).
-    evaluator : type
-        What computes gradients (see ``accelerators/cuda_graphs.py`` for another one).
+        Filled with the draws (see ``_draws/storage.py``).
     alpha : callable or None
         ``alpha(theta)`` returns alpha_t / eta, for :class:`MixingDistance`.
     """
 
     def __init__(
         self,
-        target: Target,
+        engine: Engine,
         sampler: Sampler,
-        integrator: Integrator,
         minibatches: Minibatches,
         plan: Plan,
         phi: Tensor,
         rng: ChainRandom,
         *,
         draws: Array,
-        kernel: Any = None,
-        evaluator: type[Evaluator] = Evaluator,
         alpha: Callable[[Tensor], float] | None = None,
     ):
-        self.target = target
+        self.target = engine.target
+        self.integrator = engine.integrator
+        self.kernel = engine.kernel
+        self.evaluator = engine.evaluator
         self.sampler = sampler
-        self.integrator = integrator
         self.minibatches = minibatches
         self.plan = plan
         self.phi = phi.contiguous()
         self.rng = rng
-        self.kernel = kernel
-        self.evaluator = evaluator
         self.alpha = alpha
         self.alive = list(range(len(phi)))
         self.state: State | None = None
-        self.model_state: State = target.model.init_state(target.to_theta(phi))
+        theta = self.target.to_theta(phi)
+        self.model_state: State = self.target.model.init_state(theta)
         self.cursor = Cursor()
         self.draws = draws
         self.weights = np.ones(plan.n_draws)
@@ -131,9 +130,9 @@ class Chains:
 
     @torch.no_grad()
     def run(self, on_chunk: Callable[[Chains], None] | None = None) -> None:
-        """Take all remaining steps, or stop where no chain is finite any more.
+        """Take all remaining steps; stop early if no chain is finite any more.
 
-        ``on_chunk`` is called after every chunk, at a resumable state.
+        ``on_chunk`` is called after every chunk, when the state can be resumed.
         """
         with flushed_denormals():
             self._run(on_chunk)
@@ -161,11 +160,8 @@ class Chains:
             return
         self._evaluator = self._new_evaluator()
         self._step = self._new_step()
-        first = np.zeros(1, dtype=int)
-        self._set_scale(
-            float(self.plan.step_size.values(first, self.plan.n_steps)[0]),
-            float(self.plan.temperature.values(first, self.plan.n_steps)[0]),
-        )
+        eta = float(self.plan.step_size.values(np.zeros(1, dtype=int), self.plan.n_steps)[0])
+        self._set_scale(eta, self.plan.first_temperature)
         self._step.xi = self.rng.normal(self.phi.shape[1], dtype=self.phi.dtype)
         indices = self.minibatches.indices(1, self.rng)
         self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
@@ -177,12 +173,12 @@ class Chains:
         return self.state
 
     def _chunk_length(self) -> int:
-        # per chain, so that a chain's numbers do not depend on how many run beside it
+        # per chain, so that a chain's numbers do not depend on the size of its group
         per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.size)
         return min(max(SHORT_CHUNK, CHUNK_NUMBERS // per_step), LONG_CHUNK)
 
     def _normals(self, count: int) -> Iterator[Tensor]:
-        """Noise (chains, parameters) of every step, made for several at once if it is small."""
+        """Noise (chains, parameters) of every step; small noise is made for several at once."""
         if getattr(self.integrator, "own_noise", False):
             yield from repeat(self._step.xi, count)
             return
@@ -193,35 +189,42 @@ class Chains:
             yield from self.rng.normal(steps, n_parameters, dtype=dtype).unbind(1)
 
     def _chunk(self, steps: Array) -> None:
-        plan, phi, step = self.plan, self.phi, self._step
-        n_steps, count = plan.n_steps, len(steps)
-        etas = plan.step_size.values(steps, n_steps)
-        exploring = plan.step_size.exploring(steps, n_steps)
+        plan = self.plan
+        etas = plan.step_size.values(steps, plan.n_steps)
+        exploring = plan.step_size.exploring(steps, plan.n_steps)
         cold = exploring | (steps < plan.descent)
-        temperatures = np.where(cold, 0.0, plan.temperature.values(steps, n_steps))
+        temperatures = np.where(cold, 0.0, plan.temperature.values(steps, plan.n_steps))
         keep = self._collect(steps, etas, exploring)
         if self.kernel is not None:
-            self.kernel(phi, etas, temperatures, keep, self.rng, self._keep)
+            self.kernel(self.phi, etas, temperatures, keep, self.rng, self._keep)
             self.cursor.last_eta = float(etas[-1])
-            return
+        else:
+            # plain numbers: the loop reads them from lists faster than from arrays
+            self._loop(int(steps[0]), etas.tolist(), temperatures.tolist(), keep.tolist())
+
+    def _loop(
+        self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
+    ) -> None:
+        """Take the steps from number ``first`` on, one after another."""
+        phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
+        after_step, count = self.target.model.after_step, len(etas)
         indices = self.minibatches.indices(count, self.rng)
-        uniform = None
+        uniforms = None
         if self.sampler.full_data:
-            uniform = self.rng.uniform(count, dtype=phi.dtype)
-        after_step = self.target.model.after_step
-        batches = self.minibatches.chunk(indices, count, self.rng)
-        uniforms = [step.uniform] * count if uniform is None else uniform.unbind(1)
+            uniforms = self.rng.uniform(count, dtype=phi.dtype).unbind(1)
         normals = self._normals(count)
-        for k, eta, temperature, kept, step.xi, step.uniform, self._evaluator.batch in zip(
-            steps.tolist(), etas.tolist(), temperatures.tolist(), keep.tolist(),
-            normals, uniforms, batches, strict=True,
-        ):  # fmt: skip
-            self._set_scale(eta, temperature)
-            self.integrator(self.sampler, phi, self._state, step)
+        batches = self.minibatches.chunk(indices, count, self.rng)
+        for i in range(count):
+            step.xi = next(normals)
+            if uniforms is not None:
+                step.uniform = uniforms[i]
+            evaluator.batch = next(batches)
+            self._set_scale(etas[i], temperatures[i])
+            self.integrator(self.sampler, phi, state, step)
             if after_step is not None:
-                after_step(phi, self.model_state, self._evaluator.aux, k, self.rng)
-            if kept:
-                self._keep(phi, eta)
+                after_step(phi, self.model_state, evaluator.aux, first + i, self.rng)
+            if keep[i]:
+                self._keep(phi, etas[i])
 
     def _set_scale(self, eta: float, temperature: float) -> None:
         step, last = self._step, self.cursor.last_eta

@@ -184,7 +184,7 @@ def _digest(arrays: dict[str, Array]) -> Array:
 
 
 def write_atomically(path: Path, arrays: dict[str, Array]) -> None:
-    """Write an ``.npz`` file beside ``path``, then move it there: readers never see half of it."""
+    """Write an ``.npz`` file next to ``path``, then move it there: no reader sees half a file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,7 +1,7 @@
-"""Numbers too small to be normalised, with which processors compute many times slower.
+"""Denormal numbers, which are too small to be normalised and make processors many times slower.
 
-Weights that no data reach fade towards zero under their prior, through such numbers, as long as
-there is no noise: in a descent, or at temperature 0.
+Where there is no noise (in a descent, or at temperature 0) the prior pulls weights that no data
+reach towards zero, and they pass through such numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 @contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """Within it they count as zero in this thread, where the processor can do that."""
+    """Count denormal numbers as zero in this thread, if the processor can."""
     before = _flushed()
     torch.set_flush_denormal(True)
     try:
@@ -24,6 +24,6 @@ def flushed_denormals() -> Iterator[None]:
 
 
 def _flushed() -> bool:
-    # torch tells how to set it, and not how it is set
+    # torch has a function to set the mode, and none to read it
     denormal = torch.tensor(1e-310, dtype=torch.float64)
     return bool(denormal * 0.5 == 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,17 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .._data.chain_random import ChainRandom
-from .._data.minibatch import Minibatches
+from .._data.chain_random import ChainRandom, from_torch
 from .._draws.storage import allocate, dtype_name
-from ..samplers import Cell, Sampler
-from ..samplers.integrators import Integrator
-from .auto import AutoValues
+from .accelerators import Workload, equip
+from .auto import AutoValues, tuning_of
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint
 from .fingerprint import fingerprint, probe
 from .settings import Settings
-from .target import Evaluator, Target
+from .target import Target
 from .threshold import threshold_per_step
 
 Array = NDArray[Any]
@@ -30,17 +28,17 @@ Array = NDArray[Any]
 #: settings that do not change draws, or are in the fingerprint as what they resolve to
 UNSEEN = ("checkpoint", "verbose", "random_state")
 
-#: called about 100 times in a run, with its finished fraction and the chains as they then are
+#: called about 100 times in a run, with the finished fraction and the chains at that time
 OnProgress = Callable[[float, Chains], None]
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class ChainState:
     """Where chains stand after a run, as plain arrays: what warm starts go on from.
 
-    ``moves`` identifies the sampler and integrator that ``sampler``, their state, belongs to;
-    ``n_chains`` are the chains asked for, of which some may have diverged; ``warm`` is kept for
-    streams only, whose later calls must stay in the coordinates of the first.
+    ``moves`` identifies the sampler and integrator to which the state ``sampler`` belongs;
+    ``n_chains`` is the number of chains asked for, of which some may have diverged; ``warm`` is
+    kept for streams only, whose later calls must stay in the coordinates of the first.
     """
 
     theta: Array
@@ -58,8 +56,13 @@ class ChainState:
         """Whether a run of so many chains and parameters can go on from here."""
         return (self.n_chains, self.theta.shape[1]) == (n_chains, n_parameters)
 
+    @property
+    def torch_numbers(self) -> bool:
+        """Whether their random numbers are torch's, and not the compiled generator's."""
+        return from_torch(self.rng)
 
-@dataclass
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """What a job returns: draws of the surviving chains, and which chains diverged when."""
 
@@ -71,31 +74,42 @@ class Result:
     diverged: dict[int, int]
 
 
-@dataclass
-class Engine:
-    """What takes the steps: a compiled ``kernel`` a chunk's, or ``integrator`` one at a time."""
-
-    integrator: Integrator
-    kernel: Any = None
-    evaluator: type[Evaluator] = Evaluator
-    #: whether compiled code makes the noise, by the generator that it has
-    philox: bool = False
-
-
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """A group of chains to run, in this process or in a worker."""
+    """A group of chains to run, in this process or in a worker.
 
-    target: Target
-    sampler: Sampler
-    cell: Cell
-    minibatches: Minibatches
+    Attributes
+    ----------
+    work : Workload
+        What all chains compute.
+    plan : Plan
+        Their steps, and which of them are kept.
+    settings : Settings
+        The parameters of the run.
+    warm : AutoValues
+        What "auto" was found to mean.
+    previous : ChainState or None
+        The chains that these go on with.
+    accelerators : tuple of str
+        Names of the accelerators in use.
+    group : list of int
+        Numbers of the chains of this job.
+    seeds : list of SeedSequence
+        One for each of them.
+    """
+
+    work: Workload
     plan: Plan
     settings: Settings
     warm: AutoValues
     previous: ChainState | None
+    accelerators: tuple[str, ...]
     group: list[int]
     seeds: list[np.random.SeedSequence]
+
+    @property
+    def target(self) -> Target:
+        return self.work.target
 
     def __call__(self, on_progress: OnProgress | None) -> Result:
         chains = self._chains()
@@ -104,7 +118,7 @@ class Job:
             checkpoint = Checkpoint(
                 self.settings.checkpoint,
                 self._fingerprint(),
-                probe(self.target, self.sampler, self.minibatches),
+                probe(self.target, self.work.sampler, self.work.minibatches),
             )
             checkpoint.load(chains)
         reported = -1
@@ -128,7 +142,7 @@ class Job:
 
     def _chains(self) -> Chains:
         target, like = self.target, self.target.like
-        engine = self._engine()
+        engine = equip(self.accelerators, self.work)
         rng = ChainRandom(self.seeds, str(like.device), philox=engine.philox)
         if self.previous is not None:
             rng.set_state(_select(self.previous.rng, self.group))
@@ -137,20 +151,17 @@ class Job:
         else:
             phi = self._starts()
         chains = Chains(
-            target,
-            self.sampler,
-            engine.integrator,
-            self.minibatches,
+            engine,
+            self.work.sampler,
+            self.work.minibatches,
             self.plan,
             phi,
             rng,
             draws=self._allocate(),
-            kernel=engine.kernel,
-            evaluator=engine.evaluator,
             alpha=self.alpha(),
         )
         if self.previous is not None:
-            # a run with another prior, or pruned, has latent variables that begin with it
+            # with another prior, or with pruning, there are new latent variables, which begin here
             for name, values in self._tensors(self.previous.model).items():
                 if name in chains.model_state and chains.model_state[name].shape == values.shape:
                     chains.model_state[name] = values
@@ -166,45 +177,8 @@ class Job:
         kind = dtype_name(self.target.like.dtype) if kept.dtype == "auto" else kept.dtype
         return allocate(shape, kind, kept.dir)
 
-    def _engine(self) -> Engine:
-        """Compiled code for a chunk's steps, or else for the integrator or for the gradient."""
-        plain = Engine(self.cell.integrator)
-        if self.settings.compiled is False:
-            return plain
-        from .accelerators.cuda_graphs import find_evaluator
-        from .accelerators.fused_steps import find_integrator
-        from .accelerators.linear_sgld import find_kernel
-
-        required = self.settings.compiled is True
-        run = (self.sampler, self.cell)
-        n_steps = self.plan.n_steps * len(self.group)
-        reason = (
-            "there is compiled code for sampler='sgld' and 'psgld' (without divergence) with "
-            "integrator='euler' on a CPU, and for networks of dense rows without latent variables "
-            "on a GPU; give compiled='auto'."
-        )
-        evaluator = find_evaluator(self.target, required=required)
-        if evaluator is not None:
-            return replace(plain, evaluator=evaluator)
-        try:
-            kernel = find_kernel(self.target, self.minibatches, *run, required=required)
-            if kernel is not None:
-                return replace(plain, kernel=kernel, philox=True)
-            integrator = find_integrator(self.target, *run, n_steps, required=required)
-            if integrator is not None:
-                return Engine(integrator, philox=True)
-        except ImportError:
-            reason = (
-                "numba is not installed; install the extra 'skbayes-sgmcmc[fast]' or give "
-                "compiled='auto'."
-            )
-        own = self.target.model.kernels if self.target.like.device.type == "cpu" else None
-        if required and own is None:
-            raise ValueError(f"compiled=True is not allowed here: {reason}")
-        return plain
-
     def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
-        """Rows of this group of stored state, on the run's device and in its dtype."""
+        """The group's rows of a stored state, on the run's device and in its dtype."""
         like = self.target.like
         tensors = {name: torch.from_numpy(values[self.group]) for name, values in arrays.items()}
         return {
@@ -213,24 +187,22 @@ class Job:
         }
 
     def _moves(self) -> str:
-        return fingerprint(self.sampler, self.cell.integrator.__name__)
+        return fingerprint(self.work.sampler, self.work.cell.integrator.__name__)
 
     def _starts(self) -> torch.Tensor:
         """Starting positions phi of this group's chains."""
         target, warm, model = self.target, self.warm, self.target.model
         like, init = target.like, warm.init
         rngs = [np.random.default_rng(seed.spawn(1)[0]) for seed in self.seeds]
-        gaussian = isinstance(init, str) and init == "gaussian"
-        level = self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0]
-        if gaussian and target.coordinates is not None:
+        level = self.plan.first_temperature
+        if isinstance(init, str) and init == "gaussian" and target.coordinates is not None:
             sd = np.sqrt(level / target.n)
             starts = [sd * rng.standard_normal(model.n_parameters) for rng in rngs]
             return torch.from_numpy(np.stack(starts)).to(like)
-        if gaussian and warm.center is not None and model.metric is not None:
+        if isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
             center = np.asarray(warm.center)
-            theta = np.stack([model.typical_draw(center, target.data, level, r) for r in rngs])
-        elif isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
-            theta = np.tile(np.asarray(warm.center), (len(rngs), 1))
+            near = tuning_of(model).start_near if init == "gaussian" else lambda center, *_: center
+            theta = np.stack([near(center, target.data, level, rng) for rng in rngs])
         elif isinstance(init, str):
             theta = np.stack([model.init(rng) for rng in rngs])
         else:
@@ -249,14 +221,13 @@ class Job:
 
     def alpha(self) -> Callable[[torch.Tensor], float]:
         """The sampling threshold's alpha_t / eta as a function of theta (1, parameters)."""
-        level = float(self.plan.temperature.values(np.zeros(1, dtype=int), self.plan.n_steps)[0])
         return partial(
             threshold_per_step,
             self.target,
-            self.sampler,
+            self.work.sampler,
             self.warm.root,
-            batch_size=self.minibatches.size,
-            temperature=level,
+            batch_size=self.work.minibatches.size,
+            temperature=self.plan.first_temperature,
         )
 
     def _fingerprint(self) -> str:
@@ -267,6 +238,7 @@ class Job:
             # with no seed given, any run of the same data and parameters goes on
             None if self.settings.random_state is None else self.seeds,
             [plan.n_draws, plan.burn_in, plan.thinning],
+            self.accelerators,
             self.target.data,
             None if self.previous is None else self.previous.theta,
         )
@@ -289,23 +261,25 @@ class Job:
         state = chains.state or {}
         statistics = {
             name: np.asarray(values.double().cpu())
-            for name, values in self.sampler.statistics(state).items()
+            for name, values in self.work.sampler.statistics(state).items()
         }
         end = ChainState(
-            chains.target.to_theta(chains.phi).cpu().numpy().copy(),
-            {name: np.asarray(t.cpu()).copy() for name, t in state.items()},
-            {name: np.asarray(t.cpu()).copy() for name, t in chains.model_state.items()},
-            chains.rng.get_state(),
-            chains.cursor.last_eta,
-            self._moves(),
-            self.settings.n_chains,
+            theta=chains.target.to_theta(chains.phi).cpu().numpy().copy(),
+            sampler={name: np.asarray(t.cpu()).copy() for name, t in state.items()},
+            model={name: np.asarray(t.cpu()).copy() for name, t in chains.model_state.items()},
+            rng=chains.rng.get_state(),
+            last_eta=chains.cursor.last_eta,
+            moves=self._moves(),
+            n_chains=self.settings.n_chains,
         )
+        draws, weights = chains.collected()
         return Result(
-            *chains.collected(),
-            chains.cursor.step,
-            statistics,
-            end,
-            {self.group[c]: step for c, step in chains.cursor.diverged.items()},
+            draws=draws,
+            weights=weights,
+            n_steps=chains.cursor.step,
+            statistics=statistics,
+            state=end,
+            diverged={self.group[c]: step for c, step in chains.cursor.diverged.items()},
         )
 
 

@@ -1,10 +1,10 @@
-"""Whether draws will fit into memory, before a run."""
+"""A check before a run that its draws fit into memory."""
 
 from __future__ import annotations
 
 
 def check_memory(n_chains: int, n_draws: int, n_kept: int, itemsize: int) -> None:
-    """Raise ``ValueError`` before a run whose draws do not fit into memory."""
+    """Raise ``ValueError`` if the draws of a run will not fit into memory."""
     needed = n_chains * n_draws * n_kept * itemsize
     free = _free_memory()
     if free is not None and needed > free:

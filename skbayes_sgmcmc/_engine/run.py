@@ -18,6 +18,7 @@ from ..models._protocol import Model
 from ..samplers import Sampler, resolve
 from ..schedules import Schedule, as_schedule
 from . import auto
+from .accelerators import Workload, choose, offers
 from .chains import Plan
 from .jobs import ChainState, Job, OnProgress, Result
 from .memory import check_memory
@@ -30,7 +31,7 @@ Array = NDArray[Any]
 STREAM_BATCH = 100
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """What a run returns: draws of theta, their weights, statistics and the final state."""
 
@@ -42,8 +43,9 @@ class Run:
     step_size: float
     batch_size: int
     n_steps: int
-    temperature: float
     plan: Plan
+    #: names of the accelerators that it used
+    accelerators: tuple[str, ...]
     #: ``alpha(theta)`` is the sampling threshold's alpha_t / eta at one position (1, n_parameters)
     alpha: Callable[[torch.Tensor], float]
 
@@ -61,9 +63,9 @@ def draw(
 ) -> Run:
     """Run the chains that ``settings`` describe.
 
-    ``previous`` continues earlier chains; ``rows_seen`` says that these are rows of a stream, of
-    which there have been so many, these included: one pass of steps is taken over them.
-    ``on_progress`` hears only of chains that run as one group in this process.
+    ``previous`` are earlier chains to continue. ``rows_seen`` is given for the rows of a stream: it
+    counts all rows so far, including these, over which one pass of steps is taken.
+    ``on_progress`` is called only if the chains run as one group in this process.
     """
     stream = rows_seen is not None
     model = model.bound(data)
@@ -77,8 +79,8 @@ def draw(
         settings = replace(settings, n_chains=len(previous.theta))  # those that survived
     warm = previous.warm if previous is not None and stream else None
     if warm is None or (warm.step_size is not None) != settings.auto:
-        # total=0: as the posterior of these rows alone. Taken for all of a stream, they would be
-        # too sure of themselves, and without a maximum where the prior no longer counts.
+        # total=0: the posterior of these rows alone. If they stood for all rows of the stream, the
+        # approximation would be too narrow, and without a maximum where the prior hardly counts.
         rows = replace(data, total=0.0) if stream else data
         warm = auto.warm_up(model, rows, sampler, cell, settings, level, stream=stream)
     target = _target(model, data, warm, level, torch.empty(0, dtype=dtype, device=device))
@@ -96,38 +98,61 @@ def draw(
     if warm.step_size is not None:
         eta = warm.step_size
         if rows_seen is not None:
-            eta = min(eta, model.unit() * _stream_step(sampler, model, minibatches, rows_seen))
+            eta = min(eta, auto.stream_step(model, sampler, minibatches, rows_seen))
     plan = _plan(
         settings,
-        as_schedule("step_size", eta),
-        temperature,
-        warm,
-        minibatches,
         target,
-        previous,
-        math.ceil(data.n_rows / minibatches.size) if stream else None,
+        minibatches,
+        warm,
+        step_size=as_schedule("step_size", eta),
+        temperature=temperature,
+        going_on=previous is not None,
+        stream=stream,
     )
     if not stream:
         target = target.with_model(model.prepared(plan.n_steps))
-    seeds = settings.seeds()
-    shared = (target, sampler, cell, minibatches, plan, settings, warm, previous)
-    jobs = [Job(*shared, group, [seeds[c] for c in group]) for group in settings.groups()]
-    if len(jobs) == 1:
-        results = [jobs[0](on_progress)]
-    else:
-        results = list(Parallel(n_jobs=settings.n_jobs)(delayed(job)(None) for job in jobs))
-    run = _combine(results, settings.n_chains, jobs[0], level)
-    run.state.n_chains = n_asked
-    run.state.warm = warm if stream else None
-    run.state.rows_seen = data.total if rows_seen is None else rows_seen
-    run.state.n_drawn = run.draws.shape[1] + (previous.n_drawn if previous and stream else 0)
-    return run
+    work = Workload(
+        target=target,
+        sampler=sampler,
+        cell=cell,
+        minibatches=minibatches,
+        n_steps=plan.n_steps,
+        n_chains=settings.n_chains,
+        torch_numbers=previous is not None and previous.torch_numbers,
+    )
+    job = Job(
+        work=work,
+        plan=plan,
+        settings=settings,
+        warm=warm,
+        previous=previous,
+        accelerators=choose(settings.compiled, offers(work)),
+        group=list(range(settings.n_chains)),
+        seeds=settings.seeds(),
+    )
+    return _combine(
+        _run_groups(job, on_progress),
+        job,
+        n_asked=n_asked,
+        rows_seen=data.total if rows_seen is None else rows_seen,
+    )
+
+
+def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
+    """Run the chains of a job: in this process as one group, or in workers as several."""
+    groups = job.settings.groups()
+    if len(groups) == 1:
+        return [job(on_progress)]
+    jobs = [replace(job, group=group, seeds=[job.seeds[c] for c in group]) for group in groups]
+    return list(Parallel(n_jobs=job.settings.n_jobs)(delayed(one)(None) for one in jobs))
 
 
 def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
     """Refuse a sampler that can't sample this model at this temperature."""
     if sampler.full_data and temperature == 0.0:
-        raise ValueError("temperature=0 is not allowed with MALA: give a positive number.")
+        raise ValueError(
+            f"temperature=0 is not allowed with {type(sampler).__name__}: give a positive number."
+        )
     if sampler.full_data and model.after_step is not None:
         raise ValueError(
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, whose "
@@ -173,7 +198,7 @@ def _target(
 def _continuable(
     previous: ChainState | None, model: Model, settings: Settings, stream: bool
 ) -> ChainState | None:
-    """The earlier chains, unless parameters have changed their number or length."""
+    """The earlier chains, unless their number or the number of parameters has changed."""
     if previous is None:
         return None
     if previous.fits(settings.n_chains, model.n_parameters):
@@ -188,67 +213,61 @@ def _continuable(
     return None
 
 
-def _stream_step(
-    sampler: Sampler, model: Model, minibatches: Minibatches, rows_seen: float
-) -> float:
-    """Largest step size, in whitened coordinates, that makes good use of a stream's rows.
-
-    With 2 n / rows seen, the t-th of equal minibatches counts for about 2/t: the chains are a
-    stochastic Newton method that forgets where the first rows sent it, at a gradient noise (of
-    variance 1/n a step) that inflates the variance by eta N / (2n) <= 1. When rows come again the
-    step goes on falling until that is 0.1. A momentum sampler moves by eta / friction a step. A
-    model may have it fall more slowly, as (n / rows seen)^forgetting.
-    """
-    n = minibatches.size
-    rate = max(2.0 * (n / rows_seen) ** model.forgetting, 0.2 * n / minibatches.data.total)
-    return float(rate * getattr(sampler, "friction", 1.0))
-
-
 def _plan(
     settings: Settings,
+    target: Target,
+    minibatches: Minibatches,
+    warm: auto.AutoValues,
+    *,
     step_size: Schedule,
     temperature: Schedule,
-    warm: auto.AutoValues,
-    minibatches: Minibatches,
-    target: Target,
-    previous: ChainState | None,
-    n_steps: int | None,
+    going_on: bool,
+    stream: bool,
 ) -> Plan:
+    """Numbers of steps and draws; ``going_on`` from earlier chains there is no burn-in."""
     model, itemsize = target.model, target.like.element_size()
+    tuning = auto.tuning_of(model)
     n_draws = settings.n_draws
     if is_auto(n_draws):
-        n_draws = auto.auto_draws(model, settings.n_chains, itemsize)
-    if n_steps is not None:
+        n_draws = auto.draws_kept(model, settings.n_chains, itemsize)
+    if stream:
+        n_steps = math.ceil(minibatches.data.n_rows / minibatches.size)  # one pass
         n_draws = min(n_draws, n_steps)
         thinning = n_steps // n_draws
         burn_in = n_steps - n_draws * thinning
-        return Plan(step_size, temperature, n_draws, burn_in, thinning, stream=True)
+        return Plan(
+            step_size=step_size,
+            temperature=temperature,
+            n_draws=n_draws,
+            burn_in=burn_in,
+            thinning=thinning,
+            stream=True,
+        )
     if settings.kept.dir is None:
         size = 2 if settings.kept.dtype == "bfloat16" else itemsize
         check_memory(settings.n_chains, n_draws, model.n_kept, size)
-    burn_in, thin = auto.auto_lengths(
-        model, settings.auto, warm.step_size, minibatches.data.n_rows, minibatches.size, n_draws
-    )
-    if previous is not None:
+    burn_in, thin = tuning.lengths(warm, minibatches.data.n_rows, minibatches.size, n_draws)
+    if going_on:
         burn_in = 0
     if not is_auto(settings.burn_in):
         burn_in = settings.burn_in
     thinning = thin if is_auto(settings.thinning) else settings.thinning
-    finds_modes = model.many_modes and isinstance(warm.init, str) and warm.init == "map"
-    descent = burn_in // 2 if finds_modes and previous is None else 0
-    return Plan(step_size, temperature, n_draws, burn_in, thinning, descent)
+    return Plan(
+        step_size=step_size,
+        temperature=temperature,
+        n_draws=n_draws,
+        burn_in=burn_in,
+        thinning=thinning,
+        descent=0 if going_on else tuning.descent(warm.init, burn_in),
+    )
 
 
-def _combine(
-    results: list[Result],
-    n_chains: int,
-    job: Job,
-    temperature: float,
-) -> Run:
-    plan = job.plan
+def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float) -> Run:
+    """The results of the groups of a job's chains, as one."""
+    plan, previous = job.plan, job.previous
     alive = [result for result in results if len(result.draws)]
     diverged = {chain: step for result in results for chain, step in result.diverged.items()}
-    report = _divergence_report(diverged, n_chains, plan.n_steps, results[0].state.last_eta)
+    report = _divergence_report(diverged, len(job.group), plan.n_steps, results[0].state.last_eta)
     if not alive:
         raise SamplingError(report)
     # groups collect alike, except by mixing distance, whose start depends on where a chain is
@@ -271,36 +290,39 @@ def _combine(
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     state = ChainState(
-        stacked(lambda r: r.state.theta),
-        by_name(lambda r: r.state.sampler),
-        by_name(lambda r: r.state.model),
-        {
+        theta=stacked(lambda r: r.state.theta),
+        sampler=by_name(lambda r: r.state.sampler),
+        model=by_name(lambda r: r.state.model),
+        rng={
             "noise": stacked(lambda r: r.state.rng["noise"]),
             "rows": [bits for result in alive for bits in result.state.rng["rows"]],
         },
-        first.state.last_eta,
-        first.state.moves,
-        n_chains,
+        last_eta=first.state.last_eta,
+        moves=first.state.moves,
+        n_chains=n_asked,
+        warm=job.warm if plan.stream else None,
+        rows_seen=rows_seen,
+        n_drawn=kept + (previous.n_drawn if previous is not None and plan.stream else 0),
     )
     return Run(
-        stacked(lambda r: r.draws[:, :kept]),
-        None if first.weights is None else first.weights[:kept],
-        by_name(lambda r: r.statistics),
-        state,
-        job.target,
-        first.state.last_eta,
-        job.minibatches.size,
-        max(result.n_steps for result in results),
-        temperature,
-        plan,
-        job.alpha(),
+        draws=stacked(lambda r: r.draws[:, :kept]),
+        weights=None if first.weights is None else first.weights[:kept],
+        statistics=by_name(lambda r: r.statistics),
+        state=state,
+        target=job.target,
+        step_size=first.state.last_eta,
+        batch_size=job.work.minibatches.size,
+        n_steps=max(result.n_steps for result in results),
+        plan=plan,
+        accelerators=job.accelerators,
+        alpha=job.alpha(),
     )
 
 
 def _divergence_report(
     diverged: dict[int, int], n_chains: int, n_steps: int, step_size: float
 ) -> str:
-    """Which chains left the finite numbers, when, and what to change."""
+    """Which chains diverged, when, and what to change."""
     where = ", ".join(f"chain {c} by step {k}" for c, k in diverged.items())
     return (
         f"{len(diverged)} of {n_chains} chains left the finite numbers ({where} of {n_steps}; last "

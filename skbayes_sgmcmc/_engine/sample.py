@@ -1,4 +1,4 @@
-"""``sample``: the engine on a log density or model of the user's."""
+"""``sample``: draws from a log density or a model that the user gives."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def sample(
     thinning: int | MixingDistance = 1,
     temperature: float | Schedule = 1.0,
     init: Any = "random",
+    compiled: Any = "auto",
     device: str = "auto",
     dtype: str = "auto",
     storage: Storage | None = None,
@@ -75,6 +76,10 @@ def sample(
         T: the target is proportional to density^(1/T).
     init : "random", "map" or array, default="random"
         Starts: standard normal for a callable; an array broadcasts to (n_chains, n_parameters).
+    compiled : "auto" or bool, default="auto"
+        Use compiled code (extra ``fast``, CPU) or CUDA graphs. "auto": where they apply and pay;
+        True: where they apply, with an error that lists the reasons if none does; False: nowhere.
+        Compiled steps have their own random numbers, and so other draws for the same seed.
     device, dtype, storage, checkpoint, n_jobs, random_state
         As for the estimators.
     on_progress : callable or None
@@ -88,7 +93,7 @@ def sample(
     Raises
     ------
     ValueError
-        A parameter is not allowed.
+        A parameter is not allowed, or does not suit the model.
     SamplingError
         Every chain left the finite numbers.
     MemoryError
@@ -120,7 +125,7 @@ def sample(
         thinning=thinning,
         temperature=temperature,
         init=init,
-        compiled=False,
+        compiled=compiled,
         device=device,
         dtype=dtype,
         storage=storage,

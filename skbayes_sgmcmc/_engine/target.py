@@ -5,15 +5,16 @@ With N data (the sum of the sample weights, or the size of the stream),
     u(theta) = -(1/N) [log p(theta) + sum_i w_i log p(d_i | theta)]
     g(theta) = -(1/N) [grad log p(theta) + (rows / n) sum_{i in batch} w_i grad log p(d_i | theta)]
 
-so that E[g] = grad u and exp(-N u / T) is the target. With a constant preconditioner the sampler
-moves phi, theta = center + root phi, and sees the gradient root' g: plain dynamics in phi is
-dynamics with the preconditioner M = root root' in theta.
+so that E[g] = grad u, and the target is the density proportional to exp(-N u / T): the posterior at
+T = 1. With a constant preconditioner the sampler moves phi, where theta = center + root phi, and
+sees the gradient root' g: plain dynamics in phi are dynamics in theta with the preconditioner
+M = root root'.
 """
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,14 +74,14 @@ class Target:
     coordinates : Coordinates or None
         The preconditioner; None: theta itself.
     gradient : {"minibatch", "control_variates", "linear_control_variates"}
-        "control_variates" (Baker et al. 2019) estimates the difference to the gradient at
-        ``center``, known exactly; "linear_control_variates" the difference to a linear function of
-        theta, fitted under the Gaussian approximation that ``coordinates`` and ``temperature``
-        describe.
+        "control_variates" (Baker et al. 2019): minibatches estimate the difference to the gradient
+        at ``center``, which is known exactly. "linear_control_variates": they estimate the
+        difference to a linear function of theta, which is fitted under the Gaussian approximation
+        that ``coordinates`` and ``temperature`` describe.
     center : array of shape (n_parameters,) or None
         Centre of the control variates.
     temperature : float, default=1.0
-        T, for that approximation only.
+        T, used for that approximation only.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Target:
             self._set_anchor(GRADIENTS[gradient])
 
     def _set_anchor(self, order: int) -> None:
-        """Compute the control variates: what is known exactly, and the rows' fields."""
+        """Compute the control variates: their exact sums, and fields for the rows."""
         anchor, root = None, None
         if self.center is not None and self.model.after_step is None:
             if order == 2 and self.coordinates is not None and self.coordinates.root.ndim == 2:
@@ -124,7 +125,7 @@ class Target:
                 + (", and a preconditioner that is a matrix" if order == 2 else "")
                 + "; give gradient='minibatch'."
             )
-        self.data.fields.update(anchor.fields)
+        self.data = replace(self.data, fields=self.data.fields | anchor.fields)
         self._center = torch.from_numpy(self.center).to(self.like)[None]
         self._anchor_gradient = torch.from_numpy(anchor.gradient / self.n).to(self.like)[None]
         if anchor.hessian is not None:
@@ -137,7 +138,7 @@ class Target:
         return target
 
     def likelihood_scale(self, minibatches: Minibatches) -> float:
-        """What the sum over a minibatch's rows is multiplied by, once and only here: (rows/n)/N."""
+        """The factor (rows/n)/N of the sum over a minibatch's rows; applied once, and only here."""
         return minibatches.factor * self.data.scale / self.n
 
     def to_theta(self, phi: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The sampling threshold of a run (Welling & Teh 2011, section 4.2) at one position."""
+"""The sampling threshold (Welling & Teh 2011, section 4.2) of a run at one position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..diagnostics import largest_score_variance, sampling_threshold, score_covariance
+from ..diagnostics import sampling_threshold
+from ..models._scores import largest_score_variance, score_covariance
 from ..samplers import Sampler
 from .target import Target
 
@@ -24,7 +25,10 @@ def threshold_per_step(
     batch_size: int,
     temperature: float,
 ) -> float:
-    """alpha_t / eta at one position theta (1, n_parameters), for a preconditioner's ``root``."""
+    """alpha_t / eta at one position theta (1, n_parameters).
+
+    ``root`` is the root of the preconditioner; None: there is none.
+    """
     model, data = target.model, target.data
     if sampler.uses_metric(model.metric):
         covariance = np.atleast_2d(largest_score_variance(model, data, theta))

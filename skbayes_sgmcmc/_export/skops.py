@@ -15,8 +15,8 @@ STATE = (
     "_draws.compression.CompressedSamples",
     "_draws.compression.Kept",
     "_draws.posterior_samples.PosteriorSamples",
-    "_engine.auto.AutoValues",
     "_engine.jobs.ChainState",
+    "models._tuning.AutoValues",
     "models.networks.module.Architecture",
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,6 +120,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             setattr(self, name, value)
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
+        self.compiled_ = run.accelerators
         return run
 
     def _check(self) -> Settings:
@@ -234,7 +236,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         rows_seen = None
         if stream:
             rows_seen = data.total + (0.0 if previous is None else previous.rows_seen)
-            data.total = rows_seen if self.total_samples is None else float(self.total_samples)
+            total = rows_seen if self.total_samples is None else float(self.total_samples)
+            data = replace(data, total=total)
         run = self._sample(
             model,
             data,

@@ -239,7 +239,44 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 
 
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
-    """Base of regressors by a network: normal noise about its outputs."""
+    """Base of regressors by a network: a likelihood of its outputs."""
+
+    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Any:
+        if first:
+            self._fit_inputs(X, weight)
+            self._fit_targets(y, weight)
+        likelihood = self._likelihood()
+        self._n_outputs = likelihood.n_outputs
+        if first:
+            self._check_network(X)
+        return self._model(likelihood, self._n_outputs, 1.0)
+
+    def _fit_targets(self, y: Array, weight: Array | None) -> None:
+        """Remember the centre and scale of the targets, per output, if the model needs them."""
+
+    def _predict_block(self, draws: Any, x: Any) -> Array:
+        return self._outputs(draws, x)
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        from ..models.networks.ensemble import MeanAndDeviation
+
+        likelihood = self._likelihood()
+        return MeanAndDeviation(
+            *self._export_parts(chosen),
+            likelihood,
+            likelihood.own_draws(self.posterior_, chosen),
+            weights,
+            center=self._y_center,
+            scale=self._y_scale,
+            squeeze=not self._y_shape,
+        )
+
+
+class NormalNetworkRegressor(NetworkRegressor):
+    """Base of regressors by a network with normal noise about its outputs.
+
+    The noise is a parameter of the estimator; targets are standardised.
+    """
 
     noise: Any
 
@@ -248,46 +285,14 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
             check_real("noise", self.noise, low=0.0)
         return super()._check()
 
-    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Any:
-        self._n_outputs = y.shape[1]
-        if first:
-            self._fit_inputs(X, weight)
-            self._fit_targets(y, weight)
-            self._check_network(X)
-        return self._model(self._likelihood(), y.shape[1], 1.0)
-
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
-        """Remember the centre and scale of the targets, per output."""
         self._y_center, self._y_scale = center_and_scale(y, weight)
 
-    def _likelihood(self) -> Any:
+    def _likelihood(self) -> Likelihood:
         from ..models.likelihoods import Gaussian
 
         noise = None if isinstance(self.noise, str) else np.asarray(self.noise / self._y_scale)
-        return Gaussian(self._n_outputs, noise)
-
-    def _targets(self, y: Array) -> Array:
-        return (y - self._y_center) / self._y_scale
-
-    def _predict_block(self, draws: Any, x: Any) -> Array:
-        return self._outputs(draws, x) * self._y_scale + self._y_center
-
-    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
-        from ..models.networks.ensemble import MeanAndDeviation
-
-        return MeanAndDeviation(
-            *self._export_parts(chosen),
-            weights,
-            noise=np.sqrt(weights @ self._noise_sd()[chosen] ** 2) / self._y_scale,
-            center=self._y_center,
-            scale=self._y_scale,
-            squeeze=not self._y_shape,
-        )
-
-    def _noise_sd(self) -> Array:
-        posterior = self.posterior_
-        n_draws = posterior.n_chains * posterior.n_draws
-        return np.asarray(self._likelihood().sd(posterior, n_draws) * self._y_scale)
+        return Gaussian(self._n_targets, noise)
 
 
 def _positive_numbers(values: Any) -> bool:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
-from .._draws import prediction
+from .._draws.mixture import Mixture
 from .._validation import check_int, check_random_state, check_real
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:
     from ..models._protocol import Model
+    from ..models.likelihoods import Likelihood
+    from ..models.predictive import Predictive
 
 Array = NDArray[Any]
 
-#: bisections for a quantile: the bracket of some twenty sd shrinks to 1e-8 sd
-BISECTIONS = 32
-
 
 class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
-    """Base of regressors with normal noise."""
+    """Base of regressors: what they say of new targets is their likelihood's ``predictive``."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -91,10 +89,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         self._check_stream()
         first = not hasattr(self, "posterior_")
         X, y = self._validate_xy(X, y, reset=first)
-        n_outputs = math.prod(self._y_shape)
-        if y.shape[1] != n_outputs:
+        if y.shape[1] != self._n_targets:
             raise ValueError(
-                f"y with {y.shape[1]} outputs is not allowed: earlier calls had {n_outputs}."
+                f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}."
             )
         X, y, weight = self._weights(X, y, sample_weight)
         previous = None if first else self._previous(stream=True)
@@ -106,14 +103,15 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """Features and outputs of the data; nothing before the first fit."""
         if not hasattr(self, "_y_shape"):
             return ()
-        return self.n_features_in_, math.prod(self._y_shape)
+        return self.n_features_in_, self._n_targets
 
     # what subclasses add --------------------------------------------------------------------------
 
     n_features_in_: int
     _y_shape: tuple[int, ...]
-    #: about where the targets are: squares are of what is beyond it
+    #: the model sees targets with this centre and scale as ones with 0 and 1
     _y_center: Any = 0.0
+    _y_scale: Any = 1.0
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Model:
         """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
@@ -123,8 +121,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """Warn if the chains have not mixed."""
         raise NotImplementedError
 
-    def _noise_sd(self) -> Array:
-        """Standard deviation of the noise, (draws, outputs), of all pooled draws."""
+    def _likelihood(self) -> Likelihood:
+        """Of the targets as the model sees them, given what ``_predict_block`` returns."""
         raise NotImplementedError
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
@@ -142,6 +140,13 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             self._y_shape = y.shape[1:]
         return X, np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
+    @property
+    def _n_targets(self) -> int:
+        return math.prod(self._y_shape)
+
+    def _targets(self, y: Array) -> Array:
+        return np.asarray((y - self._y_center) / self._y_scale)
+
     def _given(self, target: Array) -> Array:
         return self._shaped(target)
 
@@ -151,6 +156,25 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         )
 
     # prediction -----------------------------------------------------------------------------------
+
+    def _predictive(self) -> Callable[[Any, Any], Predictive]:
+        """Distributions of new targets, given some pooled draws and rows, in the targets' units."""
+        import torch
+
+        likelihood, outputs = self._likelihood(), self._predictor()
+
+        def predictive(draws: Any, rows: Any) -> Predictive:
+            f = torch.from_numpy(outputs(draws, rows)).double()
+            one = likelihood.predictive(f, likelihood.own_draws(self.posterior_, draws))
+            return one.numpy().moved(self._y_center, self._y_scale)
+
+        return predictive
+
+    def _mixture(self) -> Mixture:
+        """What all draws together say of new targets."""
+        posterior = self.posterior_
+        n_draws = posterior.n_chains * posterior.n_draws
+        return Mixture(self._predictive(), n_draws, self._n_targets, posterior.pooled_weights())
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean of the target.
@@ -167,24 +191,13 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         array of shape (n_samples,) or (n_samples, n_outputs), or a pair of them
         """
         X = self._validate_x(X)
-        posterior, k, means = self.posterior_, self._noise_sd().shape[1], self._predictor()
-
-        def with_square(draws: slice, part: Any) -> Array:
-            f = means(draws, part) - self._y_center
-            return np.concatenate([f, f * f], axis=2) if return_std else f
-
-        width = 2 * k if return_std else k
-        n_draws, weights = posterior.n_chains * posterior.n_draws, posterior.pooled_weights()
-        moments = prediction.average(with_square, X, n_draws, width, weights)
-        mean = self._shaped(moments[:, :k] + self._y_center)
-        if not return_std:
-            return mean
-        noise = np.average(self._noise_sd() ** 2, axis=0, weights=weights)
-        spread = np.maximum(moments[:, k:] - moments[:, :k] ** 2, 0.0)
-        return mean, self._shaped(np.sqrt(spread + noise))
+        mean, variance = self._mixture().moments(X, variance=return_std)
+        if variance is None:
+            return self._shaped(mean)
+        return self._shaped(mean), self._shaped(np.sqrt(variance))
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
-        """Quantiles of a new observation: of the draws' mixture of normal distributions.
+        """Quantiles of a new observation: those of the mixture of the draws' distributions.
 
         Parameters
         ----------
@@ -198,13 +211,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         array of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
         """
         levels = [check_real("quantiles", q, low=0.0, high=1.0) for q in np.atleast_1d(quantiles)]
-        X, sd = self._validate_x(X), self._noise_sd()[:, None]
-        weights = self.posterior_.pooled_weights()
-        parts = [
-            np.stack([_mixture_quantile(f, sd, weights, q) for q in levels], axis=1)
-            for f in self._means(X)
-        ]
-        out = np.concatenate(parts)
+        X = self._validate_x(X)
+        out = self._mixture().quantiles(X, levels)
         return out if len(self._y_shape) else out[:, :, 0]
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
@@ -225,6 +233,44 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         check_real("coverage", coverage, low=0.0, high=1.0)
         return self.predict_quantiles(X, (0.5 - coverage / 2.0, 0.5 + coverage / 2.0))
 
+    def predict_log_density(self, X: Any, y: Any) -> Array:
+        r"""Log predictive density of given targets.
+
+        .. math::
+            \log p(y | x, \text{data}) \approx \log \sum_d w_d\, p(y | x, \theta_d)
+
+        over the draws :math:`\theta_d` with their weights. Minus its mean over test rows is the
+        negative log likelihood (NLL), by which probabilistic regressions are compared.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Their targets.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            In nats, for targets in the units of y: halving these units subtracts log 2. With
+            several outputs it is their joint density; for counts it is the log probability.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skbayes_sgmcmc import BayesianMLPRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.linspace(-2.0, 2.0, 100)[:, None]
+        >>> y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(100)
+        >>> reg = BayesianMLPRegressor(hidden_layer_sizes=30, random_state=0).fit(X, y)
+        >>> nll = -reg.predict_log_density(X, y).mean()
+        >>> best = 0.5 * np.log(2.0 * np.pi * 0.1**2) + 0.5  # the entropy of the noise
+        >>> bool(abs(nll - best) < 0.2)
+        True
+        """
+        X = self._validate_x(X)
+        return self._mixture().log_density(X, self._validate_targets(y, X.shape[0]))
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """New observations, each with a draw of the parameters and noise of its own.
 
@@ -242,45 +288,23 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         array of shape (n_rows, n_samples) or (n_rows, n_outputs, n_samples)
         """
         check_int("n_samples", n_samples)
-        X, rng, noise = self._validate_x(X), check_random_state(random_state), self._noise_sd()
-        chosen = rng.choice(len(noise), size=n_samples, p=self.posterior_.pooled_weights())
-        f = np.concatenate(list(self._means(X, chosen)), axis=1)
-        y = np.moveaxis(f + noise[chosen][:, None] * rng.standard_normal(f.shape), 0, -1)
+        X, rng = self._validate_x(X), check_random_state(random_state)
+        y = np.moveaxis(self._mixture().sample(X, n_samples, rng), 0, -1)
         return y if len(self._y_shape) else y[:, 0]
 
-    def _means(self, X: Any, draws: Any = None) -> Iterator[Array]:
-        """Blocks (draws, rows, outputs) of the draws' means, in the order of the rows."""
-        total = self.posterior_.n_chains * self.posterior_.n_draws
-        chosen = slice(0, total) if draws is None else draws
-        n_draws = total if draws is None else len(draws)
-        at_once = max(1, prediction.BLOCK_NUMBERS // (n_draws * self._noise_sd().shape[1]))
-        means = self._predictor()
-        for start in range(0, X.shape[0], at_once):
-            yield means(chosen, X[start : start + at_once])
-
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
-        X, y, start = self._validate_x(X), np.asarray(y, dtype=np.float64), 0
-        sd = self._noise_sd()[:, None]
-        if y.shape not in ((len(X), *self._y_shape), (len(X), sd.shape[2])):
+        X = self._validate_x(X)
+        yield from self._mixture().log_densities(X, self._validate_targets(y, X.shape[0]))
+
+    def _validate_targets(self, y: Any, n_rows: int) -> Array:
+        """Targets of so many rows as (rows, targets)."""
+        y = np.asarray(y, dtype=np.float64)
+        if y.shape not in ((n_rows, *self._y_shape), (n_rows, self._n_targets)):
             raise ValueError(
                 f"y of shape {y.shape} is not allowed: give the outputs of the rows, "
-                f"{(len(X), *self._y_shape)}."
+                f"{(n_rows, *self._y_shape)}."
             )
-        y = y.reshape(len(X), -1)
-        for f in self._means(X):
-            z = (y[start : start + f.shape[1]] - f) / sd
-            start += f.shape[1]
-            yield np.sum(-0.5 * z * z - np.log(sd) - 0.5 * np.log(2.0 * np.pi), axis=2)
+        return y.reshape(n_rows, -1)
 
     def _shaped(self, values: Array) -> Array:
         return values if len(self._y_shape) else values[:, 0]
-
-
-def _mixture_quantile(f: Array, sd: Array, weights: Array | None, q: float) -> Array:
-    """Quantile (rows, outputs) of the mixture over draws of N(f, sd^2), by bisection."""
-    low, high = (f - 9.0 * sd).min(axis=0), (f + 9.0 * sd).max(axis=0)
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        below = np.average(ndtr((middle - f) / sd), axis=0, weights=weights) < q
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return 0.5 * (low + high)

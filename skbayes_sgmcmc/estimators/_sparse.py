@@ -13,7 +13,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_choice, check_real
-from ._network import NetworkEstimator, NetworkRegressor
+from ._network import NetworkEstimator, NormalNetworkRegressor
 from .mlp import _MLP
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ class SparseNetwork(NetworkEstimator):
 
     prune: Any
     temperature: Any
-    compiled: Any
     #: blocks of weights with the spike-and-slab prior, and pruned ones; in a network's order
     _sparse_blocks: tuple[str, ...]
     _pruned_blocks: tuple[str, ...]
@@ -109,7 +108,7 @@ class SparseNetwork(NetworkEstimator):
         if prior is None:
             return PrunedNetworkModel, options
         options |= {"spike_slab": prior, "sparse_blocks": self._sparse_blocks}
-        return SparseNetworkModel, options | {"compiled": self.compiled}
+        return SparseNetworkModel, options
 
     def _set_attributes(self) -> None:
         super()._set_attributes()
@@ -160,7 +159,7 @@ class SparseNetwork(NetworkEstimator):
         return {"logit_delta", *(f"rho_{name}" for name in self._sparse_blocks)}
 
 
-class SparseNetworkRegressor(SparseNetwork, NetworkRegressor):
+class SparseNetworkRegressor(SparseNetwork, NormalNetworkRegressor):
     """The same for regressors: with a spike-and-slab prior the noise is its sigma."""
 
     def _check(self) -> Any:
@@ -176,7 +175,7 @@ class SparseNetworkRegressor(SparseNetwork, NetworkRegressor):
 
         if self._spike_slab() is None:
             return super()._likelihood()
-        return LatentGaussian(self._n_outputs)
+        return LatentGaussian(self._n_targets)
 
 
 class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):

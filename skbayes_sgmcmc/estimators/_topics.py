@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from operator import methodcaller
 from typing import Any, Self
 
@@ -27,8 +26,6 @@ Array = NDArray[Any]
 SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
 #: documents on which the chains are compared, and the R-hat from which on it is warned
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
-#: words of a call's documents from which on the compiled kernel is worth its seconds
-WORTH_WORDS = 5000
 #: draws that predictions average, and documents whose proportions are found at once
 PREDICTION_DRAWS, BLOCK_ROWS = 20, 1000
 
@@ -184,7 +181,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         check_int("doc_sweeps", self.doc_sweeps, low=0)
         if not isinstance(self.thinning, str):
             check_int("thinning", self.thinning)
-        check_choice("compiled", self.compiled, ("auto", True, False))
         check_choice("init", self.init, ("auto", "random", "map"))
         if self.init == "map" and self.parametrization == "expanded_mean":
             raise ValueError(
@@ -214,7 +210,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
         automatic = isinstance(self.sampler, str) and self.sampler == "auto"
         sampler = SAMPLERS[self.parametrization] if automatic else self.sampler
-        return Settings.of(self, sampler=sampler, compiled=False)
+        return Settings.of(self, sampler=sampler)
 
     def _n_topics(self) -> int:
         """K."""
@@ -246,22 +242,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         # one more of every word, so that those not seen yet have a scale
         return np.asarray((np.asarray(X.sum(axis=0)).ravel() + 1.0) / X.shape[0])
 
-    def _options(self, X: Any, settings: Any) -> dict[str, Any]:
-        """What every model of a corpus takes beside its own."""
-        sizes = {} if isinstance(self.batch_size, str) else {"batch_size": int(self.batch_size)}
-        return {"compiled": self._compiles(X, settings.device)} | sizes
-
-    def _compiles(self, X: Any, device: str) -> bool:
-        from .._engine.settings import resolve_device
-
-        here = resolve_device(device) == "cpu" and find_spec("numba") is not None
-        if self.compiled is True and not here:
-            raise ValueError(
-                "compiled=True is not allowed here: it needs a CPU and numba; install the extra "
-                "'skbayes-sgmcmc[fast]' and give device='cpu', or give compiled='auto'."
-            )
-        enough = self.compiled is True or (self.compiled == "auto" and X.sum() >= WORTH_WORDS)
-        return bool(here and enough)
+    def _options(self) -> dict[str, Any]:
+        """Parameters that the models of all corpora take."""
+        return {} if isinstance(self.batch_size, str) else {"batch_size": int(self.batch_size)}
 
     def _set_attributes(self) -> None:
         self.components_ = self.posterior_.mean("components")

@@ -128,6 +128,9 @@ class BayesianCNNClassifier(NetworkClassifier):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps",);
+        () if there were none.
     n_features_in_ : int
         Numbers in a row.
     image_shape_ : tuple of int

@@ -137,6 +137,9 @@ class DeepPoissonFactorAnalysis(TopicModel):
         eta of the last step.
     batch_size_ : int
         Documents in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("documents", "belief_network");
+        () if there were none.
     topic_word_prior_ : float
         beta.
     n_features_in_ : int
@@ -288,10 +291,10 @@ class DeepPoissonFactorAnalysis(TopicModel):
         from ..models.topics.belief import BeliefNetwork
         from ..models.topics.dpfa import DPFAModel
 
-        options, sizes = self._options(X, settings), self._sizes()
+        sizes = self._sizes()
         network = None
         if len(sizes) > 1:
-            network = BeliefNetwork(sizes, self.network_scale, compiled=options["compiled"])
+            network = BeliefNetwork(sizes, self.network_scale)
         e, f = self.gamma_prior
         return DPFAModel(
             self._parametrization(X),
@@ -301,7 +304,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
             self.success_probability,
             self.r_rate,
             (float(e), float(f)),
-            **options,
+            **self._options(),
         )
 
     def _set_attributes(self) -> None:

@@ -143,6 +143,9 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps",);
+        () if there were none.
     n_features_in_ : int
         Features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)

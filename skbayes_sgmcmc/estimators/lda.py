@@ -124,6 +124,9 @@ class LatentDirichletAllocation(TopicModel):
         eta of the last step ("sgmcmc").
     batch_size_ : int
         Documents in a minibatch ("sgmcmc").
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("documents",);
+        () if there were none.
     doc_topic_prior_, topic_word_prior_ : float
         alpha and beta.
     n_features_in_ : int
@@ -276,11 +279,15 @@ class LatentDirichletAllocation(TopicModel):
         from ..models.topics.lda import LDAModel
 
         parts = self._parametrization(X), self._frequency(X), self._alpha(), self.doc_sweeps
-        return LDAModel(*parts, **self._options(X, settings))
+        return LDAModel(*parts, **self._options())
 
     def _fit_gibbs(self, X: Any, settings: Any) -> None:
+        from .._engine.accelerators import Offer, choose, why_no_numba
+        from ..models.topics.documents import WORTH_WORDS
         from ..models.topics.gibbs import gibbs_draws
 
+        offer = Offer("documents", "sweeps", why_no_numba(), bool(X.sum() >= WORTH_WORDS))
+        self.compiled_ = choose(self.compiled, [offer])
         lengths = {"burn_in": GIBBS_BURN_IN, "n_draws": GIBBS_DRAWS, "thinning": GIBBS_THINNING}
         for name, default in lengths.items():
             value = getattr(self, name)
@@ -291,7 +298,7 @@ class LatentDirichletAllocation(TopicModel):
             self._alpha(),
             self._beta(),
             settings.seeds(),
-            compiled=self._compiles(X, "cpu"),
+            compiled=bool(self.compiled_),
             **lengths,
         )
         self.posterior_ = PosteriorSamples({"components": align(draws)})

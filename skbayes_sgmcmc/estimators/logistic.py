@@ -58,7 +58,8 @@ class BayesianLogisticRegression(BayesianClassifier):
     step_size : "auto", float or Schedule, default="auto"
         eta, which multiplies the gradient of the mean potential, like a learning rate. "auto": a
         fixed step for each sampler, in coordinates in which the posterior is close to a standard
-        normal.
+        normal. It is refused with ``sampler="psgld"`` where features are so correlated that
+        pSGLD's diagonal preconditioner would need very long runs.
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
         Constant preconditioner M, (P, P) or (P,) for P parameters. "hessian" is the inverse of the
         posterior's curvature. "auto": "hessian" up to 2000 parameters and "diagonal" beyond with
@@ -133,6 +134,9 @@ class BayesianLogisticRegression(BayesianClassifier):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("linear_sgld",);
+        () if there were none.
     n_features_in_ : int
         Features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._draws.storage import Storage
 from .._validation import check_choice, check_sizes
-from ._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from ._network import NetworkClassifier, NetworkEstimator, NormalNetworkRegressor
 
 
 class _MLP(NetworkEstimator):
@@ -137,6 +137,9 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps",);
+        () if there were none.
     n_features_in_ : int
         Features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)
@@ -235,7 +238,7 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         self.verbose = verbose
 
 
-class BayesianMLPRegressor(_MLP, NetworkRegressor):
+class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
     r"""Multilayer perceptron for regression with a posterior drawn by stochastic-gradient MCMC.
 
     .. math::
@@ -336,6 +339,9 @@ class BayesianMLPRegressor(_MLP, NetworkRegressor):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps",);
+        () if there were none.
     n_features_in_ : int
         Features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)

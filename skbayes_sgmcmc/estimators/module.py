@@ -174,6 +174,9 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps",);
+        () if there were none.
     n_features_in_ : int
         Numbers in a row.
 
@@ -378,6 +381,9 @@ class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps",);
+        () if there were none.
     n_features_in_ : int
         Numbers in a row.
 

@@ -141,6 +141,9 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps", "spike_slab");
+        () if there were none.
     n_features_in_ : int
         Features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)
@@ -375,6 +378,9 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         eta of the last step.
     batch_size_ : int
         Rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators in the last call, such as ("fused_steps", "spike_slab");
+        () if there were none.
     classes_ : array of shape (n_classes,)
         Labels.
     n_features_in_ : int

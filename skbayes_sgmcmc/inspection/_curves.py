@@ -110,12 +110,13 @@ class Curves:
         raise NotImplementedError
 
     def _blocks(
-        self, estimator: Any, draws: slice, n_outputs: int
-    ) -> Iterator[tuple[slice, slice, Array]]:
-        """Rows, places among these draws, and predictions (chains, draws, rows, outputs).
+        self, estimator: Any, predict: Any, draws: slice, n_outputs: int
+    ) -> Iterator[tuple[slice, slice, Any]]:
+        """Rows, places among these draws, and what ``predict(draws, rows)`` returns for them.
 
-        For every block of rows, the draws come in their order. Neither a block of predictions nor
-        the parameters behind it have many more numbers than ``prediction.BLOCK_NUMBERS``.
+        The draws are those of all chains, one chain after the other. For every block of rows, the
+        draws come in their order. Neither a block of predictions nor the parameters behind it have
+        many more numbers than ``prediction.BLOCK_NUMBERS``.
         """
         posterior, X = estimator.posterior_, self.X
         n_chains, n_new = posterior.n_chains, draws.stop - draws.start
@@ -124,14 +125,16 @@ class Curves:
         rows_at_once = max(1, min(X.shape[0], at_once // min(n_new, 64)))
         most = prediction.BLOCK_NUMBERS // (n_chains * n_parameters)
         draws_at_once = max(1, min(at_once // rows_at_once, most))
-        predict = estimator._predictor()
         first = draws.start + posterior.n_draws * np.arange(n_chains)[:, None]
         for rows in gen_batches(X.shape[0], rows_at_once):
             part = X[rows]
             for places in gen_batches(n_new, draws_at_once):
                 chosen = (first + np.arange(places.start, places.stop)).ravel()
-                f = predict(chosen, part)
-                yield rows, places, f.reshape(n_chains, -1, *f.shape[1:])
+                yield rows, places, predict(chosen, part)
+
+    def _by_chain(self, values: Array) -> Array:
+        """(chains * draws, ...) as (chains, draws, ...)."""
+        return values.reshape(self.n_chains, -1, *values.shape[1:])
 
 
 class ClassifierCurves(Curves):
@@ -151,7 +154,9 @@ class ClassifierCurves(Curves):
     ) -> dict[str, Array]:
         right = np.zeros((1 + 2 * self.n_chains, len(weights)))
         nll = np.zeros_like(right)
-        for rows, places, p in self._blocks(estimator, draws, self.n_classes):
+        predict = estimator._predictor()
+        for rows, places, block in self._blocks(estimator, predict, draws, self.n_classes):
+            p = self._by_chain(block)
             labels = self.y[rows]
             running = np.asarray(p * weights[places, None, None], np.float64)
             _accumulate(np.add, running, self.sums[:, rows])
@@ -186,16 +191,16 @@ class RegressorCurves(Curves):
         self, estimator: Any, draws: slice, weights: Array, norms: Array
     ) -> dict[str, Array]:
         n_chains, n_outputs = self.n_chains, self.y.shape[1]
-        sd = estimator._noise_sd().reshape(n_chains, -1, 1, n_outputs)[:, draws]
+        predict = estimator._predictive()
         squares = np.zeros((1 + 2 * n_chains, len(weights), n_outputs))
         nll = np.zeros(squares.shape[:2])
         all_chains, each, single = _thirds(n_chains)
         with np.errstate(divide="ignore"):  # a weight of zero
             log_weights = np.log(weights)
-        for rows, places, f in self._blocks(estimator, draws, n_outputs):
-            y, noise, norm = self.y[rows], sd[:, places], norms[places, None]
-            z = (y - f) / noise
-            density = np.sum(-0.5 * z * z - np.log(noise) - 0.5 * np.log(2.0 * np.pi), axis=3)
+        for rows, places, predictive in self._blocks(estimator, predict, draws, n_outputs):
+            y, norm = self.y[rows], norms[places, None]
+            f = self._by_chain(predictive.mean())
+            density = self._by_chain(predictive.log_density(y).sum(axis=2))
             nll[single, places] -= density.sum(axis=2)
             density = density + log_weights[places, None]
             _accumulate(np.logaddexp, density, self.log_densities[:, rows])

@@ -1,7 +1,8 @@
-"""Positive definite factorisations that bear badly scaled features."""
+"""Factorisations that bear badly scaled features, and largest eigenvalues."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,3 +29,13 @@ def inverse_root(curvature: Array) -> Array:
         inverse = scipy.linalg.solve_triangular(lower, identity, lower=True)
         return np.ascontiguousarray(stretch[:, None] * inverse.T)
     raise np.linalg.LinAlgError("the curvature is not positive definite")
+
+
+def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int = 40) -> float:
+    """Of a matrix with nonnegative eigenvalues, given as products with vectors, from below."""
+    vector: Array = np.random.default_rng(0).standard_normal(size)
+    for _ in range(n_steps):
+        vector = times(vector / np.linalg.norm(vector))
+        if not vector.any():
+            break
+    return float(np.linalg.norm(vector))

@@ -1,15 +1,35 @@
 """What a model gives the engine.
 
+For a model of your own, write ``shapes``, ``init`` and
+
+* ``log_prior`` and ``log_lik``: gradients come by autograd, and every sampler that needs no metric
+  runs with a step size that is a number;
+* or ``prior_gradient`` and ``likelihood_gradient``, if autograd is too slow or there is no density.
+
+All else is optional:
+
+==========================================  ====================================================
+you want                                    you write
+==========================================  ====================================================
+``step_size="auto"``, ``init="map"``        :attr:`Model.tuning`, or a subclass of ``CurvedModel``
+latent variables                            ``init_state``, ``after_step``, ``recorded``
+RSGLD                                       ``metric``; on a part of space, ``project``
+control variates                            ``anchor``, and ``find_map`` of a ``CurvedModel``
+sampling thresholds, mixing distances       ``scores``, if autograd's are too slow
+pSGLD where rows say nothing                ``prior_curvature``
+draws that are more than theta              ``unpack``, ``derive``
+==========================================  ====================================================
+
 Gradients are those of potentials (negative log densities), summed over rows and *unscaled*: the
-factor N/n, temperatures and coordinates are the posterior's business (``_engine/target.py``).
+factor N/n, temperatures and coordinates are the target's business (``_engine/target.py``).
 All positions are ``theta`` of shape (chains, n_parameters).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -19,6 +39,9 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._metric import Metric, State
+
+if TYPE_CHECKING:
+    from ._tuning import Tuning
 
 Array = NDArray[Any]
 
@@ -81,21 +104,14 @@ class Model:
     recorded: Mapping[str, tuple[int, ...]] = {}
     #: False if the density has corners, which need smaller steps
     smooth: bool = True
-    #: True where every chain must find a mode of its own, and no Gaussian describes the posterior:
-    #: "auto" then means the table's rates and a descent at temperature 0 (networks)
-    many_modes: bool = False
-    #: what ``init="auto"`` then means
-    start: str = "map"
-    #: the burn-in, in steps, is at least this with many modes and ``step_size="auto"``
-    least_burn_in: int = 3000
-    #: exponent by which the steps of a stream fall: less than 1 where what rows teach depends on
-    #: what was learned before, so that the first must be forgotten
-    forgetting: float = 1.0
     #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
     #: kernels are in single precision)
     single_precision: bool = False
-    #: compiled functions of the model's own that a run on a CPU uses, or None
-    kernels: Any = None
+    #: names of the compiled functions by which the model can do a part of its work on a CPU; each
+    #: has an entry in the engine's list of accelerators
+    kernels: Sequence[str] = ()
+    #: whether it asks for ``rng.gamma``, which the compiled generator does not have
+    needs_gamma: bool = False
 
     @property
     def n_parameters(self) -> int:
@@ -113,6 +129,16 @@ class Model:
             stop = start + int(np.prod(shape))
             found[name], start = slice(start, stop), stop
         return found
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """What ``step_size="auto"`` means for this model (``models/_tuning.py``).
+
+        None: it is refused, and so are ``init="map"`` and control variates. Models whose posterior
+        has many modes return ``ManyModes(self)``; those that know their centre and curvature are
+        subclasses of ``CurvedModel``, which returns ``WhitenedGaussian(self)``.
+        """
+        return None
 
     # where a chain starts -------------------------------------------------------------------------
 
@@ -176,6 +202,14 @@ class Model:
         jacobian = torch.autograd.functional.jacobian(total, theta, vectorize=True)
         return jacobian[:, 0]
 
+    def prior_curvature(self) -> float:
+        """Largest curvature of -log prior, e.g. 1/sigma^2; 0 where unknown.
+
+        It bounds the steps of samplers that precondition by the likelihood's gradient, in
+        directions of which the rows say nothing.
+        """
+        return 0.0
+
     # optional parts -------------------------------------------------------------------------------
 
     #: overridden as ``metric(theta) -> Metric`` by models with a position-dependent metric
@@ -185,48 +219,6 @@ class Model:
     #: overridden as ``after_step(theta, state, aux, k, rng)``, in place, by models with latent
     #: variables; ``aux`` is what the step's last gradient returned
     after_step: Any = None
-
-    # units of models of many modes, for step_size="auto"
-
-    def scales(self) -> Array | None:
-        """Root of a diagonal preconditioner, (n_parameters,); None: theta itself."""
-        return None
-
-    def unit(self) -> float:
-        """By which the steps of a stream are multiplied, which are for whitened coordinates."""
-        return 1.0
-
-    # centre and curvature, for step_size="auto", preconditioners and control variates; None is "no"
-
-    def find_map(self, data: Data) -> Array | None:
-        """The maximum of the posterior, shape (n_parameters,)."""
-        return None
-
-    def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array] | None:
-        """Mean and precision H of a Gaussian approximation N(mean, T H^-1) of the posterior."""
-        return None
-
-    def hessian_diagonal(self, theta: Array, data: Data) -> Array | None:
-        """Diagonal of the Hessian of -log likelihood over all rows at ``theta``."""
-        return None
-
-    def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
-        """That Hessian times a vector."""
-        raise NotImplementedError
-
-    def prior_hessian(self, theta: Array) -> Array:
-        """Diagonal of the Hessian of -log prior at ``theta``."""
-        raise NotImplementedError
-
-    def typical_draw(
-        self, center: Array, data: Data, temperature: float, rng: np.random.Generator
-    ) -> Array:
-        """A position about as far from the maximum as draws are: models with a metric need it."""
-        raise NotImplementedError
-
-    def leverage(self, root: Array, data: Data) -> Array | None:
-        """How far every row's prediction moves for theta ~ N(., root root'), squared."""
-        return None
 
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:
         """Control variates about ``center``: constant, or linear if ``root`` is given.
@@ -240,9 +232,13 @@ class Model:
         """The model's potential as a function of linear predictors, for the compiled kernel."""
         return None
 
-    def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
-        """eta for ``step_size="auto"`` with many modes, from the table's ``rate`` and ``step``."""
-        return rate
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        """Whether compiling ``kernels`` is worth its seconds in a run of so many steps."""
+        return False
+
+    def with_kernel(self, name: str) -> Self:
+        """A copy of this model that uses one of its ``kernels``."""
+        raise NotImplementedError
 
     # what depends on the data or on the run, and is known before the first step
 
@@ -273,10 +269,6 @@ class Model:
         Arrays (chains, draws, ...) by name; ``data`` are the rows of the fit.
         """
         return {}
-
-    def prior_curvature(self) -> float:
-        """Largest curvature of -log prior, e.g. 1/sigma^2; 0 where unknown."""
-        return 0.0
 
 
 class DensityModel(Model):

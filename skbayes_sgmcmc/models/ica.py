@@ -22,7 +22,8 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._metric import Metric, State
 from ..priors.factorised import Normal, Prior
-from ._protocol import Anchor, Model
+from ._gaussian_tuning import MetricModel
+from ._protocol import Anchor
 
 Array = NDArray[Any]
 
@@ -62,7 +63,7 @@ class NaturalMetric(Metric):
         return 2.0 * self.w.shape[-1] * torch.linalg.slogdet(self.w).logabsdet
 
 
-class ICAModel(Model):
+class ICAModel(MetricModel):
     """Unmixing matrices (d, d) with a factorised prior on their entries.
 
     Parameters

@@ -1,14 +1,22 @@
-r"""Likelihoods of network outputs f (chains, rows, k): log densities and their derivatives."""
+r"""Likelihoods of network outputs f (chains, rows, k): log densities and their derivatives.
+
+What they say of new targets is a :class:`~skbayes_sgmcmc.models.predictive.Predictive`.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from .predictive import Normal, Predictive
+
+if TYPE_CHECKING:
+    from .._draws.posterior_samples import PosteriorSamples
 
 Array = NDArray[Any]
 
@@ -26,7 +34,7 @@ class Likelihood:
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         """The field "y" of the rows."""
-        raise NotImplementedError
+        return torch.from_numpy(np.ascontiguousarray(y)).to(device, dtype)
 
     def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
         """About what sd of f is within the noise of one row, of a linear model with this design."""
@@ -38,6 +46,21 @@ class Likelihood:
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         """-d log p / df, which may overwrite f, and -d log p / d own (chains, rows, m) or None."""
+        raise NotImplementedError
+
+    def own_draws(self, posterior: PosteriorSamples, draws: Any) -> Tensor:
+        """Its own parameters (draws, m) of some pooled draws, in float64."""
+        n = len(np.arange(posterior.n_chains * posterior.n_draws)[draws])
+        blocks = [posterior.select(name, draws).reshape(n, -1) for name in self.own_names]
+        return torch.from_numpy(np.concatenate([np.empty((n, 0)), *blocks], axis=1))
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """Names of the draws of its own parameters."""
+        return tuple(self.shapes)
+
+    def predictive(self, f: Tensor, own: Tensor) -> Predictive:
+        """Distributions of new targets given outputs f (draws, rows, k), as tensors."""
         raise NotImplementedError
 
 
@@ -80,20 +103,11 @@ class Gaussian(Likelihood):
         self.typical = typical
         self.shapes = {} if noise is not None else {"log_noise": (n_outputs,)}
 
-    def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(y)).to(device, dtype)
-
     def log_sd(self, own: Tensor) -> Tensor:
         """Logarithms of the standard deviations: (chains or 1, 1, k)."""
         if self.noise is not None:
             return torch.from_numpy(np.log(self.noise)).to(own)[None, None]
         return own[:, None] + math.log(self.typical)
-
-    def sd(self, draws: Any, n_draws: int) -> Array:
-        """Standard deviations (n_draws, k) of pooled draws."""
-        if self.noise is not None:
-            return np.tile(self.noise, (n_draws, 1))
-        return self.typical * np.exp(draws["log_noise"].reshape(n_draws, self.n_outputs))
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         log_sd = self.log_sd(own)
@@ -106,6 +120,9 @@ class Gaussian(Likelihood):
         own_slope = None if self.noise is not None else 1.0 - away * away * precision
         return away.mul_(precision), own_slope
 
+    def predictive(self, f: Tensor, own: Tensor) -> Normal:
+        return Normal(f, torch.exp(self.log_sd(own)).expand(len(f), 1, -1))
+
 
 class LatentGaussian(Gaussian):
     """Normal noise whose standard deviation, the same for all outputs, the model keeps.
@@ -114,6 +131,7 @@ class LatentGaussian(Gaussian):
     """
 
     latent_noise = True
+    own_names = ("sigma",)
 
     def __init__(self, n_outputs: int):
         super().__init__(n_outputs, None)
@@ -124,9 +142,6 @@ class LatentGaussian(Gaussian):
 
     def log_sd(self, own: Tensor) -> Tensor:
         return torch.log(own)[:, None]
-
-    def sd(self, draws: Any, n_draws: int) -> Array:
-        return np.repeat(draws["sigma"].reshape(n_draws, 1), self.n_outputs, axis=1)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
         return f.sub_(y).mul_(own.pow(-2)[:, None]), None

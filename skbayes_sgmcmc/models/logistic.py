@@ -28,8 +28,9 @@ from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import PRIORS, Prior
 from ._design import make_design
+from ._gaussian_tuning import CurvedModel
 from ._linalg import inverse_root
-from ._protocol import Anchor, LinearForm, Model
+from ._protocol import Anchor, LinearForm
 from .likelihoods import elementwise_softmax
 
 Array = NDArray[Any]
@@ -37,7 +38,7 @@ Array = NDArray[Any]
 MAX_NEWTON_STEPS, MAX_FIXED_POINT_STEPS = 50, 15
 
 
-class LogisticModel(Model):
+class LogisticModel(CurvedModel):
     """Logistic regression on ``n_features`` columns and ``n_classes`` classes.
 
     theta is the coefficients (n_features, k) followed by the intercept's k' numbers, with

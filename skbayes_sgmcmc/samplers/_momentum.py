@@ -38,6 +38,9 @@ class MomentumSampler(Sampler):
             return float(self.friction)
         return float(self.diffusion) * math.sqrt(eta / n)
 
+    def resistance(self) -> float:
+        return float(self.friction)
+
     def friction_of(self, step: Step) -> float:
         return self.injected(step.eta, step.n)
 

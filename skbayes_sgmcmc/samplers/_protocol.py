@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
@@ -116,6 +117,26 @@ class Sampler(BaseEstimator):
 
     def injected(self, eta: float, n: float) -> float:
         """Variance of the injected noise of a step in units of 2 eta T / N."""
+        return 1.0
+
+    # what step_size="auto" asks of a sampler -----------------------------------------------------
+
+    def own_step(self, n_parameters: int) -> float | None:
+        """Its own rule for eta where the posterior is standard normal; None: the table's step."""
+        return None
+
+    def own_preconditioner(
+        self, mean_square: NDArray[Any], prior_curvature: float
+    ) -> NDArray[Any] | None:
+        """The diagonal that it will precondition by, if it does by itself; None: it has no rule.
+
+        ``mean_square`` (n_parameters,) is that of the likelihood's part of the gradient g;
+        ``prior_curvature`` is as in :class:`Step`.
+        """
+        return None
+
+    def resistance(self) -> float:
+        """R such that a constant g moves the position by eta g / R a step: 1, or a friction."""
         return 1.0
 
     def statistics(self, state: State) -> dict[str, Tensor]:

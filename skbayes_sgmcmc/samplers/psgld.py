@@ -8,8 +8,11 @@ SDE: :math:`d\theta = (-G\nabla u + (T/N)\Gamma)\,dt + \sqrt{2T/N}\,G^{1/2}dW` w
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .._validation import check_choice, check_real
@@ -87,6 +90,11 @@ class PSGLD(Sampler):
         check_choice(f"{name}.adapt", self.adapt, ("burn_in", "always"))
         if self.cap is not None:
             check_real(f"{name}.cap", self.cap, low=0.0)
+
+    def own_preconditioner(self, mean_square: NDArray[Any], prior_curvature: float) -> NDArray[Any]:
+        """G at V = ``mean_square``, capped as for eta = 1."""
+        G = 1.0 / (self.regularization + np.sqrt(mean_square))
+        return np.minimum(G, 0.5 / prior_curvature) if prior_curvature > 0.0 else G
 
     def init_state(self, theta: Tensor, step: Step) -> State:
         # V starts at the square of the first minibatch's gradient: the published code's choice,

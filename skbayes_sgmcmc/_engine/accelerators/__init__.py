@@ -1,1 +1,68 @@
-"""Faster ways to take the same steps, where they apply."""
+"""Faster ways to take the same steps, and what ``compiled`` means.
+
+:data:`ACCELERATORS` is the list of all of them, in order of preference. Each says whether it
+applies to a run, why not, and whether it pays. A run's parts ("steps", and what its model computes
+by compiled functions) are each done by the first accelerator that applies: with ``compiled=True``
+wherever one does, with ``compiled="auto"`` where it pays too, with ``compiled=False`` never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ._base import Accelerator, Engine, Offer, Workload, why_no_numba
+from .cuda_graphs import CUDAGraph
+from .fused_steps import FusedSteps
+from .linear_sgld import LinearSGLD
+from .model_kernels import ModelKernel
+
+__all__ = ["ACCELERATORS", "Offer", "Workload", "choose", "equip", "offers", "why_no_numba"]
+
+ACCELERATORS: tuple[Accelerator, ...] = (
+    CUDAGraph(),
+    LinearSGLD(),
+    FusedSteps(),
+    ModelKernel("spike_slab", "the model has no spike-and-slab prior."),
+    ModelKernel("documents", "the model is not one of documents."),
+    ModelKernel("belief_network", "the model has no belief network."),
+)
+
+
+def offers(work: Workload) -> list[Offer]:
+    """What every accelerator says of this run."""
+    return [accelerator.offer(work) for accelerator in ACCELERATORS]
+
+
+def choose(compiled: Any, offered: Iterable[Offer]) -> tuple[str, ...]:
+    """Names of the accelerators that a run uses.
+
+    Raises
+    ------
+    ValueError
+        ``compiled`` is True and none applies; the message lists each one's reason.
+    """
+    if compiled is False:
+        return ()
+    chosen: dict[str, str] = {}  # by part
+    reasons = []
+    for offer in offered:
+        if offer.why_not is not None:
+            reasons.append(f"\n  {offer.name}: {offer.why_not}")
+        elif offer.part not in chosen and (compiled is True or offer.pays):
+            chosen[offer.part] = offer.name
+    if compiled is True and not chosen:
+        raise ValueError(
+            "compiled=True is not allowed here: no accelerator applies. Give compiled='auto'."
+            + "".join(reasons)
+        )
+    return tuple(chosen.values())
+
+
+def equip(names: Sequence[str], work: Workload) -> Engine:
+    """The engine of a run with the accelerators of these names."""
+    engine = Engine(work.target, work.cell.integrator)
+    for accelerator in ACCELERATORS:
+        if accelerator.name in names:
+            engine = accelerator.equip(engine, work)
+    return engine

@@ -1,9 +1,9 @@
 """Gradients that are recorded once as a CUDA graph and then replayed.
 
-For small models a step on a GPU takes as long as its many operations take to be launched. A replay
+For small models the time of a step on a GPU is the time to launch its many operations. A replay
 launches them all at once, in the memory in which they were recorded: positions and minibatches are
-copied there first. No GPU was at hand when this was written; a record is therefore compared with
-the gradient itself before it is used, and it is made only where ``compiled=True`` asks for it.
+copied there first. A record is compared with the gradient itself before it is used, and it is made
+only where ``compiled=True`` asks for it, because how much it saves has not been measured on a GPU.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ import torch
 from torch import Tensor
 
 from ..._data.minibatch import Batch
-from ..target import Evaluator, Target
+from ..target import Evaluator
+from ._base import Accelerator, Engine, Workload
 
 #: types of devices that can record
 DEVICES = ("cuda",)
 #: calls before the recording, in which libraries choose their ways and take their memory
 WARM_UP = 3
-#: how far a replayed gradient may be from the gradient itself, as a share of its largest entry
+#: largest difference between a replayed gradient and the gradient itself, relative to its largest
+#: entry
 TOLERANCE = 1e-3
 
 
 def record(compute: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], Any]]:
-    """What ``compute()`` returns, and a function that computes it anew in the same memory."""
+    """The result of ``compute()``, and a function that computes it again in the same memory."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -116,12 +118,23 @@ def _changed(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
     )
 
 
-def find_evaluator(target: Target, *, required: bool) -> type[Evaluator] | None:
-    """A recording evaluator for this run, or None if there is none or nobody asks for it."""
-    applies = (
-        target.like.device.type in DEVICES
-        # latent variables are tensors that a step may replace
-        and target.model.after_step is None
-        and all(isinstance(field, Tensor) for field in target.data.fields.values())
-    )
-    return GraphedEvaluator if applies and required else None
+class CUDAGraph(Accelerator):
+    """Gradients as a CUDA graph; only where ``compiled=True`` asks for it."""
+
+    name = "cuda_graph"
+
+    def why_not(self, work: Workload) -> str | None:
+        if work.device not in DEVICES:
+            return f"it needs a GPU, and the device is {work.device!r}."
+        if work.target.model.after_step is not None:
+            # they are tensors that a step may replace
+            return "the model has latent variables."
+        if not all(isinstance(field, Tensor) for field in work.target.data.fields.values()):
+            return "it is for dense rows of networks."
+        return None
+
+    def pays(self, work: Workload) -> bool:
+        return False  # not measured yet
+
+    def equip(self, engine: Engine, work: Workload) -> Engine:
+        return replace(engine, evaluator=GraphedEvaluator)

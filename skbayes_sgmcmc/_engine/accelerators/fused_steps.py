@@ -2,7 +2,7 @@
 
 For models of many parameters the noise and the passes over the parameters cost as much as the
 gradient. Here each block of parameters is updated while its normals are in the first-level cache.
-The functions take the place of the samplers' own ``euler``; given the same normals they do the same
+The functions replace the samplers' own ``euler``; given the same normals the results are equal up
 to rounding. They need the optional extra ``fast`` and a CPU.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,21 +19,21 @@ import torch
 from torch import Tensor
 
 from ..._draws.storage import dtype_name
-from ...samplers import PSGLD, SGLD, Cell, Sampler
+from ...samplers import PSGLD, SGLD, Sampler
 from ...samplers._protocol import State, Step
-from ...samplers.integrators import Integrator, euler
-from ..target import Target
+from ...samplers.integrators import euler
+from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 
 #: normals of a whole run from which on compiling is worth its seconds
 WORTH_NUMBERS = 10**9
-#: parameters that a thread must have to be worth waking
+#: fewest parameters for which another thread is worth waking
 THREAD_NUMBERS = 2**16
 
 
 class FusedEuler:
-    """Stands in for ``integrators.euler`` where :func:`find_integrator` says so."""
+    """Replaces ``integrators.euler`` where :class:`FusedSteps` applies."""
 
-    #: the step makes its own noise, so that the loop need not
+    #: the step makes its own noise; the loop makes none
     own_noise = True
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class FusedEuler:
     def _each(
         self, n_parameters: int, step: Step, advance: Callable[[int, slice, Any, Any], None]
     ) -> None:
-        """Call ``advance`` for every chain, or its parts, with the places of their normals."""
+        """Call ``advance`` for every chain, or part of one, with the place of its normals."""
         parts = max(1, min(self._threads, n_parameters // THREAD_NUMBERS))
         block = self._kernels.NUMBERS  # parts begin where a block of normals does
         length = -(-n_parameters // (parts * block)) * block
@@ -104,22 +105,25 @@ class FusedEuler:
             list(self._pool.map(lambda task: advance(*task), tasks))
 
 
-def find_integrator(
-    target: Target, sampler: Sampler, cell: Cell, n_steps: int, *, required: bool
-) -> Integrator | None:
-    """A compiled integrator for this run, or None if there is none or it would not pay.
+class FusedSteps(Accelerator):
+    """Euler steps of SGLD and pSGLD, with their noise, in one compiled pass."""
 
-    It is made even if it would not pay where it is ``required``.
+    name = "fused_steps"
 
-    Raises
-    ------
-    ImportError
-        There is one, but numba is not installed.
-    """
-    applies = (
-        cell.integrator is euler
-        and (type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.divergence))
-        and target.like.device.type == "cpu"
-    )
-    pays = target.model.n_parameters * n_steps >= WORTH_NUMBERS
-    return FusedEuler() if applies and (pays or required) else None
+    def why_not(self, work: Workload) -> str | None:
+        sampler = work.sampler
+        known = type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.divergence)
+        if not known or work.cell.integrator is not euler:
+            return "it is for sampler='sgld' or 'psgld' (without divergence), integrator='euler'."
+        if work.target.model.needs_gamma:
+            return "the model needs gamma numbers, which the compiled generator does not have."
+        if work.torch_numbers:
+            return "the earlier chains that this fit goes on with have torch's random numbers."
+        return why_no_cpu(work) or why_no_numba()
+
+    def pays(self, work: Workload) -> bool:
+        numbers = work.target.model.n_parameters * work.n_steps * work.n_chains
+        return numbers >= WORTH_NUMBERS
+
+    def equip(self, engine: Engine, work: Workload) -> Engine:
+        return replace(engine, integrator=FusedEuler(), philox=True)

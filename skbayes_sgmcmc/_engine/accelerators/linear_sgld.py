@@ -1,7 +1,7 @@
 """Plain SGLD on a binary linear model, a chunk of steps at a time, compiled by numba.
 
-The kernel takes the place of ``chains.py``'s loop over the steps of a chunk; with the same random
-numbers its draws are those of the torch path to rounding. Chains run in as many threads as torch
+The kernel replaces the loop over the steps of a chunk in ``chains.py``; with the same random
+numbers its draws equal those of torch's path up to rounding. Chains run in as many threads as torch
 uses. It needs the optional extra ``fast``.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Minibatches
 from ..._draws.storage import dtype_name
 from ...models._design import DenseDesign
-from ...samplers import SGLD, Cell, Sampler, integrators
+from ...samplers import SGLD, integrators
 from ..target import Target
+from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 
 Array = NDArray[Any]
 Kernel = Callable[..., None]
@@ -31,36 +33,29 @@ DENSE_LIMIT = 2**17
 PADDING_LIMIT = 1.5
 
 
-def find_kernel(
-    target: Target,
-    minibatches: Minibatches,
-    sampler: Sampler,
-    cell: Cell,
-    *,
-    required: bool,
-) -> Kernel | None:
-    """The kernel for this run, or None if it does not apply.
+class LinearSGLD(Accelerator):
+    """Plain SGLD on a binary linear model, a chunk of steps at a time."""
 
-    It is made although torch would be faster if it is ``required``.
+    name = "linear_sgld"
 
-    Raises
-    ------
-    ImportError
-        It applies, but numba is not installed.
-    """
-    form = target.model.linear_form(target.data)
-    applies = (
-        form is not None
-        and type(sampler) is SGLD
-        and cell.integrator is integrators.euler
-        and target.coordinates is None
-        and target.gradient == "minibatch"
-        and target.like.device.type == "cpu"
-        and target.data.augment is None
-    )
-    if not applies or (minibatches.numbers > DENSE_LIMIT and not required):
-        return None
-    return _bind(target, minibatches, form)
+    def why_not(self, work: Workload) -> str | None:
+        target = work.target
+        if type(work.sampler) is not SGLD or work.cell.integrator is not integrators.euler:
+            return "it is for sampler='sgld' with integrator='euler'."
+        if target.model.linear_form(target.data) is None:
+            return "it is for logistic regression of two classes."
+        if target.coordinates is not None or target.gradient != "minibatch":
+            return "it is for a given step_size, preconditioner=None and gradient='minibatch'."
+        if target.data.augment is not None:
+            return "the rows change at random at every step."
+        return why_no_cpu(work) or why_no_numba()
+
+    def pays(self, work: Workload) -> bool:
+        return work.minibatches.numbers <= DENSE_LIMIT
+
+    def equip(self, engine: Engine, work: Workload) -> Engine:
+        form = work.target.model.linear_form(work.target.data)
+        return replace(engine, kernel=_bind(work.target, work.minibatches, form), philox=True)
 
 
 def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
@@ -94,7 +89,7 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
             shared = minibatches.indices(n_steps, rng)
 
         def advance(c: int) -> None:
-            # a chain's numbers are made here to be in this core's cache
+            # a chain's numbers are made in its own thread, so that they are in this core's cache
             mine = rng.select([c])
             chosen = minibatches.indices(n_steps, mine) if shared is None else shared
             assert chosen is not None  # it is for full data only
@@ -113,10 +108,10 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
 
 
 def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
-    """How rows are laid out, and their values, column numbers and row pointers.
+    """The layout of the rows, and their values, column numbers and row pointers.
 
-    Integers are unsigned, because numba then leaves out Python's rule for negative indices, and
-    column numbers are as short as they can be, because the rows must come from far caches.
+    Integers are unsigned, because numba then leaves out Python's rule for negative indices. Column
+    numbers have as few bits as possible, because rows are read from distant caches.
     """
     none = np.empty(0, np.uint64)
     if isinstance(design, DenseDesign):
@@ -128,7 +123,7 @@ def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
     width = int(lengths.max())
     if width * n_rows > PADDING_LIMIT * max(x.nnz, 1):
         return "ragged", x.data.astype(dtype), x.indices.astype(short), x.indptr.astype(np.uint64)
-    # the padding has the value 0 in a column of its own, after the last one
+    # padding has the value 0, in an additional column after the last one
     values = np.zeros((n_rows, width), dtype)
     columns = np.full((n_rows, width), n_columns, short)
     filled = np.arange(width) < lengths[:, None]

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from ..likelihoods import Likelihood
+
 Array = NDArray[Any]
 
 
@@ -178,18 +180,20 @@ class MeanAndDeviation(nn.Module):
     ----------
     inputs, network : nn.Module
         Rows to those of the network, and these to outputs (draws, rows, n_outputs).
+    likelihood : Likelihood
+        Of the outputs.
+    own : Tensor of shape (draws, m)
+        Draws of its own parameters.
     weights : array of shape (draws,)
         Of the draws; their sum is one.
-    noise : array of shape (n_outputs,)
-        Standard deviation of the noise, in units of the network's outputs.
-    center, scale : array of shape (n_outputs,)
-        The target is output * scale + center.
+    center, scale : array of shape (n_targets,)
+        A target is that of the likelihood * scale + center.
     squeeze : bool
         Return vectors, for targets that were one.
     """
 
+    own: Tensor
     weights: Tensor
-    noise: Tensor
     center: Tensor
     scale: Tensor
 
@@ -197,23 +201,27 @@ class MeanAndDeviation(nn.Module):
         self,
         inputs: nn.Module,
         network: nn.Module,
+        likelihood: Likelihood,
+        own: Tensor,
         weights: Array,
-        noise: Array,
         center: Array,
         scale: Array,
         squeeze: bool,
     ):
         super().__init__()
         self.inputs, self.network, self.squeeze = inputs, network, squeeze
-        values = {"weights": weights, "noise": noise, "center": center, "scale": scale}
+        self.likelihood = likelihood
+        self.register_buffer("own", own.float())
+        values = {"weights": weights, "center": center, "scale": scale}
         for name, value in values.items():
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation, (rows,) or (rows, n_outputs), for rows."""
-        f = self.network(self.inputs(x))
-        mean = torch.tensordot(self.weights, f, dims=1)
-        spread = torch.tensordot(self.weights, (f - mean) ** 2, dims=1)
-        sd = torch.sqrt(spread + self.noise**2) * self.scale
+        one = self.likelihood.predictive(self.network(self.inputs(x)), self.own)
+        mean = torch.tensordot(self.weights, one.mean(), dims=1)
+        spread = torch.tensordot(self.weights, (one.mean() - mean) ** 2, dims=1)
+        noise = torch.tensordot(self.weights, one.variance(), dims=1)
+        sd = torch.sqrt(spread + noise) * self.scale
         mean = mean * self.scale + self.center
         return (mean[:, 0], sd[:, 0]) if self.squeeze else (mean, sd)

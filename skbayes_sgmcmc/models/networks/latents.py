@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,6 @@ Array = NDArray[Any]
 
 #: smallest delta, and 1 - delta: where their logarithms still are finite in float32
 LEAST_DELTA = 1e-35
-#: latents of a whole run, with so many more for each step, from which on compiling is worth it
-WORTH_NUMBERS, WORTH_MORE = 2 * 10**8, 20_000
 #: gains computed at once
 GAIN_BLOCK = 1024
 #: how much wider than the target the proposals of sigma are, so that its tails are reached
@@ -44,9 +41,8 @@ class Latents:
         Outputs of a regression, whose noise sigma is; 0: sigma is not the noise.
     n_data : float, default=0.0
         N, which sigma's conditional counts where it is the noise.
-    compiled : "auto" or bool, default="auto"
-        Whether the latents and their gradient are computed by numba, where it is installed, on a
-        CPU; "auto": not before :meth:`prepared` has heard that the run is long.
+    compiled : bool, default=False
+        Compute the latents and their gradient by functions that numba compiles, on a CPU.
 
     Notes
     -----
@@ -62,7 +58,7 @@ class Latents:
         learn_sigma: bool,
         n_outputs: int = 0,
         n_data: float = 0.0,
-        compiled: Any = "auto",
+        compiled: bool = False,
     ):
         self.prior = prior
         self.blocks = blocks
@@ -89,11 +85,9 @@ class Latents:
         """The latents given N data, with the prior that these make."""
         return self._with(prior=prior, n_data=n_data)
 
-    def prepared(self, n_steps: int) -> Latents:
-        """The latents for a run of so many steps."""
-        if self.compiled != "auto":
-            return self
-        return self._with(compiled=n_steps * (WORTH_MORE + self.blocks.n) >= WORTH_NUMBERS)
+    def with_kernel(self) -> Latents:
+        """The latents with compiled functions."""
+        return self._with(compiled=True)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_views": None}
@@ -130,7 +124,11 @@ class Latents:
     @property
     def compiled_functions(self) -> Any:
         """Compiled functions for a CPU, or None."""
-        return _compiled_functions() if self.compiled is True else None
+        if not self.compiled:
+            return None
+        from ..._kernels import latents
+
+        return latents
 
     def arrays(self, state: State) -> tuple[Array, Array, Array, Array]:
         """The latents as the kernels take them; they share the state's memory."""
@@ -263,15 +261,6 @@ class Latents:
                 delta = betaincinv(a + included, b + part.shape[1] - included, u[:, number])
                 delta = np.clip(delta, np.finfo(np.float64).tiny, 1.0 - 2.0**-53)
                 state["logit_delta"][:, number] = torch.from_numpy(logit(delta)).to(slab)
-
-
-@cache
-def _compiled_functions() -> Any:
-    try:
-        from ..._kernels import latents
-    except ImportError:
-        return None
-    return latents
 
 
 def _columns(state: State) -> list[Tensor]:

@@ -18,6 +18,7 @@ from ..._draws.storage import decode
 from ..._metric import State
 from ...priors.factorised import Prior
 from .._protocol import Model
+from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
 from .network import Network
 from .passes import InTurn
@@ -54,8 +55,6 @@ class NetworkModel(Model):
         "sequential": one chain after the other; else as the network has it.
     """
 
-    many_modes = True
-
     def __init__(
         self,
         network: Network,
@@ -81,6 +80,10 @@ class NetworkModel(Model):
         self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())
         self.rates = prior.rates(self._scales(prior_scale, output_gain))
         self._rates: tuple[Any, Tensor] | None = None
+
+    @property
+    def tuning(self) -> Tuning:
+        return ManyModes(self)
 
     def _scales(self, prior_scale: Any, output_gain: float) -> Array:
         network = self.network

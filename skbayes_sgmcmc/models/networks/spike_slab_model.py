@@ -17,6 +17,7 @@ from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab
+from .._tuning import ManyModes, Request, Tuning
 from ..likelihoods import LOGIT_NOISE
 from .blocks import Blocks
 from .latents import Latents
@@ -35,6 +36,8 @@ STEP_SHARE, LARGEST_RATE = 0.125, 20.0
 #: linear models with at least as many rows as coefficients: below it steps widen the spikes, which
 #: matters where there are many
 SMALL_SIGMA, SMALL_SIGMA_OF_FEW = 0.1, 0.3
+#: latents of a whole run, with so many more for each step, from which on compiling is worth it
+WORTH_NUMBERS, WORTH_MORE = 2 * 10**8, 20_000
 #: numbers in one chain's minibatch up to which one thread is as fast as torch's
 ROW_NUMBERS = 2**19
 NO_WEIGHTS = np.empty((0, 0))
@@ -51,9 +54,8 @@ class SparseNetworkModel(PrunedNetworkModel):
         The prior of the sparse blocks.
     sparse_blocks : sequence of str
         Names of these blocks.
-    compiled : "auto" or bool, default="auto"
-        Whether the latents and their gradient are computed by numba, where it is installed, on a
-        CPU; "auto": if the run is long enough for the seconds of compiling.
+    compiled : bool, default=False
+        Compute the latents and their gradient by functions that numba compiles, on a CPU.
 
     Notes
     -----
@@ -61,15 +63,14 @@ class SparseNetworkModel(PrunedNetworkModel):
     that knows the data, on which the spike's width and sigma's conditional depend.
     """
 
-    # the latents need to see what the posterior's temperature does to the coefficients
-    start = "random"
+    kernels = ("spike_slab",)
 
     def __init__(
         self,
         *parts: Any,
         spike_slab: SpikeSlab,
         sparse_blocks: Sequence[str],
-        compiled: Any = "auto",
+        compiled: bool = False,
         **options: Any,
     ):
         super().__init__(*parts, **options)
@@ -82,10 +83,6 @@ class SparseNetworkModel(PrunedNetworkModel):
             n_outputs=self.likelihood.n_outputs if noise else 0,
             compiled=compiled,
         )
-        if self.network.linear or self.latents.learn_sigma:
-            # for sigma to settle: what adapts in burn-in only, as pSGLD does, must not be left
-            # with a noise that falls further
-            self.least_burn_in = 10_000
         for part in self.latents.blocks.slices:
             self.rates[part] = 0.0  # their prior is not that of the others
         self.recorded = self.latents.recorded
@@ -109,25 +106,15 @@ class SparseNetworkModel(PrunedNetworkModel):
         prior = self.spike_slab.for_data(standard_error)
         return self._with(self.latents.for_data(prior, data.total))
 
-    def prepared(self, n_steps: int) -> Self:
-        return super().prepared(n_steps)._with(self.latents.prepared(n_steps))
+    @property
+    def tuning(self) -> Tuning:
+        return SparseTuning(self)
 
-    def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
-        """For linear models a larger one, as far as pSGLD's steps stay small in the spike."""
-        if not self.network.linear or step is not None or rate is None:
-            return rate
-        every = -(-data.n_rows // STEP_ROWS)
-        design = self.network.design(data.fields["x"][::every])
-        rows, y = design.double().cpu().numpy(), data.fields["y"][::every].cpu().numpy()
-        weight = np.ones(len(rows))
-        if data.weight is not None:
-            weight = data.weight[::every].double().cpu().numpy()
-        # G is about sd sqrt(n), so that a step moves by sqrt(2 eta sd sqrt(n) / N); the spike is
-        # about v_0 sd wide
-        sd = self.likelihood.noise_sd(rows, y, weight)
-        root_n = np.sqrt(min(data.total, STEP_BATCH))
-        spike = STEP_SHARE * self.spike_slab.spike_scale**2 * sd * data.total / root_n
-        return float(np.clip(spike, rate, LARGEST_RATE * rate))
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        return n_steps * (WORTH_MORE + self.latents.blocks.n) >= WORTH_NUMBERS
+
+    def with_kernel(self, name: str) -> Self:
+        return self._with(self.latents.with_kernel())
 
     def init_state(self, theta: Tensor) -> State:
         return super().init_state(theta) | self.latents.init_state(theta)
@@ -145,17 +132,12 @@ class SparseNetworkModel(PrunedNetworkModel):
         rho = parts.pop("rho")
         return parts | self.latents.unpack(rho, self.shapes)
 
-    @property
-    def kernels(self) -> Any:
-        """Compiled functions, or None."""
-        return self.latents.compiled_functions
-
     @cached_property
     def compiles_rows(self) -> bool:
         """Whether the gradient of the rows is compiled: where f is one linear function."""
         network = self.network
         plain = self._passes is network  # not in bfloat16, nor chain by chain
-        if self.kernels is None or not (network.linear and plain):
+        if not (self.latents.compiled and network.linear and plain):
             return False
         (features,) = network.fan_in.values()
         return bool(self.n_network == features + 1)  # one output
@@ -215,3 +197,37 @@ class SparseNetworkModel(PrunedNetworkModel):
             return {}
         # slopes are residuals over sigma^2
         return {"mean_square_slope": (delta * weighted).sum((1, 2), keepdim=True)[:, 0]}
+
+
+class SparseTuning(ManyModes):
+    """Networks with latent variables that the run has to learn.
+
+    They start at random, without a descent: the latents need to see what the posterior's
+    temperature does to the coefficients.
+    """
+
+    model: SparseNetworkModel
+
+    def __init__(self, model: SparseNetworkModel):
+        # for sigma to settle: what adapts in burn-in only, as pSGLD does, must not be left with a
+        # noise that falls further
+        long = model.network.linear or model.latents.learn_sigma
+        super().__init__(model, start="random", least_burn_in=10_000 if long else 3000)
+
+    def step_size(self, request: Request, data: Data) -> float | None:
+        """For linear models a larger one, as far as pSGLD's steps stay small in the spike."""
+        model, rate = self.model, request.rate
+        if not model.network.linear or request.step is not None or rate is None:
+            return rate
+        every = -(-data.n_rows // STEP_ROWS)
+        design = model.network.design(data.fields["x"][::every])
+        rows, y = design.double().cpu().numpy(), data.fields["y"][::every].cpu().numpy()
+        weight = np.ones(len(rows))
+        if data.weight is not None:
+            weight = data.weight[::every].double().cpu().numpy()
+        # G is about sd sqrt(n), so that a step moves by sqrt(2 eta sd sqrt(n) / N); the spike is
+        # about v_0 sd wide
+        sd = model.likelihood.noise_sd(rows, y, weight)
+        root_n = np.sqrt(min(data.total, STEP_BATCH))
+        spike = STEP_SHARE * model.spike_slab.spike_scale**2 * sd * data.total / root_n
+        return float(np.clip(spike, rate, LARGEST_RATE * rate))

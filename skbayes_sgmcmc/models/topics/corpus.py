@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +15,8 @@ from ..._data.minibatch import Data
 from ..._metric import State
 from .._design import SparseDesign
 from .._protocol import Model
+from .._tuning import ManyModes, Request, Tuning
+from .documents import WORTH_WORDS
 from .parametrizations import ExpandedMean, Parametrization
 
 Array = NDArray[Any]
@@ -42,9 +46,9 @@ class CorpusModel(Model):
         Documents in a minibatch, for ``step_size="auto"``.
     """
 
-    many_modes = True
     single_precision = True
-    forgetting = 0.6
+    kernels: Sequence[str] = ("documents",)
+    needs_gamma = True
 
     def __init__(
         self,
@@ -62,7 +66,14 @@ class CorpusModel(Model):
         self.shapes = {"theta": (parametrization.n_words, parametrization.n_topics)}
         if isinstance(parametrization, ExpandedMean):
             self.metric, self.project = parametrization.metric, parametrization.project
-            self.start = "random"  # at temperature 0 there is nothing that holds it
+
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        return bool(data.fields["counts"].x.sum() >= WORTH_WORDS)
+
+    def with_kernel(self, name: str) -> Self:
+        compiled = copy.copy(self)
+        compiled.compiled = True
+        return compiled
 
     def make_data(self, X: Any, y: None, weight: None, dtype: Any, device: str) -> Data:
         """Documents as rows of counts."""
@@ -70,6 +81,10 @@ class CorpusModel(Model):
 
     def init(self, rng: np.random.Generator) -> Array:
         return self.parametrization.start(self.frequency, rng)
+
+    @property
+    def tuning(self) -> Tuning:
+        return TopicTuning(self)
 
     def unit(self) -> float:
         """About 1 / curvature of the mean potential in units of the metric, which is theta's.
@@ -86,12 +101,6 @@ class CorpusModel(Model):
         )
         return float(beta * V * K / max(self.frequency.sum(), 1e-12))
 
-    def auto_step(self, rate: float | None, step: float | None, data: Data) -> float | None:
-        if rate is None:
-            return None
-        few = self.metric is None and self.batch_size < min(RATE_BATCH, data.n_rows)
-        return rate * self.unit() * (self.batch_size / RATE_BATCH if few else 1.0)
-
     def scales(self) -> Array | None:
         """1 / sqrt(curvature of the mean potential) of every parameter, were its word in one topic.
 
@@ -106,3 +115,29 @@ class CorpusModel(Model):
 
     def unpack(self, draws: Array) -> dict[str, Array]:
         return {"components": self.parametrization.draws(draws)}
+
+
+class TopicTuning(ManyModes):
+    """The table's rates in units of the topics' curvature.
+
+    With a metric chains start at random: at temperature 0 nothing holds the expanded mean.
+    """
+
+    forgetting = 0.6
+    model: CorpusModel
+
+    def __init__(self, model: CorpusModel):
+        super().__init__(model, start="map" if model.metric is None else "random")
+
+    def step_size(self, request: Request, data: Data) -> float | None:
+        if request.rate is None:
+            return None
+        model = self.model
+        few = model.metric is None and model.batch_size < min(RATE_BATCH, data.n_rows)
+        return request.rate * self.unit() * (model.batch_size / RATE_BATCH if few else 1.0)
+
+    def scales(self) -> Array | None:
+        return self.model.scales()
+
+    def unit(self) -> float:
+        return self.model.unit()

@@ -18,6 +18,8 @@ from torch import Tensor
 from ..._data.chain_random import ChainRandom
 from .._design import SparseBatch
 
+#: words of a call's documents from which on the compiled kernels are worth their seconds
+WORTH_WORDS = 5000
 #: steps of the fixed point from which blocked Gibbs sampling starts
 START_STEPS = 5
 #: smallest weight of a topic that a document may have

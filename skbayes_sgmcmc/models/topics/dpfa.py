@@ -15,9 +15,10 @@ coordinates, so that log r has density r^gamma_0 e^(-c_0 r), without the power g
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -121,9 +122,18 @@ class DPFAModel(CorpusModel):
         self.gamma_prior = gamma_prior
         if network is not None:
             self.shapes |= network.shapes
+            self.kernels = ("documents", "belief_network")
         self.shapes |= {"log_r": (parametrization.n_topics,), "log_gamma": ()}
         if self.metric is not None:
             self.metric, self.project = self._metric, self._project
+
+    def with_kernel(self, name: str) -> Self:
+        if name != "belief_network":
+            return super().with_kernel(name)
+        compiled, network = copy.copy(self), copy.copy(self.network)
+        assert network is not None
+        network.compiled, compiled.network = True, network
+        return compiled
 
     def _blocks(self, theta: Tensor) -> dict[str, Tensor]:
         """Views (chains, *shape) of every block of theta, but the topics' as they are."""

@@ -1,0 +1,171 @@
+"""The distribution of new targets: a mixture of one distribution for each draw.
+
+Memory is bounded as in ``prediction.py``: a block has at most ``prediction.BLOCK_NUMBERS`` numbers,
+or one row of all draws where quantiles or samples need these at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.utils import gen_batches
+
+from . import prediction
+
+if TYPE_CHECKING:
+    from ..models.predictive import Predictive
+
+Array = NDArray[Any]
+
+#: a quantile's error, in units of the shortest length of the components at that row
+TOLERANCE = 1e-9
+#: steps for a quantile, at most: bisections alone would need about log2(bracket / tolerance)
+STEPS = 200
+#: by how much a weighted sum of probabilities may be rounded
+ROUNDING = 1e-13
+
+
+class Mixture:
+    """What the draws together say of new targets.
+
+    Parameters
+    ----------
+    predictive : callable
+        ``predictive(draws, rows)`` returns the distributions for some of the pooled draws (a slice
+        or their numbers) and rows.
+    n_draws, n_targets : int
+        Pooled draws; targets of a row.
+    weights : array of shape (n_draws,) or None
+        Of the draws, normalised; None: equal weights.
+    """
+
+    def __init__(
+        self,
+        predictive: Callable[[Any, Any], Predictive],
+        n_draws: int,
+        n_targets: int,
+        weights: Array | None,
+    ):
+        self.predictive = predictive
+        self.n_draws = n_draws
+        self.n_targets = n_targets
+        self.given_weights = weights
+        self.weights = np.full(n_draws, 1.0 / n_draws) if weights is None else weights
+
+    def moments(self, x: Any, *, variance: bool = True) -> tuple[Array, Array | None]:
+        """Means and, if wanted, variances of new targets, each (rows, targets)."""
+        shape = x.shape[0], self.n_targets
+        mean, found = np.zeros(shape), np.zeros(shape) if variance else None
+        for rows, draw_blocks in prediction.blocks(*shape[:1], self.n_draws, self.n_targets):
+            part, origin = x[rows], None
+            for draws in draw_blocks:
+                one, weights = self.predictive(draws, part), self.weights[draws]
+                values = one.mean()
+                if origin is None:  # near the means, so that variances are no small differences
+                    origin = values[0].copy()
+                away = values - origin
+                mean[rows] += np.tensordot(weights, away, axes=1)
+                if found is not None:
+                    found[rows] += np.tensordot(weights, away * away, axes=1)
+                    found[rows] += np.tensordot(weights, one.variance(), axes=1)
+            if found is not None:
+                found[rows] -= mean[rows] ** 2
+            mean[rows] += origin
+        return mean, None if found is None else np.maximum(found, 0.0)
+
+    def quantiles(self, x: Any, levels: Sequence[float]) -> Array:
+        """Quantiles (rows, levels, targets) of new targets, of the mixture itself."""
+        out = np.empty((x.shape[0], len(levels), self.n_targets))
+        for rows in self._rows(x, self.n_draws):
+            one = self.predictive(slice(0, self.n_draws), x[rows])
+            least = np.full(out[rows, 0].shape, -np.inf)
+            for k in np.argsort(levels, kind="stable"):
+                least = np.maximum(least, quantile(one, self.weights, levels[k]))
+                out[rows, k] = least  # so that errors of rounding never change their order
+        return out
+
+    def log_density(self, x: Any, y: Array) -> Array:
+        """Log density (rows,), in nats, of the targets y (rows, targets) of each row together."""
+        out = np.full(len(y), -np.inf)
+        with np.errstate(divide="ignore"):  # a weight of zero
+            log_weights = np.log(self.weights)[:, None]
+        for rows, draw_blocks in prediction.blocks(len(y), self.n_draws, self.n_targets):
+            part = x[rows]
+            for draws in draw_blocks:
+                each = self.predictive(draws, part).log_density(y[rows]).sum(axis=2)
+                block = logsumexp(each + log_weights[draws], axis=0)
+                out[rows] = np.logaddexp(out[rows], block)
+        return out
+
+    def log_densities(self, x: Any, y: Array) -> Iterator[Array]:
+        """Blocks (draws, rows) of the log density given each draw, in the order of the rows."""
+        for rows in self._rows(x, self.n_draws):
+            one = self.predictive(slice(0, self.n_draws), x[rows])
+            yield one.log_density(y[rows]).sum(axis=2)
+
+    def sample(self, x: Any, n_samples: int, rng: np.random.RandomState) -> Array:
+        """New targets (n_samples, rows, targets); each sample has one draw for all rows."""
+        chosen = rng.choice(self.n_draws, size=n_samples, p=self.given_weights)
+        parts = [self.predictive(chosen, x[rows]).sample(rng) for rows in self._rows(x, n_samples)]
+        return np.concatenate(parts, axis=1)
+
+    def _rows(self, x: Any, n_draws: int) -> Iterator[slice]:
+        """Rows a few at a time, which have all of so many draws at once."""
+        at_once = max(1, prediction.BLOCK_NUMBERS // (n_draws * self.n_targets))
+        yield from gen_batches(x.shape[0], at_once)
+
+
+def quantile(components: Predictive, weights: Array, q: float) -> Array:
+    """The q-quantile (rows, targets) of the mixture of components (draws, rows, targets).
+
+    It lies between the least and the greatest of the components' own. In this bracket it is found
+    by Newton's method on the mixture's cdf, with a bisection wherever a step leaves the bracket or
+    the one before has not halved the error; of whole numbers by bisections.
+    """
+    low, high = components.bounds(q)
+    start = np.tensordot(weights, 0.5 * (low + high), axes=1)
+    low, high = low.min(axis=0), high.max(axis=0)
+
+    def above(y: Array) -> Array:
+        return np.asarray(np.tensordot(weights, components.cdf(y), axes=1) - q)
+
+    if components.discrete:
+        return _least_whole_number(above, np.floor(low) - 1.0, np.ceil(high))
+    y, best = np.clip(start, low, high), np.full(start.shape, np.inf)
+    tolerance = TOLERANCE * components.length().min(axis=0)
+    done = np.zeros(start.shape, bool)
+    for _ in range(STEPS):
+        error = above(y)
+        low, high = np.where(error < 0.0, y, low), np.where(error > 0.0, y, high)
+        slope = np.tensordot(weights, np.exp(components.log_density(y)), axes=1)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # far from components
+            newton = y - error / slope
+        newton = np.where(error == 0.0, y, newton)
+        trusted = (low <= newton) & (newton <= high) & (np.abs(error) <= 0.5 * best)
+        best = np.minimum(best, np.abs(error))
+        following = np.where(trusted, newton, 0.5 * (low + high))
+        left = np.where(trusted, np.abs(newton - y), high - low)
+        allowed = np.maximum(tolerance, np.spacing(np.abs(y)))
+        y = np.where(done, y, following)
+        done |= ~(left > allowed)  # numbers that are not finite stay so
+        if done.all():
+            break
+    return y
+
+
+def _least_whole_number(above: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """The least whole number where ``above``, an increasing function, is not negative.
+
+    It is negative at ``low`` and not at ``high``.
+    """
+    for _ in range(STEPS):
+        if not (high - low > 1.0).any():
+            break
+        middle = np.floor(0.5 * (low + high))
+        below = above(middle) < -ROUNDING
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return high

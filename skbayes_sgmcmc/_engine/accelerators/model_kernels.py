@@ -1,0 +1,40 @@
+"""Compiled functions by which a model does a part of its own work: gradients, latent variables.
+
+The functions are the model's (``Model.kernels``); each has an entry in the list of accelerators, so
+that ``compiled`` means one thing for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
+
+
+class ModelKernel(Accelerator):
+    """One of the compiled functions that models have.
+
+    Parameters
+    ----------
+    name : str
+        Its name in ``Model.kernels``.
+    without : str
+        Why it does not apply to models without it.
+    """
+
+    def __init__(self, name: str, without: str):
+        self.name = name
+        self.part = f"model: {name}"
+        self.without = without
+
+    def why_not(self, work: Workload) -> str | None:
+        if self.name not in work.target.model.kernels:
+            return self.without
+        return why_no_cpu(work) or why_no_numba()
+
+    def pays(self, work: Workload) -> bool:
+        return work.target.model.kernels_pay(work.target.data, work.n_steps)
+
+    def equip(self, engine: Engine, work: Workload) -> Engine:
+        model = engine.target.model.with_kernel(self.name)
+        return replace(engine, target=engine.target.with_model(model))

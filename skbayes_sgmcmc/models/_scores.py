@@ -1,0 +1,53 @@
+"""Gradients of rows at one position: their covariance, and the noise that they make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.chain_random import ChainRandom
+from .._data.minibatch import Data, Minibatches
+from ._linalg import largest_eigenvalue
+from ._protocol import Model
+
+Array = NDArray[Any]
+
+#: rows of which the covariance of scores is estimated
+SCORE_ROWS = 2000
+
+
+def score_covariance(model: Model, data: Data, theta: Tensor) -> Array:
+    """Covariance V_s of the per-row scores at one position, each with its share of the prior."""
+    return np.atleast_2d(np.cov(_scores(model, data, theta), rowvar=False))
+
+
+def largest_score_variance(model: Model, data: Data, theta: Tensor) -> float:
+    """Largest eigenvalue of M^(1/2) V_s M^(1/2) at one position, M the model's metric there.
+
+    By power iteration with V_s M, so that no matrix of parameters by parameters is made.
+    """
+    scores = _scores(model, data, theta)
+    scores -= scores.mean(axis=0)
+    metric = model.metric(theta)
+
+    def times(v: Array) -> Array:
+        moved = metric.times(torch.from_numpy(v)[None].to(theta))[0].double().cpu().numpy()
+        return np.asarray(scores.T @ (scores @ moved) / max(len(scores) - 1, 1))
+
+    return largest_eigenvalue(times, scores.shape[1])
+
+
+def _scores(model: Model, data: Data, theta: Tensor) -> Array:
+    """Scores (rows, n_parameters), weighted, of at most ``SCORE_ROWS`` rows at one position."""
+    rows = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SCORE_ROWS)).astype(int))
+    view = Minibatches(data, min(len(rows), data.n_rows - 1) or 1, shared=True)
+    (batch,) = view.gather(rows[None, None], ChainRandom([]))
+    with torch.no_grad():
+        scores = np.asarray(model.scores(theta, batch).cpu(), dtype=float)
+    if data.weight is not None:
+        scores *= np.asarray(torch.as_tensor(batch.weight).cpu(), dtype=float)[:, None]
+    return scores

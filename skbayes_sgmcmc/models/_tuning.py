@@ -1,0 +1,339 @@
+"""What ``step_size="auto"`` means: one class for each kind of posterior, as a model's ``tuning``.
+
+========================  =============================================================
+:class:`Tuning`           nothing is known: "auto" is refused
+:class:`ManyModes`        networks and topics: the table's rates, chains find modes
+``WhitenedGaussian``      nearly Gaussian posteriors: whitened coordinates
+``MetricGaussian``        the same, with a metric of the model's own (ICA)
+========================  =============================================================
+
+The latter two are in ``models/_gaussian_tuning.py``. ``_engine/auto.py`` calls these objects, and
+does not ask which of them it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.minibatch import Data, Minibatches
+from ._protocol import Model
+
+if TYPE_CHECKING:
+    from ..samplers import Sampler
+
+Array = NDArray[Any]
+
+#: data of at most this many numbers are used whole at every step when "auto"
+FULL_BATCH_NUMBERS = 2**15
+#: rows in a minibatch where nothing better is known
+PLAIN_BATCH = 100
+
+
+@dataclass
+class AutoValues:
+    """The resolved values of the "auto" parameters; plain arrays, so that it can be stored.
+
+    Attributes
+    ----------
+    gradient : str
+        Gradient estimator.
+    init : str or array
+        Where chains start.
+    center, root : array or None
+        Centre of coordinates and control variates; root of the preconditioner, (P, P) or (P,).
+    step_size : float or None
+        eta; None where the user gave one.
+    batch_size : int or None
+        Rows in a minibatch, where finding the step has settled them.
+    relaxation : float or None
+        Steps in which the chain's slowest direction forgets where it was; None: about 1/eta.
+    """
+
+    gradient: str
+    init: Any
+    center: Array | None = None
+    root: Array | None = None
+    step_size: float | None = None
+    batch_size: int | None = None
+    relaxation: float | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a run asks for: its parameters, "auto" or not.
+
+    Attributes
+    ----------
+    sampler : Sampler
+        The sampler.
+    step, rate : float or None
+        The table's step size in whitened coordinates and in networks' (see ``samplers.Cell``).
+    temperature : float
+        T at the start.
+    auto : bool
+        Whether the step size is "auto".
+    gradient, init, preconditioner, batch_size, thinning
+        As in the estimators.
+    stream : bool
+        Whether later calls bring other rows, which rules out control variates.
+    """
+
+    sampler: Sampler
+    step: float | None
+    rate: float | None
+    temperature: float
+    auto: bool
+    gradient: str
+    init: Any
+    preconditioner: Any
+    batch_size: Any
+    thinning: Any
+    stream: bool
+
+
+class Tuning:
+    """Base class, and what models without tuning have: step sizes must be numbers.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    """
+
+    #: draws that are kept of each chain, at most, where their number is "auto"
+    most_draws = 1000
+    #: values of ``init`` that need the posterior's maximum even without whitened coordinates
+    central_starts: tuple[str, ...] = ("map",)
+    #: exponent by which the steps of a stream fall: less than 1 where what rows teach depends on
+    #: what was learned before, so that the first must be forgotten
+    forgetting = 1.0
+
+    def __init__(self, model: Model):
+        self.model = model
+
+    # centre and curvature -------------------------------------------------------------------------
+
+    def find_map(self, data: Data) -> Array | None:
+        """The posterior's maximum, for ``init="map"`` and control variates; None: unknown."""
+        return None
+
+    def curvature(
+        self, preconditioner: str, data: Data, temperature: float
+    ) -> tuple[Array, Array] | None:
+        """Centre and root for "hessian" or "diagonal"; None: unknown."""
+        return None
+
+    # before a run ---------------------------------------------------------------------------------
+
+    def resolve(self, data: Data, request: Request) -> AutoValues:
+        """Centre, preconditioner, gradient estimator, starts and step size of a run."""
+        return self.tuned(data, request) if request.auto else self.given(data, request)
+
+    def tuned(self, data: Data, request: Request) -> AutoValues:
+        """Those for ``step_size="auto"``."""
+        raise self._no_map()
+
+    def given(self, data: Data, request: Request) -> AutoValues:
+        """Those for a step size that is a number: what the user asked for and no more."""
+        asked = request.preconditioner
+        center, root = self.coordinates(data, request, None if _is(asked, "auto") else asked)
+        gradient = "minibatch" if request.gradient == "auto" else request.gradient
+        init = "random" if _is(request.init, "auto") else request.init
+        central = isinstance(init, str) and init in self.central_starts
+        if center is None and (gradient != "minibatch" or central):
+            center = self.center(data)
+        return AutoValues(gradient, init, center, root)
+
+    def start_near(
+        self, center: Array, data: Data, temperature: float, rng: np.random.Generator
+    ) -> Array:
+        """Where a chain starts, given the maximum: there."""
+        return center
+
+    def coordinates(
+        self, data: Data, request: Request, preconditioner: Any
+    ) -> tuple[Array | None, Array | None]:
+        """Centre, and root of the preconditioner M of the mean potential: (P, P), (P,) or None."""
+        if preconditioner is None:
+            return None, None
+        if not isinstance(preconditioner, str):
+            return None, _given_root(
+                np.asarray(preconditioner, dtype=float), self.model.n_parameters
+            )
+        found = self.curvature(preconditioner, data, request.temperature)
+        if found is None:
+            raise ValueError(
+                f"preconditioner={preconditioner!r} is not allowed: {type(self.model).__name__} "
+                "has no curvature; give preconditioner=None or an array."
+            )
+        return found
+
+    def center(self, data: Data) -> Array:
+        """The posterior's maximum, or an error that says what needs it."""
+        center = self.find_map(data)
+        if center is None:
+            raise self._no_map()
+        return center
+
+    def _no_map(self) -> ValueError:
+        return ValueError(
+            "step_size='auto', control variates and init='map' are not allowed: "
+            f"{type(self.model).__name__} has no MAP; give step_size a number, "
+            "gradient='minibatch' and init='random'."
+        )
+
+    # minibatches, lengths, streams ----------------------------------------------------------------
+
+    def row_probabilities(self, data: Data, values: AutoValues) -> Array | None:
+        """Probabilities with which minibatches draw rows; None: all the same."""
+        return None
+
+    def batch_size(
+        self,
+        data: Data,
+        sampler: Sampler,
+        values: AutoValues,
+        probability: Array | None,
+        temperature: float,
+        to_theta: Callable[[Array], Tensor],
+    ) -> int:
+        """Rows in a minibatch; ``to_theta`` maps phi (1, n_parameters) to positions."""
+        return PLAIN_BATCH
+
+    def lengths(
+        self, values: AutoValues, n_rows: int, batch_size: int, n_draws: int
+    ) -> tuple[int, int]:
+        """Burn-in and thinning in steps.
+
+        For a step size that was given (``values.step_size`` is None): a tenth of a pass over the
+        rows, at most 100 steps, lies between two draws, and half the draws' time before them.
+        """
+        thinning = int(min(max(n_rows // (10 * batch_size), 1), 100))
+        return n_draws * thinning // 2, thinning
+
+    def descent(self, init: Any, burn_in: int) -> int:
+        """Steps of the burn-in at temperature 0."""
+        return 0
+
+    def unit(self) -> float:
+        """By which the steps of a stream are multiplied, which are for whitened coordinates."""
+        return 1.0
+
+
+class ManyModes(Tuning):
+    """Posteriors that no Gaussian describes: every chain finds a mode of its own.
+
+    "auto" means the table's rate, minibatches of 100 rows, and with ``init="map"`` a descent at
+    temperature 0 for half the burn-in.
+
+    Parameters
+    ----------
+    model : Model
+        The model; it needs nothing for this.
+    start : {"map", "random"}, default="map"
+        What ``init="auto"`` means.
+    least_burn_in : int, default=3000
+        Steps of the burn-in, at least.
+    """
+
+    most_draws = 100  # predictions are expensive
+
+    def __init__(self, model: Model, *, start: str = "map", least_burn_in: int = 3000):
+        super().__init__(model)
+        self.start = start
+        self.least_burn_in = least_burn_in
+
+    def step_size(self, request: Request, data: Data) -> float | None:
+        """Eta, from the table's rate; None: there is none for this sampler and integrator."""
+        return request.rate
+
+    def scales(self) -> Array | None:
+        """Root of a diagonal preconditioner, (n_parameters,); None: theta itself."""
+        return None
+
+    def given(self, data: Data, request: Request) -> AutoValues:
+        if not _is_plain(request):
+            return super().given(data, request)
+        return AutoValues("minibatch", self._init(request.init, "random"))
+
+    def tuned(self, data: Data, request: Request) -> AutoValues:
+        sampler, model = request.sampler, self.model
+        if not _is_plain(request):
+            if not _is(request.preconditioner, "auto"):
+                self.coordinates(data, request, request.preconditioner)
+            raise self._no_map()
+        if request.rate is None:
+            raise ValueError(
+                f"step_size='auto' is not allowed with {type(sampler).__name__} and this "
+                f"integrator on {type(model).__name__}: give a number, or sampler='psgld'."
+            )
+        values = AutoValues("minibatch", self._init(request.init, self.start))
+        values.step_size = self.step_size(request, data)
+        if request.preconditioner is not None and not preconditions(sampler, model):
+            values.root = self.scales()
+        return values
+
+    def lengths(
+        self, values: AutoValues, n_rows: int, batch_size: int, n_draws: int
+    ) -> tuple[int, int]:
+        """Ten passes over the rows, or ``least_burn_in`` if that is more; as much for the draws."""
+        if values.step_size is None:
+            return super().lengths(values, n_rows, batch_size, n_draws)
+        burn_in = max(10 * math.ceil(n_rows / batch_size), self.least_burn_in)
+        return burn_in, max(1, burn_in // n_draws)
+
+    def descent(self, init: Any, burn_in: int) -> int:
+        return burn_in // 2 if _is(init, "map") else 0
+
+    @staticmethod
+    def _init(init: Any, auto: str) -> Any:
+        if _is(init, "gaussian"):
+            raise ValueError(
+                "init='gaussian' is not allowed: there is no Gaussian approximation of a posterior "
+                "of many modes; give 'random', 'map' or an array."
+            )
+        return auto if _is(init, "auto") else init
+
+
+def _is(value: Any, word: str) -> bool:
+    return isinstance(value, str) and value == word
+
+
+def _is_plain(request: Request) -> bool:
+    """Whether neither a preconditioner nor control variates are asked for."""
+    asked = request.preconditioner
+    return (asked is None or _is(asked, "auto")) and request.gradient in ("auto", "minibatch")
+
+
+def preconditions(sampler: Sampler, model: Model) -> bool:
+    """Whether the sampler preconditions by itself, or by the model's metric."""
+    return sampler.self_preconditioned or sampler.uses_metric(model.metric)
+
+
+def fits_whole(data: Data) -> bool:
+    """Whether all rows are few enough for every step."""
+    return data.n_rows * Minibatches(data, 1).numbers <= FULL_BATCH_NUMBERS
+
+
+def _given_root(preconditioner: Array, n_parameters: int) -> Array:
+    """Root of a preconditioner that was given by the user as a vector or a symmetric matrix."""
+    if preconditioner.shape == (n_parameters,) and (preconditioner > 0).all():
+        return np.sqrt(preconditioner)
+    if preconditioner.shape == (n_parameters, n_parameters):
+        try:
+            return np.asarray(scipy.linalg.cholesky(preconditioner, lower=True))
+        except np.linalg.LinAlgError:
+            pass
+    raise ValueError(
+        f"preconditioner of shape {preconditioner.shape} is not allowed: give None, 'auto', "
+        f"'hessian', 'diagonal', a positive array of shape ({n_parameters},) or a positive "
+        f"definite one of shape ({n_parameters}, {n_parameters})."
+    )

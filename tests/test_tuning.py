@@ -1,0 +1,148 @@
+"""What ``step_size="auto"`` means: for a user's models, for samplers, and where it is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from _targets import GaussianMean
+from sklearn.datasets import load_iris, make_classification
+
+from skbayes_sgmcmc import BayesianLogisticRegression, sample
+from skbayes_sgmcmc.models import CurvedModel, Data, DensityModel, ManyModes
+from skbayes_sgmcmc.samplers import MALA, PSGLD, SGHMC, SGLD, Sampler
+
+#: runs too short to mix, on purpose, where mixing is not what is looked at
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+N = 200
+
+
+class ShortModel(GaussianMean):
+    """Two densities and a start: all that a model has to have."""
+
+    def init(self, rng):
+        return rng.standard_normal(self.n_parameters)
+
+
+class MyCurved(CurvedModel, ShortModel):
+    """The same with the three methods that "auto" needs."""
+
+    def find_map(self, data):
+        return data.fields["x"].sum(0).numpy() / (data.total + self.precision)
+
+    def hessian_times(self, theta, vector, data):
+        return data.total * vector
+
+    def prior_hessian(self, theta):
+        return np.full(theta.shape, self.precision)
+
+
+class MyModes(ShortModel):
+    """The same with the table's rates instead."""
+
+    @property
+    def tuning(self):
+        return ManyModes(self)
+
+
+def rows():
+    x = np.random.default_rng(0).standard_normal((N, 3)) + np.array([1.0, 0.0, -2.0])
+    return Data({"x": torch.from_numpy(x)}, N)
+
+
+@pytest.mark.parametrize("asked", [{"step_size": "auto"}, {"step_size": 0.1, "init": "map"}])
+@pytest.mark.parametrize("model", [ShortModel(3, 1.0), DensityModel(lambda t: -(t.sum(1) ** 2), 3)])
+def test_without_tuning_auto_is_refused_with_a_remedy(model, asked):
+    message = f"{type(model).__name__} has no MAP; give step_size a number, gradient='minibatch'"
+    with pytest.raises(ValueError, match=message):
+        sample(model, data=rows(), **asked)
+    with pytest.raises(ValueError, match="no curvature; give preconditioner=None or an array"):
+        sample(model, data=rows(), preconditioner="hessian")
+
+
+@pytest.mark.parametrize(("model", "step"), [(MyCurved, 0.1), (MyModes, 0.03)])
+def test_models_with_tuning_of_their_own(model, step):
+    """The table's step for Euler (over the largest curvature, 1.005) or the table's rate.
+
+    The posterior is N(sum x / (N + 1), 1 / (N + 1)). With the step s the sds are 1 / sqrt(1 - s/2)
+    times that, at most 2.6% more. 4 chains of 8,000 steps have an ESS of at least
+    4 * 8000 * 0.03 / 2 = 480: 0.046 sd a mean and 3.2% a sd; the bounds are four of these, and
+    2.6%. A move of one step shows s itself: its variance is 2 s / N, to 1% for so many moves, and
+    at most 5% more by the drift.
+    """
+    data = rows()
+    draws = sample(
+        model(3, 1.0),
+        data=data,
+        step_size="auto",
+        integrator="euler",
+        batch_size=N,
+        n_draws=8000,
+        burn_in=400,
+        random_state=0,
+    )
+    mean, sd = data.fields["x"].sum(0).numpy() / (N + 1), (N + 1) ** -0.5
+    assert (np.abs(draws.mean("theta") - mean) < 0.18 * sd).all()
+    assert (np.abs(draws.std("theta") / sd - 1.0) < 0.155).all()
+    moves = np.diff(draws["theta"], axis=1)
+    assert moves.var() * N / 2.0 == pytest.approx(step, rel=0.1)
+
+
+class NoRule(Sampler):
+    """Plain Euler, of which "auto" knows nothing."""
+
+    def euler(self, theta, state, step):
+        theta.add_(step.gradient(theta), alpha=-step.eta)
+
+
+def test_a_sampler_without_a_rule_needs_a_number():
+    X, y = make_classification(
+        100, 3, n_informative=3, n_redundant=0, n_clusters_per_class=1, random_state=0
+    )
+    with pytest.raises(ValueError, match="not allowed with NoRule, which has no rule for it"):
+        BayesianLogisticRegression(sampler=NoRule()).fit(X, y)
+    clf = BayesianLogisticRegression(sampler=NoRule(), step_size=0.1, random_state=0).fit(X, y)
+    assert clf.score(X, y) > 0.8
+
+
+def test_samplers_own_rules():
+    """MALA's is 0.8 of Roberts and Rosenthal's optimum, and friction is what a stream's step has.
+
+    pSGLD's G is 1/(lambda + sqrt V), and never above half of what the prior's curvature allows.
+    """
+    assert MALA().own_step(8) == pytest.approx(0.8 * 1.65**2 / 2.0 / 2.0, rel=1e-2)
+    assert SGLD().own_step(8) is None
+    assert (SGLD().resistance(), SGHMC(friction=0.3).resistance()) == (1.0, 0.3)
+    G = PSGLD(regularization=0.5).own_preconditioner(np.array([4.0, 0.0]), 0.4)
+    np.testing.assert_allclose(G, [1.0 / 2.5, 0.5 / 0.4])
+    assert SGLD().own_preconditioner(np.ones(2), 1.0) is None
+
+
+def test_psgld_is_refused_where_no_diagonal_preconditioner_mixes():
+    """Iris as it is: means far from zero make all columns collinear with the intercept."""
+    X, y = load_iris(return_X_y=True)
+    message = (
+        r"step_size='auto' is not allowed with PSGLD on these data: .* [0-9.e+]+ steps .*"
+        "sampler='sgld'.*centre and scale.*step_size, burn_in and thinning as numbers"
+    )
+    with pytest.raises(ValueError, match=message):
+        BayesianLogisticRegression(sampler="psgld").fit(X, y)
+    # who says how long the run is may have it
+    lengths = {"n_draws": 20, "burn_in": 10, "thinning": 1, "n_chains": 2, "random_state": 0}
+    clf = BayesianLogisticRegression(sampler="psgld", **lengths).fit(X, y)
+    assert clf.posterior_["coef"].shape[:2] == (2, 20)
+    clf = BayesianLogisticRegression(sampler="psgld").partial_fit(X[::2], y[::2])
+    assert np.isfinite(clf.coef_).all()
+
+
+def test_more_rows_than_fit_take_smaller_steps_with_psgld():
+    """Minibatches of pSGLD are larger than others', and its step follows their noise."""
+    X, y = make_classification(6000, 10, n_redundant=0, random_state=0)
+    parameters = {"sampler": "psgld", "n_draws": 5, "thinning": 1, "burn_in": 5, "random_state": 0}
+    clf = BayesianLogisticRegression(**parameters).fit(X, y)
+    smaller = BayesianLogisticRegression(batch_size=200, **parameters).fit(X, y)
+    assert clf.batch_size_ > 1000
+    # eta goes with n, and G with sqrt(n): sqrt(200 / n) between them
+    expected = (200 / clf.batch_size_) ** 0.5
+    assert smaller.step_size_ / clf.step_size_ == pytest.approx(expected, rel=0.05)
