@@ -113,7 +113,7 @@ def test_unknown_names_and_impossible_pairs_list_what_is_possible(data):
 def test_memory_is_refused_at_the_start(data):
     """Before anything is allocated or sampled: in less than a step's time and memory."""
     for parameters in ({"n_draws": 10**10}, {"n_chains": 10**5, "n_draws": 10**7}):
-        with pytest.raises(ValueError, match="give fewer draws or chains, or dtype='float32'"):
+        with pytest.raises(ValueError, match="give fewer draws or chains, dtype='float32', or"):
             sample(lambda theta: -(theta**2).sum(1), 3, **parameters)
 
 

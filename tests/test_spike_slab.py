@@ -287,8 +287,10 @@ def test_runs_and_data_leave_a_model_as_it_is():
     assert (model.latents.n_data, bound.latents.n_data) == (0.0, 5.0)
     long = bound.prepared(10**6)
     assert long.pruning.start == 250_000 and bound.pruning is model.pruning
-    assert long.latents.compiled is True and bound.latents.compiled == "auto"
-    assert bound.prepared(100).latents.compiled is False
+    compiled = long.with_kernel("spike_slab")
+    assert compiled.latents.compiled and not long.latents.compiled
+    assert model.kernels_pay(data, 10**6) and not model.kernels_pay(data, 100)
+    assert compiled.latents.n_data == 5.0 and compiled.pruning is long.pruning
     assert long.latents.n_data == 5.0 and long.network is model.network
 
 

@@ -36,6 +36,9 @@ class CompressedSamples(PosteriorSamples):
         self._shapes = {name: posterior.shapes[name] for name in names}
         self.blocks = {name: _compressed(posterior.draws[name]) for name in names}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self)  # without the draws, which are made of the blocks
+
     @property
     def draws(self) -> Mapping[str, Array]:  # type: ignore[override]
         """All draws by name; each made anew at each use."""
