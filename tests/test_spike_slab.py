@@ -119,7 +119,6 @@ def test_the_schemes_limit_is_not_the_posterior():
     assert max(np.abs(gaps)) > 0.01
 
 
-@pytest.mark.slow
 def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
     # one coefficient: delta integrates to its prior mean a / (a + b), the rest is a 2-D quadrature
     rng = np.random.default_rng(1)
