@@ -51,11 +51,19 @@ FITS = {
         },
         4,
     ),
+    "mixing distance found": (  # the step size when burn-in ends, which later is another one
+        {
+            "step_size": Polynomial(first=0.3, last=0.01),
+            "thinning": MixingDistance(n_steps=6 * LONG_CHUNK),
+            "compiled": False,
+        },
+        4,
+    ),
 }
 
 
-#: between them all that a file holds: row numbers, weights, momenta, the distance travelled
-QUICK = ("minibatches", "schedule", "mixing distance")
+#: between them all that a file holds: row numbers, weights, momenta, distances
+QUICK = ("minibatches", "schedule", "mixing distance", "mixing distance found")
 
 
 def data():
