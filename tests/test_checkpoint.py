@@ -26,7 +26,7 @@ from skbayes_sgmcmc import (
 from skbayes_sgmcmc.chains import LONG_CHUNK, Chains
 from skbayes_sgmcmc.checkpoint import Checkpoint, write_atomically
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC
-from skbayes_sgmcmc.schedules import Polynomial
+from skbayes_sgmcmc.schedules import Exponential, Polynomial
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -51,9 +51,9 @@ FITS = {
         },
         4,
     ),
-    "mixing distance found": (  # the step size when burn-in ends, which later is another one
+    "mixing distance found": (  # the step size when burn-in ends: later ones are far smaller
         {
-            "step_size": Polynomial(first=0.3, last=0.01),
+            "step_size": Exponential(first=0.3, last=0.001),
             "thinning": MixingDistance(n_steps=6 * LONG_CHUNK),
             "compiled": False,
         },
