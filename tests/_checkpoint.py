@@ -6,7 +6,7 @@ from sklearn.datasets import make_classification
 from skbayes_sgmcmc import BayesianLogisticRegression, MixingDistance
 from skbayes_sgmcmc._engine.chains import LONG_CHUNK
 from skbayes_sgmcmc.samplers import PSGLD
-from skbayes_sgmcmc.schedules import Polynomial
+from skbayes_sgmcmc.schedules import Exponential, Polynomial
 
 #: name -> parameters of a fit of 2.5 chunks of burn-in and 4 of draws, and the chunk it dies after
 FITS = {
@@ -26,11 +26,19 @@ FITS = {
         },
         4,
     ),
+    "mixing distance found": (  # the step size when burn-in ends: later ones are far smaller
+        {
+            "step_size": Exponential(first=0.3, last=0.001),
+            "thinning": MixingDistance(n_steps=6 * LONG_CHUNK),
+            "compiled": False,
+        },
+        4,
+    ),
 }
 
 
-#: between them all that a file holds: row numbers, weights, momenta, the distance travelled
-QUICK = ("minibatches", "schedule", "mixing distance")
+#: between them all that a file holds: row numbers, weights, momenta, distances
+QUICK = ("minibatches", "schedule", "mixing distance", "mixing distance found")
 
 
 def data():

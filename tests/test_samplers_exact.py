@@ -252,7 +252,7 @@ def test_balanced_thermostat_is_a_fair_reference(name, integrator):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-@pytest.mark.parametrize("dim", [1, 10])
+@pytest.mark.parametrize("dim", [pytest.param(1, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("name, integrator", LINEAR)
 def test_engine_has_the_exact_covariance(name, integrator, dim, temperature):
     target = Gaussian(correlated_precision(dim), temperature=temperature)

@@ -221,6 +221,7 @@ def wide(seed=0, n=60, p=200):
     return X, 3.0 * X[:, 0] - 2.0 * X[:, 5] + X[:, 9] + 0.5 * rng.standard_normal(n)
 
 
+@pytest.mark.slow
 def test_selects_the_features_that_matter_among_more_than_there_are_rows():
     X, y = wide()
     reg = SparseBayesianRegressor(random_state=0).fit(X, y)
@@ -242,6 +243,7 @@ def test_coefficients_are_in_the_units_of_the_data():
     np.testing.assert_allclose(reg.coef_[1], 20.0, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_a_feature_selector_in_a_pipeline():
     X, y = wide()
     settings = {"burn_in": 5000, "n_draws": 50, "thinning": 20, "n_chains": 2, "random_state": 0}
