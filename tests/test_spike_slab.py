@@ -171,8 +171,8 @@ def test_gains_are_as_documented():
     settings = {"n_draws": 20, "burn_in": 200, "thinning": 1, "n_chains": 2, "random_state": 0}
     auto = SparseBayesianRegressor(**settings).fit(X, y).posterior_["sigma"]
     for gamma in (0.7, 0.71):
-        gain = Polynomial(a=10.0, b=1000.0, gamma=gamma)
-        given = SparseBayesianRegressor(gain=gain, **settings).fit(X, y).posterior_["sigma"]
+        prior = SpikeSlab(gain=Polynomial(a=10.0, b=1000.0, gamma=gamma))
+        given = SparseBayesianRegressor(prior=prior, **settings).fit(X, y).posterior_["sigma"]
         assert np.array_equal(given, auto) == (gamma == 0.7)
 
 
