@@ -405,7 +405,7 @@ def test_large_blocks_are_sampled(network, weights, monkeypatch):
     estimator = with_posterior(network, weights=weights)
     whole = WeightHistogramDisplay.from_estimator(estimator, "weight_1", bins=5)
     monkeypatch.setattr(_weights, "MOST_NUMBERS", 100)
-    posterior, rng = estimator.posterior_, np.random.default_rng(0)
+    posterior, rng = estimator.posterior_, np.random.RandomState(0)
     assert posterior["weight_1"].size > 100
     values, per_number = _weights._numbers(posterior, "weight_1", rng)
     assert values.shape == (100,)

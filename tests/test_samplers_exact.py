@@ -376,7 +376,7 @@ def test_thermostats_scale_with_the_number_of_data(name):
             noise=size / count,
             xi=2.0 * theta,
         )
-        state = sampler.start(theta, step)
+        state = sampler.init_state(theta, step)
         started = state["a"].clone()
         TABLE[name][1]["splitting"].integrator(sampler, theta.clone(), state, step)
         states.append((started, state["a"], state["v"]))
