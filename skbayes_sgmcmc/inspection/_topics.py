@@ -84,7 +84,7 @@ class TopicDisplay:
         n_words : int, default=10
             Words of a topic.
         feature_names : sequence of str or None, default=None
-            The vocabulary; None: names seen in ``fit``, else x0, x1, ...
+            The vocabulary. None: the names seen in ``fit`` or, without such names, x0, x1, ...
         coverage : float, default=0.9
             Probability of the central intervals.
         ax : Axes, sequence of Axes or None, default=None
