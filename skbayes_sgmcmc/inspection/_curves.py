@@ -1,4 +1,4 @@
-"""Quality of the averaged prediction as draws accumulate: running averages, and their scores."""
+"""Quality of the averaged prediction as draws accumulate: running averages and their scores."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from ._common import class_codes
 
 Array = NDArray[Any]
 
-#: smaller probabilities count as this one, as in :func:`sklearn.metrics.log_loss`
+#: smaller probabilities are replaced by this one, as in :func:`sklearn.metrics.log_loss`
 SMALLEST = float(np.finfo(np.float64).eps)
 
 
 class Curves:
     """Scores of the running averages over the draws of an estimator.
 
-    Memory holds one running sum of predictions for each chain, and no draws.
+    One running sum of predictions is stored for each chain, and no draws are stored.
 
     Parameters
     ----------
     estimator : estimator
-        Classifier or regressor of this package that knows the widths of its data.
+        Classifier or regressor of this package that has validated its data.
     X, y : arrays
-        Rows to score, and their labels or targets.
+        Rows to score, with their labels or targets.
 
     Attributes
     ----------
     n_draws : int
-        Draws of each chain that have been seen.
+        Number of draws per chain seen so far.
     """
 
     metrics: tuple[str, ...]
@@ -48,14 +48,15 @@ class Curves:
 
     def _restart(self, n_chains: int) -> None:
         self.n_chains, self.n_draws, self.weight = n_chains, 0, 0.0
-        #: by metric (1 + 2 n_chains, n_draws): all chains, each chain, single draws of each
+        #: for each metric, (1 + 2 n_chains, n_draws): all chains, each chain, single draws of each
+        #: chain
         self._found: dict[str, Array] = {}
         self._start(n_chains)
 
     def extend(self, estimator: Any) -> bool:
-        """Go on with the draws that are new; whether there were any.
+        """Score the new draws; return whether there were any.
 
-        A chain that diverged takes its draws along: the curves of the others begin anew.
+        If a chain has diverged, its draws are gone, and the curves of the others are recomputed.
         """
         posterior = estimator.posterior_
         if posterior.n_chains != self.n_chains:
@@ -77,27 +78,27 @@ class Curves:
 
     @property
     def together(self) -> dict[str, Array]:
-        """By metric, (n_draws,): the average over all chains."""
+        """For each metric, scores (n_draws,) of the average over all chains."""
         return {name: values[0] for name, values in self._found.items()}
 
     @property
     def chains(self) -> dict[str, Array]:
-        """By metric, (n_chains, n_draws): the average over each chain."""
+        """For each metric, scores (n_chains, n_draws) of the average over each chain."""
         return {name: values[1 : 1 + self.n_chains] for name, values in self._found.items()}
 
     @property
     def single(self) -> dict[str, Array]:
-        """By metric, (n_chains, n_draws): every draw alone."""
+        """For each metric, scores (n_chains, n_draws) of single draws."""
         return {name: values[1 + self.n_chains :] for name, values in self._found.items()}
 
     # what classifiers and regressors add ----------------------------------------------------------
 
     def _targets(self, estimator: Any, y: Any) -> Array:
-        """Targets as they are scored."""
+        """Targets in the form in which they are scored."""
         raise NotImplementedError
 
     def _start(self, n_chains: int) -> None:
-        """Set the running sums to nothing."""
+        """Reset the running sums."""
         raise NotImplementedError
 
     def _score(
@@ -172,7 +173,7 @@ class ClassifierCurves(Curves):
 
 
 class RegressorCurves(Curves):
-    """RMSE of the averaged mean, and negative log likelihood of the mixture of the draws."""
+    """RMSE of the averaged mean, and negative log likelihood of the mixture over draws."""
 
     metrics = ("rmse", "nll")
 
@@ -217,7 +218,7 @@ class RegressorCurves(Curves):
 
 
 def kind_of_curves(estimator: Any) -> type[Curves]:
-    """The curves that an estimator has, which need not be fitted."""
+    """The class of curves for an estimator, which need not be fitted."""
     if is_classifier(estimator):
         return ClassifierCurves
     if is_regressor(estimator):
@@ -226,10 +227,10 @@ def kind_of_curves(estimator: Any) -> type[Curves]:
 
 
 def _accumulate(add: Any, values: Array, before: Array) -> None:
-    """Turn ``values`` (chains, draws, ...) into running sums that go on from ``before``.
+    """Turn ``values`` (chains, draws, ...) into running sums that continue from ``before``.
 
     Both change in place: ``before`` (chains, ...) becomes the last sum. ``add`` is ``np.add``, or
-    ``np.logaddexp`` of logarithms.
+    ``np.logaddexp`` for logarithms.
     """
     values[:, 0] = add(values[:, 0], before)
     add.accumulate(values, axis=1, out=values)
@@ -237,5 +238,5 @@ def _accumulate(add: Any, values: Array, before: Array) -> None:
 
 
 def _thirds(n_chains: int) -> tuple[slice, slice, slice]:
-    """Where the scores of all chains, of each, and of single draws are."""
+    """Places of the scores of all chains, of each chain, and of single draws."""
     return slice(0, 1), slice(1, 1 + n_chains), slice(1 + n_chains, None)
