@@ -50,10 +50,12 @@ def to_arviz(
     ImportError
         arviz is not installed.
 
-    Notes ----- Arviz does not support weights of draws. Draws with weights (from a decaying step
-    size) are resampled systematically: draws are repeated or left out, in their original order,
-    such that plain averages equal the weighted averages to about one part in ``n_draws``. Repeated
-    draws count as autocorrelation, so effective sample sizes are not overstated.
+    Notes
+    -----
+    Arviz does not support weights of draws. Draws with weights (from a decaying step size) are
+    resampled systematically: draws are repeated or left out, in their original order, such that
+    plain averages equal the weighted averages to about one part in ``n_draws``. Repeated draws
+    count as autocorrelation, so effective sample sizes are not overstated.
 
     Examples
     --------

@@ -44,10 +44,12 @@ def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
     sklearn.exceptions.NotFittedError
         The estimator is not fitted.
 
-    Notes ----- For perceptrons and logistic regression, the module evaluates all draws at once. It
-    needs memory for (rows * draws * units of the widest layer) numbers, so predict a large X in
-    parts. Other networks are evaluated one draw after the other. The graph that ``torch.export``
-    makes of them grows with the number of draws; ``n_draws`` keeps it small.
+    Notes
+    -----
+    For perceptrons and logistic regression, the module evaluates all draws at once. It needs memory
+    for (rows * draws * units of the widest layer) numbers, so predict a large X in parts. Other
+    networks are evaluated one draw after the other. The graph that ``torch.export`` makes of them
+    grows with the number of draws; ``n_draws`` keeps it small.
 
     Examples
     --------
@@ -96,10 +98,12 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     sklearn.exceptions.NotFittedError
         The estimator is not fitted.
 
-    Notes ----- The ONNX model has one input "X", float32 of shape (n, n_features) for any n. For a
-    classifier, the output is "probabilities" of shape (n, n_classes), in the order of ``classes_``.
-    The metadata of the model contain ``classes_`` as JSON under "classes". For a regressor, the
-    outputs are "mean" and "std".
+    Notes
+    -----
+    The ONNX model has one input "X", float32 of shape (n, n_features) for any n. For a classifier,
+    the output is "probabilities" of shape (n, n_classes), in the order of ``classes_``. The
+    metadata of the model contain ``classes_`` as JSON under "classes". For a regressor, the outputs
+    are "mean" and "std".
 
     Examples
     --------

@@ -152,8 +152,10 @@ class BayesianCNNClassifier(NetworkClassifier):
     --------
     BayesianModuleClassifier : The same sampling for any ``torch.nn.Module``.
 
-    Notes ----- ``conv_channels=(32, 64), kernel_size=5`` with ``hidden_layer_sizes=(200, 200)`` or
-    with ``hidden_layer_sizes=500`` gives the networks of Li et al. (2016).
+    Notes
+    -----
+    ``conv_channels=(32, 64), kernel_size=5`` with ``hidden_layer_sizes=(200, 200)`` or with
+    ``hidden_layer_sizes=500`` gives the networks of Li et al. (2016).
 
     References
     ----------

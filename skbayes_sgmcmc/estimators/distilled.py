@@ -86,8 +86,10 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
     --------
     skbayes_sgmcmc.to_onnx, skbayes_sgmcmc.to_torch : Export of students and of posteriors.
 
-    Notes ----- A student has no draws. For the uncertainty of the parameters and for the two parts
-    of the predictive entropy, use the fitted Bayesian classifier.
+    Notes
+    -----
+    A student has no draws. For the uncertainty of the parameters and for the two parts of the
+    predictive entropy, use the fitted Bayesian classifier.
 
     References
     ----------

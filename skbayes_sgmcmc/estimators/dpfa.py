@@ -159,9 +159,11 @@ class DeepPoissonFactorAnalysis(TopicModel):
     LatentDirichletAllocation : Topics without a network and with equal r.
     skbayes_sgmcmc.document_completion_perplexity : Perplexity of the topics of any package.
 
-    Notes ----- Counts that are not whole numbers are accepted with a warning: a count c is treated
-    as ceil(c) words of weight c / ceil(c). Documents without words are allowed; they have the
-    proportions of the prior.
+    Notes
+    -----
+    Counts that are not whole numbers are accepted with a warning: a count c is treated as ceil(c)
+    words of weight c / ceil(c). Documents without words are allowed; they have the proportions of
+    the prior.
 
     :meth:`transform` computes proportions as :class:`LatentDirichletAllocation` does, with alpha_jk
     = r_k q_jk. Here q_jk is the probability that topic k is on in document j, under a mean-field

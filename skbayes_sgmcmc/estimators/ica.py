@@ -161,9 +161,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     skbayes_sgmcmc.diagnostics.amari_distance : Error of an unmixing matrix, given the true mixing.
     skbayes_sgmcmc.inspection.InstabilityDisplay : A figure of ``instability_``.
 
-    Notes ----- The density of the sources suits sources with heavier tails than a Gaussian. The
-    posterior does not depend on the order and the signs of the components. Each draw is therefore
-    aligned with the mode, by the assignment with the largest absolute correlations.
+    Notes
+    -----
+    The density of the sources suits sources with heavier tails than a Gaussian. The posterior does
+    not depend on the order and the signs of the components. Each draw is therefore aligned with the
+    mode, by the assignment with the largest absolute correlations.
 
     References
     ----------

@@ -145,9 +145,10 @@ class LatentDirichletAllocation(TopicModel):
     sklearn.decomposition.LatentDirichletAllocation : Variational Bayes for the same model.
     skbayes_sgmcmc.document_completion_perplexity : Perplexity of the topics of any package.
 
-    Notes ----- Counts that are not whole numbers are accepted with a warning: a count c is treated
-    as ceil(c) words of weight c / ceil(c). Documents without words are allowed; they have equal
-    proportions.
+    Notes
+    -----
+    Counts that are not whole numbers are accepted with a warning: a count c is treated as ceil(c)
+    words of weight c / ceil(c). Documents without words are allowed; they have equal proportions.
 
     With ``step_size="auto"``, the unit of length of a natural parameter is 1 / sqrt(mean count of
     its word per document). That of the expanded mean is beta V divided by the number of words per

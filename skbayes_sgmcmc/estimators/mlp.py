@@ -160,10 +160,12 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
     sklearn.neural_network.MLPClassifier : A single network, trained by optimisation.
     BayesianMLPRegressor : The same network for continuous targets.
 
-    Notes ----- Weights of different chains cannot be compared, because hidden units can be
-    exchanged. R-hat therefore compares the predictions of the chains, and a warning is issued if
-    they disagree. At temperature 1, networks are often underconfident. Colder posteriors
-    (``temperature=0.1``) are not Bayesian, but sometimes predict better.
+    Notes
+    -----
+    Weights of different chains cannot be compared, because hidden units can be exchanged. R-hat
+    therefore compares the predictions of the chains, and a warning is issued if they disagree. At
+    temperature 1, networks are often underconfident. Colder posteriors (``temperature=0.1``) are
+    not Bayesian, but sometimes predict better.
 
     References
     ----------

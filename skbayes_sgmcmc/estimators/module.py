@@ -195,8 +195,10 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
     --------
     BayesianMLPClassifier, BayesianCNNClassifier : Networks with specialised, faster code.
 
-    Notes ----- During sampling, batch norms use the statistics of the minibatch, as in training.
-    For predictions, each draw needs its own statistics. They are computed on at most 5000 training
+    Notes
+    -----
+    During sampling, batch norms use the statistics of the minibatch, as in training. For
+    predictions, each draw needs its own statistics. They are computed on at most 5000 training
     rows, after the run or when a callback asks for predictions, and are stored with the draws. In
     ``partial_fit``, they are computed on the rows of the call.
 

@@ -408,7 +408,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
 
     See Also
     --------
-    sklearn.linear_model.LogisticRegression : Its L1 penalty is the mode with the spike alone.
+    sklearn.linear_model.LogisticRegression : With an L1 penalty, the mode with the spike alone.
     SparseBayesianRegressor : The same prior for regression.
 
     References

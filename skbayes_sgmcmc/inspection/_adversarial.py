@@ -78,9 +78,11 @@ def fgsm(
     --------
     AdversarialCurveDisplay : Accuracy as a function of eps.
 
-    Notes ----- In terms of the log odds :math:`o_k` of the label, the summands are :math:`w_k p_k
-    (1 - p_k) \nabla o_k`. They are added relative to the largest term. The sign is therefore
-    correct even if probabilities round to 0 or 1, as those of confident networks do.
+    Notes
+    -----
+    In terms of the log odds :math:`o_k` of the label, the summands are :math:`w_k p_k (1 - p_k)
+    \nabla o_k`. They are added relative to the largest term. The sign is therefore correct even if
+    probabilities round to 0 or 1, as those of confident networks do.
 
     References
     ----------

@@ -47,11 +47,13 @@ class LearningCurve:
     --------
     LearningCurveDisplay : Plot of this record, or of a fitted estimator.
 
-    Notes ----- The recorded curves equal those of :meth:`LearningCurveDisplay.from_estimator` for
-    the same draws. A fit that resumes from a checkpoint scores the draws of the file at its first
-    report. With ``n_jobs``, the chains report only when they end. In ``partial_fit``, the draws
-    that will be kept are known only at the end of the call. In both cases there is a single report
-    with all draws. If a chain diverges, its draws are lost, and the curves of the other chains are
+    Notes
+    -----
+    The recorded curves equal those of :meth:`LearningCurveDisplay.from_estimator` for the same
+    draws. A fit that resumes from a checkpoint scores the draws of the file at its first report.
+    With ``n_jobs``, the chains report only when they end. In ``partial_fit``, the draws that will
+    be kept are known only at the end of the call. In both cases there is a single report with all
+    draws. If a chain diverges, its draws are lost, and the curves of the other chains are
     recomputed. Statistics of batch norms are computed at each report for the new draws.
 
     Each fit starts a new record. Inside a search, the callback records only the last fit in this

@@ -273,7 +273,9 @@ def expected_calibration_error(
     Naeini, Cooper & Hauskrecht (2015), Obtaining well calibrated probabilities using Bayesian
     binning, AAAI.
 
-    Examples -------- Predictions with a confidence of 90% that are correct in three of four cases:
+    Examples
+    --------
+    Predictions with a confidence of 90% that are correct in three of four cases:
 
     >>> from skbayes_sgmcmc.inspection import expected_calibration_error
     >>> expected_calibration_error([1, 1, 1, 0], [0.9, 0.9, 0.9, 0.9])
