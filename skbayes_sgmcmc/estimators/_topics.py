@@ -219,7 +219,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return Settings.of(self, sampler=sampler)
 
     def _n_topics(self) -> int:
-        """K."""
+        """Number of topics K."""
         raise NotImplementedError
 
     def _model(self, X: Any, settings: Any) -> Any:

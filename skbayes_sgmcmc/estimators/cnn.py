@@ -345,5 +345,5 @@ class BayesianCNNClassifier(NetworkClassifier):
             super()._fit_inputs(X, weight)
             return
         images, pixels = X.reshape(-1, *self.image_shape_), math.prod(self.image_shape_[1:])
-        moments = center_and_scale(images, weight, axis=(0, 2, 3))  # of channels
+        moments = center_and_scale(images, weight, axis=(0, 2, 3))  # per channel
         self._x_center, self._x_scale = (np.repeat(m.ravel(), pixels) for m in moments)

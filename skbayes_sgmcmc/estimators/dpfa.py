@@ -42,7 +42,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         Success probability p, the same for all documents (0.5 in the papers). None: each document
         has its own p_j with a uniform prior on (0, 1).
     topic_word_prior : float or None, default=None
-        Parameter beta of the Dirichlet prior of the topics. None: 1 / K.
+        Parameter beta of the Dirichlet prior of the topics. None: 1 / Number of topics K.
     r_rate : float, default=1.0
         Rate c_0 of the Gamma prior of r.
     gamma_prior : tuple of float, default=(1.0, 1.0)

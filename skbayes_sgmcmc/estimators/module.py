@@ -58,7 +58,7 @@ class _Module(SparseNetwork):
         with torch.no_grad():
             outputs = network.outputs(theta, x)[0]
         if self._vectorized:
-            network.forward(theta.expand(2, -1), x)  # it says if it can't
+            network.forward(theta.expand(2, -1), x)  # raises an error if vmap can't
         check_outputs("module", self.module, outputs, (x.shape[1], self._n_outputs))
 
     def _row_shape(self) -> tuple[int, ...]:

@@ -246,7 +246,7 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    #: sigma is the noise
+    #: the noise is the sigma of the prior
     noise = "infer"
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:

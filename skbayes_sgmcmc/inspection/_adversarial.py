@@ -347,5 +347,5 @@ def _slopes(estimator: Any, rows: Array, codes: Array, log_weights: Array) -> Ar
         # retain_graph keeps the part that all draws share, from x to the network's inputs
         (slope,) = torch.autograd.grad(odds, x, share, retain_graph=True)
         total.mul_(torch.exp(before - largest)[:, None]).add_(slope)
-        del f, others, odds  # and with them the rest of the graph
+        del f, others, odds  # frees the rest of the graph
     return total.numpy()

@@ -48,8 +48,8 @@ class Curves:
 
     def _restart(self, n_chains: int) -> None:
         self.n_chains, self.n_draws, self.weight = n_chains, 0, 0.0
-        #: for each metric, (1 + 2 n_chains, n_draws): all chains, each chain, single draws of each
-        #: chain
+        #: for each metric, (1 + 2 n_chains, n_draws): scores of all chains, each chain, single
+        #: draws
         self._found: dict[str, Array] = {}
         self._start(n_chains)
 
@@ -69,7 +69,7 @@ class Curves:
             weights = np.asarray(posterior.weights[first:stop], np.float64)
         norms = self.weight + np.cumsum(weights)
         self.n_draws, self.weight = stop, float(norms[-1])
-        norms = np.where(norms > 0.0, norms, np.nan)  # no prediction before a draw counts
+        norms = np.where(norms > 0.0, norms, np.nan)  # no prediction until a weight is positive
         new = self._score(estimator, slice(first, stop), weights, norms)
         for name, values in self._found.items():
             new[name] = np.concatenate([values, new[name]], axis=1)
@@ -104,20 +104,21 @@ class Curves:
     def _score(
         self, estimator: Any, draws: slice, weights: Array, norms: Array
     ) -> dict[str, Array]:
-        """By metric, the scores (1 + 2 n_chains, draws) of some new draws of each chain.
+        """Scores (1 + 2 n_chains, draws) of some new draws of each chain, for each metric.
 
-        ``weights`` are those of the draws, ``norms`` their sums from the first draw of all.
+        ``weights`` are the weights of the draws, and ``norms`` the sums of weights from the first
+        draw on.
         """
         raise NotImplementedError
 
     def _blocks(
         self, estimator: Any, predict: Any, draws: slice, n_outputs: int
     ) -> Iterator[tuple[slice, slice, Any]]:
-        """Rows, places among these draws, and what ``predict(draws, rows)`` returns for them.
+        """Yield rows, places among these draws, and the result of ``predict(draws, rows)``.
 
-        The draws are those of all chains, one chain after the other. For every block of rows, the
-        draws come in their order. Neither a block of predictions nor the parameters behind it have
-        many more numbers than ``prediction.BLOCK_NUMBERS``.
+        The draws are those of all chains, one chain after the other, and keep their order within
+        every block of rows. Neither a block of predictions nor its parameters have many more
+        numbers than ``prediction.BLOCK_NUMBERS``.
         """
         posterior, X = estimator.posterior_, self.X
         n_chains, n_new = posterior.n_chains, draws.stop - draws.start
@@ -196,7 +197,7 @@ class RegressorCurves(Curves):
         squares = np.zeros((1 + 2 * n_chains, len(weights), n_outputs))
         nll = np.zeros(squares.shape[:2])
         all_chains, each, single = _thirds(n_chains)
-        with np.errstate(divide="ignore"):  # a weight of zero
+        with np.errstate(divide="ignore"):  # some weights may be zero
             log_weights = np.log(weights)
         for rows, places, predictive in self._blocks(estimator, predict, draws, n_outputs):
             y, norm = self.y[rows], norms[places, None]
