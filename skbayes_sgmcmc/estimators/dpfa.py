@@ -42,7 +42,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         Success probability p, the same for all documents (0.5 in the papers). None: each document
         has its own p_j with a uniform prior on (0, 1).
     topic_word_prior : float or None, default=None
-        Parameter beta of the Dirichlet prior of the topics. None: 1 / Number of topics K.
+        Parameter beta of the Dirichlet prior of the topics. None: 1 / K.
     r_rate : float, default=1.0
         Rate c_0 of the Gamma prior of r.
     gamma_prior : tuple of float, default=(1.0, 1.0)
@@ -169,10 +169,10 @@ class DeepPoissonFactorAnalysis(TopicModel):
     = r_k q_jk. Here q_jk is the probability that topic k is on in document j, under a mean-field
     approximation of the variables of the document.
 
-    With ``step_size="auto"``, each parameter has its own unit of length: for a natural parameter 1
-    / sqrt(mean count of its word per document), for the weights and biases of a unit 2 / sqrt(1 +
-    half the number of units above it), and for log r 1 / sqrt(1 + a quarter of the number of words
-    per document and topic).
+    With ``step_size="auto"``, each parameter has its own unit of length. For a natural parameter,
+    it is 1 / sqrt(mean count of its word per document). For the weights and biases of a unit, it is
+    2 / sqrt(1 + half the number of units above it). For log r, it is 1 / sqrt(1 + a quarter of the
+    number of words per document and topic).
 
     References
     ----------

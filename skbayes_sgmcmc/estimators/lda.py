@@ -32,7 +32,7 @@ class LatentDirichletAllocation(TopicModel):
     Parameters
     ----------
     n_components : int, default=10
-        Number of topics Number of topics K.
+        Number of topics K.
     doc_topic_prior : float or None, default=None
         Parameter alpha of the Dirichlet prior of the documents' topic proportions. None: 1 /
         n_components.
