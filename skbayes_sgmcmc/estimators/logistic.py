@@ -152,8 +152,10 @@ class BayesianLogisticRegression(BayesianClassifier):
     sklearn.linear_model.LogisticRegression : The maximum of the same posterior.
     skbayes_sgmcmc.sample : Draws from any log density.
 
-    Notes ----- With ``step_size="auto"``, every step costs a few products with a (P, P) matrix in
-    addition to the gradient of the minibatch. The draws are n_chains * n_draws * P numbers.
+    Notes
+    -----
+    With ``step_size="auto"``, every step costs a few products with a (P, P) matrix in addition to
+    the gradient of the minibatch. The draws are n_chains * n_draws * P numbers.
 
     References
     ----------
