@@ -7,28 +7,28 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: what to change where a run does not fit on its device; draws are on the host
+#: remedies if a run does not fit into the memory of its device; draws are on the host
 FIT_REMEDY = (
-    "give a smaller batch_size, fewer n_chains, dtype='float32', or device='cpu'; what other "
-    "programs hold counts too"
+    "give a smaller batch_size, fewer n_chains, dtype='float32', or device='cpu'; other programs "
+    "may also hold memory of the device"
 )
 
 
 class SamplingError(RuntimeError):
-    """Every chain left the finite numbers, so there is no posterior to return."""
+    """Every chain diverged to values that are not finite, so there is no posterior to return."""
 
 
 class SamplingWarning(UserWarning):
-    """The draws exist but should not be trusted blindly: the text has the number and the remedy."""
+    """The draws may be unreliable; the message gives the reason and what to change."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint file is damaged or belongs to another fit; the file was left untouched."""
+    """A checkpoint file is damaged or belongs to another fit. The file is left untouched."""
 
 
 @contextmanager
 def explain_full_memory(remedy: str) -> Iterator[None]:
-    """Turn torch's error of a full device into a ``MemoryError`` that says what to change."""
+    """Replace torch's out-of-memory error by a ``MemoryError`` that says what to change."""
     import torch
 
     try:
@@ -39,7 +39,7 @@ def explain_full_memory(remedy: str) -> Iterator[None]:
 
 
 def warn(message: str) -> None:
-    """Issue a :class:`SamplingWarning` at the line of the user's code that led here."""
+    """Issue a :class:`SamplingWarning` that points to the line of the user's code."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back

@@ -478,7 +478,7 @@ def test_bad_parameters_are_named_with_a_remedy(parameters, words):
 
 def test_a_noise_is_refused_beside_sigma_and_the_prior_elsewhere():
     X, y = wide(n=20, p=10)
-    with pytest.raises(ValueError, match=r"noise=0\.1 .*SpikeSlab"):
+    with pytest.raises(ValueError, match=r"noise=0\.1 .*noise='infer'.*SpikeSlab"):
         BayesianModuleRegressor(Small, prior="spike_slab", noise=0.1).fit(X, y)
     with pytest.raises(ValueError, match="prior=SpikeSlab"):
         BayesianMLPRegressor(prior=SpikeSlab()).fit(X, y)

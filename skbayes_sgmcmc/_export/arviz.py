@@ -1,4 +1,4 @@
-"""Draws as arviz's own object (0.23 and 1.x)."""
+"""Export of draws to arviz (0.23 and 1.x)."""
 
 from __future__ import annotations
 
@@ -21,27 +21,29 @@ __all__ = ["to_arviz"]
 def to_arviz(
     estimator_or_posterior: Any, X: Any = None, y: Any = None, *, sample_weight: Any = None
 ) -> Any:
-    """Convert draws to arviz's own object, with the log likelihood of given rows.
+    """Convert draws to an arviz object, optionally with the log likelihood of given rows.
 
     Parameters
     ----------
     estimator_or_posterior : fitted estimator or PosteriorSamples
-        Where the draws are. Those of an estimator get its feature and class names as coordinates.
+        Source of the draws. Draws of an estimator get the names of its features and classes as
+        coordinates.
     X : array or CSR matrix of shape (n_samples, n_features), or None, default=None
-        Rows whose log likelihood is wanted, usually those of ``fit``; needs an estimator.
+        Rows for the log likelihood, usually those of ``fit``. Allowed only with an estimator.
     y : array of shape (n_samples,) or None, default=None
-        Their targets.
+        Targets or labels of the rows.
     sample_weight : array of shape (n_samples,) or None, default=None
-        Exponents of the rows' likelihoods, as in ``fit``: each multiplies its row's log likelihood,
-        and rows whose weight is 0 are left out.
+        Weights of the rows, as in ``fit``. Each weight multiplies the log likelihood of its row,
+        and rows of weight 0 are left out.
 
     Returns
     -------
     arviz.InferenceData or xarray.DataTree
-        The former from arviz 0.23, the latter from arviz 1. Group ``posterior`` has the draws;
-        with X and y, ``log_likelihood`` has a variable ``y`` of shape (chain, draw, row), which
-        ``arviz.loo`` reads, and ``observed_data`` has the targets. Figures of the run that have one
-        value a chain, such as an acceptance rate, are attributes of ``posterior``.
+        An InferenceData with arviz 0.23, a DataTree with arviz 1. The group ``posterior`` contains
+        the draws. With X and y, the group ``log_likelihood`` contains a variable ``y`` of shape
+        (chain, draw, row), which ``arviz.loo`` uses, and the group ``observed_data`` contains the
+        targets. Statistics with one value per chain, such as an acceptance rate, are attributes of
+        ``posterior``.
 
     Raises
     ------
@@ -50,10 +52,10 @@ def to_arviz(
 
     Notes
     -----
-    Arviz knows no weights of draws. Where the draws have them (a decaying step size), they are
-    resampled systematically: in their order, each repeated or left out so that plain averages
-    equal the weighted ones to about one part in ``n_draws``. Repeats count as autocorrelation, so
-    effective sample sizes stay honest.
+    Arviz does not support weights of draws. Draws with weights (from a decaying step size) are
+    resampled systematically: draws are repeated or left out, in their original order, such that
+    plain averages equal the weighted averages to about one part in ``n_draws``. Repeated draws
+    count as autocorrelation, so effective sample sizes are not overstated.
 
     Examples
     --------
@@ -80,7 +82,10 @@ def to_arviz(
     coords, dims = _named_axes(estimator)
     if X is not None or y is not None:
         if estimator is None or X is None or y is None:
-            raise ValueError("The log likelihood needs a fitted estimator and both X and y.")
+            raise ValueError(
+                "The log likelihood needs a fitted estimator and both X and y: give all three, or "
+                "neither X nor y."
+            )
         rows, log_lik = _log_likelihood(estimator, X, y, sample_weight)
         groups["log_likelihood"] = {"y": log_lik[:, chosen]}
         groups["observed_data"] = {"y": np.asarray(y)[rows]}
@@ -100,7 +105,7 @@ def _import_arviz() -> Any:
 
 
 def _resampled(posterior: PosteriorSamples) -> Any:
-    """Which draws stand for the weighted ones; all of them if the weights are equal."""
+    """Indices of draws that replace the weighted draws; all draws if the weights are equal."""
     if posterior.weights is None:
         return slice(None)
     cumulative = np.cumsum(posterior.weights)
@@ -109,14 +114,14 @@ def _resampled(posterior: PosteriorSamples) -> Any:
 
 
 def _named_axes(estimator: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Coordinates and dimensions as arviz takes them."""
+    """Coordinates and dimensions in the form that arviz expects."""
     axes = {} if estimator is None else estimator._axes()
     coords = {axis: labels for named in axes.values() for axis, labels in named.items()}
     return coords, {name: list(named) for name, named in axes.items()}
 
 
 def _log_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array]:
-    """The numbers of the rows that count, and their log likelihoods (chains, draws, rows)."""
+    """Indices of the rows of positive weight, and their log likelihoods (chains, draws, rows)."""
     check_consistent_length(X, y)
     posterior = estimator.posterior_
     n_rows = len(y)
