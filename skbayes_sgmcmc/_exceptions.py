@@ -14,6 +14,13 @@ FIT_REMEDY = (
 )
 
 
+#: whose code is between a user's line and ours
+_LIBRARIES = (
+    __name__.partition(".")[0], "sklearn", "joblib",
+    "concurrent", "contextlib", "multiprocessing", "threading",
+)  # fmt: skip
+
+
 class SamplingError(RuntimeError):
     """Every chain diverged to values that are not finite, so there is no posterior to return."""
 
@@ -47,4 +54,4 @@ def warn(message: str) -> None:
 
 
 def _is_library(module: str) -> bool:
-    return module.partition(".")[0] in (__name__.partition(".")[0], "sklearn", "joblib")
+    return module.partition(".")[0] in _LIBRARIES

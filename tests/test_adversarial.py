@@ -9,10 +9,11 @@ from _posteriors import with_draws, with_posterior
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from torch import nn
 
 from skbayes_sgmcmc import (
@@ -361,11 +362,31 @@ def test_estimators_that_cannot_be_attacked(network):
     with pytest.raises(ValueError, match=r"sparse format .* X.toarray\(\)"):
         fgsm(sparse, csr_matrix(X), eps=0.1)
     assert fgsm(sparse, X, eps=0.1).shape == X.shape
-    pipe = make_pipeline(StandardScaler(), BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT))
+    pipe = make_pipeline(PCA(5), BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT))
     pipe.fit(X, y)
-    with pytest.raises(ValueError, match="first steps can't be differentiated; give its last step"):
+    message = r"step 'pca' \(PCA\) is not allowed: .* pipeline\[-1\], .* pipeline\[:-1\].transform"
+    with pytest.raises(ValueError, match=message):
         fgsm(pipe, X, eps=0.1)
-    assert fgsm(pipe[-1], pipe[0].transform(X), eps=0.1, clip=None).shape == X.shape
+    assert fgsm(pipe[-1], pipe[0].transform(X), eps=0.1, clip=None).shape == (60, 5)
     regressor = BayesianMLPRegressor(hidden_layer_sizes=5, **SHORT).fit(X, y)
     with pytest.raises(ValueError, match="is not allowed: give a classifier"):
         fgsm(regressor, X, eps=0.1)
+
+
+def test_attacks_go_through_scalers(network):
+    """In the units of X, with the signs of the last step's gradients: scales are positive."""
+    X, y = DIGITS[:60], LABELS[:60] > 4
+    last = BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT)
+    pipe = make_pipeline(MinMaxScaler((-1.0, 2.0)), "passthrough", StandardScaler(), last)
+    search = GridSearchCV(pipe, {"bayesianmlpclassifier__step_size": [0.01]}, cv=2).fit(X, y)
+    pipe = search.best_estimator_
+    z = pipe[:-1].transform(X)
+    behind = np.sign(fgsm(pipe[-1], z, eps=0.1, clip=None) - z)
+    for estimator in (pipe, search):
+        moved = fgsm(estimator, X, eps=0.1, clip=None)
+        np.testing.assert_allclose(moved, X + 0.1 * behind, rtol=0, atol=1e-12)
+    attacked = fgsm(pipe, X, y, eps=0.2)
+    display = AdversarialCurveDisplay.from_estimator(pipe, X, y, eps=[0.0, 0.2], attacked="true")
+    found = [pipe.score(X, y), pipe.score(attacked, y)]
+    np.testing.assert_allclose(display.values["accuracy"], found)
+    assert found[0] > found[1]

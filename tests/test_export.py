@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from torch import nn
 
 from skbayes_sgmcmc import (
@@ -225,6 +229,40 @@ def test_onnx_has_names_and_classes(fitted, tmp_path):
     shapes = [tuple(values.dims) for values in model.graph.initializer]
     assert (2, 64, 7) in shapes
     assert sum(node.op_type in ("MatMul", "Gemm") for node in model.graph.node) <= 4
+
+
+# pipelines ----------------------------------------------------------------------------------------
+
+SCALERS = [
+    (StandardScaler(),),
+    (StandardScaler(with_mean=False), "passthrough"),
+    (MinMaxScaler((-1.0, 2.0)), RobustScaler()),
+    (MaxAbsScaler(), StandardScaler(with_std=False)),
+    (RobustScaler(with_centering=False, with_scaling=False),),
+]
+
+
+@pytest.mark.parametrize("steps", SCALERS)
+def test_scalers_of_a_pipeline_are_part_of_the_module(steps):
+    pipe = make_pipeline(*steps, BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT)).fit(X, y)
+    np.testing.assert_allclose(to_torch(pipe)(rows()), pipe.predict_proba(X), rtol=0, atol=ATOL)
+
+
+def test_onnx_of_a_search_over_a_pipeline(tmp_path):
+    """The file takes rows as the search does, and has its classes."""
+    pipe = make_pipeline(StandardScaler(), BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT))
+    search = GridSearchCV(pipe, {"bayesianmlpclassifier__step_size": [0.01]}, cv=2).fit(X, y)
+    (p,) = by_onnx(search, tmp_path / "a.onnx")(X)
+    np.testing.assert_allclose(p, search.predict_proba(X), rtol=0, atol=ATOL)
+
+
+@pytest.mark.parametrize("step", [PCA(4), MinMaxScaler(clip=True)])
+def test_other_steps_are_refused_with_the_two_lines_to_write(step):
+    name = type(step).__name__
+    pipe = make_pipeline(step, BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT)).fit(X, y)
+    message = rf"the step '\w+' \({name}\) .* pipeline\[-1\], .* pipeline\[:-1\].transform\(X\)"
+    with pytest.raises(ValueError, match=message):
+        to_torch(pipe)
 
 
 # what is refused ----------------------------------------------------------------------------------

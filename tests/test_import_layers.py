@@ -18,7 +18,7 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 #: files from each other, without cycles). A new module needs a place here
 LAYERS = [
     {"_kernels"},
-    {"_validation", "_exceptions", "_callbacks", "_metric"},
+    {"_validation", "_exceptions", "_callbacks", "_metric", "_pipelines"},
     {"_export"},
     {"_draws", "_data", "schedules"},
     {"priors", "augmentation"},

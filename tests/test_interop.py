@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_iris, make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import (
     BayesianLogisticRegression,
+    BayesianMLPRegressor,
     MixingDistance,
     PosteriorSamples,
     SamplingError,
@@ -129,6 +132,53 @@ def test_log_likelihood_is_finite_for_rows_far_off():
     assert np.isfinite(far.values).all() and far.values.max() < -100.0
 
 
+def test_new_targets_are_those_of_the_draws(iris):
+    """Frequencies of the labels of 20,000 draws against their probabilities: bound 5 of their sds.
+
+    Of each draw there is one label of each row, so that the sds are those of independent draws.
+    """
+    pytest.importorskip("arviz")
+    clf, X, y = iris
+    few = to_arviz(clf, X, y)["posterior_predictive"]["y"]
+    assert few.dims == ("chain", "draw", "row") and few.shape == (2, 25, 150)
+    again = (to_arviz(clf, X, y, n_predictive=3, random_state=0) for _ in range(2))
+    np.testing.assert_array_equal(*(one["posterior_predictive"]["y"] for one in again))
+    assert "posterior_predictive" not in to_arviz(clf, X, y, n_predictive=0).groups()
+    rows = np.array([70, 83, 120, 133])  # of which it is not sure
+    labels = np.concatenate(
+        [
+            clf.to_arviz(X.iloc[rows], y.iloc[rows], n_predictive=9999, random_state=seed)[
+                "posterior_predictive"
+            ]["y"].values.reshape(1000, 4)
+            for seed in range(20)
+        ]
+    )
+    p = clf.predict_proba(X.iloc[rows])
+    found = (labels[:, :, None] == clf.classes_).mean(axis=0)
+    assert (np.abs(found - p) < 5.0 * np.sqrt(p * (1.0 - p) / 20_000) + 1e-12).all()
+    assert p.min(axis=1).max() < 0.5 and p.max(axis=1).min() < 0.95
+
+
+@pytest.mark.parametrize("shape", [(60,), (60, 2)])
+def test_new_targets_of_a_regressor_for_plot_ppc(shape):
+    """In the units of y; 50 draws of 60 rows: their mean within 5 standard errors."""
+    arviz = pytest.importorskip("arviz")
+    pytest.importorskip("matplotlib").use("Agg")
+    X = np.linspace(-1.0, 1.0, 60)[:, None]
+    y = np.resize(100.0 + np.random.default_rng(0).standard_normal(120), shape)
+    reg = BayesianMLPRegressor(hidden_layer_sizes=5, n_chains=2, random_state=0).fit(X, y)
+    weight = np.arange(60) % 2
+    converted = to_arviz(reg, X, y, sample_weight=weight, random_state=0)
+    new, observed = converted["posterior_predictive"]["y"], converted["observed_data"]["y"]
+    assert new.shape == (2, 25, 30, *shape[1:]) and observed.shape == new.shape[2:]
+    np.testing.assert_array_equal(new["row"], np.flatnonzero(weight))
+    mean, sd = reg.predict(X[weight > 0], return_std=True)
+    error = (new.values.mean(axis=(0, 1)) - mean) / (sd / np.sqrt(50))
+    assert np.abs(error).max() < 5.0 and new.values.std() > 0.5
+    plot = arviz.plot_ppc if hasattr(arviz, "plot_ppc") else arviz.plot_ppc_dist
+    assert plot(converted) is not None
+
+
 def test_weighted_draws_are_resampled(data):
     """Plain averages of what arviz gets are the weighted ones.
 
@@ -158,6 +208,24 @@ def test_arviz_of_plain_samples():
     np.testing.assert_array_equal(converted["posterior"]["theta"].values, draws)
     with pytest.raises(ValueError, match="needs a fitted estimator and both X and y"):
         to_arviz(PosteriorSamples({"theta": draws}), np.zeros((2, 3)), [0, 1])
+
+
+def test_arviz_looks_into_pipelines_and_searches(data):
+    """The draws, and the log likelihood of the rows that the last step gets."""
+    pytest.importorskip("arviz")
+    X, y = data
+    pipe = make_pipeline(StandardScaler(), BayesianLogisticRegression(**SMALL))
+    with pytest.raises(NotFittedError):
+        to_arviz(pipe)
+    grid = {"bayesianlogisticregression__prior_scale": [1.0]}
+    search = GridSearchCV(pipe, grid, cv=2).fit(X, y)
+    pipe = search.best_estimator_
+    expected = to_arviz(pipe[-1], pipe[:-1].transform(X), y)
+    for estimator in (pipe, search):
+        converted = to_arviz(estimator, X, y)
+        for group, name in (("posterior", "coef"), ("log_likelihood", "y"), ("observed_data", "y")):
+            np.testing.assert_array_equal(converted[group][name], expected[group][name])
+        assert to_arviz(estimator)["posterior"].sizes["draw"] == 60
 
 
 def test_arviz_refuses(data, monkeypatch):

@@ -19,7 +19,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc._draws import prediction
-from skbayes_sgmcmc.models.likelihoods import Categorical
+from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian
 from skbayes_sgmcmc.models.networks import model as network
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
@@ -67,6 +67,11 @@ def test_module_and_mlp_are_the_same_function():
     torch.testing.assert_close(h, transposed(g), rtol=0, atol=1e-12)
 
 
+class Exp(nn.Module):
+    def forward(self, x):
+        return torch.exp(x)
+
+
 class Gated(nn.Module):
     """Torch's vmap can't take it: what it does depends on a number that it computes."""
 
@@ -96,6 +101,23 @@ def test_chains_together_are_the_chains_in_turn(make, shared):
         found.append((f, out))
         assert len(tape) == parts
     torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("ending", [nn.Tanh, nn.ReLU, nn.Sigmoid, partial(nn.Softmax, -1), Exp])
+@pytest.mark.parametrize("likelihood", [Categorical(), Gaussian(10, None)])
+def test_modules_may_end_in_any_operation(likelihood, ending):
+    """Backward needs the outputs of these: gradients as autograd has them of the density, 1e-10."""
+    net = ModuleNetwork(nn.Sequential(nn.Linear(64, 10), ending()))
+    model = NetworkModel(net, likelihood, Normal(), 1.0)
+    rng = np.random.default_rng(0)
+    theta = torch.from_numpy(np.stack([model.init(rng) for _ in range(3)])).requires_grad_()
+    x, codes = torch.from_numpy(X[:30] / 16.0), torch.from_numpy(y[:30])
+    targets = codes if isinstance(likelihood, Categorical) else nn.functional.one_hot(codes, 10)
+    batch = Batch({"x": x, "y": targets}, 1.0, True, len(x))
+    (expected,) = torch.autograd.grad(-0.5 * model.log_lik(theta, batch).sum(), theta)
+    assert net._together(theta)  # the path without copies
+    found = gradient(model, theta.detach(), x, targets)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
 def test_modules_that_vmap_can_not_take_go_in_turn():
@@ -193,6 +215,9 @@ def test_a_prediction_builds_the_module_once(monkeypatch):
         (lambda: nn.ReLU(), "module without parameters"),
         (lambda: "no module", "must build a torch.nn.Module, and it built str"),
         (nn.Linear(64, 10).weight, "give a callable that builds"),
+        (nn.Linear(64, 10), r"it is a module. Give a callable .* module=lambda: Linear\("),
+        (lambda: nn.Conv2d(1, 2, 3), r"rows of shape \(64,\) .* give the input_shape"),
+        (lambda: nn.LSTM(64, 10), r"rows of shape \(64,\) .* give the input_shape"),
     ],
 )
 def test_bad_modules(module, message):
@@ -253,6 +278,25 @@ def test_modules_are_told_the_shape_of_a_row():
     assert set(shapes) == {(1, 8, 8)}
     with pytest.raises(ValueError, match=r"input_shape=\(1, 4, 4\) .* a row of X has 64 numbers"):
         BayesianModuleClassifier(image_module, input_shape=(1, 4, 4), **TINY).fit(X, y)
+
+
+def test_rows_may_have_the_shape_that_the_module_gets():
+    """Images give the draws and predictions of their flat rows; without a shape it is asked for."""
+    images = X[:60].reshape(-1, 1, 8, 8)
+
+    def image_module():
+        return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 10))
+
+    clf = BayesianModuleClassifier(image_module, input_shape=(1, 8, 8), **TINY)
+    flat = clone(clf).fit(X[:60], y[:60]).predict_proba(X[:60])
+    np.testing.assert_array_equal(clf.fit(images, y[:60]).predict_proba(images), flat)
+    np.testing.assert_array_equal(clf.predict_proba(X[:60]), flat)
+    for given in (None, (8, 8)):
+        other = clone(clf).set_params(input_shape=given)
+        with pytest.raises(ValueError, match=r"X of shape \(60, 1, 8, 8\) .* input_shape=\(1, 8,"):
+            other.fit(images, y[:60])
+    with pytest.raises(ValueError, match=r"X of shape \(60, 8, 8\) .* input_shape=\(1, 8, 8\)"):
+        clf.predict(images[:, 0])
 
 
 @pytest.mark.slow

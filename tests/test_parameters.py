@@ -26,6 +26,7 @@ from skbayes_sgmcmc import (
     document_completion_perplexity,
     inspection,
     sample,
+    to_arviz,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -228,6 +229,7 @@ SEEDED = {
     "completion": lambda fitted, seed: document_completion_perplexity(
         np.ones((1, 6)), counts, random_state=seed
     ),
+    "arviz": lambda fitted, seed: to_arviz(fitted["classifier"], X, y, random_state=seed),
     "display": lambda fitted, seed: inspection.WeightHistogramDisplay.from_estimator(
         fitted["classifier"], random_state=seed
     ),
@@ -236,8 +238,8 @@ SEEDED = {
 
 @pytest.mark.parametrize("name", SEEDED)
 def test_random_states_are_of_the_same_types_everywhere(name, fitted):
-    if name == "display":
-        pytest.importorskip("matplotlib")
+    if name in ("display", "arviz"):
+        pytest.importorskip("arviz" if name == "arviz" else "matplotlib")
     for seed in (0, np.int64(3), np.random.RandomState(0), None):
         assert SEEDED[name](fitted, seed) is not None
     for seed in (np.random.default_rng(0), -1, 0.5, "seed", True):

@@ -8,13 +8,17 @@ algorithm: they failed by factors before the step size fell with the number of r
 from __future__ import annotations
 
 import copy
+import re
+import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc._engine.chains import LONG_CHUNK
+from skbayes_sgmcmc.diagnostics import r_hat
 from skbayes_sgmcmc.samplers import SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
 
@@ -153,6 +157,42 @@ def test_one_pass_of_a_stream(stream, rows):
     assert np.sqrt(np.mean(error**2)) < 1.2
     ratio = clf.posterior_.std("coef") / sd
     assert ratio.min() > 0.6 and ratio.max() < 2.5
+
+
+def warned(clf, X, y, rows, passes=1):
+    """Rows seen when a stream was warned of, which must be at lines of this file."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        feed(clf, X, y, rows, passes)
+    assert {warning.filename for warning in caught} <= {__file__}
+    return [int(re.search(r"after (\d+) rows of the stream", str(w.message))[1]) for w in caught]
+
+
+def test_a_poor_posterior_of_a_stream_is_warned_of(stream):
+    """Twelve chunks: means are up to 2 sd off. It is said again when the rows have doubled.
+
+    A call of few steps has too few draws to judge.
+    """
+    X, y, _ = stream
+    clf = BayesianLogisticRegression(random_state=0, batch_size=25)
+    assert warned(clf, X[:1200], y[:1200], 100) == [100, 200, 400, 800]
+    assert r_hat(clf.posterior_, "coef").max() > 1.5
+    assert warned(clf, X[1200:1700], y[1200:1700], 100) == [1600]
+    assert warned(clone(clf), X[:100], y[:100], 100) == [100]
+    assert warned(clone(clf).set_params(batch_size=50), X[:100], y[:100], 100) == []
+
+
+def test_a_good_posterior_of_a_stream_is_not_warned_of():
+    """All rows in each call, of one large step: after 448 calls ESS is about 200 (limit: 100)."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    y = (X[:, 0] + rng.logistic(size=200) > 0.0).astype(int)
+    clf = BayesianLogisticRegression(
+        step_size=3.0, batch_size=200, n_draws=400, total_samples=200, random_state=0
+    )
+    calls = [rows // 200 for rows in warned(clf, X, y, 200, passes=450)]
+    assert clf._rows_checked == 448 * 200  # the first call with four draws, doubled
+    assert calls[:2] == [7, 14] and calls[-1] < 448
 
 
 @pytest.mark.slow

@@ -110,8 +110,12 @@ class Mixture:
     def sample(self, x: Any, n_samples: int, rng: np.random.RandomState) -> Array:
         """New targets (n_samples, rows, targets); each sample has one draw for all rows."""
         chosen = rng.choice(self.n_draws, size=n_samples, p=self.given_weights)
-        parts = [self.predictive(chosen, x[rows]).sample(rng) for rows in self._rows(x, n_samples)]
-        return np.concatenate(parts, axis=1)
+        return self.sample_of(chosen, x, rng)
+
+    def sample_of(self, chosen: Array, x: Any, rng: np.random.RandomState) -> Array:
+        """New targets (len(chosen), rows, targets), one of each chosen draw."""
+        rows = self._rows(x, len(chosen))
+        return np.concatenate([self.predictive(chosen, x[r]).sample(rng) for r in rows], axis=1)
 
     def _rows(self, x: Any, n_draws: int) -> Iterator[slice]:
         """Rows a few at a time, which have all of so many draws at once."""

@@ -144,7 +144,12 @@ def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
     if len(groups) == 1:
         return [job(on_progress)]
     jobs = [replace(job, group=group, seeds=[job.seeds[c] for c in group]) for group in groups]
-    return list(Parallel(n_jobs=job.settings.n_jobs)(delayed(one)(None) for one in jobs))
+    return list(Parallel(n_jobs=job.settings.n_jobs)(delayed(_run_one)(one) for one in jobs))
+
+
+def _run_one(job: Job) -> Result:
+    """Run a job in a worker: as a function, whose name joblib's backends can use as a key."""
+    return job(None)
 
 
 def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:

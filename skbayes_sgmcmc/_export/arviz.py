@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
-from .._validation import check_sample_weight
+from .._pipelines import last_step
+from .._validation import check_int, check_random_state, check_sample_weight
 
 if TYPE_CHECKING:
     from .._draws.posterior_samples import PosteriorSamples
@@ -19,31 +20,43 @@ __all__ = ["to_arviz"]
 
 
 def to_arviz(
-    estimator_or_posterior: Any, X: Any = None, y: Any = None, *, sample_weight: Any = None
+    estimator_or_posterior: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    n_predictive: int = 25,
+    random_state: Any = None,
 ) -> Any:
-    """Convert draws to an arviz object, optionally with the log likelihood of given rows.
+    """Convert draws to arviz's own object, with what they say of given rows.
 
     Parameters
     ----------
     estimator_or_posterior : fitted estimator or PosteriorSamples
-        Source of the draws. Draws of an estimator get the names of its features and classes as
-        coordinates.
+        Where the draws are. Those of an estimator get its feature and class names as coordinates.
+        A pipeline or search that ends in an estimator of this package stands for that estimator.
     X : array or CSR matrix of shape (n_samples, n_features), or None, default=None
-        Rows for the log likelihood, usually those of ``fit``. Allowed only with an estimator.
+        Rows whose log likelihood is wanted, usually those of ``fit``; needs an estimator. For a
+        pipeline, rows as the pipeline takes them.
     y : array of shape (n_samples,) or None, default=None
         Targets or labels of the rows.
     sample_weight : array of shape (n_samples,) or None, default=None
-        Weights of the rows, as in ``fit``. Each weight multiplies the log likelihood of its row,
-        and rows of weight 0 are left out.
+        Exponents of the rows' likelihoods, as in ``fit``: each multiplies its row's log likelihood,
+        and rows whose weight is 0 are left out.
+    n_predictive : int, default=25
+        Draws of each chain, evenly spaced, for each of which a new target of every row is drawn;
+        at most all, and 0 for none.
+    random_state : int, RandomState or None, default=None
+        Seed of the new targets.
 
     Returns
     -------
     arviz.InferenceData or xarray.DataTree
-        An InferenceData with arviz 0.23, a DataTree with arviz 1. The group ``posterior`` contains
-        the draws. With X and y, the group ``log_likelihood`` contains a variable ``y`` of shape
-        (chain, draw, row), which ``arviz.loo`` uses, and the group ``observed_data`` contains the
-        targets. Statistics with one value per chain, such as an acceptance rate, are attributes of
-        ``posterior``.
+        The former from arviz 0.23, the latter from arviz 1. Group ``posterior`` has the draws;
+        with X and y, ``log_likelihood`` has a variable ``y`` of shape (chain, draw, row), which
+        ``arviz.loo`` reads, ``observed_data`` has the targets, and ``posterior_predictive`` has new
+        ones (chain, draw, row), which ``arviz.plot_ppc`` compares with them. Figures of the run
+        that have one value a chain, such as an acceptance rate, are attributes of ``posterior``.
 
     Raises
     ------
@@ -71,11 +84,11 @@ def to_arviz(
     True
     """
     arviz = _import_arviz()
-    estimator = None
+    check_int("n_predictive", n_predictive, low=0)
+    rng, estimator = check_random_state(random_state), None
     posterior = estimator_or_posterior
     if not hasattr(posterior, "draws"):
-        estimator = estimator_or_posterior
-        check_is_fitted(estimator, "posterior_")
+        estimator, X = last_step(estimator_or_posterior, X)
         posterior = estimator.posterior_
     chosen = _resampled(posterior)
     groups = {"posterior": {name: posterior[name][:, chosen] for name in posterior.draws}}
@@ -89,6 +102,9 @@ def to_arviz(
         rows, log_lik = _log_likelihood(estimator, X, y, sample_weight)
         groups["log_likelihood"] = {"y": log_lik[:, chosen]}
         groups["observed_data"] = {"y": np.asarray(y)[rows]}
+        if n_predictive:
+            new = _new_targets(estimator, X, chosen, n_predictive, rng)
+            groups["posterior_predictive"] = {"y": new[:, :, rows]}
         dims["y"] = ["row"]
         coords["row"] = rows
     return _to_object(arviz, groups, coords, dims, _attributes(posterior))
@@ -135,6 +151,16 @@ def _log_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple
         rows = np.flatnonzero(weight > 0.0)
         out = out[:, rows] * weight[rows]
     return rows, out.reshape(posterior.n_chains, posterior.n_draws, len(rows))
+
+
+def _new_targets(estimator: Any, X: Any, chosen: Any, n: int, rng: Any) -> Array:
+    """New targets (chains, n, rows, ...), of n of the draws that are ``chosen`` in each chain."""
+    n_chains, n_draws = estimator.posterior_.n_chains, estimator.posterior_.n_draws
+    n = min(n, n_draws)
+    kept = np.arange(n_draws)[chosen][(2 * np.arange(n) + 1) * n_draws // (2 * n)]
+    pooled = (n_draws * np.arange(n_chains)[:, None] + kept).ravel()
+    new: Array = estimator._new_targets(pooled, X, rng)
+    return new.reshape(n_chains, len(kept), *new.shape[1:])
 
 
 def _attributes(posterior: PosteriorSamples) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from .._pipelines import parts, scaling
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -23,7 +25,9 @@ def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
     Parameters
     ----------
     estimator : fitted estimator
-        Bayesian classifier or regressor, or a :class:`DistilledClassifier`.
+        A Bayesian classifier or regressor, or a :class:`DistilledClassifier`; or a pipeline or
+        search that ends in one. Scalers (``StandardScaler``, ``MinMaxScaler``, ``MaxAbsScaler``,
+        ``RobustScaler``) of a pipeline become part of the module; other steps are refused.
     n_draws : int or None, default=None
         Number of evenly spaced draws that are averaged, with their weights. None: all draws. For a
         distilled classifier, which has no draws, only None is allowed.
@@ -66,13 +70,21 @@ def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
     >>> bool(np.allclose(p, clf.predict_proba(X[:10]), atol=1e-5))
     True
     """
-    make = getattr(estimator, "_torch_module", None)
+    _, last = parts(estimator)
+    make = getattr(last, "_torch_module", None)
     if make is None:
         raise ValueError(
             f"estimator={estimator!r} is not allowed: give a fitted estimator of this package."
         )
     check_is_fitted(estimator)
+    before = scaling(estimator, "only scalers can be made part of a torch module")
     module: nn.Module = make(n_draws)
+    if before is not None:
+        from torch.nn import Sequential
+
+        from .scaling import Scaling
+
+        module = Sequential(Scaling(*before), module)
     return module.eval().requires_grad_(False)
 
 
@@ -128,12 +140,13 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
             f"path={str(path)!r} is not allowed: its folder does not exist; give an existing one."
         )
     _import_onnx()
-    module, classifier = to_torch(estimator, n_draws=n_draws), is_classifier(estimator)
+    module, (_, last) = to_torch(estimator, n_draws=n_draws), parts(estimator)
+    classifier = is_classifier(last)
     outputs = ["probabilities"] if classifier else ["mean", "std"]
     program = _program(module, estimator.n_features_in_, outputs)
     if classifier:
-        program.model.metadata_props["classes"] = json.dumps(estimator.classes_.tolist())
-    # written next to the file and then moved there, so that readers never see an incomplete file
+        program.model.metadata_props["classes"] = json.dumps(last.classes_.tolist())
+    # beside the file and then moved there: readers never see half of it
     with tempfile.TemporaryDirectory(dir=path.absolute().parent) as folder:
         program.save(Path(folder) / path.name)
         for part in sorted(Path(folder).iterdir(), reverse=True):  # the model after its data

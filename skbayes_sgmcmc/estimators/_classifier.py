@@ -138,16 +138,13 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         model = self._make_model(X, weight, len(known), first=first)
         self.classes_ = known
         self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=True)
+        self._check_stream_mixing(X)
         return self
 
     # what subclasses add --------------------------------------------------------------------------
 
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Model:
         """The model of rows like X; ``first`` is False if earlier chains continue."""
-        raise NotImplementedError
-
-    def _check_mixing(self, X: Any) -> None:
-        """Warn if the chains have not mixed."""
         raise NotImplementedError
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
@@ -248,10 +245,21 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             chosen = rng.choice(
                 posterior.n_chains * posterior.n_draws, total, p=posterior.pooled_weights()
             )
-        rows_at_once = max(1, prediction.BLOCK_NUMBERS // (total * len(self.classes_)))
+        yield from self._proba_blocks(chosen, total, X)
+
+    def _proba_blocks(self, chosen: Any, n_chosen: int, x: Any) -> Iterator[Array]:
+        """Blocks (n_chosen, rows, n_classes) of the probabilities of chosen pooled draws."""
+        rows_at_once = max(1, prediction.BLOCK_NUMBERS // (n_chosen * len(self.classes_)))
         predict = self._predictor()
-        for start in range(0, X.shape[0], rows_at_once):
-            yield predict(chosen, X[start : start + rows_at_once])
+        for start in range(0, x.shape[0], rows_at_once):
+            yield predict(chosen, x[start : start + rows_at_once])
+
+    def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
+        codes = []
+        for p in self._proba_blocks(chosen, len(chosen), self._validate_x(X)):
+            below = p.cumsum(axis=2)[:, :, :-1]  # without the last, which rounding leaves below 1
+            codes.append((rng.random_sample(p.shape[:2])[:, :, None] > below).sum(axis=2))
+        return self.classes_[np.concatenate(codes, axis=1)]
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         y = column_or_1d(y)

@@ -205,7 +205,18 @@ class NetworkEstimator(SGMCMCEstimator):
         draws = slice(0, posterior.n_chains * posterior.n_draws)
         f = self._predict_block(draws, X[np.unique(rows)])
         by_chain = f.reshape(posterior.n_chains, posterior.n_draws, -1)
-        self._warn_of_mixing({"predictions": by_chain}, NETWORK_R_HAT_LIMIT, NETWORK_ESS_LIMIT)
+        outputs = self._output_labels()
+        labels = [f"prediction of {of}row {row}" for row in np.unique(rows) for of in outputs]
+        self._warn_of_mixing(
+            {"predictions": by_chain},
+            NETWORK_R_HAT_LIMIT,
+            NETWORK_ESS_LIMIT,
+            labels={"predictions": labels},
+        )
+
+    def _output_labels(self) -> list[str]:
+        """What the network's outputs are called before the name of a row: "class 1, "."""
+        raise NotImplementedError
 
 
 class NetworkClassifier(NetworkEstimator, BayesianClassifier):
@@ -222,6 +233,9 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         return np.asarray(softmax(self._outputs(draws, x), axis=2))
+
+    def _output_labels(self) -> list[str]:
+        return [f"class {name!r} in " for name in self.classes_.tolist()]
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
         n_draws = self.posterior_.n_chains * self.posterior_.n_draws
@@ -257,6 +271,10 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         return self._outputs(draws, x)
+
+    def _output_labels(self) -> list[str]:
+        n = self._n_outputs
+        return [""] if n == 1 else [f"output {j} in " for j in range(n)]
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         from ..models.networks.ensemble import MeanAndDeviation

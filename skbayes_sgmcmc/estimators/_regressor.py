@@ -98,6 +98,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         previous = None if first else self._previous(stream=True)
         model = self._make_model(X, y, weight, first=first)
         self._fit_rows(model, X, y, weight, settings, previous=previous, stream=True)
+        self._check_stream_mixing(X)
         return self
 
     def _widths(self) -> tuple[int, ...]:
@@ -116,10 +117,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Model:
         """The model of rows like X; ``first`` is False if earlier chains continue."""
-        raise NotImplementedError
-
-    def _check_mixing(self, X: Any) -> None:
-        """Warn if the chains have not mixed."""
         raise NotImplementedError
 
     def _likelihood(self) -> Likelihood:
@@ -293,6 +290,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         X, rng = self._validate_x(X), check_random_state(random_state)
         y = np.moveaxis(self._mixture().sample(X, n_samples, rng), 0, -1)
         return y if len(self._y_shape) else y[:, 0]
+
+    def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
+        y = self._mixture().sample_of(chosen, self._validate_x(X), rng)
+        return y if len(self._y_shape) else y[:, :, 0]
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         X = self._validate_x(X)

@@ -167,6 +167,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
             )
         model = self._model(X, settings)
         self._fit_rows(model, X, None, None, settings, previous=previous, stream=True)
+        self._check_stream_mixing(X)
         self._fitted_as = self._kind()
         return self
 
@@ -260,7 +261,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         posterior = self.posterior_
         chosen = np.unique(np.linspace(0, X.shape[0] - 1, MIXING_ROWS).astype(int))
         rows = X[chosen]
-        rows = rows[np.diff(rows.indptr) > 0]
+        filled = np.diff(rows.indptr) > 0
+        chosen, rows = chosen[filled], rows[filled]
         if posterior.n_draws < 4 or rows.shape[0] == 0:
             return
         from ..models.topics.completion import log_probabilities
@@ -272,7 +274,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
             ]
         )
         by_chain = logs.reshape(posterior.n_chains, posterior.n_draws, -1)
-        self._warn_of_mixing({"documents": by_chain}, MIXING_R_HAT, 0.0)
+        labels = [f"log probability of row {row}" for row in chosen]
+        self._warn_of_mixing(
+            {"documents": by_chain}, MIXING_R_HAT, 0.0, labels={"documents": labels}
+        )
 
     # predictions ----------------------------------------------------------------------------------
 

@@ -202,13 +202,16 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
     def _check(self) -> Any:
         """Check every parameter before any work starts."""
         from .._engine.settings import Settings, is_auto, resolve_device
+        from ..models.networks.module import check_builder
 
         if not hasattr(self.estimator, "distill"):
             raise ValueError(
                 f"estimator={self.estimator!r} is not allowed: give a Bayesian classifier of this "
                 "package."
             )
-        if not (self.student is None or callable(self.student)):
+        if callable(self.student):
+            check_builder("student", self.student)
+        elif self.student is not None:
             check_sizes("student", self.student)
         if not is_auto(self.n_epochs):
             check_int("n_epochs", self.n_epochs)

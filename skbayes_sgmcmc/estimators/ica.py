@@ -277,7 +277,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         previous = self._previous(stream=False, same=before == self._shape)
         model, previous = self._begin(lambda first: self._make_model(X, first=first), previous)
         self._sample_rows(model, X, settings, previous=previous, stream=False)
-        self._warn_of_mixing({"components": self.posterior_["components"]})
+        self._check_mixing(X)
         return self
 
     @all_or_nothing
@@ -315,6 +315,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         previous = None if first else self._previous(stream=True)
         model = self._make_model(X, first=first)
         self._sample_rows(model, X, settings, previous=previous, stream=True)
+        self._check_stream_mixing(X)
         return self
 
     # before sampling ------------------------------------------------------------------------------
@@ -403,6 +404,9 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         no_targets = np.empty((len(X), 0))
         settings = replace(settings, init=self._starts())
         self._fit_rows(model, X, no_targets, None, settings, previous=previous, stream=stream)
+
+    def _check_mixing(self, X: Any) -> None:
+        self._warn_of_mixing({"components": self.posterior_["components"]})
 
     def _sample(self, model: Any, data: Any, settings: Settings, **options: Any) -> Run:
         run = super()._sample(model, data, settings, **options)

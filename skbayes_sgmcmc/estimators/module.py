@@ -22,11 +22,9 @@ class _Module(SparseNetwork):
     n_features_in_: int
 
     def _check(self) -> Any:
-        if not callable(self.module):
-            raise ValueError(
-                f"module={self.module!r} is not allowed: give a callable that builds a "
-                "torch.nn.Module."
-            )
+        from ..models.networks.module import check_builder
+
+        check_builder("module", self.module)
         if self.input_shape is not None:
             check_sizes("input_shape", self.input_shape)
         return super()._check()
@@ -55,14 +53,43 @@ class _Module(SparseNetwork):
         network = self._make_network(self._n_outputs)
         theta = torch.from_numpy(network.init(np.random.default_rng(0))).float()[None]
         x = torch.from_numpy(np.ascontiguousarray(self._inputs(X[:2]), np.float32))[None]
-        with torch.no_grad():
-            outputs = network.outputs(theta, x)[0]
+        try:
+            with torch.no_grad():
+                outputs = network.outputs(theta, x)[0]
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            hint = "give the input_shape that the module expects, such as (channels, height, width)"
+            raise ValueError(
+                f"module={self.module!r} is not allowed with input_shape={self.input_shape!r}: it "
+                f"does not take rows of shape {self._row_shape()} ({error}). If these are images "
+                f"or sequences, {hint}; else change the module's inputs."
+            ) from error
         if self._vectorized:
             network.forward(theta.expand(2, -1), x)  # raises an error if vmap can't
         check_outputs("module", self.module, outputs, (x.shape[1], self._n_outputs))
 
     def _row_shape(self) -> tuple[int, ...]:
-        return super()._row_shape() if self.input_shape is None else tuple(self.input_shape)
+        return super()._row_shape() if self.input_shape is None else self._given_shape()
+
+    def _given_shape(self) -> tuple[int, ...]:
+        return check_sizes("input_shape", self.input_shape)
+
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        return super()._validate_xy(self._flat(X), y, reset=reset)
+
+    def _validate_rows(self, X: Any) -> Any:
+        return super()._validate_rows(self._flat(X))
+
+    def _flat(self, X: Any) -> Any:
+        """X with rows of numbers, where its rows have the shape ``input_shape``."""
+        shape: Any = getattr(X, "shape", ())
+        if len(shape) < 3:
+            return X
+        if self.input_shape is None or tuple(shape[1:]) != self._given_shape():
+            raise ValueError(
+                f"X of shape {tuple(shape)} is not allowed with input_shape={self.input_shape!r}: "
+                f"give input_shape={tuple(shape[1:])}, or rows of numbers."
+            )
+        return np.asarray(X).reshape(len(X), -1)
 
 
 class BayesianModuleClassifier(_Module, NetworkClassifier):
@@ -78,7 +105,8 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
         The estimator can be pickled only if the callable is a function or class of a Python module,
         or a ``functools.partial`` of one.
     input_shape : tuple of int or None, default=None
-        Shape of one row as the module expects it. None: (n_features,).
+        Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
+        be flat or have this shape. None: flat rows, as they are.
     prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
         Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
         layers that it names; biases and other layers then have a normal prior. "spike_slab" means
@@ -297,7 +325,8 @@ class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
         Function or class that builds a ``torch.nn.Module``, which maps rows (n, ...) to outputs (n,
         n_outputs). It is called as in :class:`BayesianModuleClassifier`.
     input_shape : tuple of int or None, default=None
-        Shape of one row as the module expects it. None: (n_features,).
+        Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
+        be flat or have this shape. None: flat rows, as they are.
     prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
         Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
         layers that it names; biases and other layers then have a normal prior. "spike_slab" means

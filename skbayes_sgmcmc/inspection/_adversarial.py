@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
-from sklearn.pipeline import Pipeline
-from sklearn.utils import check_consistent_length, column_or_1d, gen_batches
+from sklearn.utils import check_array, check_consistent_length, column_or_1d, gen_batches
 
 from .._draws import prediction
+from .._pipelines import last_step, name_of, scaling
 from .._validation import check_choice, check_real
-from ._common import class_codes, last_step, name_of, panels, pyplot, several
+from ._common import class_codes, panels, pyplot, several
 
 Array = NDArray[Any]
 
@@ -48,7 +48,7 @@ def fgsm(
     Parameters
     ----------
     estimator : estimator
-        Fitted classifier of this package, or a fitted search over one.
+        Fitted classifier of this package, a pipeline of scalers and one, or a search.
     X : array of shape (n_samples, n_features), or of images as in ``fit``
         Rows.
     y : array of shape (n_samples,) or None, default=None
@@ -70,9 +70,9 @@ def fgsm(
     NotFittedError
         The estimator is not fitted.
     ValueError
-        A parameter is invalid, X is sparse or exceeds ``clip``, y has labels that were not seen in
-        ``fit``, or the estimator is not a classifier of this package. Pipelines are not allowed,
-        because their first steps cannot be differentiated.
+        A parameter is not allowed, X is sparse or outside ``clip``, y has labels that the fit has
+        not seen, or the estimator is no classifier of this package, or a pipeline with other
+        steps than scalers before it.
 
     See Also
     --------
@@ -103,12 +103,12 @@ def fgsm(
     True
     """
     eps = check_real("eps", eps, low=0.0, closed="left")
-    estimator, rows = _attackable(estimator, X, clip)
+    estimator, rows, seen = _attackable(estimator, X, clip)
     codes = None
     if y is not None:
         codes = class_codes(column_or_1d(y), estimator.classes_)
         check_consistent_length(rows, codes)
-    signs = _signs(estimator, rows, codes)
+    signs = _signs(estimator, seen(rows), codes)
     return _moved(rows, signs, eps, clip).reshape(np.shape(X))
 
 
@@ -182,7 +182,7 @@ class AdversarialCurveDisplay:
         Parameters
         ----------
         estimator : estimator
-            Fitted classifier of this package, or a fitted search over one.
+            Fitted classifier of this package, a pipeline of scalers and one, or a search.
         X : array of shape (n_samples, n_features), or of images as in ``fit``
             Rows, preferably not used in ``fit``.
         y : array of shape (n_samples,)
@@ -222,13 +222,13 @@ class AdversarialCurveDisplay:
         check_choice("attacked", attacked, ("predicted", "true"))
         several("metric", metric, LABELS)
         label = name_of(estimator) if name is None else name
-        last, rows = _attackable(estimator, X, clip)
+        last, rows, seen = _attackable(estimator, X, clip)
         codes = class_codes(column_or_1d(y), last.classes_)
         check_consistent_length(rows, codes)
-        signs = _signs(last, rows, codes if attacked == "true" else None)
+        signs = _signs(last, seen(rows), codes if attacked == "true" else None)
         values = np.empty((2, len(strengths)))
         for i, strength in enumerate(strengths):
-            p = last._mean_proba(_moved(rows, signs, strength, clip))
+            p = last._mean_proba(seen(_moved(rows, signs, strength, clip)))
             values[:, i] = np.mean(p.argmax(axis=1) == codes), prediction.entropy(p).mean()
         found = dict(zip(("accuracy", "entropy"), values, strict=True))
         return cls(np.array(strengths), found, name=label).plot(ax, metric=metric, **kwargs)
@@ -266,25 +266,32 @@ class AdversarialCurveDisplay:
         return self
 
 
-def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array]:
-    """The classifier and its flattened rows, after checking that they can be attacked."""
+def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array, Callable[[Array], Array]]:
+    """The classifier, and rows, flat, if they can be attacked within ``clip``.
+
+    The third maps rows to those that the classifier sees behind a pipeline's scalers. These keep
+    the signs of gradients, as their scales are positive.
+    """
     (last,) = last_step(estimator)
     if not is_classifier(last):
         raise ValueError(f"estimator={last!r} is not allowed: give a classifier.")
-    pipeline = getattr(estimator, "best_estimator_", estimator)
-    if isinstance(pipeline, Pipeline) and len(pipeline) > 1:
-        raise ValueError(
-            f"estimator={pipeline!r} is not allowed: its first steps can't be differentiated; give "
-            "its last step, and X as transformed by the first steps."
-        )
+    before = scaling(estimator, "the attack can be followed through scalers only")
     if issparse(X):
         raise ValueError(
             "X in a sparse format is not allowed, because the attack also changes its zeros: give "
             "X.toarray()."
         )
-    rows = np.asarray(last._validate_x(X))
+    if before is None:
+        rows = np.asarray(last._validate_x(X))
+    else:
+        rows = check_array(X, dtype=(np.float64, np.float32))
+        last._validate_x(last_step(estimator, X)[1])
+
+    def seen(rows: Array) -> Array:
+        return rows if before is None else (rows - before[0]) / before[1]
+
     if clip is None:
-        return last, rows
+        return last, rows, seen
     ends = [check_real("clip", end) for end in np.ravel(np.array(clip, dtype=object))]
     if len(ends) != 2 or ends[0] >= ends[1]:
         raise ValueError(f"clip={clip!r} is not allowed: give (low, high) or None.")
@@ -294,7 +301,7 @@ def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array]:
             f"clip={clip!r} is not allowed for X between {rows.min():g} and {rows.max():g}: give "
             "a range that contains all values of X, or None."
         )
-    return last, rows
+    return last, rows, seen
 
 
 def _moved(rows: Array, signs: Array, eps: float, clip: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Code that the displays share: finding the Bayesian estimator, and making axes."""
+"""What the displays share: axes to draw on, and checks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_choice
 
@@ -62,28 +60,6 @@ def panels(caller: str, ax: Any, n_panels: int) -> Array:
 def one_axes(caller: str, ax: Any) -> Any:
     """The given axes, or new ones."""
     return panels(caller, ax, 1)[0]
-
-
-def last_step(estimator: Any, *rows: Any) -> tuple[Any, ...]:
-    """The fitted estimator of this package inside a pipeline or search, and its rows."""
-    check_is_fitted(estimator)
-    estimator = getattr(estimator, "best_estimator_", estimator)
-    if isinstance(estimator, Pipeline):
-        if len(estimator) > 1:
-            rows = tuple(estimator[:-1].transform(X) for X in rows)
-        estimator = estimator[-1]
-    if not hasattr(estimator, "posterior_"):
-        raise ValueError(
-            f"estimator={estimator!r} is not allowed: give a fitted estimator of this package, or "
-            "a pipeline or search that ends in one."
-        )
-    return (estimator, *rows)
-
-
-def name_of(estimator: Any) -> str:
-    """Class name of the estimator, or of the last step of a pipeline or search."""
-    estimator = getattr(estimator, "best_estimator_", estimator)
-    return type(estimator[-1] if isinstance(estimator, Pipeline) else estimator).__name__
 
 
 def several(name: str, values: Any, choices: Iterable[str]) -> list[str]:

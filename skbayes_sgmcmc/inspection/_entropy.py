@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from .._draws import prediction
+from .._pipelines import last_step
 from .._validation import check_choice, check_int
-from ._common import last_step, one_axes, pyplot
+from ._common import one_axes, pyplot
 
 Array = NDArray[Any]
 

@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ._common import last_step, one_axes, pyplot
+from .._pipelines import last_step
+from ._common import one_axes, pyplot
 
 Array = NDArray[Any]
 

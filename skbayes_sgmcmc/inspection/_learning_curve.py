@@ -8,7 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ._common import last_step, name_of, panels, pyplot, several
+from .._pipelines import last_step, name_of
+from ._common import panels, pyplot, several
 from ._curves import Curves, kind_of_curves
 
 Array = NDArray[Any]

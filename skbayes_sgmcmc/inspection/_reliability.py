@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from .._pipelines import name_of
 from .._validation import check_int
-from ._common import class_codes, name_of, one_axes, pyplot
+from ._common import class_codes, one_axes, pyplot
 
 Array = NDArray[Any]
 

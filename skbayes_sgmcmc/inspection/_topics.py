@@ -7,8 +7,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .._pipelines import last_step
 from .._validation import check_int, check_real
-from ._common import COLUMNS, last_step, panels, pyplot
+from ._common import COLUMNS, panels, pyplot
 
 Array = NDArray[Any]
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._draws.posterior_samples import PosteriorSamples
+from .._pipelines import last_step
 from .._validation import check_int, check_random_state
-from ._common import COLUMNS, last_step, panels, pyplot, several
+from ._common import COLUMNS, panels, pyplot, several
 
 Array = NDArray[Any]
 

@@ -100,7 +100,9 @@ class ModuleNetwork(Network):
             except RuntimeError as error:
                 self._refuse(error)
             else:
-                return f.detach(), [(slice(None), leaf, f)]
+                # a copy, which the likelihood may write into: backward needs the outputs of what
+                # ends in an activation
+                return f.detach().clone(), [(slice(None), leaf, f)]
         tape = []
         for c in range(len(theta)):
             leaf = theta[c].detach().requires_grad_()
@@ -227,6 +229,20 @@ def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
             f"torch.nn.Module, and it built {type(built).__name__}."
         )
     return built
+
+
+def check_builder(name: str, value: Any) -> None:
+    """Refuse what is not a callable that builds modules, such as a module itself."""
+    if isinstance(value, nn.Module):
+        kind = type(value).__name__
+        raise ValueError(
+            f"{name}={value!r} is not allowed: it is a module. Give a callable that builds a new "
+            f"one, such as a function, or {name}=lambda: {kind}(...)."
+        )
+    if not callable(value):
+        raise ValueError(
+            f"{name}={value!r} is not allowed: give a callable that builds a torch.nn.Module."
+        )
 
 
 def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int]) -> None:

@@ -1,0 +1,74 @@
+"""Chains on Dask's workers: the joblib backend that clusters have."""
+
+from __future__ import annotations
+
+import signal
+from importlib import import_module
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+
+from skbayes_sgmcmc import BayesianLogisticRegression, BayesianMLPClassifier
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+SHORT = {"n_chains": 2, "n_draws": 20, "burn_in": 20, "thinning": 1, "random_state": 0, "n_jobs": 2}
+#: seconds after which a fit that takes less than one is taken to hang
+PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two worker processes of one thread on this machine."""
+    distributed = pytest.importorskip("dask.distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.run(import_module, "skbayes_sgmcmc._engine.run")  # so that fits are quick
+        yield client
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [BayesianLogisticRegression(**SHORT), BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT)],
+    ids=["logistic", "mlp"],
+)
+def test_draws_of_a_cluster_are_those_of_this_machine(client, estimator):
+    """To the bit: each worker runs one chain, here as there, with that chain's seed."""
+    X, y = make_classification(200, 5, random_state=0)
+    here, before = clone(estimator).fit(X, y), sum(client.run(n_tasks).values())
+    with joblib.parallel_config("dask", client=client, wait_for_workers_timeout=PATIENCE):
+        there = fit_in_time(clone(estimator), X, y)
+    for name, draws in here.posterior_.draws.items():
+        np.testing.assert_array_equal(there.posterior_[name], draws)
+    assert sum(client.run(n_tasks).values()) - before >= 2
+
+
+def n_tasks(dask_worker):
+    """Tasks that a worker has finished."""
+    return dask_worker.state.executed_count
+
+
+def fit_in_time(estimator, X, y):
+    """The fitted estimator, or an error after ``PATIENCE`` seconds."""
+
+    def stop(*_):
+        raise TimeoutError(f"no draws after {PATIENCE} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(PATIENCE)
+    try:
+        return estimator.fit(X, y)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
