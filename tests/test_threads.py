@@ -3,8 +3,8 @@
 joblib's threading backend lets groups of chains share the model. A cache that one thread replaces
 between another one's look and use hands out the wrong chain's numbers, which nothing else notices.
 With a switch interval of 1e-6 s (the default is 5e-3) threads change places within nearly every
-step. Without the mend a CNN's draws differ by 0.003 in one repetition, and modules raise torch's errors
-or draw from a mixture of two chains' parameters.
+step. Without the mend a CNN's draws differ by 0.003 in one repetition, and fits of modules stop
+with errors of torch.
 """
 
 from __future__ import annotations

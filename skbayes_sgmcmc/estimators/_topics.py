@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._callbacks import with_callbacks
 from .._draws.alignment import matched
 from .._exceptions import warn
-from .._validation import check_choice, check_int, check_real
+from .._validation import check_choice, check_int, check_predictions, check_real
 from ._base import SGMCMCEstimator, all_or_nothing
 
 Array = NDArray[Any]
@@ -298,7 +298,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         for draw, weight in zip(self._draws(chosen), weights, strict=True):
             for rows in gen_batches(X.shape[0], BLOCK_ROWS):
                 out[rows] += weight * self._proportions(draw, X[rows])
-        return out
+        return check_predictions(out, X)
+
+    def _outcomes(self, draws: Array, x: Any) -> list[Array]:
+        return [self._proportions(draw, x) for draw in self._draws(draws)]
 
     def _chosen(self, n_draws: int) -> tuple[Array, Array]:
         return self.posterior_.spaced(min(n_draws, self.n_chains_ * self.n_draws_))

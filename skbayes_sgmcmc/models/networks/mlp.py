@@ -41,8 +41,8 @@ class MLP(Network):
 
     def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Views of the weights (chains, before, after) and biases (chains, 1, after)."""
-        # Positions and gradients, which stay where they are. Chains and predictions in other threads
-        # write here too: what is returned was read once, and lists are replaced, never changed.
+        # Positions and gradients, which stay where they are. Chains in other threads write here
+        # too: what is returned was read once, and lists are replaced, never changed.
         kept = self._seen
         for seen, views in kept:
             if seen is theta:
