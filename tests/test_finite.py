@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
@@ -18,6 +19,7 @@ from skbayes_sgmcmc import (
     SparseBayesianRegressor,
 )
 from skbayes_sgmcmc._data.scaling import center_and_scale
+from skbayes_sgmcmc._exceptions import explain_full_memory
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
@@ -119,6 +121,36 @@ def test_a_rate_that_no_data_allow_is_an_error():
     documents = RNG.poisson(1.0, (20, 8))
     with pytest.raises((SamplingError, ValueError)):
         DeepPoissonFactorAnalysis(n_components=(3,), r_rate=1e10, **RUN).fit(documents)
+
+
+# memory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("allocate", [torch.empty, np.empty], ids=["torch", "numpy"])
+def test_a_full_memory_says_what_to_change(monkeypatch, allocate):
+    """On a CPU torch's is a RuntimeError. 2**52 numbers are more than any processor can address."""
+
+    def too_much(*args, **kwargs):
+        allocate(2**52)
+
+    monkeypatch.setattr("skbayes_sgmcmc._engine.run._run_groups", too_much)
+    classifier = BayesianMLPClassifier(**MLP, **RUN)
+    with pytest.raises(
+        MemoryError, match=r"^the device's memory is full: .*smaller batch_size.* \("
+    ):
+        classifier.fit(X, LABELS)
+    assert not hasattr(classifier, "posterior_")
+
+
+def test_other_errors_are_not_taken_for_a_full_memory():
+    with pytest.raises(RuntimeError, match="^another$"), explain_full_memory("nothing"):
+        raise RuntimeError("another")
+    with (
+        pytest.raises(MemoryError, match="inner"),
+        explain_full_memory("outer"),
+        explain_full_memory("inner"),
+    ):
+        raise MemoryError
 
 
 # predictions --------------------------------------------------------------------------------------
