@@ -14,6 +14,7 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     DeepPoissonFactorAnalysis,
+    LatentDirichletAllocation,
     SamplingError,
     SparseBayesianClassifier,
     SparseBayesianRegressor,
@@ -184,3 +185,24 @@ def test_rows_that_overflow_are_refused_by_ica():
         ica.transform(X * 1e300)
     with pytest.raises(ValueError, match=REFUSED):
         BayesianICA(**RUN).fit(X * 1e10).inverse_transform(X * 1e300)
+
+
+# counts -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1e6, 1e10, 1e19, 1e300])
+@pytest.mark.parametrize("topics", [LatentDirichletAllocation, DeepPoissonFactorAnalysis])
+def test_documents_of_more_words_than_can_be_sampled_are_refused(topics, count):
+    """Every word is sampled: 1e10 of them asked for 9.6 TB, and 1e19 are no int64."""
+    message = r"^X is not allowed: document 3 has \S+ words, .* at most 1,000,000 a document"
+    documents = np.ones((5, 2))
+    documents[3] = count
+    model = topics(**RUN)
+    for given in (documents, sp.csr_matrix(documents)):
+        with pytest.raises(ValueError, match=message):
+            model.fit(given)
+    assert not hasattr(model, "posterior_")
+    with pytest.raises(ValueError, match=message):
+        model.set_params(n_components=2, n_draws=2, burn_in=1).fit(np.ones((5, 2))).perplexity(
+            given
+        )

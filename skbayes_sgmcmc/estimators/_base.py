@@ -257,8 +257,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         )
         self._chain_state = run.state if stream or self.warm_start else None
         with np.errstate(all="ignore"):  # what is not finite is an error
+            self._set_attributes()
             self._check_finite(X)
-        self._set_attributes()
         progress.close()
 
     def _check_finite(self, X: Any) -> None:

@@ -24,6 +24,8 @@ Array = NDArray[Any]
 
 #: parametrizations, with the sampler that each takes by default
 SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
+#: words of one document: twice those of the longest novels
+LONGEST_DOCUMENT = 1_000_000
 #: documents on which the chains are compared, and the R-hat from which on it is warned
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
 #: draws that predictions average, and documents whose proportions are found at once
@@ -74,11 +76,25 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         X = sp.csr_matrix(X, copy=True)
         X.sum_duplicates()
         X.eliminate_zeros()
+        self._check_length(X)
         if fitting and X.nnz == 0:
             raise ValueError("X has no words: every count is zero; give some documents with words.")
         if fitting and reset and (X.data != np.floor(X.data)).any():
             warn("X has counts that are not whole: they are taken as words with weights.")
         return X
+
+    @staticmethod
+    def _check_length(X: Any) -> None:
+        """Refuse documents whose words, each of which is sampled, no memory could hold."""
+        with np.errstate(over="ignore"):
+            lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+        worst = int(lengths.argmax())
+        if not lengths[worst] <= LONGEST_DOCUMENT:
+            raise ValueError(
+                f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and every "
+                f"word is sampled; give at most {LONGEST_DOCUMENT:,} a document: divide the counts "
+                "by a constant, or split the document."
+            )
 
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
         new, reference = draws["components"], None
