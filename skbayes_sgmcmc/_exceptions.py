@@ -19,6 +19,8 @@ _LIBRARIES = (
     __name__.partition(".")[0], "sklearn", "joblib",
     "concurrent", "contextlib", "multiprocessing", "threading",
 )  # fmt: skip
+#: how messages about it begin
+FULL = "the device's memory is full"
 
 
 class SamplingError(RuntimeError):
@@ -35,14 +37,23 @@ class CheckpointError(ValueError):
 
 @contextmanager
 def explain_full_memory(remedy: str) -> Iterator[None]:
-    """Replace torch's out-of-memory error by a ``MemoryError`` that says what to change."""
-    import torch
-
+    """Replace errors of a full memory by a ``MemoryError`` that says what to change."""
     try:
         yield
-    except torch.cuda.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
-        raise MemoryError(f"the device's memory is full: {remedy}. ({reason})") from error
+        if reason.startswith(FULL) or not _is_full(error):
+            raise
+        raise MemoryError(f"{FULL}: {remedy}. ({reason})") from error
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether an error says that memory is full: numpy's, torch's of a GPU, torch's of a CPU."""
+    import torch
+
+    # on a CPU torch's is a RuntimeError, of which only the text tells what it is
+    of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return of_memory or "DefaultCPUAllocator" in str(error)
 
 
 def warn(message: str) -> None:

@@ -96,6 +96,35 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
     return np.asarray(weight)
 
 
+#: magnitudes of data beyond these limits have squares that overflow, or are zero
+SMALLEST_DATA, LARGEST_DATA = 1e-150, 1e150
+
+
+def check_magnitude(name: str, values: Any) -> None:
+    """Refuse data (an array or a sparse matrix) of which sums of squares can't be computed."""
+    held = values.data if hasattr(values, "indptr") else np.asarray(values)
+    largest = float(max(held.max(initial=0.0), -held.min(initial=0.0)))
+    if largest > LARGEST_DATA or 0.0 < largest < SMALLEST_DATA:
+        verb = "divide" if largest > 1.0 else "multiply"
+        raise ValueError(
+            f"{name} is not allowed: its largest magnitude is {largest:.3g}, and squares of such "
+            f"numbers can't be represented; {verb} it by a constant, so that it lies between "
+            f"{SMALLEST_DATA:g} and {LARGEST_DATA:g}."
+        )
+
+
+def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:
+    """Return predictions for rows X, which must be finite."""
+    if np.isfinite(values).all():
+        return values
+    held = X.data if hasattr(X, "indptr") else np.asarray(X)
+    raise ValueError(
+        f"X is not allowed: its largest magnitude is {np.abs(held).max(initial=0.0):.3g}, with "
+        "which predictions leave the finite numbers; give rows in the units of those of fit, or "
+        "fit with dtype='float64'."
+    )
+
+
 def check_sizes(name: str, sizes: Any) -> tuple[int, ...]:
     """Return one or more positive whole numbers as a tuple."""
     sizes = (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)

@@ -55,10 +55,18 @@ class Storage(BaseEstimator):
         check_choice(f"{name}.dtype", self.dtype, ("auto", "float32", "float64", "bfloat16"))
         if self.dir is None:
             return
-        if not isinstance(self.dir, str | os.PathLike) or not Path(self.dir).is_dir():
+        refused = f"{name}.dir={self.dir!r} is not allowed"
+        if not isinstance(self.dir, str | os.PathLike) or not os.fspath(self.dir):
+            raise ValueError(f"{refused}: give the name of a folder, or None.")
+        refused = f"{name}.dir={os.fspath(self.dir)!r} is not allowed"
+        if not os.path.isdir(self.dir):
+            raise ValueError(f"{refused}: there is no such folder.")
+        try:
+            tempfile.TemporaryFile(dir=str(self.dir)).close()
+        except OSError as error:  # /proc, a disk that is read-only, a folder of someone else
             raise ValueError(
-                f"{name}.dir={str(self.dir)!r} is not allowed: there is no such folder."
-            )
+                f"{refused}: no file can be made there ({error.strerror}); give another folder."
+            ) from None
 
 
 def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:

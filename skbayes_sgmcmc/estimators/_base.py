@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin, Progress
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import FIT_REMEDY, explain_full_memory, warn
+from .._exceptions import FIT_REMEDY, SamplingError, explain_full_memory, warn
 from .._validation import check_choice, check_int, check_real, check_sample_weight
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ NAME_LENGTH = 200
 CHECKED_COORDINATES = 300
 #: up to this number of bytes, each block of parameters is copied, which makes it faster to read
 COPIED_BYTES = 2**28
+#: numbers of draws that are looked at after a fit, and rows that it predicts, to see that they are
+#: finite
+CHECKED_NUMBERS, CHECKED_ROWS = 2**24, 5
+#: of these so many at once; squares of larger ones overflow
+BATCH_NUMBERS, LARGEST_DRAW = 2**20, 1e150
 #: number of draws per chain that a stream keeps with ``n_draws="auto"``
 AUTO_DRAWS = 1000
 
@@ -256,8 +263,43 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         )
         self._chain_state = run.state if stream or self.warm_start else None
         self._stream_rows = rows_seen
-        self._set_attributes()
+        with np.errstate(all="ignore"):  # what is not finite is an error
+            self._set_attributes()
+            self._check_finite(X)
         progress.close()
+
+    def _check_finite(self, X: Any) -> None:
+        """Raise if means or sds of the draws, or predictions of some rows, are not finite."""
+        posterior = self.posterior_
+        n_draws = posterior.n_chains * posterior.n_draws
+        chosen, ends = {0, n_draws - 1}, []
+        for name, shape in posterior.shapes.items():
+            draws = np.unique(
+                np.linspace(0, n_draws - 1, CHECKED_NUMBERS // max(1, math.prod(shape)) + 1).astype(
+                    int
+                )
+            )
+            for some in gen_batches(len(draws), -(-BATCH_NUMBERS // max(1, math.prod(shape)))):
+                values = posterior.select(name, draws[some]).reshape(len(draws[some]), -1)
+                high, low = values.max(1, initial=0.0), values.min(1, initial=0.0)
+                chosen |= {int(draws[some][high.argmax()]), int(draws[some][low.argmin()])}
+                ends += [float(high.max()), -float(low.min())]
+        largest = max(ends) if np.isfinite(ends).all() else math.inf
+        try:
+            found = self._outcomes(np.array(sorted(chosen)), X[:CHECKED_ROWS])
+            good = largest < LARGEST_DRAW and all(np.isfinite(each).all() for each in found)
+        except ValueError:
+            good = False
+        if not good:
+            raise SamplingError(
+                "the draws are too large for finite means, standard deviations and predictions "
+                f"(largest magnitude {largest:.3g}): reduce step_size (try a tenth), or give "
+                "dtype='float64'."
+            )
+
+    def _outcomes(self, draws: Array, x: Any) -> list[Array]:
+        """What some pooled draws predict for rows: arrays that must be finite."""
+        return []
 
     def _set_attributes(self) -> None:
         """Set the fitted attributes that summarise ``posterior_``."""

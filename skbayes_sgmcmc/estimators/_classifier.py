@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._callbacks import with_callbacks
 from .._draws import prediction
-from .._validation import check_int, check_random_state
+from .._validation import check_int, check_magnitude, check_predictions, check_random_state
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._probabilities import ProbabilityClassifier
 
@@ -148,9 +148,14 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         raise NotImplementedError
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        return validate_data(
+        X, y = validate_data(
             self, X, y, reset=reset, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
         )
+        check_magnitude("X", X)
+        return X, y
+
+    def _outcomes(self, draws: Array, x: Any) -> list[Array]:
+        return [self._predict_block(draws, x)]
 
     def _given(self, target: Array) -> Array:
         return self.classes_[target]
@@ -201,13 +206,15 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     def _mean_proba(self, x: Any) -> Array:
         posterior = self.posterior_
-        return prediction.average(
-            self._predictor(),
-            x,
-            posterior.n_chains * posterior.n_draws,
-            len(self.classes_),
-            posterior.pooled_weights(),
-        )
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            proba = prediction.average(
+                self._predictor(),
+                x,
+                posterior.n_chains * posterior.n_draws,
+                len(self.classes_),
+                posterior.pooled_weights(),
+            )
+        return check_predictions(proba, x)
 
     def predict_proba_samples(
         self, X: Any, n_draws: int | None = None, random_state: Any = None
@@ -252,7 +259,10 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         rows_at_once = max(1, prediction.BLOCK_NUMBERS // (n_chosen * len(self.classes_)))
         predict = self._predictor()
         for start in range(0, x.shape[0], rows_at_once):
-            yield predict(chosen, x[start : start + rows_at_once])
+            rows = x[start : start + rows_at_once]
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                proba = predict(chosen, rows)
+            yield check_predictions(proba, rows)
 
     def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
         codes = []
@@ -293,13 +303,16 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         """
         X = self._validate_x(X)
         posterior = self.posterior_
-        return prediction.uncertainty(
-            self._predictor(),
-            X,
-            posterior.n_chains * posterior.n_draws,
-            len(self.classes_),
-            posterior.pooled_weights(),
-        )
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            found = prediction.uncertainty(
+                self._predictor(),
+                X,
+                posterior.n_chains * posterior.n_draws,
+                len(self.classes_),
+                posterior.pooled_weights(),
+            )
+        check_predictions(found.total, X)
+        return found
 
     def distill(self, X: Any, **parameters: Any) -> DistilledClassifier:
         """Train one deterministic network to imitate the average over the posterior.

@@ -13,7 +13,13 @@ from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
 from .._draws.mixture import Mixture
-from .._validation import check_int, check_random_state, check_real
+from .._validation import (
+    check_int,
+    check_magnitude,
+    check_predictions,
+    check_random_state,
+    check_real,
+)
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:
@@ -136,6 +142,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         )
         if reset:
             self._y_shape = y.shape[1:]
+        check_magnitude("X", X)
+        check_magnitude("y", y)
         return X, np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
     @property
@@ -153,6 +161,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             self, X, reset=False, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
         )
 
+    def _outcomes(self, draws: Array, x: Any) -> list[Array]:
+        one = self._predictive()(draws, x)
+        return [one.mean(), one.variance()]
+
     # prediction -----------------------------------------------------------------------------------
 
     def _predictive(self) -> Callable[[Any, Any], Predictive]:
@@ -162,7 +174,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         likelihood, outputs = self._likelihood(), self._predictor()
 
         def predictive(draws: Any, rows: Any) -> Predictive:
-            f = torch.from_numpy(outputs(draws, rows)).double()
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                f = torch.from_numpy(check_predictions(outputs(draws, rows), rows)).double()
             one = likelihood.predictive(f, likelihood.own_draws(self.posterior_, draws))
             return one.numpy().moved(self._y_center, self._y_scale)
 
@@ -189,7 +202,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         array of shape (n_samples,) or (n_samples, n_outputs), or a pair of such arrays
         """
         X = self._validate_x(X)
-        mean, variance = self._mixture().moments(X, variance=return_std)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            mean, variance = self._mixture().moments(X, variance=return_std)
+        check_predictions(mean if variance is None else mean + variance, X)
         if variance is None:
             return self._shaped(mean)
         return self._shaped(mean), self._shaped(np.sqrt(variance))

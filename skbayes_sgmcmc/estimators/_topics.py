@@ -17,13 +17,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._callbacks import with_callbacks
 from .._draws.alignment import matched
 from .._exceptions import warn
-from .._validation import check_choice, check_int, check_real
+from .._validation import check_choice, check_int, check_predictions, check_real
 from ._base import SGMCMCEstimator, all_or_nothing
 
 Array = NDArray[Any]
 
 #: parametrizations, with the default sampler of each
 SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
+#: words of one document: twice those of the longest novels
+LONGEST_DOCUMENT = 1_000_000
 #: number of documents on which the chains are compared, and the R-hat above which a warning is
 #: issued
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
@@ -75,6 +77,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         X = sp.csr_matrix(X, copy=True)
         X.sum_duplicates()
         X.eliminate_zeros()
+        self._check_length(X)
         if fitting and X.nnz == 0:
             raise ValueError(
                 "X has no words: every count is zero. Give at least one document with words."
@@ -85,6 +88,19 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
                 "weight c / ceil(c)."
             )
         return X
+
+    @staticmethod
+    def _check_length(X: Any) -> None:
+        """Refuse documents whose words, each of which is sampled, no memory could hold."""
+        with np.errstate(over="ignore"):
+            lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+        worst = int(lengths.argmax())
+        if not lengths[worst] <= LONGEST_DOCUMENT:
+            raise ValueError(
+                f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and every "
+                f"word is sampled; give at most {LONGEST_DOCUMENT:,} a document: divide the counts "
+                "by a constant, or split the document."
+            )
 
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
         new, reference = draws["components"], None
@@ -311,7 +327,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         for draw, weight in zip(self._draws(chosen), weights, strict=True):
             for rows in gen_batches(X.shape[0], BLOCK_ROWS):
                 out[rows] += weight * self._proportions(draw, X[rows])
-        return out
+        return check_predictions(out, X)
+
+    def _outcomes(self, draws: Array, x: Any) -> list[Array]:
+        return [self._proportions(draw, x) for draw in self._draws(draws)]
 
     def _chosen(self, n_draws: int) -> tuple[Array, Array]:
         return self.posterior_.spaced(min(n_draws, self.n_chains_ * self.n_draws_))

@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
-from .._validation import check_choice, check_int, check_real
+from .._validation import check_choice, check_int, check_magnitude, check_predictions, check_real
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:
@@ -343,11 +343,12 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     def _validate(self, X: Any, *, reset: bool) -> Array:
         rows = 2 if reset else 1
-        return np.asarray(
-            validate_data(
-                self, X, reset=reset, dtype=(np.float64, np.float32), ensure_min_samples=rows
-            )
+        X = validate_data(
+            self, X, reset=reset, dtype=(np.float64, np.float32), ensure_min_samples=rows
         )
+        if reset:
+            check_magnitude("X", X)
+        return np.asarray(X)
 
     def _asked_shape(self, X: Array) -> tuple[int, int, bool]:
         n_features = X.shape[1]
@@ -439,7 +440,9 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         array of shape (n_samples, n_components)
         """
         X = self._validate_x(X)
-        return np.asarray(((X - self.mean_) @ self.components_.T).astype(X.dtype))
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            sources = ((X - self.mean_) @ self.components_.T).astype(X.dtype)
+        return check_predictions(sources, X)
 
     def inverse_transform(self, X: Any) -> Array:
         """Compute the rows that have the given sources.
@@ -462,7 +465,9 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
                 f"X with {X.shape[1]} columns is not allowed: there are {len(self.components_)} "
                 "components; give one column for each of them."
             )
-        return np.asarray((X @ self.mixing_.T + self.mean_).astype(X.dtype))
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            rows = (X @ self.mixing_.T + self.mean_).astype(X.dtype)
+        return check_predictions(rows, X)
 
     def _validate_rows(self, X: Any) -> Array:
         return self._validate(X, reset=False)

@@ -164,9 +164,10 @@ class LogisticModel(CurvedModel):
     def _rates_like(self, theta: Tensor, scale: float = 1.0) -> Tensor:
         """The prior's rates times ``scale``, kept for the next step."""
         key = (scale, theta.dtype, theta.device)
-        if self._rates is None or self._rates[0] != key:
-            self._rates = (key, torch.from_numpy(scale * self.rates).to(theta))
-        return self._rates[1]
+        kept = self._rates  # read once: chains in other threads replace it
+        if kept is None or kept[0] != key:
+            kept = self._rates = (key, torch.from_numpy(scale * self.rates).to(theta))
+        return kept[1]
 
     # theta <-> coefficients (chains, columns), or (chains, columns, classes) for more than two ----
 

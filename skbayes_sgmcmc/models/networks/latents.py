@@ -175,10 +175,11 @@ class Latents:
 
     def _gain(self, k: int) -> float:
         block, offset = divmod(k, GAIN_BLOCK)
-        if self._gains[0] != block:
+        kept = self._gains  # read once: chains in other threads replace it
+        if kept[0] != block:
             steps = np.arange(block * GAIN_BLOCK, (block + 1) * GAIN_BLOCK)
-            self._gains = (block, self.gains.values(steps, len(steps)).tolist())
-        return self._gains[1][offset]
+            kept = self._gains = (block, self.gains.values(steps, len(steps)).tolist())
+        return kept[1][offset]
 
     def _follow(self, theta: Tensor, state: State, aux: dict[str, Tensor], gain: float) -> None:
         """Move by the gain towards what the coefficients say."""

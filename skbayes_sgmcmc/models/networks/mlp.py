@@ -41,11 +41,18 @@ class MLP(Network):
 
     def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Views of the weights (chains, before, after) and biases (chains, 1, after)."""
-        for seen, views in self._seen:  # positions and gradients, which stay where they are
+        # Positions and gradients, which stay where they are. Chains in other threads write here
+        # too: what is returned was read once, and lists are replaced, never changed.
+        kept = self._seen
+        for seen, views in kept:
             if seen is theta:
                 return views
-        self._seen = [(theta, self._views(theta)), *self._seen[:1]]
-        return self._seen[0][1]
+        views = self._views(theta)
+        self._seen = [(theta, views), *kept[:1]]
+        return views
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_seen": []}
 
     def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         views, start, chains = [], 0, len(theta)

@@ -190,11 +190,12 @@ class NetworkModel(Model):
     def _rates_like(self, theta: Tensor, scale: float) -> Tensor:
         """The prior's rates times ``scale``, in theta's precision and on its device; cached."""
         key = (scale, theta.dtype, theta.device)
-        if self._rates is None or self._rates[0] != key:
+        kept = self._rates  # read once: chains in other threads replace it
+        if kept is None or kept[0] != key:
             # one number if all are the same: a vector would have to come from memory at each step
             rates = self.rates[:1] if (self.rates == self.rates[0]).all() else self.rates
-            self._rates = (key, torch.from_numpy(rates * scale).to(theta))
-        return self._rates[1]
+            kept = self._rates = (key, torch.from_numpy(rates * scale).to(theta))
+        return kept[1]
 
     def prior_curvature(self) -> float:
         return float(self.rates.max()) if self.prior.smooth else 0.0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -29,6 +31,8 @@ VECTORIZED_PARAMETERS, VECTORIZED_ELSEWHERE = 10_000, 1_000_000
 PREDICTION_ROWS = 1000
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 _DROPOUT = nn.modules.dropout._DropoutNd
+#: torch's global random numbers are put aside by one thread at a time
+_BUILDING = threading.Lock()
 
 
 class ModuleNetwork(Network):
@@ -78,6 +82,24 @@ class ModuleNetwork(Network):
             for kind in ("running_mean", "running_var")
         ]
         self._separable = True  # until vmap says no
+        self._copies = _Copies()
+        self._copies.module = module
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_copies"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._copies = _Copies()
+        self._copies.module = self.module
+
+    @property
+    def _own(self) -> nn.Module:
+        """The module of this thread: a call puts theta in the place of its parameters."""
+        copies = self._copies
+        if copies.module is None:
+            copies.module = copy.deepcopy(self.module)
+        return copies.module
 
     def init(self, rng: np.random.Generator) -> Array:
         parts = []
@@ -126,7 +148,7 @@ class ModuleNetwork(Network):
         buffers = {
             f"{name}.{kind}": buffer.expand(len(theta), *buffer.shape).clone()
             for name in self.batch_norms
-            for kind, buffer in self.module.get_submodule(name).named_buffers()
+            for kind, buffer in self._own.get_submodule(name).named_buffers()
         }
         own = len(x) > 1
         with torch.enable_grad():
@@ -144,7 +166,7 @@ class ModuleNetwork(Network):
         self._separable = False
 
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(self.module, state, (rows,))
+        outputs: Tensor = functional_call(self._own, state, (rows,))
         return outputs
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
@@ -155,7 +177,7 @@ class ModuleNetwork(Network):
             state = self._views(theta[c])
             state |= {name: values[c] for name, values in (buffers or {}).items()}
             parts = x[c if len(x) > 1 else 0].split(PREDICTION_ROWS)
-            found.append(torch.cat([functional_call(self.module, state, (p,)) for p in parts]))
+            found.append(torch.cat([self._call(state, p) for p in parts]))
         return torch.stack(found)
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
@@ -168,7 +190,8 @@ class ModuleNetwork(Network):
     def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
         # means and variances (units,) inside the network, with which batch norms predict
         self._prepare(theta, training=True)
-        parts: list[Any] = [self.module.get_submodule(name) for name in self.batch_norms]
+        module = self._own
+        parts: list[Any] = [module.get_submodule(name) for name in self.batch_norms]
         momenta = [part.momentum for part in parts]
         try:
             for part in parts:
@@ -176,11 +199,11 @@ class ModuleNetwork(Network):
                 part.reset_running_stats()
             # parts of one length, as each counts as much as the others
             for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
-                functional_call(self.module, self._views(theta), (rows,))
+                functional_call(module, self._views(theta), (rows,))
         finally:
             for part, momentum in zip(parts, momenta, strict=True):
                 part.momentum = momentum
-        return {name: self.module.get_buffer(name).clone() for name in self.buffers}
+        return {name: module.get_buffer(name).clone() for name in self.buffers}
 
     def _views(self, theta: Tensor) -> dict[str, Tensor]:
         parts = theta.split(self._sizes, dim=-1)
@@ -190,13 +213,20 @@ class ModuleNetwork(Network):
         }
 
     def _prepare(self, like: Tensor, *, training: bool) -> None:
-        self.module.train(training)
-        for buffer in self.module.buffers():
+        module = self._own
+        module.train(training)
+        for buffer in module.buffers():
             if buffer.device != like.device or (
                 buffer.is_floating_point() and buffer.dtype != like.dtype
             ):
-                self.module.to(like.device, like.dtype)
+                module.to(like.device, like.dtype)
                 return
+
+
+class _Copies(threading.local):
+    """``module``: the one given in the thread that made this; in others None until it is set."""
+
+    module: nn.Module | None = None
 
 
 def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
@@ -221,7 +251,7 @@ def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
     ValueError
         The result is not a module; ``name`` is the parameter that is blamed.
     """
-    with torch.random.fork_rng(devices=[]):
+    with _BUILDING, torch.random.fork_rng(devices=[]):
         built = module()
     if not isinstance(built, nn.Module):
         raise ValueError(
