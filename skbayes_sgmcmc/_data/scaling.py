@@ -1,4 +1,4 @@
-"""Centres and scales of columns, for standardisation."""
+"""Means and standard deviations of columns, for standardisation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = NDArray[Any]
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:
-    """Weighted mean and standard deviation along ``axis``; a scale of 1 for constants."""
+    """Weighted mean and standard deviation along ``axis``; the scale of constants is 1."""
     center = _mean(X, weight, axis).astype(X.dtype)
     away = X - center
     variance = _mean(np.square(away, out=away), weight, axis).astype(X.dtype)
@@ -20,7 +20,7 @@ def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Arr
 
 
 def _mean(X: Array, weight: Array | None, axis: Any) -> Array:
-    # summed in float64: sums of many float32 numbers lose those that are added last
+    # summed in float64, because a float32 sum of many numbers loses the last ones
     if weight is None:
         return np.asarray(X.mean(axis=axis, dtype=np.float64, keepdims=True))
     weight = weight.astype(np.float64).reshape(-1, *[1] * (X.ndim - 1))
