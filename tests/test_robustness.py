@@ -113,7 +113,7 @@ def test_unknown_names_and_impossible_pairs_list_what_is_possible(data):
 def test_memory_is_refused_at_the_start(data):
     """Before anything is allocated or sampled: in less than a step's time and memory."""
     for parameters in ({"n_draws": 10**10}, {"n_chains": 10**5, "n_draws": 10**7}):
-        with pytest.raises(ValueError, match="give fewer draws or chains, dtype='float32'"):
+        with pytest.raises(ValueError, match="fewer draws or chains, dtype='float32'"):
             sample(lambda theta: -(theta**2).sum(1), 3, **parameters)
 
 
@@ -324,7 +324,7 @@ def test_step_size_far_too_large(data, sampler):
     """The gradient is bounded, so it takes data of 1e5 for a step of 1e9 to leave the numbers."""
     X, y = data[0] * 1e140, data[1]
     clf = small(sampler=sampler, step_size=1e150)
-    with pytest.raises(SamplingError, match="2 of 2 chains left the finite numbers") as caught:
+    with pytest.raises(SamplingError, match="2 of 2 chains diverged") as caught:
         clf.fit(X, y)
     text = str(caught.value)
     assert "chain 0 by step" in text and "chain 1 by step" in text

@@ -1,4 +1,4 @@
-"""Centres and scales of columns, for standardisation."""
+"""Means and standard deviations of columns, for standardisation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _moments(X: Array, weight: Array | None, axis: Any) -> tuple[Array, Array]:
 
 
 def _mean(X: Array, weight: Array | None, axis: Any) -> Array:
-    # summed in float64: sums of many float32 numbers lose those that are added last
+    # summed in float64, because a float32 sum of many numbers loses the last ones
     if weight is None:
         return np.asarray(X.mean(axis=axis, dtype=np.float64, keepdims=True))
     weight = weight.astype(np.float64).reshape(-1, *[1] * (X.ndim - 1))

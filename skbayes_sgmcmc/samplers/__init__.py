@@ -1,4 +1,4 @@
-"""Samplers, one SDE a file, and the table of which integrators each of them has."""
+"""Samplers, and the table of the integrators that each sampler supports."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the table: an integrator of a sampler and its default dimensionless step.
+    """One cell of the table: an integrator and its step sizes under ``step_size="auto"``.
 
-    ``step`` is eta in coordinates in which the posterior is standard normal, for
-    ``step_size="auto"``; ``None``: the sampler's own rule. ``rate`` is eta for
-    models without such coordinates (networks); ``None``: there is none.
+    ``step`` is eta in coordinates in which the posterior is standard normal; None means that the
+    sampler has its own rule. ``rate`` is eta for models without such coordinates, such as
+    networks; None means that the sampler has no such value.
     """
 
     integrator: Integrator
@@ -53,7 +53,7 @@ _MOMENTUM = {
     "aboba": Cell(integrators.aboba, 0.1, 0.005),
 }
 
-#: name -> (class, integrators; the first is the one that ``integrator="auto"`` takes)
+#: name -> (class, integrators); ``integrator="auto"`` takes the first integrator
 TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
     "sgld": (
         SGLD,
@@ -71,16 +71,17 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
 }
 
 
-#: what a sampler that is not in the table (a user's subclass) offers
+#: integrators of a sampler that is not in the table, such as a user's subclass
 _OTHERS = {"euler": Cell(integrators.euler, None)}
 
 
 def resolve(
     sampler: str | Sampler, integrator: str, *, plain: bool = False
 ) -> tuple[Sampler, str, Cell]:
-    """The sampler object, the integrator's name and the table's cell for two parameters.
+    """Return the sampler object, the name of the integrator and their cell of the table.
 
-    ``integrator="auto"`` is Euler where there is one if ``plain``, else the table's first choice.
+    ``integrator="auto"`` takes the sampler's first integrator in the table. If ``plain`` is true
+    and the sampler has an Euler step, it takes Euler instead.
     """
     if isinstance(sampler, Sampler):
         found = [row for row in TABLE.values() if type(sampler) is row[0]]

@@ -1,4 +1,4 @@
-"""Networks made of torch modules."""
+"""Torch modules as networks, and the modules of perceptrons and convolutional networks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .passes import Autocast
 
 Array = NDArray[Any]
 
-#: parameters up to which chains go through a module together: on a CPU, measured, and on others,
-#: where starting an operation costs more than doing it
+#: largest number of parameters for which chains go through a module together: on a CPU (measured),
+#: and on other devices, where starting an operation costs more than computing it
 VECTORIZED_PARAMETERS, VECTORIZED_ELSEWHERE = 10_000, 1_000_000
-#: rows that go through a module at once when it predicts
+#: number of rows that go through a module at once in predictions
 PREDICTION_ROWS = 1000
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 _DROPOUT = nn.modules.dropout._DropoutNd
@@ -36,32 +36,34 @@ _BUILDING = threading.Lock()
 
 
 class ModuleNetwork(Network):
-    """A module whose parameters are taken from theta; gradients by autograd.
+    """A torch module as a network, with parameters from theta and gradients by autograd.
 
-    The chains of a small module go through it together, by ``torch.func.vmap``.
+    All chains go through a small module together, by ``torch.func.vmap``.
 
-    Matrices and kernels start as He et al. (2015) have it, biases at zero, other parameters (the
-    scales of batch norms) where the module has them.
+    Matrices and kernels start as in He et al. (2015), and biases start at zero. Other parameters,
+    such as the scales of batch norms, start at the values of the module.
 
     Parameters
     ----------
     module : nn.Module
-        The module. Its own parameters only give shapes.
+        The module.
     vectorized : bool, default=False
-        Let chains go through it together whatever its size, and refuse modules that can't.
+        Whether chains go through a module of any size together. Modules that do not support this
+        are refused.
 
     Raises
     ------
     ValueError
-        It has no parameters, or has dropout, which has no place in a posterior.
+        The module has no parameters, or has dropout, which makes the density random.
     """
 
     def __init__(self, module: nn.Module, vectorized: bool = False):
         dropout = [name for name, part in module.named_modules() if isinstance(part, _DROPOUT)]
         if dropout:
             raise ValueError(
-                f"module with dropout ({', '.join(dropout)}) is not allowed: the density of a "
-                "posterior is not random; remove it, the prior and the draws take its place."
+                f"module with dropout ({', '.join(dropout)}) is not allowed, because the density "
+                "of a posterior must not be random: remove the dropout. The prior and the average "
+                "over draws regularise the network instead."
             )
         self.module = module
         self.vectorized = vectorized
@@ -128,7 +130,7 @@ class ModuleNetwork(Network):
         tape = []
         for c in range(len(theta)):
             leaf = theta[c].detach().requires_grad_()
-            with torch.enable_grad():  # under autocast outputs have another precision
+            with torch.enable_grad():  # with autocast, the outputs have another precision
                 f = self._call(self._views(leaf), x[c if len(x) > 1 else 0]).to(theta.dtype)
             tape.append((c, leaf, f))
         return torch.stack([f.detach() for _, _, f in tape]), tape
@@ -144,7 +146,7 @@ class ModuleNetwork(Network):
         return self._separable and (self.vectorized or theta.shape[1] <= few)
 
     def _all_chains(self, theta: Tensor, x: Tensor) -> Tensor:
-        # batch norms write into their statistics, of which every chain needs its own
+        # batch norms write to their statistics, so every chain needs its own
         buffers = {
             f"{name}.{kind}": buffer.expand(len(theta), *buffer.shape).clone()
             for name in self.batch_norms
@@ -157,11 +159,11 @@ class ModuleNetwork(Network):
             return f.to(theta.dtype)
 
     def _refuse(self, error: RuntimeError) -> None:
-        """Remember that chains can't go together, or blame who wanted it."""
+        """Remember that vmap fails, or raise an error if the user has asked for it."""
         if self.vectorized:
             raise ValueError(
-                "chain_method='vectorized' is not allowed: torch.func.vmap can't take chains "
-                f"through this module together ({error}); give 'sequential' or 'auto'."
+                "chain_method='vectorized' is not allowed: torch.func.vmap does not support this "
+                f"module ({error}); give 'sequential' or 'auto'."
             ) from error
         self._separable = False
 
@@ -170,7 +172,7 @@ class ModuleNetwork(Network):
         return outputs
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        # in evaluation mode
+        # the module is in evaluation mode
         self._prepare(theta, training=False)
         found = []
         for c in range(len(theta)):
@@ -188,16 +190,16 @@ class ModuleNetwork(Network):
 
     @torch.no_grad()
     def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
-        # means and variances (units,) inside the network, with which batch norms predict
+        # the means and variances (units,) that batch norms use in predictions
         self._prepare(theta, training=True)
         module = self._own
         parts: list[Any] = [module.get_submodule(name) for name in self.batch_norms]
         momenta = [part.momentum for part in parts]
         try:
             for part in parts:
-                part.momentum = None  # an average over all the rows
+                part.momentum = None  # None averages over all rows
                 part.reset_running_stats()
-            # parts of one length, as each counts as much as the others
+            # parts of equal length, because all parts have the same weight in the average
             for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
                 functional_call(module, self._views(theta), (rows,))
         finally:
@@ -230,9 +232,9 @@ class _Copies(threading.local):
 
 
 def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
-    """``module`` with those of the offered arguments that its signature names.
+    """Bind those of the offered arguments that the signature of ``module`` has.
 
-    What a ``functools.partial`` has fixed stays fixed.
+    Arguments that a ``functools.partial`` has fixed remain fixed.
     """
     try:
         names = set(inspect.signature(module).parameters)
@@ -244,19 +246,19 @@ def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
 
 
 def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
-    """Call what builds a module, leaving torch's global random numbers as they are.
+    """Build a module without changing the state of torch's global random numbers.
 
     Raises
     ------
     ValueError
-        The result is not a module; ``name`` is the parameter that is blamed.
+        The result is not a module. ``name`` is the parameter that the message names.
     """
     with _BUILDING, torch.random.fork_rng(devices=[]):
         built = module()
     if not isinstance(built, nn.Module):
         raise ValueError(
             f"{name}={module!r} is not allowed: called without arguments it must build a "
-            f"torch.nn.Module, and it built {type(built).__name__}."
+            f"torch.nn.Module, but it built {type(built).__name__}."
         )
     return built
 
@@ -280,19 +282,19 @@ def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int
     if outputs.shape != shape:
         raise ValueError(
             f"{name}={module!r} is not allowed: for {shape[0]} rows its output has the shape "
-            f"{tuple(outputs.shape)}; it must be {shape}."
+            f"{tuple(outputs.shape)}; give a module whose output has the shape {shape}."
         )
 
 
 class Architecture:
-    """What builds a perceptron or a convolutional network, in a form that files can hold.
+    """A function that builds a perceptron or a convolutional network, and can be stored in files.
 
     Parameters
     ----------
     kind : {"mlp", "cnn"}
-        :func:`mlp` or :func:`cnn`.
+        The function to call, :func:`mlp` or :func:`cnn`.
     *arguments
-        Theirs.
+        Arguments of this function.
     """
 
     def __init__(self, kind: str, *arguments: Any):
@@ -304,7 +306,7 @@ class Architecture:
 
 
 def mlp(sizes: Sequence[int], activation: str) -> nn.Module:
-    """Fully connected layers with these numbers of units, from the inputs to the outputs."""
+    """Fully connected layers; ``sizes`` are the numbers of units, from inputs to outputs."""
     return nn.Sequential(nn.Flatten(), *_dense(sizes, ACTIVATIONS[activation]))
 
 
@@ -319,7 +321,7 @@ def cnn(
 ) -> nn.Module:
     """Convolutions with "same" padding, each with a max pool, and fully connected layers.
 
-    Along sides of length 1 kernels and pools have length 1.
+    If a side of the images has length 1, the corresponding side of kernels and pools is 1, too.
     """
     act = ACTIVATIONS[activation]
     channels, *sides = image_shape
