@@ -215,7 +215,7 @@ def test_pre_training_without_the_prior_goes_on_with_it():
         (Pruning(layers="first"), r"prune\.layers='first'"),
         (
             Pruning(layers=["weight_9"]),
-            r"prune\.layers=\['weight_9'\] .*'weight_9' is given twice, or is not",
+            r"prune\.layers=\['weight_9'\] .*'weight_9' is given twice, or",
         ),
         # of 200 steps: too slow, too late, and never chosen again after the first time
         (Pruning(0.9, period=50), r"run of 200 steps, .* only reaches 0\.0\d+: give more steps"),

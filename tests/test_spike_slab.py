@@ -458,10 +458,7 @@ GIBBS = SpikeSlab(adaptation="gibbs")
         ({"prior": SpikeSlab(adaptation="vb")}, "prior.adaptation='vb'"),
         ({"prior": SpikeSlab(gain=1.5)}, "prior.gain=1.5"),
         ({"prior": SpikeSlab(gain=Polynomial(a=10.0, b=1.0, gamma=0.7))}, "largest value is 10"),
-        (
-            {"prior": SpikeSlab(layers=["weight_9"])},
-            "prior.layers=.*'weight_9' is given twice, or is not",
-        ),
+        ({"prior": SpikeSlab(layers=["weight_9"])}, "prior.layers=.*'weight_9' is given twice, or"),
         ({"prior": SpikeSlab(layers=[])}, "prior.layers="),
         ({"prior": SpikeSlab(layers="first")}, "prior.layers='first'"),
         ({"prior": SpikeSlab(layers=[1])}, "prior.layers="),

@@ -126,13 +126,13 @@ class Sampler(BaseEstimator):
     # for step_size="auto" ------------------------------------------------------------------------
 
     def own_step(self, n_parameters: int) -> float | None:
-        """The sampler's own eta for a standard normal posterior; None: use the table's step."""
+        """The sampler's own eta for a standard normal posterior; None to use the table's step."""
         return None
 
     def own_preconditioner(
         self, mean_square: NDArray[Any], prior_curvature: float
     ) -> NDArray[Any] | None:
-        """The diagonal by which the sampler will precondition; None: it does not precondition.
+        """The diagonal by which the sampler will precondition; None if it has no rule for it.
 
         ``mean_square`` of shape (n_parameters,) is the mean square of the likelihood's part of the
         gradient g. ``prior_curvature`` is described in :class:`Step`.
