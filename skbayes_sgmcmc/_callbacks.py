@@ -1,4 +1,4 @@
-"""Scikit-learn's callbacks (1.9 and later); without effect in older versions."""
+"""Support for callbacks of scikit-learn 1.9 and later; without effect in older versions."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ except ImportError:  # scikit-learn < 1.9
         return method
 
 
-#: one progress event per block of a run
+#: number of blocks of a run, each of which is one progress event
 BLOCKS = 20
 
 
 class Progress:
-    """Turns finished fractions of a run into ``BLOCKS`` callback tasks, and prints if verbose.
+    """Converts finished fractions of a run to ``BLOCKS`` callback tasks, and prints if verbose.
 
     Parameters
     ----------
     estimator : estimator
-        Whose callbacks are told.
+        Estimator whose callbacks are called.
     data : dict
-        The "X" and "y" of the fit, for callbacks that ask for them; values may be functions.
+        "X" and "y" of the fit, for callbacks that request them. Values may be functions.
     """
 
     def __init__(self, estimator: Any, data: dict[str, Any]):
@@ -45,10 +45,11 @@ class Progress:
             self.context.call_on_fit_task_begin(estimator=estimator, **data)
 
     def __call__(self, fraction: float, fitted: Callable[[], dict[str, Any] | None]) -> None:
-        """So much of the run is done.
+        """Report that this fraction of the run is done.
 
-        ``fitted`` makes the attributes with which a copy of the estimator predicts as if the fit
-        ended here, or None if it can't yet; it is called for callbacks that ask for that copy.
+        ``fitted`` returns the attributes with which a copy of the estimator predicts as if the fit
+        had ended here, or None if that is not possible yet. It is called only for callbacks that
+        request this copy.
         """
         blocks = int(fraction * BLOCKS)
         while self.done < blocks:
@@ -62,7 +63,7 @@ class Progress:
                 self._end(block, fitted)
 
     def close(self) -> None:
-        """The fit has ended."""
+        """Report the end of the fit."""
         if self.context is not None:
             self._end(self.context, dict)
 

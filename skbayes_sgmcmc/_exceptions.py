@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: what to change where a run does not fit on its device; draws are on the host
+#: remedies if a run does not fit into the memory of its device; draws are on the host
 FIT_REMEDY = (
-    "give a smaller batch_size, fewer n_chains, dtype='float32', or device='cpu'; what other "
-    "programs hold counts too"
+    "give a smaller batch_size, fewer n_chains, dtype='float32', or device='cpu'; other programs "
+    "may also hold memory of the device"
 )
 
 
@@ -19,34 +19,45 @@ _LIBRARIES = (
     __name__.partition(".")[0], "sklearn", "joblib",
     "concurrent", "contextlib", "multiprocessing", "threading",
 )  # fmt: skip
+#: how messages about it begin
+FULL = "the device's memory is full"
 
 
 class SamplingError(RuntimeError):
-    """Every chain left the finite numbers, so there is no posterior to return."""
+    """Every chain diverged to values that are not finite, so there is no posterior to return."""
 
 
 class SamplingWarning(UserWarning):
-    """The draws exist but should not be trusted blindly: the text has the number and the remedy."""
+    """The draws may be unreliable; the message gives the reason and what to change."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint file is damaged or belongs to another fit; the file was left untouched."""
+    """A checkpoint file is damaged or belongs to another fit. The file is left untouched."""
 
 
 @contextmanager
 def explain_full_memory(remedy: str) -> Iterator[None]:
-    """Turn torch's error of a full device into a ``MemoryError`` that says what to change."""
-    import torch
-
+    """Replace errors of a full memory by a ``MemoryError`` that says what to change."""
     try:
         yield
-    except torch.cuda.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
-        raise MemoryError(f"the device's memory is full: {remedy}. ({reason})") from error
+        if reason.startswith(FULL) or not _is_full(error):
+            raise
+        raise MemoryError(f"{FULL}: {remedy}. ({reason})") from error
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether an error says that memory is full: numpy's, torch's of a GPU, torch's of a CPU."""
+    import torch
+
+    # on a CPU torch's is a RuntimeError, of which only the text tells what it is
+    of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return of_memory or "DefaultCPUAllocator" in str(error)
 
 
 def warn(message: str) -> None:
-    """Issue a :class:`SamplingWarning` at the line of the user's code that led here."""
+    """Issue a :class:`SamplingWarning` that points to the line of the user's code."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back

@@ -1,33 +1,41 @@
-"""Position-dependent preconditioners, as models supply them to RSGLD and MALA."""
+"""Position-dependent preconditioners, which models supply to RSGLD and MALA."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-#: tensors of a sampler or model, each with the chains on the first axis
+#: tensors of a sampler or model, by name; the first axis of each is the chains
 State = dict[str, Tensor]
 
 
 class Metric:
-    """A position-dependent preconditioner M(theta), as a model's ``metric(theta)`` returns it.
+    """Base class of position-dependent preconditioners M(theta).
 
-    ``times(g)`` is M g, ``root_times(xi)`` is M^(1/2) xi, ``divergence`` is the vector
-    div M with components sum_j dM_ij/dtheta_j. ``inverse_quadratic(d)`` = d' M^-1 d and
-    ``log_det`` (both of shape (chains,)) are needed by MALA only.
+    A model's ``metric(theta)`` returns one. MALA needs all methods; RSGLD does not need
+    ``inverse_quadratic`` and ``log_det``.
+
+    Attributes
+    ----------
+    divergence : Tensor of shape (chains, parameters)
+        The vector div M with components sum_j dM_ij/dtheta_j.
     """
 
     divergence: Tensor
 
     def times(self, g: Tensor) -> Tensor:
+        """M g, shape (chains, parameters)."""
         raise NotImplementedError
 
     def root_times(self, xi: Tensor) -> Tensor:
+        """M^(1/2) xi, shape (chains, parameters)."""
         raise NotImplementedError
 
     def inverse_quadratic(self, d: Tensor) -> Tensor:
+        """d' M^-1 d, shape (chains,)."""
         raise NotImplementedError
 
     def log_det(self) -> Tensor:
+        """log det M, shape (chains,)."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""The one way parameters are checked: every error names parameter, value and what is allowed."""
+"""Checks of parameters. Every error names the parameter, its value and the allowed values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def check_real(
     high: float = np.inf,
     closed: str = "neither",
 ) -> float:
-    """Return ``value`` as a float inside the interval (low, high), whose closed ends are named.
+    """Return ``value`` as a float, after checking that it lies between ``low`` and ``high``.
 
-    ``closed`` is one of "neither", "left", "right", "both".
+    ``closed`` says which ends of the interval are allowed: "neither", "left", "right" or "both".
     """
     allowed = f"a number in {_interval(low, high, closed)}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
@@ -36,7 +36,7 @@ def check_real(
 
 
 def check_int(name: str, value: Any, *, low: int = 1, high: float = np.inf) -> int:
-    """Return ``value`` as an int in [low, high]."""
+    """Return ``value`` as an int, after checking that it lies in [low, high]."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
     if not whole or not low <= value <= high:
         limit = f"at least {low}" + (f" and at most {high}" if np.isfinite(high) else "")
@@ -45,11 +45,11 @@ def check_int(name: str, value: Any, *, low: int = 1, high: float = np.inf) -> i
 
 
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
-    """Return ``value`` if it is one of ``choices``."""
+    """Return ``value``, after checking that it is one of ``choices``."""
     options = list(choices)
     if isinstance(value, np.generic):  # np.str_ and np.bool_, as grids made of arrays have them
         value = value.item()
-    # `is` and type first: numpy arrays and estimators must not be compared element by element
+    # types are compared first: numpy arrays and estimators must not be compared element by element
     if not any(type(value) is type(option) and value == option for option in options):
         listed = ", ".join(repr(option) for option in options)
         raise ValueError(f"{name}={value!r} is not allowed: give one of {listed}.")
@@ -57,12 +57,13 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
 
 
 def check_random_state(random_state: Any) -> np.random.RandomState:
-    """The generator that ``random_state`` stands for: an int, a RandomState, or None (numpy's own).
+    """Return the generator for an int, a RandomState, or None (numpy's global generator).
 
     Raises
     ------
     ValueError
-        It is something else, such as a ``numpy.random.Generator``, which scikit-learn refuses too.
+        ``random_state`` is something else, such as a ``numpy.random.Generator``, which scikit-learn
+        does not accept either.
     """
     given = random_state
     if given is None or isinstance(given, np.random.RandomState):
@@ -77,7 +78,7 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
 
 
 def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
-    """Return ``sample_weight`` as an array (n_rows,) of finite numbers >= 0; None: all one."""
+    """Return ``sample_weight`` as an array (n_rows,) of finite numbers >= 0; ones for None."""
     if sample_weight is None:
         return np.ones(n_rows)
     weight = check_array(
@@ -85,24 +86,53 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
     )
     if weight.shape != (n_rows,):
         raise ValueError(
-            f"sample_weight of shape {weight.shape} is not allowed: X has {n_rows} rows, give an "
+            f"sample_weight of shape {weight.shape} is not allowed: X has {n_rows} rows; give an "
             f"array of shape ({n_rows},)."
         )
     if (weight < 0.0).any():
         raise ValueError(
-            f"sample_weight has a negative value, {weight.min():g}: give numbers of at least 0."
+            f"sample_weight has a negative value, {weight.min():g}: give nonnegative numbers."
         )
     return np.asarray(weight)
 
 
+#: magnitudes of data beyond these limits have squares that overflow, or are zero
+SMALLEST_DATA, LARGEST_DATA = 1e-150, 1e150
+
+
+def check_magnitude(name: str, values: Any) -> None:
+    """Refuse data (an array or a sparse matrix) of which sums of squares can't be computed."""
+    held = values.data if hasattr(values, "indptr") else np.asarray(values)
+    largest = float(max(held.max(initial=0.0), -held.min(initial=0.0)))
+    if largest > LARGEST_DATA or 0.0 < largest < SMALLEST_DATA:
+        verb = "divide" if largest > 1.0 else "multiply"
+        raise ValueError(
+            f"{name} is not allowed: its largest magnitude is {largest:.3g}, and squares of such "
+            f"numbers can't be represented; {verb} it by a constant, so that it lies between "
+            f"{SMALLEST_DATA:g} and {LARGEST_DATA:g}."
+        )
+
+
+def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:
+    """Return predictions for rows X, which must be finite."""
+    if np.isfinite(values).all():
+        return values
+    held = X.data if hasattr(X, "indptr") else np.asarray(X)
+    raise ValueError(
+        f"X is not allowed: its largest magnitude is {np.abs(held).max(initial=0.0):.3g}, with "
+        "which predictions leave the finite numbers; give rows in the units of those of fit, or "
+        "fit with dtype='float64'."
+    )
+
+
 def check_sizes(name: str, sizes: Any) -> tuple[int, ...]:
-    """A sequence of positive whole numbers, or one of them, as a tuple."""
+    """Return one or more positive whole numbers as a tuple."""
     sizes = (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
     return tuple(check_int(name, size) for size in sizes)
 
 
 def check_layers(name: str, layers: Any, words: Iterable[str]) -> Any:
-    """Return ``layers`` if it is one of ``words`` or a list of names."""
+    """Return ``layers``, after checking that it is one of ``words`` or a list of names."""
     if isinstance(layers, str):
         return check_choice(name, layers, words)
     try:
@@ -112,7 +142,7 @@ def check_layers(name: str, layers: Any, words: Iterable[str]) -> Any:
     if not names or not all(isinstance(each, str) for each in names):
         listed = ", ".join(repr(word) for word in words)
         raise ValueError(
-            f"{name}={layers!r} is not allowed: give {listed} or a list of names of layers."
+            f"{name}={layers!r} is not allowed: give {listed} or a list of layer names."
         )
     return layers
 

@@ -1,7 +1,9 @@
-"""Random changes to the images of a minibatch, all at once, on the device, in each chain's numbers.
+"""Random augmentation of the images of a minibatch.
 
-Give one, or several in a :class:`Compose`, as ``augment`` of ``BayesianCNNClassifier``. They act on
-what the network sees: standardised images, in which 0 is the mean of a channel.
+Give an augmentation, or several in a :class:`Compose`, as ``augment`` of ``BayesianCNNClassifier``.
+Augmentations are applied to the network's input: standardised images, in which 0 is the mean of a
+channel. All images of a minibatch are changed at once, on the device, with random numbers from each
+chain's own stream.
 """
 
 from __future__ import annotations
@@ -29,29 +31,33 @@ __all__ = [
 
 
 class Augmentation(BaseEstimator):
-    """Base: subclasses change images (n, channels, height, width) given uniforms (n, NUMBERS)."""
+    """Base class of augmentations; subclasses implement :meth:`change`."""
 
-    #: random numbers that one image needs
+    #: number of random numbers that one image needs
     NUMBERS = 1
 
     def __call__(self, x: Tensor, rng: ChainRandom) -> Tensor:
-        """Change images (chains, n, channels, height, width), or (n, ...) that chains share."""
+        """Augment images of shape (chains, n, channels, height, width).
+
+        Images that all chains share have shape (n, channels, height, width).
+        """
         images = x.reshape(-1, *x.shape[-3:])
         u = rng.uniform(x.shape[-4], self.NUMBERS, dtype=x.dtype)
         u = (u if x.ndim == 5 else u[:1]).reshape(len(images), self.NUMBERS)
         return self.change(images, u).reshape(x.shape)
 
     def change(self, x: Tensor, u: Tensor) -> Tensor:
+        """Augment images x (n, channels, height, width), given uniform numbers u (n, NUMBERS)."""
         raise NotImplementedError
 
 
 class RandomFlip(Augmentation):
-    """Mirror an image from left to right.
+    """Mirror an image horizontally, with a given probability.
 
     Parameters
     ----------
     probability : float, default=0.5
-        How often.
+        Probability that an image is mirrored.
 
     Examples
     --------
@@ -71,12 +77,12 @@ class RandomFlip(Augmentation):
 
 
 class RandomCrop(Augmentation):
-    """Shift an image by up to ``padding`` pixels in each direction; what comes in is 0.
+    """Shift an image by up to ``padding`` pixels in each direction, and fill the gap with 0.
 
     Parameters
     ----------
     padding : int, default=4
-        Pixels.
+        Largest shift, in pixels.
     """
 
     NUMBERS = 2
@@ -99,12 +105,12 @@ class RandomCrop(Augmentation):
 
 
 class RandomRotation(Augmentation):
-    """Turn an image about its centre, with bilinear interpolation; what comes in is 0.
+    """Rotate an image about its centre with bilinear interpolation, and fill the corners with 0.
 
     Parameters
     ----------
     degrees : float, default=15.0
-        Angles are uniform within this bound on either side.
+        Bound on the angle, which is uniform in [-degrees, degrees].
     """
 
     def __init__(self, degrees: float = 15.0):
@@ -126,14 +132,15 @@ class RandomRotation(Augmentation):
 
 
 class RandomErasing(Augmentation):
-    """Set a rectangle of an image to 0.
+    """Set a random rectangle of an image to 0, with a given probability.
 
     Parameters
     ----------
     probability : float, default=0.5
-        How often.
+        Probability that a rectangle of an image is set to 0.
     largest : float, default=0.4
-        The sides are uniform up to this part of the image's.
+        Largest side of the rectangle, as a fraction of the image's side. The sides are uniform up
+        to this bound.
     """
 
     NUMBERS = 5
@@ -158,12 +165,12 @@ class RandomErasing(Augmentation):
 
 
 class Compose(BaseEstimator):
-    """One change after the other.
+    """Apply several augmentations one after another.
 
     Parameters
     ----------
     parts : sequence of callables
-        The changes, in their order.
+        The augmentations, in order.
     """
 
     def __init__(self, parts: Sequence[Any]):

@@ -1,4 +1,4 @@
-"""Convergence and noise diagnostics of draws (ESS, R-hat, MCSE by arviz-stats) and of samplers."""
+"""Diagnostics of draws (ESS, R-hat and MCSE from arviz-stats) and of the noise of samplers."""
 
 from __future__ import annotations
 
@@ -26,54 +26,62 @@ __all__ = [
 
 
 def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = "bulk") -> Array:
-    """Effective sample size of every coordinate of ``name``, shape of one draw.
+    """Effective sample size of every coordinate of ``name``.
 
     Parameters
     ----------
     posterior : PosteriorSamples
-        Draws; at least four of each chain.
+        Draws, at least four per chain.
     name : str
-        Which draws.
+        Name of the draws.
     method : str, default="bulk"
-        As in arviz-stats: "bulk", "tail", "mean", "sd", ...
+        Method of arviz-stats: "bulk", "tail", "mean", "sd", ...
+
+    Returns
+    -------
+    array
+        Effective sample sizes, in the shape of one draw. NaN for coordinates that are constant, or
+        with fewer than four draws per chain.
     """
     return _by_coordinate(posterior, name, "ess", method=method)
 
 
 def r_hat(posterior: PosteriorSamples, name: str) -> Array:
-    """Rank-normalised split R-hat of every coordinate of ``name`` (near 1 when chains agree).
+    """Rank-normalised split R-hat of every coordinate of ``name``; near 1 if the chains agree.
 
     Parameters
     ----------
     posterior : PosteriorSamples
-        Draws; at least four of each chain.
+        Draws, at least four per chain.
     name : str
-        Which draws.
+        Name of the draws.
 
     Returns
     -------
     array
-        NaN for coordinates that are constant, or with fewer than four draws in a chain.
+        R-hat, in the shape of one draw. NaN for coordinates that are constant, or with fewer than
+        four draws per chain.
     """
     return _by_coordinate(posterior, name, "rhat")
 
 
 def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
-    """Monte Carlo standard error of an estimate from the draws, shape of one draw.
+    """Monte Carlo standard error of the estimated posterior mean or standard deviation.
 
     Parameters
     ----------
     posterior : PosteriorSamples
-        Draws; at least four of each chain.
+        Draws, at least four per chain.
     name : str
-        Which draws.
+        Name of the draws.
     method : {"mean", "sd"}, default="mean"
         The estimate: the posterior mean or the posterior standard deviation.
 
     Returns
     -------
     array
-        NaN for coordinates that are constant, or with fewer than four draws in a chain.
+        Standard errors, in the shape of one draw. NaN for coordinates that are constant, or with
+        fewer than four draws per chain.
     """
     return _by_coordinate(posterior, name, "mcse", method=method)
 
@@ -96,17 +104,18 @@ def _by_coordinate(posterior: PosteriorSamples, name: str, figure: str, **option
 def autocorrelation_time(draws: Array) -> float:
     r"""Integrated autocorrelation time :math:`\tau = 1/2 + \sum_t \rho_t` of one coordinate.
 
-    The sum ends by Geyer's initial positive sequence; the ESS is draws / (2 tau).
+    The sum ends where Geyer's initial positive sequence ends. The effective sample size is
+    draws / (2 tau).
 
     Parameters
     ----------
     draws : array of shape (n_draws,) or (n_chains, n_draws)
-        Draws of one coordinate, in order.
+        Draws of one coordinate, in the order of sampling.
 
     Returns
     -------
     float
-        tau in draws; 1/2 for independent draws.
+        tau, in draws. It is 1/2 for independent draws.
 
     References
     ----------
@@ -142,32 +151,34 @@ def sampling_threshold(
     root: Array | None = None,
     friction: float | None = None,
 ) -> float:
-    r"""Ratio alpha_t of the gradient noise to the injected noise in their worst direction.
+    r"""Sampling threshold alpha_t: the largest ratio of the gradient noise to the injected noise.
 
     .. math:: \alpha_t = \frac{\eta N}{2 n T}\,\lambda_{\max}(M^{1/2} V_s M^{1/2})\,\frac{N-n}{N-1}
 
-    A chain samples its posterior only where this is far below 1.
+    The ratio is that of the worst direction. A chain samples its posterior only if alpha_t is far
+    below 1.
 
     Parameters
     ----------
     covariance : array of shape (n_parameters, n_parameters)
-        V_s, covariance of the per-row scores.
+        V_s, the covariance of the scores (gradients of the log likelihood) of single rows.
     step_size : float
         eta.
     n : float
         N, the number of data.
     batch_size : int
-        n, rows in a minibatch.
+        n, the number of rows in a minibatch.
     temperature : float, default=1.0
         T.
-    root : array or None
-        Root of the preconditioner, (P, P) or (P,).
-    friction : float or None
-        alpha of SGHMC, by which the ratio is divided.
+    root : array of shape (n_parameters, n_parameters) or (n_parameters,), or None, default=None
+        Root of the preconditioner M. None means the identity.
+    friction : float or None, default=None
+        Friction alpha of SGHMC, by which the ratio is divided.
 
     Returns
     -------
     float
+        alpha_t.
 
     References
     ----------
@@ -193,21 +204,22 @@ def sampling_threshold(
 def noise_variances(
     covariance: Array, *, step_size: float, n: float, batch_size: int, temperature: float = 1.0
 ) -> tuple[Array, float]:
-    """Variances per step of the gradient noise (per coordinate) and of the injected noise.
+    """Variances per step of the gradient noise and of the injected noise.
 
-    The two curves of Welling & Teh (2011), figure 2 left: eta^2 diag(V_s)/n with its correction for
-    drawing without replacement, and 2 eta T / N.
+    These are the two curves of Welling & Teh (2011), figure 2 left. The variance of the gradient
+    noise is eta^2 diag(V_s) / n, corrected for drawing without replacement. The variance of the
+    injected noise is 2 eta T / N.
 
     Parameters
     ----------
     covariance : array of shape (n_parameters, n_parameters)
-        Covariance V_s of the gradients of single rows.
+        V_s, the covariance of the scores (gradients of the log likelihood) of single rows.
     step_size : float
         eta.
     n : float
         N, the number of data.
     batch_size : int
-        Rows in a minibatch.
+        n, the number of rows in a minibatch.
     temperature : float, default=1.0
         T.
 
@@ -224,35 +236,35 @@ def noise_variances(
 
 
 def amari_distance(unmixing: Array, mixing: Array, *, normalize: bool = True) -> Array:
-    r"""Amari distance of unmixing matrices W from the inverse of a mixing matrix A.
+    r"""Amari distance between unmixing matrices W and the inverse of a mixing matrix A.
 
-    With P = W A, which a perfect W makes a permutation of a diagonal matrix,
+    For a perfect W, P = W A is a permuted diagonal matrix, and the distance is 0. In general it is
 
     .. math:: \sum_i\left(\sum_j \frac{|P_{ij}|}{\max_k |P_{ik}|} - 1\right) +
         \sum_j\left(\sum_i \frac{|P_{ij}|}{\max_k |P_{kj}|} - 1\right)
 
-    It does not depend on the order and signs of the components; their scales count where it is not
-    zero.
+    The distance does not depend on the order and the signs of the components. Unless it is zero, it
+    depends on their scales.
 
     Parameters
     ----------
     unmixing : array of shape (..., n_components, n_features)
-        W, or several, such as draws.
+        One or several unmixing matrices W, such as draws.
     mixing : array of shape (n_features, n_components)
-        A.
+        The mixing matrix A.
     normalize : bool, default=True
-        Divide by 2 d (d - 1), so that it lies between 0 and 1; otherwise it is the sum, as in the
-        papers.
+        Divide the sum by 2 d (d - 1), where d is the number of components, so that the distance
+        lies between 0 and 1. With False, the distance is the sum, as in the papers.
 
     Returns
     -------
     array of shape (...)
-        One distance for each W; 0 for perfect ones.
+        One distance for each W.
 
     Raises
     ------
     ValueError
-        The shapes do not fit, or there is no P of at least two components.
+        The shapes do not fit, or there are fewer than two components.
 
     References
     ----------
@@ -271,8 +283,8 @@ def amari_distance(unmixing: Array, mixing: Array, *, normalize: bool = True) ->
     if d < 2 or A.shape != (W.shape[-1], d):
         raise ValueError(
             f"unmixing of shape {W.shape} with mixing of shape {A.shape} is not allowed: give "
-            "(..., n_components, n_features) and (n_features, n_components), of two components or "
-            "more."
+            "shapes (..., n_components, n_features) and (n_features, n_components) with at least "
+            "two components."
         )
     P = np.abs(W @ A)
     by_row, by_column = ((P.sum(axis) / P.max(axis) - 1.0).sum(-1) for axis in (-1, -2))
@@ -281,7 +293,7 @@ def amari_distance(unmixing: Array, mixing: Array, *, normalize: bool = True) ->
 
 
 class Summary(dict[str, Any]):
-    """Columns of a posterior summary by name; prints as a table, ``to_frame()`` for pandas."""
+    """Columns of a posterior summary, by name; a dict that prints as a table."""
 
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame (needs pandas)."""
@@ -311,21 +323,23 @@ def summary(
     labels: Mapping[str, Sequence[str]] | None = None,
     coverage: float = 0.9,
 ) -> Summary:
-    """Mean, sd, central interval, ESS and R-hat of every coordinate.
+    """Mean, standard deviation, central interval, ESS, R-hat and MCSE of every coordinate.
 
     Parameters
     ----------
     posterior : PosteriorSamples
         Draws.
-    labels : mapping of str to sequence of str, or None
-        Names of the coordinates, flattened, by name of the draws; None: ``name[index]``.
+    labels : mapping of str to sequence of str, or None, default=None
+        For each name of the draws, the names of its flattened coordinates. Coordinates without
+        given names are called ``name[index]``.
     coverage : float, default=0.9
         Probability of the central interval.
 
     Returns
     -------
     Summary
-        Columns name, mean, sd, lower, upper, ess, r_hat, mcse: a dict that prints as a table.
+        Columns name, mean, sd, lower, upper, ess, r_hat and mcse, in a dict that prints as a table.
+        ``to_frame()`` makes a pandas DataFrame.
 
     Examples
     --------

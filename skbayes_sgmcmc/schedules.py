@@ -1,7 +1,7 @@
-"""Step sizes (and temperatures) as functions of the step number.
+"""Step sizes and temperatures as functions of the step number, which is counted from 0.
 
-Every schedule is a scikit-learn ``BaseEstimator``, so that its parameters can be searched, e.g.
-``GridSearchCV(clf, {"step_size__first": [1e-3, 1e-2]})``. Steps are counted from 0.
+Every schedule is a scikit-learn ``BaseEstimator``, so its parameters can be searched, e.g. with
+``GridSearchCV(clf, {"step_size__first": [1e-3, 1e-2]})``.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = [
 
 
 class Schedule(BaseEstimator):
-    """A positive value for every step of a run of ``n_steps`` steps."""
+    """Base class of schedules, which give a positive value for every step of a run."""
 
-    #: whether posterior averages weight each draw by its step size (WT11 section 4.2)
+    #: whether posterior averages weight each draw by its step size (Welling & Teh 2011, sec. 4.2)
     weights_draws = True
 
     def values(self, steps: Array, n_steps: int) -> Array:
-        """Values at the step numbers ``steps`` (int array) of a run of ``n_steps`` steps."""
+        """Values at the step numbers ``steps``, an int array, of a run of ``n_steps`` steps."""
         raise NotImplementedError
 
     def exploring(self, steps: Array, n_steps: int) -> Array:
-        """Mask of steps that only explore: no noise is injected and no draw is kept there."""
+        """Mask of the steps that only explore, without injected noise and without draws."""
         return np.zeros(len(steps), dtype=bool)
 
     def check(self, name: str) -> None:
@@ -50,12 +50,12 @@ class Schedule(BaseEstimator):
 
 
 class Constant(Schedule):
-    """The same value at every step.
+    """Constant schedule, with the same value at every step.
 
     Parameters
     ----------
-    value : float
-        The value, positive (a temperature may be 0).
+    value : float, default=1.0
+        The value. It must be positive, except that a temperature may be 0.
 
     Examples
     --------
@@ -82,12 +82,12 @@ class Polynomial(Schedule):
 
     Parameters
     ----------
-    first, last : float or None
-        Values at the first and at the last step; a and b follow from them.
+    first, last : float or None, default=None
+        Values at the first step and at the last step. They determine a and b.
     gamma : float, default=0.55
-        Decay exponent, positive; Welling & Teh (2011) ask for (0.5, 1].
-    a, b : float or None
-        The formula's own constants; give either these two or ``first`` and ``last``.
+        Decay exponent, positive. Welling & Teh (2011) require a value in (0.5, 1].
+    a, b : float or None, default=None
+        Constants of the formula. Give either ``a`` and ``b`` or ``first`` and ``last``.
 
     References
     ----------
@@ -122,7 +122,7 @@ class Polynomial(Schedule):
     def _constants(self, n_steps: int) -> tuple[float, float]:
         if self.a is not None and self.b is not None:
             return float(self.a), float(self.b)
-        assert self.first is not None and self.last is not None  # check() has seen to it
+        assert self.first is not None and self.last is not None  # check() ensures this
         if self.first == self.last:
             raise ValueError("Polynomial(first == last) is constant: use Constant(value).")
         # first = a b^-gamma and last = a (b + n - 1)^-gamma
@@ -147,16 +147,17 @@ class Polynomial(Schedule):
 
 
 class Exponential(Schedule):
-    """Exponential change first * rate^t, or from ``first`` to ``last`` over the run.
+    """Exponential schedule first * rate^t, given by its rate or by its last value.
 
     Parameters
     ----------
-    first : float
+    first : float, default=1.0
         Value at step 0.
-    last : float or None
+    last : float or None, default=None
         Value at the last step of the run.
-    rate : float or None
-        Factor per step; give either this or ``last``. A rate above 1 grows.
+    rate : float or None, default=None
+        Factor from one step to the next. A rate above 1 makes the values grow. Give either
+        ``rate`` or ``last``.
 
     Examples
     --------
@@ -174,7 +175,7 @@ class Exponential(Schedule):
     def values(self, steps: Array, n_steps: int) -> Array:
         if self.rate is not None:
             return np.asarray(self.first * float(self.rate) ** steps)
-        assert self.last is not None  # check() has seen to it
+        assert self.last is not None  # check() ensures this
         return np.asarray(self.first * (self.last / self.first) ** (steps / max(n_steps - 1, 1)))
 
     def check(self, name: str) -> None:
@@ -189,16 +190,18 @@ class Exponential(Schedule):
 
 
 class BlockDecay(Schedule):
-    """Multiply by ``factor`` every ``every`` steps (Li et al. 2016: halved every L epochs).
+    """Step decay: the value is multiplied by ``factor`` after every block of ``every`` steps.
+
+    Li et al. (2016) halve the step size every L epochs.
 
     Parameters
     ----------
-    first : float
+    first : float, default=1.0
         Value of the first block.
-    every : int
-        Steps in a block.
+    every : int, default=1000
+        Number of steps in a block.
     factor : float, default=0.5
-        Multiplier from one block to the next.
+        Factor from one block to the next.
 
     Examples
     --------
@@ -223,16 +226,16 @@ class BlockDecay(Schedule):
 
 
 class MultiStep(Schedule):
-    """Multiply by ``factor`` at each of the given steps.
+    """Step decay: the value is multiplied by ``factor`` at each of the given steps.
 
     Parameters
     ----------
-    first : float
+    first : float, default=1.0
         Value before the first milestone.
-    milestones : sequence of int
-        Step numbers, ascending.
+    milestones : sequence of int, default=()
+        Step numbers, in ascending order.
     factor : float, default=0.1
-        Multiplier at each milestone.
+        Factor at each milestone.
 
     Examples
     --------
@@ -263,17 +266,19 @@ class MultiStep(Schedule):
 
 
 class Cyclical(Schedule):
-    """Cyclical cosine: each cycle falls from ``first`` to 0, exploring first and sampling after.
+    """Cyclical cosine schedule, which falls from ``first`` to 0 in each cycle.
+
+    The first part of each cycle explores, without injected noise; the second part samples.
 
     Parameters
     ----------
-    first : float
+    first : float, default=1.0
         Value at the start of each cycle.
     n_cycles : int, default=4
-        Cycles in the run.
+        Number of cycles in the run.
     exploration : float, default=0.5
-        Fraction of each cycle without noise and without draws: a run keeps fewer than ``n_draws``
-        by about this fraction.
+        Fraction of each cycle that explores. No draws are kept there, so a run keeps about
+        ``(1 - exploration) * n_draws`` draws.
 
     References
     ----------
@@ -320,9 +325,9 @@ def as_schedule(name: str, value: float | Schedule) -> Schedule:
     Parameters
     ----------
     name : str
-        Name of the parameter, for error messages. A ``"temperature"`` may be 0.
+        Name of the parameter, for error messages. The value of ``"temperature"`` may be 0.
     value : float or Schedule
-        A number stands for a constant schedule.
+        The value to check. A number stands for a constant schedule.
 
     Returns
     -------
@@ -338,19 +343,20 @@ def as_schedule(name: str, value: float | Schedule) -> Schedule:
 
 
 class MixingDistance(BaseEstimator):
-    """Collect a draw each time the step sizes since the last one add up to a distance D0 (WT11).
+    """Thinning by mixing distance (Welling & Teh 2011); give it as ``thinning``.
 
-    Give it as ``thinning``. Collection starts when the sampling threshold alpha_t first falls below
-    ``noise_ratio``; D0 is the step size there.
+    A draw is kept each time the step sizes since the last draw add up to a distance D0. Collection
+    starts when the sampling threshold alpha_t first falls below ``noise_ratio``, and D0 is the step
+    size at that time.
 
     Parameters
     ----------
     n_steps : int, default=10000
-        Steps of the run; ``n_draws`` is then the most draws kept of a chain.
+        Number of steps of the run. ``n_draws`` is then the largest number of draws kept per chain.
     noise_ratio : float, default=0.1
         Bound on alpha_t, the ratio of the gradient noise to the injected noise.
     distance : float or None, default=None
-        D0, to start at the end of burn-in instead.
+        D0. If given, collection starts at the end of burn-in instead.
 
     References
     ----------

@@ -1,8 +1,48 @@
-"""Fixtures of several files."""
+"""Fixtures of several files, and the option that shifts seeds."""
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--shift-seeds",
+        type=int,
+        default=0,
+        help="add this to every seed, of data and of chains: bounds must hold at any seed",
+    )
+
+
+def pytest_configure(config):
+    shift = config.getoption("--shift-seeds")
+    if shift:
+        _shift(shift)
+
+
+def _shift(shift):
+    """Let every whole number that is given to a generator as its seed be another one.
+
+    The generators stay of numpy's classes, which code asks for with ``isinstance``.
+    """
+
+    def moved(seed):
+        return seed + shift if isinstance(seed, int | np.integer) else seed
+
+    class RandomState(np.random.RandomState):
+        def __init__(self, seed=None):
+            super().__init__(moved(seed))
+
+    class SeedSequence(np.random.SeedSequence):
+        def __init__(self, entropy=None, *, spawn_key=(), **options):
+            # children are made of their parent's entropy, which has been moved
+            first = moved(entropy) if not spawn_key else entropy
+            super().__init__(first, spawn_key=spawn_key, **options)
+
+    default_rng = np.random.default_rng
+    np.random.RandomState, np.random.SeedSequence = RandomState, SeedSequence
+    np.random.default_rng = lambda seed=None: default_rng(moved(seed))
 
 
 @pytest.fixture

@@ -79,7 +79,13 @@ def network():
     [(name, 16, 3) for name in CLASSIFIERS]
     + [(name, n_features, 2) for name in ("logistic", "relu", "tanh") for n_features in (1, 16)],
 )
-@pytest.mark.parametrize("weights", [None, np.r_[0.0, np.geomspace(1.0, 0.05, 5)]])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        pytest.param(None, marks=pytest.mark.slow),
+        np.r_[0.0, np.geomspace(1.0, 0.05, 5)],
+    ],
+)
 def test_direction_is_that_of_finite_differences(name, n_features, n_classes, weights):
     """Of log p(y|x) averaged over all draws by weight, in the units of X.
 

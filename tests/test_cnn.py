@@ -195,6 +195,6 @@ def test_augmentation_is_for_sampling_only():
 
 def test_divergence_names_step_chain_and_remedy():
     clf = BayesianCNNClassifier(conv_channels=2, sampler="sgld", step_size=1e6, **SHORT)
-    with pytest.raises(SamplingError, match="2 of 2 chains left the finite numbers .chain 0 by"):
+    with pytest.raises(SamplingError, match="2 of 2 chains diverged .chain 0 by"):
         clf.fit(X, y)
     assert not hasattr(clf, "posterior_")

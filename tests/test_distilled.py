@@ -349,7 +349,7 @@ def test_verbose_prints_epochs(teacher, capsys):
         ({"student": 0}, "student=0 is not allowed: give a whole number"),
         ({"student": "mlp"}, "student='mlp' is not allowed"),
         ({"student": lambda: "no module"}, "student=.* must build a torch.nn.Module"),
-        ({"student": lambda: nn.Linear(64, 3)}, r"student=.* has the shape \(2, 3\); it must be"),
+        ({"student": lambda: nn.Linear(64, 3)}, r"student=.* has the shape \(2, 3\); give"),
         ({"n_epochs": 0}, "n_epochs=0 is not allowed"),
         ({"batch_size": 1.5}, "batch_size=1.5 is not allowed"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 is not allowed"),

@@ -367,7 +367,7 @@ def test_entropies_of_predictions():
     np.testing.assert_allclose(display.entropy_other, np.log(2.0))
     assert display.auroc == 1.0
     assert EntropyHistogramDisplay.from_predictions(np.eye(2), np.eye(2)).auroc == 0.5
-    with pytest.raises(ValueError, match="proba_other of 3 classes .* proba has 2"):
+    with pytest.raises(ValueError, match="proba_other of 3 classes .* proba has 2; give the same"):
         EntropyHistogramDisplay.from_predictions(np.eye(2), np.eye(3))
 
 
@@ -405,7 +405,7 @@ def test_large_blocks_are_sampled(network, weights, monkeypatch):
     estimator = with_posterior(network, weights=weights)
     whole = WeightHistogramDisplay.from_estimator(estimator, "weight_1", bins=5)
     monkeypatch.setattr(_weights, "MOST_NUMBERS", 100)
-    posterior, rng = estimator.posterior_, np.random.default_rng(0)
+    posterior, rng = estimator.posterior_, np.random.RandomState(0)
     assert posterior["weight_1"].size > 100
     values, per_number = _weights._numbers(posterior, "weight_1", rng)
     assert values.shape == (100,)
@@ -436,7 +436,7 @@ def test_panels_in_a_grid_or_inside_given_axes():
     assert display.figure_ is figure
     assert len(figure.axes) == 8
     assert all(ax.get_position().x1 <= right.get_position().x0 for ax in display.axes_)
-    with pytest.raises(ValueError, match="ax with 2 axes is not allowed: give 6"):
+    with pytest.raises(ValueError, match="ax with 2 axes is not allowed: give 6 axes, one for"):
         display.plot([left, right])
     with pytest.raises(ValueError, match="ax with 1 axes"):
         display.plot(plt.figure().add_axes((0.1, 0.1, 0.8, 0.8)))

@@ -267,7 +267,7 @@ def test_without_callbacks_in_scikit_learn(monkeypatch):
 
 def test_display_of_a_callback():
     curve = LearningCurve(X_test, y_test)
-    with pytest.raises(ValueError, match="give a LearningCurve that has seen draws"):
+    with pytest.raises(ValueError, match="give a LearningCurve that has recorded draws"):
         LearningCurveDisplay.from_callback(curve)
     clf = fitted("mlp", curve)
     display = LearningCurveDisplay.from_callback(curve, metric="nll", per_draw=True, per_chain=True)

@@ -464,6 +464,7 @@ def test_summary_names_every_parameter(fitted):
     assert np.isfinite(table["sd"]).all()
 
 
+@pytest.mark.slow
 def test_grid_search_in_a_pipeline(iris):
     pipeline = make_pipeline(StandardScaler(), small(standardize=False, n_draws=5))
     grid = {

@@ -210,10 +210,10 @@ def test_a_prediction_builds_the_module_once(monkeypatch):
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (lambda: nn.Sequential(nn.Linear(64, 5)), r"output has the shape \(2, 5\); it must be"),
+        (lambda: nn.Sequential(nn.Linear(64, 5)), r"output has the shape \(2, 5\); give"),
         (lambda: nn.Sequential(nn.Linear(64, 10), nn.Dropout()), "module with dropout"),
         (lambda: nn.ReLU(), "module without parameters"),
-        (lambda: "no module", "must build a torch.nn.Module, and it built str"),
+        (lambda: "no module", "must build a torch.nn.Module, but it built str"),
         (nn.Linear(64, 10).weight, "give a callable that builds"),
         (nn.Linear(64, 10), r"it is a module. Give a callable .* module=lambda: Linear\("),
         (lambda: nn.Conv2d(1, 2, 3), r"rows of shape \(64,\) .* give the input_shape"),

@@ -456,7 +456,9 @@ def test_log_density_refuses_other_targets():
     X, y = problem()
     reg = clone(REGRESSORS["mlp"]).fit(X, y)
     for bad in (y[:, 0], y[:-1], y[:, :1]):
-        with pytest.raises(ValueError, match=r"give the outputs of the rows, \(60, 2\)"):
+        with pytest.raises(
+            ValueError, match=r"give the targets of the rows, an array of shape \(60, 2\)"
+        ):
             reg.predict_log_density(X, bad)
     np.testing.assert_array_equal(
         reg.predict_log_density(X.tolist(), y.tolist()), reg.predict_log_density(X, y)

@@ -213,11 +213,14 @@ def test_pre_training_without_the_prior_goes_on_with_it():
         (Pruning(start="late"), r"prune\.start='late'"),
         (Pruning(interval=0), r"prune\.interval=0"),
         (Pruning(layers="first"), r"prune\.layers='first'"),
-        (Pruning(layers=["weight_9"]), r"prune\.layers=\['weight_9'\] .*'weight_9' is not"),
+        (
+            Pruning(layers=["weight_9"]),
+            r"prune\.layers=\['weight_9'\] .*'weight_9' is given twice, or",
+        ),
         # of 200 steps: too slow, too late, and never chosen again after the first time
-        (Pruning(0.9, period=50), r"run of 200 steps, .* only comes to 0\.0\d+: give more steps"),
+        (Pruning(0.9, period=50), r"run of 200 steps, .* only reaches 0\.0\d+: give more steps"),
         (Pruning(0.9, start=200), "run of 200 steps, .*smaller start"),
-        (Pruning(0.9, interval=500), "run of 200 steps, .* only comes to 0: .*interval"),
+        (Pruning(0.9, interval=500), "run of 200 steps, .* only reaches 0: .*interval"),
     ],
 )
 def test_bad_pruning_is_named_with_a_remedy(prune, words):

@@ -377,7 +377,7 @@ def test_arviz_takes_lists_and_refuses_other_targets(data):
     reg = small().fit(X, y)
     from_lists = reg.to_arviz(X.tolist(), y.tolist())["log_likelihood"]["y"]
     np.testing.assert_array_equal(from_lists.values, reg.to_arviz(X, y)["log_likelihood"]["y"])
-    with pytest.raises(ValueError, match="outputs"):  # and not repeated for both
+    with pytest.raises(ValueError, match="the targets of the rows"):  # not repeated for both
         reg.to_arviz(X, y[:, 0])
 
 

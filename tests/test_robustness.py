@@ -113,7 +113,7 @@ def test_unknown_names_and_impossible_pairs_list_what_is_possible(data):
 def test_memory_is_refused_at_the_start(data):
     """Before anything is allocated or sampled: in less than a step's time and memory."""
     for parameters in ({"n_draws": 10**10}, {"n_chains": 10**5, "n_draws": 10**7}):
-        with pytest.raises(ValueError, match="give fewer draws or chains, or dtype='float32'"):
+        with pytest.raises(ValueError, match="fewer draws or chains, dtype='float32'"):
             sample(lambda theta: -(theta**2).sum(1), 3, **parameters)
 
 
@@ -291,6 +291,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before) / 2**
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs the resource module")
 def test_a_million_sparse_columns():
     """Nothing of size rows x columns (16 GB) or columns^2 is made, nor a chunk of dense rows.
@@ -321,9 +322,9 @@ def state_of(clf):
 @pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
 def test_step_size_far_too_large(data, sampler):
     """The gradient is bounded, so it takes data of 1e5 for a step of 1e9 to leave the numbers."""
-    X, y = data[0] * 1e150, data[1]
-    clf = small(sampler=sampler, step_size=1e200)
-    with pytest.raises(SamplingError, match="2 of 2 chains left the finite numbers") as caught:
+    X, y = data[0] * 1e140, data[1]
+    clf = small(sampler=sampler, step_size=1e150)
+    with pytest.raises(SamplingError, match="2 of 2 chains diverged") as caught:
         clf.fit(X, y)
     text = str(caught.value)
     assert "chain 0 by step" in text and "chain 1 by step" in text
@@ -335,14 +336,14 @@ def test_a_failed_refit_changes_nothing(data):
     X, y = data
     clf = small().fit(X, y)
     before, predictions = state_of(clf), clf.predict_proba(X)
-    clf.step_size = 1e200
+    clf.step_size = 1e150
     before["step_size"] = id(clf.step_size)
     with pytest.raises(SamplingError):
-        clf.fit(X[:, :3] * 1e150, y)  # other features, too
+        clf.fit(X[:, :3] * 1e140, y)  # other features, too
     assert state_of(clf) == before
     np.testing.assert_array_equal(clf.predict_proba(X), predictions)
     with pytest.raises(SamplingError):
-        clf.partial_fit(X * 1e150, y)
+        clf.partial_fit(X * 1e140, y)
     assert state_of(clf) == before
 
 

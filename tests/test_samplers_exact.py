@@ -252,7 +252,7 @@ def test_balanced_thermostat_is_a_fair_reference(name, integrator):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-@pytest.mark.parametrize("dim", [1, 10])
+@pytest.mark.parametrize("dim", [pytest.param(1, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("name, integrator", LINEAR)
 def test_engine_has_the_exact_covariance(name, integrator, dim, temperature):
     target = Gaussian(correlated_precision(dim), temperature=temperature)
@@ -376,7 +376,7 @@ def test_thermostats_scale_with_the_number_of_data(name):
             noise=size / count,
             xi=2.0 * theta,
         )
-        state = sampler.start(theta, step)
+        state = sampler.init_state(theta, step)
         started = state["a"].clone()
         TABLE[name][1]["splitting"].integrator(sampler, theta.clone(), state, step)
         states.append((started, state["a"], state["v"]))

@@ -175,3 +175,27 @@ def test_some_draws_of_a_run_that_goes_on():
     for chosen in (slice(None), slice(3, 6), slice(7, None, -2), [0, 5, 5], np.arange(8) % 2 == 1):
         np.testing.assert_array_equal(part.select("theta", chosen), whole.select("theta", chosen))
     assert np.shares_memory(whole.select("theta", slice(3, 6)), whole.draws["theta"])
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("", "give the name of a folder, or None"),  # would be the working directory
+        (3, "give the name of a folder, or None"),
+        ("no/such/folder", "there is no such folder"),
+        pytest.param(
+            "/proc",
+            "no file can be made there",
+            marks=pytest.mark.skipif(not os.path.isdir("/proc"), reason="Linux only"),
+        ),
+    ],
+)
+def test_folders_that_take_no_files_are_refused_before_the_fit(
+    tmp_path, monkeypatch, folder, message
+):
+    """By name, and without a trace in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    clf = BayesianMLPClassifier(**SHORT, storage=Storage(dir=folder))
+    with pytest.raises(ValueError, match=rf"storage\.dir={folder!r} is not allowed: {message}"):
+        clf.fit(X, y)
+    assert list(tmp_path.iterdir()) == []

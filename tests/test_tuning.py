@@ -100,7 +100,7 @@ def test_a_sampler_without_a_rule_needs_a_number():
     X, y = make_classification(
         100, 3, n_informative=3, n_redundant=0, n_clusters_per_class=1, random_state=0
     )
-    with pytest.raises(ValueError, match="not allowed with NoRule, which has no rule for it"):
+    with pytest.raises(ValueError, match="not allowed with NoRule, which has no rule for the step"):
         BayesianLogisticRegression(sampler=NoRule()).fit(X, y)
     clf = BayesianLogisticRegression(sampler=NoRule(), step_size=0.1, random_state=0).fit(X, y)
     assert clf.score(X, y) > 0.8

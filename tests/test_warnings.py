@@ -73,4 +73,4 @@ def test_chains_that_diverge_are_said_at_the_users_line(data):
     """Warnings pass through functions of the standard library."""
     clf = small(step_size=1e-3, n_chains=2, init=np.array([np.zeros(6), np.full(6, np.inf)]))
     texts = mixing_warnings(lambda: clf.fit(*data))
-    assert "1 of 2 chains left the finite numbers" in texts[0]
+    assert "1 of 2 chains diverged" in texts[0]

@@ -29,7 +29,7 @@ from _common import (
 )
 from torch import nn
 
-from skbayes_sgmcmc import SamplingWarning
+from skbayes_sgmcmc import SamplingError, SamplingWarning
 from skbayes_sgmcmc.samplers import PSGLD, SGLD
 from skbayes_sgmcmc.schedules import BlockDecay
 
@@ -159,6 +159,8 @@ def main(experiment: Experiment, description: str | None) -> None:
     few = slice(args.subset)  # of the rows of tests, too
     data = X[few], y[few], X_test[few], y_test[few]
     args.rows = len(data[0])
+    if args.short:
+        args.sizes = args.sizes[:1]
     for sizes, names, n_seeds in experiment.plan:
         for size in (size for size in sizes if label(size) in args.sizes):
             for method in names if args.methods is None else args.methods:
@@ -184,7 +186,11 @@ def run_name(args: argparse.Namespace, size: Any, method: str, seed: int) -> tup
 def run(experiment, args, size, method, seed, data):
     """Scores by kind of prediction, minutes of a fit, and curves of the first seed."""
     find = train if experiment.methods[method].sampler is None else sample
-    found = find(experiment, args, size, method, seed, data)
+    try:
+        found = find(experiment, args, size, method, seed, data)
+    except SamplingError:  # tables say "diverged" for what is not finite
+        kinds = {"averaged", "last", *(kind for kind, _ in experiment.methods[method].kinds)}
+        return {"scores": {kind: [[np.nan] * 3] for kind in kinds}, "minutes": np.nan}
     if seed > 0:
         found.pop("curves", None)
     return found
@@ -239,7 +245,8 @@ def sample(experiment, args, size, name, seed, data):
         model.fit(X, y)
         if name == "distilled":
             start = time.process_time()  # the teacher's minutes are in its own row
-            student = model.distill(X, random_state=seed)
+            options = {"n_epochs": 2} if args.short else {}
+            student = model.distill(X, random_state=seed, **options)
         minutes = round((time.process_time() - start) / 60, 2)
     if name == "distilled":
         scores = {kind: [score(y_test, fitted.predict_proba(X_test))]

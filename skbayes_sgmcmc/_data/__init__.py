@@ -1,1 +1,1 @@
-"""What chains read: rows and minibatches of them, and each chain's stream of random numbers."""
+"""The data that chains read: rows, minibatches, and each chain's stream of random numbers."""

@@ -1,4 +1,4 @@
-"""Random numbers: an independent stream for each chain, with a state that can be stored."""
+"""Random numbers, with an independent stream for each chain and a state that can be stored."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .philox import Philox
 
 Array = NDArray[Any]
 
-#: up to so many numbers are drawn by :func:`first_distinct` where repeats are likely
+#: largest size of a row for which :func:`first_distinct` is used if repeats are likely
 FIRST_DISTINCT_SIZE = 128
 
 
 class TorchStream:
-    """Normals and uniforms of one chain, by torch's generator on a device."""
+    """Normals and uniforms of one chain, from torch's generator on a device."""
 
     def __init__(self, key: int, device: str):
         self.generator = torch.Generator(device=device)
@@ -42,24 +42,24 @@ class TorchStream:
 
 
 class ChainRandom:
-    """The random numbers of each chain: independent streams spawned from one seed.
+    """Random numbers of all chains, with an independent stream for each.
 
-    Chain c gets the same numbers whatever other chains run beside it.
+    A chain gets the same numbers whatever other chains run at the same time.
 
     Parameters
     ----------
     seeds : sequence of SeedSequence
-        One for each chain.
+        One seed for each chain.
     device : str, default="cpu"
-        Where normals and uniforms are made.
+        Device on which normals and uniforms are made.
     philox : bool, default=False
-        Make them, and row numbers, by the compiled generator of ``philox.py`` (CPU only) and not
-        by torch's and numpy's.
+        Use the compiled generator of ``philox.py`` (CPU only) for normals, uniforms and row
+        indices, instead of torch's and numpy's generators.
 
     Notes
     -----
-    Normals are drawn in float32 and widened (six times faster than float64 ones). The largest that
-    can occur are 5.8 (torch) and 6.7 (Philox).
+    Normals are drawn in float32 and then converted, which is six times faster than drawing them in
+    float64. The largest normals that can occur are 5.8 (torch) and 6.7 (Philox).
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class ChainRandom:
         return u
 
     def ragged_uniform(self, sizes: Sequence[int], dtype: torch.dtype = torch.float64) -> Tensor:
-        """Uniform numbers in [0, 1), so many for each chain, one chain's after another's."""
+        """Uniform numbers in [0, 1): ``sizes[c]`` numbers for chain c, concatenated."""
         u = torch.empty(sum(sizes), dtype=dtype, device=self.device)
         for block, stream in zip(u.split(list(sizes)), self.noise, strict=True):
             stream.uniform(block)
         return u
 
     def gamma(self, concentration: Tensor) -> Tensor:
-        """Gamma numbers of scale 1 for concentrations (chains, *shape), by torch's generator."""
+        """Gamma variates of scale 1 for concentrations (chains, *shape), by torch's generator."""
         parts = []
         for block, stream in zip(concentration, self.noise, strict=True):
             assert isinstance(stream, TorchStream)
@@ -104,7 +104,7 @@ class ChainRandom:
         return torch.stack(parts)
 
     def distinct(self, n: int, n_steps: int, size: int) -> Array:
-        """Numbers below n of shape (chains, n_steps, size), without repeats in a step."""
+        """Integers below n of shape (chains, n_steps, size), without repeats in a step."""
         return np.stack(
             [
                 noise.distinct(n, n_steps, size)
@@ -122,12 +122,12 @@ class ChainRandom:
         return chosen
 
     def get_state(self) -> dict[str, Any]:
-        """Arrays and plain numbers from which :meth:`set_state` goes on."""
+        """The state as arrays and plain numbers, for :meth:`set_state`."""
         noise = np.stack([stream.get_state() for stream in self.noise])
         return {"noise": noise, "rows": [g.bit_generator.state for g in self.rows]}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a stored state, with the generator that it belongs to."""
+        """Continue from a stored state, with the generator to which it belongs."""
         kind = TorchStream if from_torch(state) else Philox
         self.noise = [kind(0, self.device) for _ in state["noise"]]
         for stream, saved in zip(self.noise, state["noise"], strict=True):
@@ -137,12 +137,12 @@ class ChainRandom:
 
 
 def from_torch(state: dict[str, Any]) -> bool:
-    """Whether a state that :meth:`ChainRandom.get_state` made is of torch's generators."""
+    """Whether a state from :meth:`ChainRandom.get_state` belongs to torch's generators."""
     return bool(state["noise"].dtype != np.uint64)
 
 
 def _distinct(n: int, n_steps: int, size: int, rng: np.random.Generator) -> Array:
-    """Uniform without replacement in each row, in the fastest of three ways."""
+    """Rows drawn uniformly without replacement, by the fastest of three methods."""
     if size**2 <= n:
         return redrawn_distinct(rng.integers(0, n, size=(n_steps, size)), n, rng)
     if size <= FIRST_DISTINCT_SIZE and 4 * size <= n:
@@ -151,9 +151,10 @@ def _distinct(n: int, n_steps: int, size: int, rng: np.random.Generator) -> Arra
 
 
 def redrawn_distinct(indices: Array, n: int, rng: np.random.Generator) -> Array:
-    """Redraw the rows with repeated entries until there are none: uniform without replacement.
+    """Redraw the rows with repeated entries until there are none.
 
-    For few entries a row, of which repeats are rare.
+    The result is uniform without replacement. The method is fast if rows have few entries, so that
+    repeats are rare.
     """
     repeated = _repeats(indices)
     while len(repeated):
@@ -163,7 +164,7 @@ def redrawn_distinct(indices: Array, n: int, rng: np.random.Generator) -> Array:
 
 
 def _repeats(indices: Array) -> Array:
-    """Numbers of the rows with repeated entries."""
+    """Indices of the rows with repeated entries."""
     size = indices.shape[1]
     ordered = np.sort(indices, axis=1).reshape(-1)
     equal = np.flatnonzero(ordered[1:] == ordered[:-1])
@@ -171,11 +172,12 @@ def _repeats(indices: Array) -> Array:
 
 
 def first_distinct(n_rows: int, size: int, n: int, rng: np.random.Generator) -> Array:
-    """Rows of the first ``size`` different numbers of a longer sequence: without replacement too.
+    """For each row, the first ``size`` different numbers of a longer random sequence.
 
-    For short rows, where it takes a fifth to a half of the time of numpy's partial shuffles.
+    The result is uniform without replacement. For short rows, this takes a fifth to a half of the
+    time of numpy's partial shuffles.
     """
-    # among m numbers n (1 - exp(-m / n)) differ on average; with a margin for most rows
+    # m numbers have n (1 - exp(-m / n)) different ones on average; a margin covers most rows
     length = -n * np.log1p(-size / n)
     length = int(length + 3.0 * np.sqrt(length - size) + 3.0)
     shift = length.bit_length()
@@ -183,7 +185,7 @@ def first_distinct(n_rows: int, size: int, n: int, rng: np.random.Generator) -> 
     todo = np.arange(n_rows)
     while len(todo):
         numbers = rng.integers(0, n, size=(len(todo), length))
-        # sorted by number, then by place: the first of equal numbers is the one to keep
+        # sorted by number, then by place; the first of equal numbers is kept
         ordered = np.sort(numbers << shift | np.arange(length), axis=1)
         place = ordered & ((1 << shift) - 1)
         ordered >>= shift

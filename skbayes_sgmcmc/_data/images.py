@@ -1,4 +1,4 @@
-"""Images as rows of numbers, and back."""
+"""Conversion of images to rows of numbers, and checks of their shapes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def flat_images(X: Any) -> tuple[Any, tuple[int, int, int] | None]:
-    """X with rows of numbers, and the shape of an image if it had images."""
+    """X as rows of numbers, and the shape of an image if X has images (else None)."""
     shape: Any = getattr(X, "shape", ())
     if len(shape) not in (3, 4):
         return X, None
@@ -23,6 +23,6 @@ def shape_in(X: Any) -> tuple[int, ...] | None:
 
 
 def check_image_shape(shape: tuple[int, ...] | None, fitted: tuple[int, ...]) -> None:
-    """Refuse images of another shape than those of the fit; None: there were none."""
+    """Refuse images whose shape differs from the fit; ``shape`` is None if X has no images."""
     if shape not in (None, fitted):
         raise ValueError(f"X has images of shape {shape}, but the network was fitted to {fitted}.")

@@ -17,7 +17,7 @@ from .chain_random import ChainRandom
 Array = NDArray[Any]
 
 
-#: numbers gathered at once, of all chains: about what a core's cache holds
+#: how many numbers are gathered at once for all chains; about the size of a core's cache
 GATHER_NUMBERS = 2**17
 
 
@@ -30,11 +30,11 @@ class Batch:
     fields : dict
         The fields of :class:`Data` for these rows, with a leading chain axis unless ``shared``.
     weight : Tensor or float
-        Exponents of the rows' likelihoods, importance weights included; 1.0 if all are one.
+        Exponents of the rows' likelihoods, importance weights included. 1.0 if all are one.
     shared : bool
-        Whether all chains see the same rows.
+        Whether all chains have the same rows.
     size : int
-        Rows of one chain.
+        Number of rows of each chain.
     """
 
     fields: dict[str, Any]
@@ -45,20 +45,22 @@ class Batch:
 
 @dataclass
 class Data:
-    """All rows on one device, as named fields with the rows on the first axis.
+    """The rows of a model on one device, as named fields with the rows on the first axis.
 
     Attributes
     ----------
     fields : dict
-        Tensors (rows, ...) or designs with a ``gather`` method.
+        Tensors (rows, ...), or designs with a ``gather`` method.
     n_rows : int
-        Rows held.
-    weight : Tensor of shape (n_rows,) or None
-        Sample weights; None: all one.
-    total : float
-        N: the sum of the weights, or the size of the stream of which these rows are a part.
-    augment : callable or None
-        ``augment(fields, rng) -> fields`` on every minibatch, on the device.
+        Number of rows.
+    weight : Tensor of shape (n_rows,) or None, default=None
+        Sample weights. None means that all are one.
+    total : float, default=0.0
+        N: the sum of the weights, or the size of the stream of which these rows are a part. 0 means
+        the sum of the weights.
+    augment : callable or None, default=None
+        ``augment(fields, rng)`` returns changed fields. It is applied to every minibatch, on the
+        device.
     """
 
     fields: dict[str, Any]
@@ -78,7 +80,7 @@ class Data:
 
     @property
     def scale(self) -> float:
-        """What one weighted pass over the rows stands for: above 1 only for part of a stream."""
+        """N divided by the sum of the weights; it is above 1 only for a part of a stream."""
         return self.total / self.held
 
     def all_rows(self) -> Batch:
@@ -89,20 +91,20 @@ class Data:
 
 
 class Minibatches:
-    """Minibatches of ``size`` rows for every chain, uniformly without replacement.
-
-    With ``probability`` (n_rows,) rows are drawn with these expected frequencies instead, by
-    stratified sampling, and weighted by 1 / (n_rows * probability), so that means stay unbiased.
+    """Minibatches of ``size`` rows for every chain, drawn uniformly without replacement.
 
     Parameters
     ----------
     data : Data
         The rows.
     size : int
-        Rows in a minibatch; all rows if at least ``data.n_rows``.
+        Number of rows in a minibatch. With ``data.n_rows`` or more, all rows are used.
     shared : bool, default=False
-        One minibatch for all chains of a step: cheaper, but the chains' errors are correlated, so
-        that R-hat and the MCSE of pooled means are too small.
+        Whether all chains use the same minibatch in a step. This is cheaper, but the errors of the
+        chains are then correlated, so R-hat and the MCSE of pooled means are too small.
+    probability : array of shape (n_rows,) or None, default=None
+        Expected frequencies with which rows are drawn, by stratified sampling. Rows are weighted by
+        1 / (n_rows * probability), so means remain unbiased. None draws uniformly.
     """
 
     def __init__(
@@ -117,15 +119,15 @@ class Minibatches:
         if probability is not None and not self.full:
             self._cumulative = np.cumsum(probability)
             self._cumulative /= self._cumulative[-1]
-            # in the data's precision and on its device, as weights multiply residuals
+            # in the precision and on the device of the data, because weights multiply residuals
             weights = torch.from_numpy(1.0 / (data.n_rows * probability))
             self.importance = weights.to(tensor_like(data))
         self._whole = data.all_rows() if self.full else None
-        #: numbers gathered for one minibatch of one chain
+        #: how many numbers are gathered for one minibatch of one chain
         self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
 
     def indices(self, n_steps: int, rng: ChainRandom) -> Array | None:
-        """Row numbers of shape (chains or 1, n_steps, size); None: all rows at every step."""
+        """Row indices of shape (chains or 1, n_steps, size); None: all rows at every step."""
         if self.full:
             return None
         streams = rng.select([0]) if self.shared else rng
@@ -134,13 +136,13 @@ class Minibatches:
         return np.stack([self._weighted(n_steps, stream) for stream in streams.rows])
 
     def _weighted(self, n_steps: int, rng: np.random.Generator) -> Array:
-        # one draw in each of `size` equal strata of the cumulative probability: unbiased, and a row
-        # whose probability fills a stratum is in every minibatch
+        # one draw in each of `size` equal strata of the cumulative probability. This is unbiased,
+        # and a row whose probability fills a stratum is in every minibatch
         u = (np.arange(self.size) + rng.random((n_steps, self.size))) / self.size
         return np.minimum(np.searchsorted(self._cumulative, u), self.data.n_rows - 1)
 
     def chunk(self, indices: Array | None, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
-        """One batch per step, for row numbers as :meth:`indices` gives them (None: all rows)."""
+        """One batch per step, for the row indices that :meth:`indices` returns."""
         if self._whole is not None or indices is None:
             whole = self.data.all_rows() if self._whole is None else self._whole
             batch = whole
@@ -150,13 +152,13 @@ class Minibatches:
                 yield batch
             return
         by_step = indices.swapaxes(0, 1)  # (steps, chains, size)
-        # rows are gathered for several steps at once, but not for more than stay in the cache
+        # rows are gathered for several steps at once, but not for more than fit into the cache
         at_once = max(1, GATHER_NUMBERS // (by_step.shape[1] * self.numbers))
         for start in range(0, n_steps, at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
 
     def gather(self, by_step: Array, rng: ChainRandom) -> Iterator[Batch]:
-        """Batches for row numbers (n_steps, chains or 1, size)."""
+        """Batches for row indices (n_steps, chains or 1, size)."""
         by_step = np.ascontiguousarray(by_step[:, 0] if self.shared else by_step)
         index = torch.from_numpy(by_step)
         flat = index.reshape(-1)
@@ -187,7 +189,7 @@ class Minibatches:
 
 
 class SparseRows:
-    """Rows of a CSR matrix that are made dense when a minibatch is gathered."""
+    """Rows of a CSR matrix, which are converted to dense rows when a minibatch is gathered."""
 
     def __init__(self, x: Any, dtype: torch.dtype, device: str):
         self.x = x.tocsr()
@@ -205,7 +207,10 @@ class SparseRows:
         return self.gather(np.arange(self.shape[0])[None])[0]
 
     def gather(self, indices: Array) -> Sequence[Tensor]:
-        """Rows (chains, rows, columns) for numbers (steps, chains, rows); or without chains."""
+        """Rows (chains, rows, columns) of each step, for indices (steps, chains, rows).
+
+        If the chains share the rows, neither has an axis of chains.
+        """
         rows = torch.from_numpy(self.x[indices.reshape(-1)].toarray())
         return rows.to(self.device, self.dtype).view(*indices.shape, -1).unbind(0)
 

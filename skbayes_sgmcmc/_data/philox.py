@@ -1,8 +1,9 @@
-"""Random numbers of a compiled, counter-based generator (extra ``fast``).
+"""Random numbers from a compiled, counter-based generator (extra ``fast``).
 
-Philox4x32 (Salmon et al. 2011) with seven rounds, the fewest that pass BigCrush, gives four 32-bit
-words for each value of a counter; Box and Muller's transform makes four normals of them, in
-float32. A normal takes about a quarter of the time of torch's. The code is in ``_kernels/``.
+Philox4x32 (Salmon et al. 2011) makes four 32-bit words for each value of a counter. It is used with
+seven rounds, the smallest number that passes BigCrush. The Box-Muller transform turns the four
+words into four normals in float32. A normal takes about a quarter of the time of torch's generator.
+The code is in ``_kernels/``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Array = NDArray[Any]
 
 
 class Philox:
-    """The stream of a 64-bit key; ``counter`` tells how many counter values it has used."""
+    """The random stream of a 64-bit key; ``counter`` is the next unused value of its counter."""
 
     def __init__(self, key: int, device: str = "cpu"):
         if device != "cpu":
@@ -38,7 +39,7 @@ class Philox:
         self._fill(fill_uniform, out)
 
     def distinct(self, n: int, n_steps: int, size: int) -> Array:
-        """Numbers below n of shape (n_steps, size), without repeats in a row."""
+        """Integers below n of shape (n_steps, size), without repeats in a row."""
         from .._kernels.philox import distinct
 
         out = np.empty((n_steps, size), np.int64)
@@ -51,7 +52,7 @@ class Philox:
         fill(flat, np.uint64(self.key), np.uint64(self.reserve(len(flat))))
 
     def reserve(self, n: int) -> int:
-        """The counter at which n numbers begin, whoever makes them; they count as used."""
+        """Reserve n numbers, and return the value of the counter at which they begin."""
         from .._kernels.philox import BLOCK
 
         begin = self.counter

@@ -1,1 +1,1 @@
-"""What chains leave: draws in memory or on disk, their order, and averages over them."""
+"""The draws of a run: storage in memory or on disk, alignment, and averages over draws."""

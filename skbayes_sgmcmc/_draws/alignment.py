@@ -1,4 +1,4 @@
-"""Draws whose components come in any order, put into one: before they are averaged or compared."""
+"""Alignment of draws whose components are in arbitrary order, before draws are averaged."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from scipy.optimize import linear_sum_assignment
 
 Array = NDArray[Any]
 
-#: rounds of matching all draws to their mean
+#: number of times that all draws are matched to their mean
 ROUNDS = 2
 
 
 def best_order(components: Array, reference: Array) -> Array:
-    """The order of ``components`` (K, V) that is most like ``reference``.
+    """The order of ``components`` that is closest to ``reference``.
 
-    Of all orders it has the largest sum of the overlaps sum_v sqrt(a_kv b_kv) (Hungarian method),
-    for components that are distributions: of no negative numbers.
+    It maximises the sum over components of the overlaps sum_v sqrt(a_kv b_kv) (Hungarian method).
+    Components must be distributions, without negative numbers.
 
     Parameters
     ----------
     components, reference : array of shape (n_components, n_features)
+        The components to order, and those to compare them with.
 
     Returns
     -------
     array of shape (n_components,)
-        ``components[order]`` is in the reference's order.
+        The order, such that ``components[order]`` is in the order of the reference.
 
     Examples
     --------
@@ -41,29 +42,29 @@ def best_order(components: Array, reference: Array) -> Array:
 
 
 def align(draws: Array, reference: Array | None = None) -> Array:
-    """Draws (chains, draws, K, V) with their components in one order: see :func:`matched`."""
+    """Draws (chains, draws, K, V) with their components in one order; see :func:`matched`."""
     return matched(draws, reference)[0]
 
 
 def matched(draws: Array, reference: Array | None = None) -> tuple[Array, Array]:
-    """Draws with their components in one order, and the order of each.
+    """Draws with their components in one order, and the order of each draw.
 
-    The reference is the given one, or else first the last draw of the first chain and then the mean
-    of the draws so aligned.
+    Without a given reference, draws are aligned first to the last draw of the first chain, and then
+    to the mean of the aligned draws.
 
     Parameters
     ----------
     draws : array of shape (n_chains, n_draws, n_components, n_features)
-        Distributions.
+        Draws of components that are distributions.
     reference : array of shape (n_components, n_features) or None, default=None
-        What to align to.
+        Components to align to.
 
     Returns
     -------
-    draws : array of the same shape
-        A new one.
+    draws : array of shape (n_chains, n_draws, n_components, n_features)
+        Aligned draws, in a new array.
     orders : array of shape (n_chains, n_draws, n_components)
-        Which of a draw's components are at each place now.
+        The index, in the given draw, of the component at each place of the aligned draw.
     """
     out = np.array(draws)
     flat = out.reshape(-1, *out.shape[2:])

@@ -1,4 +1,4 @@
-"""Posterior draws of which only the numbers that are not zero are kept."""
+"""Posterior draws that store only their nonzero numbers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Array = NDArray[Any]
 
 
 class CompressedSamples(PosteriorSamples):
-    """Draws whose blocks of many zeros are :class:`Kept`, one row a draw.
+    """Draws whose blocks with many zeros are stored as :class:`Kept`, with one row per draw.
 
     Parameters
     ----------
     posterior : PosteriorSamples
         The draws.
     names : sequence of str
-        The blocks that are kept.
+        Names of the blocks to store.
 
     Attributes
     ----------
@@ -36,9 +36,12 @@ class CompressedSamples(PosteriorSamples):
         self._shapes = {name: posterior.shapes[name] for name in names}
         self.blocks = {name: _compressed(posterior.draws[name]) for name in names}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self)  # without the draws, which are made of the blocks
+
     @property
     def draws(self) -> Mapping[str, Array]:  # type: ignore[override]
-        """All draws by name; each made anew at each use."""
+        """All draws by name. Each block is decompressed at every access."""
         return _Draws(self)
 
     @property
@@ -62,14 +65,15 @@ class CompressedSamples(PosteriorSamples):
 
 
 class Kept:
-    """Rows of numbers of which those that are not zero are kept, with a bit for every place.
+    """Rows stored as their nonzero numbers, with one bit for every position.
 
-    Up to 96% of zeros that is smaller than a CSR matrix, which has an index for every number.
+    This is smaller than a CSR matrix, which has an index for every nonzero number, if at most 96%
+    of the numbers are zero.
 
     Parameters
     ----------
     rows : array of shape (n, size)
-        The numbers.
+        The rows.
     """
 
     def __init__(self, rows: Array):
@@ -84,7 +88,7 @@ class Kept:
         return self.values.nbytes + self.places.nbytes + self.stops.nbytes
 
     def __getitem__(self, chosen: Array) -> Array:
-        """Rows by their numbers."""
+        """The rows with the indices ``chosen``."""
         kept = np.unpackbits(self.places[chosen], axis=1, count=self.size).view(bool)
         rows = np.zeros(kept.shape, self.values.dtype)
         starts = np.concatenate([[0], self.stops[:-1]])
@@ -94,7 +98,7 @@ class Kept:
 
 
 class _Draws(Mapping[str, Array]):
-    """Blocks that are made when they are asked for."""
+    """Mapping whose blocks are decompressed when they are accessed."""
 
     def __init__(self, samples: CompressedSamples):
         self._samples = samples
@@ -110,7 +114,7 @@ class _Draws(Mapping[str, Array]):
 
 
 def _compressed(draws: Array) -> Any:
-    """(chains, draws, *shape) as pooled rows, in memory of their own: Kept if that is smaller."""
+    """Draws (chains, draws, *shape) as a new array of pooled rows, or as Kept if smaller."""
     rows = draws.reshape(draws.shape[0] * draws.shape[1], -1)
     kept = Kept(rows)
     return kept if kept.nbytes < rows.nbytes else np.array(rows, order="C")

@@ -1,7 +1,7 @@
-"""The distribution of new targets: a mixture of one distribution for each draw.
+"""The distribution of new targets: a mixture with one component for each draw.
 
-Memory is bounded as in ``prediction.py``: a block has at most ``prediction.BLOCK_NUMBERS`` numbers,
-or one row of all draws where quantiles or samples need these at once.
+Memory is bounded as in ``prediction.py``: a block has at most ``prediction.BLOCK_NUMBERS`` numbers.
+For quantiles and samples, which need all draws at once, a block has at least one row.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: a quantile's error, in units of the shortest length of the components at that row
+#: tolerance of a quantile, in units of the shortest length of the components at that row
 TOLERANCE = 1e-9
-#: steps for a quantile, at most: bisections alone would need about log2(bracket / tolerance)
+#: largest number of steps for a quantile; bisection alone needs about log2(bracket / tolerance)
 STEPS = 200
-#: by how much a weighted sum of probabilities may be rounded
+#: rounding error of a weighted sum of probabilities
 ROUNDING = 1e-13
 
 
 class Mixture:
-    """What the draws together say of new targets.
+    """Predictive distribution of new targets: the mixture over all draws.
 
     Parameters
     ----------
     predictive : callable
-        ``predictive(draws, rows)`` returns the distributions for some of the pooled draws (a slice
-        or their numbers) and rows.
-    n_draws, n_targets : int
-        Pooled draws; targets of a row.
+        ``predictive(draws, rows)`` returns the distributions given some of the pooled draws (a
+        slice or an index array), for some rows.
+    n_draws : int
+        Number of pooled draws.
+    n_targets : int
+        Number of targets of a row.
     weights : array of shape (n_draws,) or None
-        Of the draws, normalised; None: equal weights.
+        Normalised weights of the draws. None means equal weights.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Mixture:
         self.weights = np.full(n_draws, 1.0 / n_draws) if weights is None else weights
 
     def moments(self, x: Any, *, variance: bool = True) -> tuple[Array, Array | None]:
-        """Means and, if wanted, variances of new targets, each (rows, targets)."""
+        """Means and, if ``variance`` is true, variances of new targets, each (rows, targets)."""
         shape = x.shape[0], self.n_targets
         mean, found = np.zeros(shape), np.zeros(shape) if variance else None
         for rows, draw_blocks in prediction.blocks(*shape[:1], self.n_draws, self.n_targets):
@@ -65,7 +67,7 @@ class Mixture:
             for draws in draw_blocks:
                 one, weights = self.predictive(draws, part), self.weights[draws]
                 values = one.mean()
-                if origin is None:  # near the means, so that variances are no small differences
+                if origin is None:  # near the means, to avoid cancellation in the variances
                     origin = values[0].copy()
                 away = values - origin
                 mean[rows] += np.tensordot(weights, away, axes=1)
@@ -78,18 +80,18 @@ class Mixture:
         return mean, None if found is None else np.maximum(found, 0.0)
 
     def quantiles(self, x: Any, levels: Sequence[float]) -> Array:
-        """Quantiles (rows, levels, targets) of new targets, of the mixture itself."""
+        """Quantiles (rows, levels, targets) of the mixture."""
         out = np.empty((x.shape[0], len(levels), self.n_targets))
         for rows in self._rows(x, self.n_draws):
             one = self.predictive(slice(0, self.n_draws), x[rows])
             least = np.full(out[rows, 0].shape, -np.inf)
             for k in np.argsort(levels, kind="stable"):
                 least = np.maximum(least, quantile(one, self.weights, levels[k]))
-                out[rows, k] = least  # so that errors of rounding never change their order
+                out[rows, k] = least  # so that rounding errors never change their order
         return out
 
     def log_density(self, x: Any, y: Array) -> Array:
-        """Log density (rows,), in nats, of the targets y (rows, targets) of each row together."""
+        """Joint log density (rows,), in nats, of the targets y (rows, targets) of each row."""
         out = np.full(len(y), -np.inf)
         with np.errstate(divide="ignore"):  # a weight of zero
             log_weights = np.log(self.weights)[:, None]
@@ -102,13 +104,13 @@ class Mixture:
         return out
 
     def log_densities(self, x: Any, y: Array) -> Iterator[Array]:
-        """Blocks (draws, rows) of the log density given each draw, in the order of the rows."""
+        """Log densities given each draw, in blocks (draws, rows) in the order of the rows."""
         for rows in self._rows(x, self.n_draws):
             one = self.predictive(slice(0, self.n_draws), x[rows])
             yield one.log_density(y[rows]).sum(axis=2)
 
     def sample(self, x: Any, n_samples: int, rng: np.random.RandomState) -> Array:
-        """New targets (n_samples, rows, targets); each sample has one draw for all rows."""
+        """New targets (n_samples, rows, targets); each sample uses one draw for all rows."""
         chosen = rng.choice(self.n_draws, size=n_samples, p=self.given_weights)
         return self.sample_of(chosen, x, rng)
 
@@ -118,7 +120,7 @@ class Mixture:
         return np.concatenate([self.predictive(chosen, x[r]).sample(rng) for r in rows], axis=1)
 
     def _rows(self, x: Any, n_draws: int) -> Iterator[slice]:
-        """Rows a few at a time, which have all of so many draws at once."""
+        """Blocks of rows such that one block with ``n_draws`` draws is not too large."""
         at_once = max(1, prediction.BLOCK_NUMBERS // (n_draws * self.n_targets))
         yield from gen_batches(x.shape[0], at_once)
 
@@ -126,9 +128,10 @@ class Mixture:
 def quantile(components: Predictive, weights: Array, q: float) -> Array:
     """The q-quantile (rows, targets) of the mixture of components (draws, rows, targets).
 
-    It lies between the least and the greatest of the components' own. In this bracket it is found
-    by Newton's method on the mixture's cdf, with a bisection wherever a step leaves the bracket or
-    the one before has not halved the error; of whole numbers by bisections.
+    The quantile lies between the smallest and the largest q-quantile of the components. Within this
+    bracket it is found by Newton's method on the cdf of the mixture. A bisection replaces a Newton
+    step that leaves the bracket, or that follows a step which has not halved the error. For whole
+    numbers, only bisections are used.
     """
     low, high = components.bounds(q)
     start = np.tensordot(weights, 0.5 * (low + high), axes=1)
@@ -155,16 +158,16 @@ def quantile(components: Predictive, weights: Array, q: float) -> Array:
         left = np.where(trusted, np.abs(newton - y), high - low)
         allowed = np.maximum(tolerance, np.spacing(np.abs(y)))
         y = np.where(done, y, following)
-        done |= ~(left > allowed)  # numbers that are not finite stay so
+        done |= ~(left > allowed)  # also true for numbers that are not finite
         if done.all():
             break
     return y
 
 
 def _least_whole_number(above: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """The least whole number where ``above``, an increasing function, is not negative.
+    """The smallest whole number at which the increasing function ``above`` is not negative.
 
-    It is negative at ``low`` and not at ``high``.
+    ``above`` must be negative at ``low``, and must not be negative at ``high``.
     """
     for _ in range(STEPS):
         if not (high - low > 1.0).any():

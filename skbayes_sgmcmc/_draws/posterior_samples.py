@@ -15,24 +15,26 @@ Array = NDArray[Any]
 
 
 class PosteriorSamples:
-    """Draws of every chain, with their weights and the statistics of the run.
+    """Posterior draws of all chains, with their weights and the statistics of the run.
 
     Parameters
     ----------
     draws : dict of str to array of shape (n_chains, n_draws, *shape)
-        Draws by name; ``uint16`` arrays are the bits of bfloat16 numbers, and are read as float32.
-    weights : array of shape (n_draws,) or None
-        Averaging weights of the draws, equal for all chains (step sizes under a decaying
-        schedule); None: equal weights.
-    statistics : dict of str to array of shape (n_chains,)
-        Figures of each chain, e.g. ``"acceptance_rate"``.
+        Draws by name. ``uint16`` arrays hold the bits of bfloat16 numbers, and are read as float32.
+    weights : array of shape (n_draws,) or None, default=None
+        Weights of the draws in averages, the same for all chains. With a decaying step size they
+        are the step sizes. None means equal weights.
+    statistics : dict of str to array of shape (n_chains,), or None, default=None
+        Statistics of each chain, e.g. ``"acceptance_rate"``.
 
     Attributes
     ----------
-    n_chains, n_draws : int
-        Shape of the draws.
+    n_chains : int
+        Number of chains.
+    n_draws : int
+        Number of draws of each chain.
     shapes : dict of str to tuple
-        Shape of one draw of each name.
+        Shape of one draw, by name.
 
     Examples
     --------
@@ -62,7 +64,7 @@ class PosteriorSamples:
 
     def __getstate__(self) -> dict[str, Any]:
         # draws that are on disk are embedded in files as plain arrays, which skops can read, too
-        return vars(self) | {"draws": {name: np.asarray(v) for name, v in self.draws.items()}}
+        return {name: _embedded(held) for name, held in vars(self).items()}
 
     def __getitem__(self, name: str) -> Array:
         return decode(self.draws[name])
@@ -77,29 +79,29 @@ class PosteriorSamples:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of one draw by name."""
+        """Shape of one draw, by name."""
         return {name: values.shape[2:] for name, values in self.draws.items()}
 
     def pooled(self, name: str) -> Array:
-        """All chains' draws of one name, shape (n_chains * n_draws, *shape)."""
+        """Draws of all chains of one name, shape (n_chains * n_draws, *shape)."""
         return self.select(name, slice(None))
 
     def select(self, name: str, draws: Any) -> Array:
-        """Some of the pooled draws of one name, by their numbers or a slice of these."""
+        """Some of the pooled draws of one name, selected by an index array or a slice."""
         values, n_draws = self.draws[name], self.n_draws
         if len(values) == 1 or values.strides[0] == n_draws * values.strides[1]:  # without a copy
             return decode(values.reshape(-1, *values.shape[2:])[draws])
         return decode(values[np.divmod(np.arange(self.n_chains * n_draws)[draws], n_draws)])
 
     def pooled_weights(self) -> Array | None:
-        """Normalised weights of the pooled draws, or None if equal."""
+        """Normalised weights of the pooled draws, or None if they are equal."""
         if self.weights is None:
             return None
         tiled = np.tile(self.weights, self.n_chains)
         return np.asarray(tiled / tiled.sum())
 
     def spaced(self, n_draws: int | None = None) -> tuple[Array, Array]:
-        """Numbers and normalised weights of ``n_draws`` pooled draws, evenly spaced; None: all."""
+        """Indices and normalised weights of ``n_draws`` evenly spaced pooled draws; None: all."""
         total, weights = self.n_chains * self.n_draws, self.pooled_weights()
         n_draws = total if n_draws is None else n_draws
         chosen = (2 * np.arange(n_draws) + 1) * total // (2 * n_draws)
@@ -107,19 +109,19 @@ class PosteriorSamples:
         return chosen, kept / kept.sum()
 
     def mean(self, name: str) -> Array:
-        """Posterior mean, weighted, in float64."""
+        """Weighted posterior mean, in float64."""
         pooled, weights = self.pooled(name), self.pooled_weights()
-        if weights is None:  # without a copy in float64 of float32 draws
+        if weights is None:  # this does not copy float32 draws to float64
             return np.asarray(pooled.mean(axis=0, dtype=np.float64))
         return np.asarray(np.tensordot(weights, pooled, axes=1))
 
     def std(self, name: str) -> Array:
-        """Posterior standard deviation, weighted, in float64."""
+        """Weighted posterior standard deviation, in float64."""
         away = self.pooled(name) - self.mean(name)
         return np.sqrt(np.average(away**2, axis=0, weights=self.pooled_weights()))
 
     def quantile(self, name: str, q: Any) -> Array:
-        """Posterior quantiles along a new first axis (the weights count)."""
+        """Weighted posterior quantiles, along a new first axis."""
         pooled = self.pooled(name)
         weights = self.pooled_weights()
         if weights is None:
@@ -128,16 +130,23 @@ class PosteriorSamples:
         return np.quantile(pooled, q, axis=0, weights=broadcast, method="inverted_cdf")
 
     def to_arviz(self) -> Any:
-        """The draws as arviz's own object; see :func:`skbayes_sgmcmc.to_arviz`."""
+        """Convert the draws to arviz's data structure; see :func:`skbayes_sgmcmc.to_arviz`."""
         from .._export.arviz import to_arviz
 
         return to_arviz(self)
 
     def sample(self, n_samples: int | None = None, random_state: Any = None) -> dict[str, Array]:
-        """Pooled draws: all of them, or ``n_samples`` drawn with replacement by weight."""
+        """All pooled draws, or ``n_samples`` of them drawn with replacement by their weights."""
         if n_samples is None:
             return {name: self.pooled(name) for name in self.draws}
         rng = check_random_state(random_state)
         total = self.n_chains * self.n_draws
         chosen = rng.choice(total, size=n_samples, replace=True, p=self.pooled_weights())
         return {name: self.select(name, chosen) for name in self.draws}
+
+
+def _embedded(held: Any) -> Any:
+    """An attribute whose arrays are in memory, or look so."""
+    if not isinstance(held, dict):
+        return held
+    return {k: np.asarray(v) if isinstance(v, np.memmap) else v for k, v in held.items()}

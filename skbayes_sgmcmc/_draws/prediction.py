@@ -1,4 +1,4 @@
-"""Predictions averaged over draws, with memory bounded whatever the number of rows and draws."""
+"""Predictions averaged over draws, with bounded memory for any number of rows and draws."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sklearn.utils import Bunch, gen_batches
 
 Array = NDArray[Any]
 
-#: numbers in one block of (draws, rows, outputs)
+#: largest size of one block of (draws, rows, outputs)
 BLOCK_NUMBERS = 2**21
 
-#: ``predict(draw slice, rows)`` returns the outputs (draws, rows, outputs) of one block
+#: ``predict(draws, rows)``, for a slice of draws, returns the outputs (draws, rows, outputs)
 Predict = Callable[[slice, Any], Array]
 
 
 def blocks(n_rows: int, n_draws: int, n_outputs: int) -> Iterator[tuple[slice, list[slice]]]:
-    """Row blocks and, for each, draw blocks, such that one block has at most ``BLOCK_NUMBERS``."""
+    """Blocks of rows and, for each, blocks of draws, with at most ``BLOCK_NUMBERS`` outputs."""
     rows_at_once = max(1, min(n_rows, BLOCK_NUMBERS // (n_outputs * min(n_draws, 64))))
     draws_at_once = max(1, BLOCK_NUMBERS // (n_outputs * rows_at_once))
     draws = list(gen_batches(n_draws, draws_at_once))
@@ -28,7 +28,7 @@ def blocks(n_rows: int, n_draws: int, n_outputs: int) -> Iterator[tuple[slice, l
 
 
 def average(predict: Predict, x: Any, n_draws: int, n_outputs: int, weights: Array | None) -> Array:
-    """Weighted mean over draws of the outputs, (rows, n_outputs)."""
+    """Weighted mean of the outputs over draws, shape (rows, n_outputs)."""
     out = np.zeros((x.shape[0], n_outputs))
     for rows, draw_blocks in blocks(x.shape[0], n_draws, n_outputs):
         part = x[rows]
@@ -46,10 +46,11 @@ def average(predict: Predict, x: Any, n_draws: int, n_outputs: int, weights: Arr
 def uncertainty(
     predict: Predict, x: Any, n_draws: int, n_outputs: int, weights: Array | None
 ) -> Bunch:
-    """Entropies in nats of the averaged probabilities, and their split; each of shape (rows,).
+    """Total, aleatoric and epistemic uncertainty in nats, each of shape (rows,).
 
-    total: entropy of the mean; aleatoric: mean of the draws' entropies; epistemic: the
-    difference, the mutual information between label and parameters.
+    The total uncertainty is the entropy of the averaged probabilities. The aleatoric uncertainty is
+    the average over draws of the entropy of each draw's probabilities. The epistemic uncertainty is
+    the difference: the mutual information between label and parameters.
     """
 
     def with_entropy(draws: slice, part: Any) -> Array:

@@ -1,6 +1,7 @@
-"""Where draws are kept: host arrays or files mapped into memory, in full or half precision.
+"""Storage of draws: arrays in memory or memory-mapped files, in full or half precision.
 
-bfloat16, which numpy lacks, is held as the ``uint16`` of its bits: the upper half of a float32's.
+numpy has no bfloat16. Such numbers are stored as the ``uint16`` of their bits, which are the upper
+half of a float32.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ ENCODED = np.dtype(np.uint16)
 
 
 class Storage(BaseEstimator):
-    """The precision and the place in which draws are kept.
+    """Precision and location of the stored draws.
 
     Parameters
     ----------
     dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
-        Precision of the kept draws. "auto" is the precision of the sampling. "bfloat16" needs half
-        the space of float32 and rounds by at most 1/512 of each number.
+        Precision of the stored draws. "auto" is the precision of the sampling. "bfloat16" needs
+        half the space of float32; its relative rounding error is at most 1/512.
     dir : path or None, default=None
-        Folder for files that are mapped into memory; None keeps the draws in memory. On Linux and
-        macOS the files have no names and vanish with the estimator.
+        Folder for memory-mapped files. None keeps the draws in memory. On Linux and macOS the files
+        have no names, and are deleted together with the estimator.
 
     Examples
     --------
@@ -46,30 +47,38 @@ class Storage(BaseEstimator):
         self.dir = dir
 
     def __getstate__(self) -> dict[str, Any]:
-        # a path is kept as text, which is all that files without pickle can hold
+        # a path is stored as text, because files without pickle cannot hold path objects
         folder = os.fspath(self.dir) if isinstance(self.dir, os.PathLike) else self.dir
         return super().__getstate__() | {"dir": folder}
 
     def check(self, name: str) -> None:
-        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the object's."""
+        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is that of the object."""
         check_choice(f"{name}.dtype", self.dtype, ("auto", "float32", "float64", "bfloat16"))
         if self.dir is None:
             return
-        if not isinstance(self.dir, str | os.PathLike) or not Path(self.dir).is_dir():
+        refused = f"{name}.dir={self.dir!r} is not allowed"
+        if not isinstance(self.dir, str | os.PathLike) or not os.fspath(self.dir):
+            raise ValueError(f"{refused}: give the name of a folder, or None.")
+        refused = f"{name}.dir={os.fspath(self.dir)!r} is not allowed"
+        if not os.path.isdir(self.dir):
+            raise ValueError(f"{refused}: there is no such folder.")
+        try:
+            tempfile.TemporaryFile(dir=str(self.dir)).close()
+        except OSError as error:  # /proc, a disk that is read-only, a folder of someone else
             raise ValueError(
-                f"{name}.dir={str(self.dir)!r} is not allowed: there is no such folder."
-            )
+                f"{refused}: no file can be made there ({error.strerror}); give another folder."
+            ) from None
 
 
 def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
-    """An array for draws in memory, or in a new file in ``folder``.
+    """Allocate an array for draws in memory, or in a new file in ``folder``.
 
-    The file is deleted when the array is no longer used, on systems that allow it at once.
+    On Linux and macOS the file disappears when the array is no longer used.
 
     Raises
     ------
     OSError
-        There is no room in the folder; the message has the size that is needed.
+        There is not enough room in the folder. The message states the size that is needed.
     """
     kind = ENCODED if dtype == "bfloat16" else np.dtype(dtype)
     if folder is None:
@@ -78,10 +87,10 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
     handle, name = tempfile.mkstemp(dir=folder, prefix="draws-", suffix=".bin")
     try:
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle, 0, max(size, 1))  # a full disk shows now, not in mid-run
+            os.posix_fallocate(handle, 0, max(size, 1))  # so a full disk fails now, not mid-run
         else:
             os.truncate(handle, max(size, 1))
-        # numpy maps the file by a handle of its own
+        # numpy maps the file with its own handle
         return np.memmap(open(handle, "r+b", closefd=False), kind, "r+", shape=shape)
     except OSError as error:
         raise OSError(
@@ -90,18 +99,21 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
             "another folder, fewer draws, or storage.dtype='bfloat16'",
         ) from error
     finally:
-        os.close(handle)  # else a failed fit would keep the file's space
+        os.close(handle)  # otherwise a failed fit would keep the file's space
         if os.name == "posix":
             Path(name).unlink(missing_ok=True)
 
 
 def dtype_name(dtype: Any) -> str:
-    """Numpy's name of a torch dtype."""
+    """The name of a torch dtype in numpy."""
     return str(dtype).removeprefix("torch.")
 
 
 def encode(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Values as an array of this dtype holds them; to bfloat16 by rounding to the nearest even."""
+    """Convert values for storage in an array of this dtype.
+
+    bfloat16 rounds to the nearest number, and ties to even.
+    """
     if dtype != ENCODED:
         return values
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
@@ -110,7 +122,7 @@ def encode(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def decode(values: Array) -> Array:
-    """The numbers that an array of draws holds: itself, or float32 of bfloat16's bits."""
+    """The numbers that an array of draws stores; the bits of bfloat16 numbers become float32."""
     if values.dtype != ENCODED:
         return values
     return (values.astype(np.uint32) << 16).view(np.float32)

@@ -1,8 +1,8 @@
-"""What "auto" resolves to: centre, coordinates, gradient estimator, starts, step size, lengths.
+"""Resolves "auto": centre, coordinates, gradient estimator, starts, step size and lengths.
 
-The checks and the order of things are here. What "auto" *means* depends on the posterior, and is
-said by the model's ``tuning`` (``models/_tuning.py``); what it needs to know of a sampler, the
-sampler says (``samplers/_protocol.py``).
+This module has the checks and their order. What "auto" *means* depends on the posterior, and the
+model's ``tuning`` defines it (``models/_tuning.py``). The sampler supplies what "auto" needs to
+know about it (``samplers/_protocol.py``).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["AutoValues", "draws_kept", "minibatches", "stream_step", "tuning_of"
 
 Array = NDArray[Any]
 
-#: bytes of draws that ``n_draws="auto"`` may take, and the fewest draws of a chain
+#: largest size in bytes of the draws with ``n_draws="auto"``, and smallest number per chain
 AUTO_BYTES, FEWEST_DRAWS = 2**30, 50
 
 
 def tuning_of(model: Model) -> Tuning:
-    """The model's tuning, or that of models which have none."""
+    """The model's tuning, or the base class if the model has none."""
     return model.tuning or Tuning(model)
 
 
@@ -53,7 +53,7 @@ def warm_up(
 ) -> AutoValues:
     """Resolve centre, preconditioner, gradient estimator, starts and step size.
 
-    ``stream`` says that later calls bring other rows, which rules out control variates.
+    ``stream`` means that later calls bring other rows, which rules out control variates.
     """
     request = Request(
         sampler=sampler,
@@ -73,7 +73,7 @@ def warm_up(
 
 
 def _check(request: Request, model: Model) -> None:
-    """Raise ``ValueError`` where parameters are not allowed, or not together."""
+    """Raise ``ValueError`` if a parameter or a combination of parameters is not allowed."""
     gradient, init, preconditioner = request.gradient, request.init, request.preconditioner
     check_choice("gradient", gradient, ["auto", *GRADIENTS])
     if isinstance(init, str):
@@ -88,13 +88,13 @@ def _check(request: Request, model: Model) -> None:
         )
     if model.after_step is not None and preconditioner is not None and not is_auto(preconditioner):
         raise ValueError(
-            f"preconditioner={preconditioner!r} is not allowed with {type(model).__name__}, whose "
-            "latent variables move at every step: give preconditioner=None."
+            f"preconditioner={preconditioner!r} is not allowed with {type(model).__name__}, "
+            "because its latent variables change at every step: give preconditioner=None."
         )
     if request.stream and gradient not in ("auto", "minibatch"):
         raise ValueError(
-            f"gradient={gradient!r} is not allowed in partial_fit: its control variates need "
-            "all rows; give gradient='minibatch' or 'auto'."
+            f"gradient={gradient!r} is not allowed in partial_fit, because control variates need "
+            "all rows: give gradient='minibatch' or 'auto'."
         )
 
 
@@ -107,7 +107,7 @@ def minibatches(
     shared: bool,
     temperature: float,
 ) -> Minibatches:
-    """The minibatches of a run: of the given size, or as large as their noise needs."""
+    """The minibatches of a run, of the given size or large enough for little gradient noise."""
     data, tuning = target.data, tuning_of(target.model)
     probability = tuning.row_probabilities(data, warm)
 
@@ -130,7 +130,7 @@ def minibatches(
 
 
 def draws_kept(model: Model, n_chains: int, itemsize: int) -> int:
-    """Draws of each chain: as many as the tuning says, or fewer where they would take a GiB."""
+    """Draws per chain: the tuning's number, or fewer if the draws would take more than a GiB."""
     fitting = AUTO_BYTES // (n_chains * model.n_kept * itemsize)
     return int(min(tuning_of(model).most_draws, max(FEWEST_DRAWS, fitting)))
 
@@ -140,12 +140,12 @@ def stream_step(
 ) -> float:
     """Largest step size that makes good use of a stream's rows.
 
-    In whitened coordinates, with 2 n / rows seen, the t-th of equal minibatches counts for about
-    2/t: the chains are a stochastic Newton method that forgets where the first rows sent it, at a
-    gradient noise (of variance 1/n a step) that inflates the variance by eta N / (2n) <= 1. When
-    rows come again the step goes on falling until that is 0.1. A sampler with friction moves by
-    eta / friction a step. A model's tuning may have the step fall more slowly, as
-    (n / rows seen)^forgetting.
+    In whitened coordinates, a step size of 2 n / rows seen gives the t-th of equal minibatches a
+    weight of about 2/t. The chains are then a stochastic Newton method that forgets the effect of
+    the first rows. The gradient noise, of variance 1/n per step, inflates the variance by
+    eta N / (2n) <= 1. If rows come again, the step size falls until this inflation is 0.1. A
+    sampler with friction moves by eta / friction per step. A model's tuning may let the step size
+    fall more slowly, as (n / rows seen)^forgetting.
     """
     n, tuning = minibatches.size, tuning_of(model)
     rate = max(2.0 * (n / rows_seen) ** tuning.forgetting, 0.2 * n / minibatches.data.total)

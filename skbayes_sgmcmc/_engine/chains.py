@@ -1,4 +1,4 @@
-"""The one loop over steps: burn-in, thinning, schedules, divergence, storage."""
+"""The loop over steps: burn-in, thinning, schedules, divergence and storage."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from .target import Evaluator
 
 Array = NDArray[Any]
 
-#: random numbers made at once for one chain
+#: how many random numbers are made at once for one chain
 CHUNK_NUMBERS = 2**18
-#: fewest and most steps between two looks at the chains
+#: fewest and most steps between two checks of the chains
 SHORT_CHUNK, LONG_CHUNK = 64, 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run does: how many steps, with which step sizes, and which of them give draws."""
+    """Plan of a run: the number of steps, their step sizes, and which of them give draws."""
 
     step_size: Schedule
     temperature: Schedule
     n_draws: int
     burn_in: int
     thinning: int | MixingDistance
-    #: first steps, taken at temperature 0, in which every chain finds a mode
+    #: number of first steps, taken at temperature 0, in which every chain finds a mode
     descent: int = 0
-    #: there will be more rows, so that samplers that adapt in burn-in go on adapting
+    #: whether more rows will come, so that samplers that adapt in burn-in continue to adapt
     stream: bool = False
 
     @property
@@ -57,13 +57,13 @@ class Plan:
 
     @property
     def weighted(self) -> bool:
-        """Whether draws count by their step sizes."""
+        """Whether draws are weighted by their step sizes."""
         return self.step_size.weights_draws and not isinstance(self.thinning, MixingDistance)
 
 
 @dataclass
 class Cursor:
-    """Where a run stands: what a checkpoint needs besides the tensors of :class:`Chains`."""
+    """Progress of a run, which a checkpoint stores besides the tensors of :class:`Chains`."""
 
     step: int = 0
     kept: int = 0
@@ -79,20 +79,20 @@ class Chains:
     Parameters
     ----------
     engine : Engine
-        The target, and what takes the steps (see ``accelerators/``).
+        The target, and the functions that take the steps (see ``accelerators/``).
     sampler : Sampler
-        The sampler, whose sub-flows the engine's integrator puts together.
+        The sampler, whose sub-flows the engine's integrator composes.
     minibatches : Minibatches
-        Where gradients come from.
+        Minibatches for the gradients.
     plan : Plan
-        The run.
+        Plan of the run.
     phi : Tensor of shape (n_chains, n_parameters)
         Starting positions, in the target's coordinates.
     rng : ChainRandom
-        One stream per chain.
+        Random numbers, with one stream per chain.
     draws : array of shape (n_chains, n_draws, n_kept)
-        Filled with the draws (see ``_draws/storage.py``).
-    alpha : callable or None
+        Array to fill with the draws (see ``_draws/storage.py``).
+    alpha : callable or None, default=None
         ``alpha(theta)`` returns alpha_t / eta, for :class:`MixingDistance`.
     """
 
@@ -130,9 +130,9 @@ class Chains:
 
     @torch.no_grad()
     def run(self, on_chunk: Callable[[Chains], None] | None = None) -> None:
-        """Take all remaining steps; stop early if no chain is finite any more.
+        """Take all remaining steps; stop early if all chains have diverged.
 
-        ``on_chunk`` is called after every chunk, when the state can be resumed.
+        ``on_chunk`` is called after every chunk, when the state can be stored and resumed.
         """
         with flushed_denormals():
             self._run(on_chunk)
@@ -142,8 +142,8 @@ class Chains:
         n_steps, cursor = self.plan.n_steps, self.cursor
         self._start()
         while self.alive and cursor.step < n_steps and cursor.kept < self.plan.n_draws:
-            # chunks end at multiples of their length and with burn-in, so that a resumed run
-            # draws its random numbers in the same portions
+            # chunks end at multiples of their length and at the end of burn-in, so that a resumed
+            # run draws its random numbers in the same portions
             stop = min(cursor.step - cursor.step % length + length, n_steps)
             if cursor.step < self.plan.burn_in:
                 stop = min(stop, self.plan.burn_in)
@@ -173,12 +173,12 @@ class Chains:
         return self.state
 
     def _chunk_length(self) -> int:
-        # per chain, so that a chain's numbers do not depend on the size of its group
+        # counted per chain, so that a chain's numbers do not depend on the size of its group
         per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.size)
         return min(max(SHORT_CHUNK, CHUNK_NUMBERS // per_step), LONG_CHUNK)
 
     def _normals(self, count: int) -> Iterator[Tensor]:
-        """Noise (chains, parameters) of every step; small noise is made for several at once."""
+        """Noise (chains, parameters) of every step, made for several steps at once if small."""
         if getattr(self.integrator, "own_noise", False):
             yield from repeat(self._step.xi, count)
             return
@@ -199,13 +199,13 @@ class Chains:
             self.kernel(self.phi, etas, temperatures, keep, self.rng, self._keep)
             self.cursor.last_eta = float(etas[-1])
         else:
-            # plain numbers: the loop reads them from lists faster than from arrays
+            # as lists, because the loop reads numbers faster from lists than from arrays
             self._loop(int(steps[0]), etas.tolist(), temperatures.tolist(), keep.tolist())
 
     def _loop(
         self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
     ) -> None:
-        """Take the steps from number ``first`` on, one after another."""
+        """Take steps one after another, beginning with step ``first``."""
         phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
         after_step, count = self.target.model.after_step, len(etas)
         indices = self.minibatches.indices(count, self.rng)
@@ -325,7 +325,7 @@ class Chains:
         return step
 
     def resume(self) -> None:
-        """Make the working parts for a state that was set from outside (checkpoint, warm start)."""
+        """Rebuild the working parts after a checkpoint or a warm start has set the state."""
         self._evaluator = self._new_evaluator()
         self._step = self._new_step()
         self._step.eta = self.cursor.last_eta

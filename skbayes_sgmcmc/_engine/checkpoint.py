@@ -1,4 +1,4 @@
-"""Checkpoints of running chains: one ``.npz`` file, written atomically and never with pickle."""
+"""Checkpoints of running chains: one ``.npz`` file, written atomically and without pickle."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 FORMAT = 2
-#: seconds between two writes, and the most of the run's time that writing may take
+#: least seconds between two writes, and the largest fraction of the run's time spent on writing
 EVERY_SECONDS, WRITE_SHARE = 10.0, 0.05
 
 
 class Checkpoint:
-    """The file of one run.
+    """The checkpoint file of one run.
 
     Parameters
     ----------
     path : str or path
-        The file; it is replaced atomically at every write and kept after the run.
-        A symbolic link is followed.
+        The file. It is replaced atomically at every write, and is kept after the run. A symbolic
+        link is followed.
     fingerprint : str
-        Identifies data and parameters: only a file with the same one is resumed.
+        Digest of data and parameters. Only a file with the same fingerprint is resumed.
     probe : dict of str to array
-        What the model's functions return at fixed positions: likewise.
+        Values of the model's functions at fixed positions. Only a file with the same values is
+        resumed.
     """
 
     def __init__(self, path: str | os.PathLike[str], fingerprint: str, probe: dict[str, Array]):
@@ -49,14 +50,14 @@ class Checkpoint:
         self._next = time.monotonic() + EVERY_SECONDS
 
     def maybe_save(self, chains: Chains) -> None:
-        """Remember this state, and write it if it is time to."""
+        """Remember the current state, and write it if enough time has passed."""
         self._snapshot = self._state_of(chains)
         self._draws = (chains.draws, chains.weights)
         if time.monotonic() >= self._next:
             self.save_snapshot()
 
     def save(self, chains: Chains) -> None:
-        """Write the present state."""
+        """Write the current state."""
         self._snapshot = self._state_of(chains)
         self._draws = (chains.draws, chains.weights)
         self.save_snapshot()
@@ -72,21 +73,21 @@ class Checkpoint:
         try:
             write_atomically(self.path, arrays | {"digest": _digest(arrays)})
         except OSError as error:
-            # the draws are safe in memory: a file that can't be written must not end the fit
+            # the draws are safe in memory, so a failed write must not end the fit
             warn(
-                f"checkpoint={str(self.path)!r} could not be written ({error}): the fit goes on "
+                f"checkpoint={str(self.path)!r} could not be written ({error}): the fit continues "
                 "without it. Make room, or give a file on another disk."
             )
         spent = time.monotonic() - started
         self._next = time.monotonic() + max(EVERY_SECONDS, spent / WRITE_SHARE)
 
     def load(self, chains: Chains) -> bool:
-        """Put the file's state into ``chains``; False if there is no file yet.
+        """Restore the state of ``chains`` from the file; return False if there is no file yet.
 
         Raises
         ------
         CheckpointError
-            The file is damaged or belongs to another fit; it is left as it is.
+            The file is damaged or belongs to another fit. It is left unchanged.
         """
         if not self.path.exists():
             return False
@@ -96,8 +97,8 @@ class Checkpoint:
         kept = {name[6:]: values for name, values in arrays.items() if name[:6] == "probe/"}
         if not same_probe(self.probe, kept, torch.finfo(chains.phi.dtype).eps):
             raise self._foreign(
-                "functions (log density, module, augment: they return other numbers at the same "
-                "place, or are random by themselves)"
+                "functions (log density, module, augment: they return other values at the same "
+                "positions, or use random numbers of their own)"
             )
         _restore(chains, arrays)
         return True
@@ -121,7 +122,7 @@ class Checkpoint:
             if str(arrays.pop("digest")) != str(_digest(arrays)):
                 raise ValueError("its contents are not those that were written")
             return arrays
-        except Exception as error:  # numpy and zipfile raise anything on what is not theirs
+        except Exception as error:  # numpy and zipfile raise all kinds of errors on other files
             raise CheckpointError(
                 f"checkpoint={str(self.path)!r} can't be read and was left untouched ({error}): "
                 "give another file name, or delete it to start anew."
@@ -179,12 +180,12 @@ def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
 
 
 def _digest(arrays: dict[str, Array]) -> Array:
-    """A digest of all that a file holds, by name."""
+    """A digest of the contents of a file."""
     return np.array(fingerprint(arrays))
 
 
 def write_atomically(path: Path, arrays: dict[str, Array]) -> None:
-    """Write an ``.npz`` file next to ``path``, then move it there: no reader sees half a file."""
+    """Write an ``.npz`` file next to ``path``, then move it, so that no reader sees half a file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,7 +1,7 @@
-"""Denormal numbers, which are too small to be normalised and make processors many times slower.
+"""Denormal numbers, which make processors many times slower.
 
-Where there is no noise (in a descent, or at temperature 0) the prior pulls weights that no data
-reach towards zero, and they pass through such numbers.
+They occur where there is no noise, that is, in a descent or at temperature 0. The prior then pulls
+weights that the data do not inform towards zero, and these weights pass through denormal numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 @contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """Count denormal numbers as zero in this thread, if the processor can."""
+    """Treat denormal numbers as zero in this thread, if the processor supports it."""
     before = _flushed()
     torch.set_flush_denormal(True)
     try:
@@ -24,6 +24,6 @@ def flushed_denormals() -> Iterator[None]:
 
 
 def _flushed() -> bool:
-    # torch has a function to set the mode, and none to read it
+    # torch has a function that sets the mode, but none that reads it
     denormal = torch.tensor(1e-310, dtype=torch.float64)
     return bool(denormal * 0.5 == 0.0)

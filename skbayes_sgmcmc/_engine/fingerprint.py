@@ -1,8 +1,8 @@
-"""What identifies a fit: a digest of its data and parameters, and what its functions do.
+"""Identity of a fit: a digest of its data and parameters, and a probe of its functions.
 
-Functions can't be hashed: two modules of the same class, or two log densities, differ in what they
-compute. A :func:`probe` therefore evaluates them once, at fixed positions and with fixed random
-numbers, and a checkpoint keeps the numbers that come out.
+Functions cannot be hashed: two modules of the same class, or two log densities, may compute
+different things. A :func:`probe` therefore evaluates them once, at fixed positions and with fixed
+random numbers, and a checkpoint stores the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: positions at which a probe evaluates the target, and entries that it keeps of an array
+#: number of positions at which a probe evaluates the target, and of entries it keeps of an array
 PROBES, PROBE_ENTRIES = 2, 256
 
 
@@ -60,7 +60,7 @@ def _update(digest: Any, part: Any) -> None:
         _update(digest, [part.entropy, part.spawn_key])
     elif hasattr(part, "__dict__") and not callable(part):
         digest.update(type(part).__name__.encode())
-        # names that begin with _ are caches, which may or may not be filled
+        # attributes whose names begin with _ are caches, which may or may not be filled
         held = {k: v for k, v in vars(part).items() if not callable(v) and k[0] != "_"}
         _update(digest, held)
     else:
@@ -68,10 +68,10 @@ def _update(digest: Any, part: Any) -> None:
 
 
 def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[str, Array]:
-    """What the model's functions return at fixed positions, with fixed random numbers.
+    """Evaluate the model's functions at fixed positions, with fixed random numbers.
 
-    Gradients, densities, augmented rows and the steps of latent variables, as arrays by name. Two
-    fits of equal parameters whose functions differ have different ones.
+    Returns gradients, densities, augmented rows and the steps of latent variables, as arrays by
+    name. Fits with equal parameters but different functions have different probes.
     """
     model, like = target.model, target.like
     seeds = np.random.SeedSequence(0).spawn(PROBES)
@@ -94,7 +94,7 @@ def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[st
             try:
                 found[name] = density()
             except NotImplementedError:
-                continue  # the model has gradients only
+                continue  # the model has only gradients
         if model.metric is not None:
             found["metric"] = model.metric(theta).times(torch.ones_like(theta))
         if model.after_step is not None:
@@ -104,7 +104,7 @@ def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[st
 
 
 def _summary(values: torch.Tensor) -> Array:
-    """Mean absolute value, root mean square and evenly spaced entries: a probe is a small thing."""
+    """Mean absolute value, root mean square and evenly spaced entries, to keep a probe small."""
     flat = np.asarray(values.detach().double().cpu()).reshape(-1)
     if flat.size == 0:
         return flat
@@ -114,9 +114,9 @@ def _summary(values: torch.Tensor) -> Array:
 
 
 def same_probe(a: dict[str, Array], b: dict[str, Array], precision: float) -> bool:
-    """Whether two probes agree, to the square root of the ``precision`` of their numbers.
+    """Whether two probes agree up to the square root of the ``precision`` of their numbers.
 
-    That leaves room for sums in another order, on other processors.
+    This tolerance allows for other orders of summation on other processors.
     """
     return a.keys() == b.keys() and all(_close(a[name], b[name], precision**0.5) for name in a)
 

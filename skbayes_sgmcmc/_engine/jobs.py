@@ -1,4 +1,4 @@
-"""A group of chains from start to end: starts, resumption, checkpoints, interrupts, results."""
+"""The run of a group of chains: starts, resumption, checkpoints, interrupts and results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .threshold import threshold_per_step
 Array = NDArray[Any]
 
 
-#: settings that do not change draws, or are in the fingerprint as what they resolve to
+#: settings that do not change draws, or whose resolved values are in the fingerprint
 UNSEEN = ("checkpoint", "verbose", "random_state")
 
 #: called about 100 times in a run, with the finished fraction and the chains at that time
@@ -34,11 +34,11 @@ OnProgress = Callable[[float, Chains], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ChainState:
-    """Where chains stand after a run, as plain arrays: what warm starts go on from.
+    """State of the chains after a run, as plain arrays, from which warm starts continue.
 
-    ``moves`` identifies the sampler and integrator to which the state ``sampler`` belongs;
-    ``n_chains`` is the number of chains asked for, of which some may have diverged; ``warm`` is
-    kept for streams only, whose later calls must stay in the coordinates of the first.
+    ``moves`` identifies the sampler and the integrator to which the state ``sampler`` belongs.
+    ``n_chains`` is the requested number of chains; some of them may have diverged. ``warm`` is kept
+    for streams only, because later calls must use the coordinates of the first call.
     """
 
     theta: Array
@@ -53,18 +53,18 @@ class ChainState:
     n_drawn: int = 0
 
     def fits(self, n_chains: int, n_parameters: int) -> bool:
-        """Whether a run of so many chains and parameters can go on from here."""
+        """Whether a run with these numbers of chains and parameters can continue this state."""
         return (self.n_chains, self.theta.shape[1]) == (n_chains, n_parameters)
 
     @property
     def torch_numbers(self) -> bool:
-        """Whether their random numbers are torch's, and not the compiled generator's."""
+        """Whether the random numbers come from torch instead of the compiled generator."""
         return from_torch(self.rng)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a job returns: draws of the surviving chains, and which chains diverged when."""
+    """Result of a job: draws of the surviving chains, and the steps at which chains diverged."""
 
     draws: Array
     weights: Array | None
@@ -81,21 +81,21 @@ class Job:
     Attributes
     ----------
     work : Workload
-        What all chains compute.
+        The computation, which is the same for all chains.
     plan : Plan
-        Their steps, and which of them are kept.
+        The steps of the run, and which of them give draws.
     settings : Settings
         The parameters of the run.
     warm : AutoValues
-        What "auto" was found to mean.
+        The resolved values of "auto".
     previous : ChainState or None
-        The chains that these go on with.
+        Earlier chains to continue.
     accelerators : tuple of str
         Names of the accelerators in use.
     group : list of int
-        Numbers of the chains of this job.
+        Indices of the chains of this job.
     seeds : list of SeedSequence
-        One for each of them.
+        One seed for each chain of the job.
     """
 
     work: Workload
@@ -161,7 +161,7 @@ class Job:
             alpha=self.alpha(),
         )
         if self.previous is not None:
-            # with another prior, or with pruning, there are new latent variables, which begin here
+            # latent variables that are new, because of another prior or pruning, start afresh
             for name, values in self._tensors(self.previous.model).items():
                 if name in chains.model_state and chains.model_state[name].shape == values.shape:
                     chains.model_state[name] = values
@@ -220,7 +220,7 @@ class Job:
             ) from None
 
     def alpha(self) -> Callable[[torch.Tensor], float]:
-        """The sampling threshold's alpha_t / eta as a function of theta (1, parameters)."""
+        """alpha_t / eta of the sampling threshold, as a function of theta (1, parameters)."""
         return partial(
             threshold_per_step,
             self.target,
@@ -235,7 +235,7 @@ class Job:
         return fingerprint(
             self.target.model,
             {k: v for k, v in vars(self.settings).items() if k not in UNSEEN},
-            # with no seed given, any run of the same data and parameters goes on
+            # without a given seed, any run with the same data and parameters can be resumed
             None if self.settings.random_state is None else self.seeds,
             [plan.n_draws, plan.burn_in, plan.thinning],
             self.accelerators,
@@ -253,7 +253,7 @@ class Job:
         if not checkpoint.path.exists():
             return KeyboardInterrupt(f"{where}, before the first checkpoint; nothing was kept.")
         return KeyboardInterrupt(
-            f"{where}; call fit again with the same data and parameters to go on from "
+            f"{where}; call fit again with the same data and parameters to continue from "
             f"{str(self.settings.checkpoint)!r}."
         )
 

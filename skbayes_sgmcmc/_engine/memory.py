@@ -1,4 +1,4 @@
-"""A check before a run that its draws fit into memory."""
+"""Check before a run that its draws fit into memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ def check_memory(n_chains: int, n_draws: int, n_kept: int, itemsize: int) -> Non
     if free is not None and needed > free:
         raise ValueError(
             f"n_draws={n_draws!r} is not allowed here: {n_chains} chains x {n_draws} draws x "
-            f"{n_kept} numbers need {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
-            "are free; give fewer draws or chains, dtype='float32', or (where there is this "
-            "parameter) storage=Storage(dir=...)."
+            f"{n_kept} numbers need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB "
+            "are free; give fewer draws or chains, dtype='float32', or storage=Storage(dir=...) "
+            "if the estimator has this parameter."
         )
 
 

@@ -1,4 +1,4 @@
-"""From settings to draws: the one path that every estimator and ``sample`` take."""
+"""From settings to draws: the path that every estimator and ``sample`` take."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .target import Coordinates, Target
 
 Array = NDArray[Any]
 
-#: rows in a minibatch of a stream
+#: number of rows in a minibatch of a stream
 STREAM_BATCH = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a run returns: draws of theta, their weights, statistics and the final state."""
+    """Result of a run: draws of theta, their weights, statistics and the final state."""
 
     draws: Array
     weights: Array | None
@@ -44,9 +44,9 @@ class Run:
     batch_size: int
     n_steps: int
     plan: Plan
-    #: names of the accelerators that it used
+    #: names of the accelerators that the run used
     accelerators: tuple[str, ...]
-    #: ``alpha(theta)`` is the sampling threshold's alpha_t / eta at one position (1, n_parameters)
+    #: ``alpha(theta)`` is alpha_t / eta of the sampling threshold at a position (1, n_parameters)
     alpha: Callable[[torch.Tensor], float]
 
 
@@ -63,8 +63,8 @@ def draw(
 ) -> Run:
     """Run the chains that ``settings`` describe.
 
-    ``previous`` are earlier chains to continue. ``rows_seen`` is given for the rows of a stream: it
-    counts all rows so far, including these, over which one pass of steps is taken.
+    ``previous`` are earlier chains to continue. ``rows_seen`` is given if the rows are a part of a
+    stream: it counts all rows so far, including these. The run then takes one pass over these rows.
     ``on_progress`` is called only if the chains run as one group in this process.
     """
     stream = rows_seen is not None
@@ -76,11 +76,12 @@ def draw(
     previous = _continuable(previous, model, settings, stream)
     n_asked = settings.n_chains
     if previous is not None:
-        settings = replace(settings, n_chains=len(previous.theta))  # those that survived
+        settings = replace(settings, n_chains=len(previous.theta))  # the surviving chains
     warm = previous.warm if previous is not None and stream else None
     if warm is None or (warm.step_size is not None) != settings.auto:
-        # total=0: the posterior of these rows alone. If they stood for all rows of the stream, the
-        # approximation would be too narrow, and without a maximum where the prior hardly counts.
+        # total=0 approximates the posterior of these rows alone. If they stood for all rows of the
+        # stream, the approximation would be too narrow, and it might have no maximum because the
+        # prior would hardly count.
         rows = replace(data, total=0.0) if stream else data
         warm = auto.warm_up(model, rows, sampler, cell, settings, level, stream=stream)
     target = _target(model, data, warm, level, torch.empty(0, dtype=dtype, device=device))
@@ -139,7 +140,7 @@ def draw(
 
 
 def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
-    """Run the chains of a job: in this process as one group, or in workers as several."""
+    """Run the chains of a job as one group in this process, or as several groups in workers."""
     groups = job.settings.groups()
     if len(groups) == 1:
         return [job(on_progress)]
@@ -153,25 +154,25 @@ def _run_one(job: Job) -> Result:
 
 
 def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
-    """Refuse a sampler that can't sample this model at this temperature."""
+    """Refuse a sampler that cannot sample this model at this temperature."""
     if sampler.full_data and temperature == 0.0:
         raise ValueError(
             f"temperature=0 is not allowed with {type(sampler).__name__}: give a positive number."
         )
     if sampler.full_data and model.after_step is not None:
         raise ValueError(
-            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, whose "
-            "latent variables move at every step: give another sampler."
+            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
+            "its latent variables change at every step: give another sampler."
         )
     if sampler.full_data and type(model).log_lik is Model.log_lik:
         raise ValueError(
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
-            "density, but estimates of its gradient; give another sampler."
+            "density, only estimates of its gradient; give another sampler."
         )
     if model.project is not None and not (sampler.needs_metric or sampler.full_data):
         raise ValueError(
-            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, whose "
-            "parameters are restricted to a part of space: give sampler='rsgld'."
+            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
+            "its parameters are restricted to a part of the space: give sampler='rsgld'."
         )
     if sampler.needs_metric and model.metric is None:
         raise ValueError(
@@ -183,7 +184,7 @@ def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
 def _target(
     model: Model, data: Data, warm: auto.AutoValues, temperature: float, like: torch.Tensor
 ) -> Target:
-    """The target in the coordinates, and with the gradient estimator, that were found."""
+    """The target, with the resolved coordinates and gradient estimator."""
     coordinates = None
     if warm.root is not None:
         center = np.zeros(model.n_parameters) if warm.center is None else warm.center
@@ -203,7 +204,7 @@ def _target(
 def _continuable(
     previous: ChainState | None, model: Model, settings: Settings, stream: bool
 ) -> ChainState | None:
-    """The earlier chains, unless their number or the number of parameters has changed."""
+    """The earlier chains; None if the number of chains or of parameters has changed."""
     if previous is None:
         return None
     if previous.fits(settings.n_chains, model.n_parameters):
@@ -212,8 +213,8 @@ def _continuable(
         raise ValueError(
             f"n_chains={settings.n_chains} with {model.n_parameters} parameters is not allowed "
             f"here: earlier calls had {previous.n_chains} chains of {previous.theta.shape[1]} "
-            "parameters. Keep n_chains and what makes the model's size (fit_intercept, layers) as "
-            "they were, or start a new stream with a clone of the estimator."
+            "parameters. Keep n_chains and the parameters that set the size of the model "
+            "(fit_intercept, layers), or start a new stream with a clone of the estimator."
         )
     return None
 
@@ -229,7 +230,7 @@ def _plan(
     going_on: bool,
     stream: bool,
 ) -> Plan:
-    """Numbers of steps and draws; ``going_on`` from earlier chains there is no burn-in."""
+    """Numbers of steps and draws. ``going_on`` means continuing chains, without a burn-in."""
     model, itemsize = target.model, target.like.element_size()
     tuning = auto.tuning_of(model)
     n_draws = settings.n_draws
@@ -268,14 +269,15 @@ def _plan(
 
 
 def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float) -> Run:
-    """The results of the groups of a job's chains, as one."""
+    """Combine the results of the groups of a job's chains."""
     plan, previous = job.plan, job.previous
     alive = [result for result in results if len(result.draws)]
     diverged = {chain: step for result in results for chain, step in result.diverged.items()}
     report = _divergence_report(diverged, len(job.group), plan.n_steps, results[0].state.last_eta)
     if not alive:
         raise SamplingError(report)
-    # groups collect alike, except by mixing distance, whose start depends on where a chain is
+    # groups keep equal numbers of draws, except with mixing distance, where the start of
+    # collection depends on the positions of the chains
     kept = min(result.draws.shape[1] for result in alive)
     if kept == 0:
         raise SamplingError(
@@ -327,10 +329,10 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
 def _divergence_report(
     diverged: dict[int, int], n_chains: int, n_steps: int, step_size: float
 ) -> str:
-    """Which chains diverged, when, and what to change."""
+    """A message that says which chains diverged, at which step, and what to change."""
     where = ", ".join(f"chain {c} by step {k}" for c, k in diverged.items())
     return (
-        f"{len(diverged)} of {n_chains} chains left the finite numbers ({where} of {n_steps}; last "
+        f"{len(diverged)} of {n_chains} chains diverged ({where} of {n_steps}; last "
         f"step size {step_size:g}). Reduce step_size (try a tenth), or give step_size='auto'; "
         "scaling the features to unit variance helps too."
     )

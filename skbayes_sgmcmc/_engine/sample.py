@@ -1,4 +1,4 @@
-"""``sample``: draws from a log density or a model that the user gives."""
+"""``sample``: draws from a user's log density or model."""
 
 from __future__ import annotations
 
@@ -46,56 +46,74 @@ def sample(
     random_state: Any = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> PosteriorSamples:
-    r"""Draw from any log density, or from a model with its data, by SG-MCMC.
+    r"""Sample from a log density, or from a model with its data, by SG-MCMC.
 
     Parameters
     ----------
     target : callable or Model
-        ``log_density(theta)`` of a torch tensor (n_chains, n_parameters) returning (n_chains,), up
-        to a constant; or a :class:`~skbayes_sgmcmc.models.Model`.
-    n_parameters : int
-        Length of theta; needed for a callable.
-    data : Data or None
-        The model's rows; None: no data, N = 1.
-    gradient_of_potential : callable or None
-        ``gradient(theta, rng)`` of -log density, (n_chains, n_parameters), possibly noisy; ``rng``
-        has ``normal(*shape)`` and ``uniform(*shape)``, one stream per chain. None: autograd.
-    sampler, integrator : str or Sampler, str
-        A cell of the table, e.g. ``"sghmc"`` and ``"baoab"``; "auto" is the sampler's plain one.
+        A function ``log_density(theta)``, or a :class:`~skbayes_sgmcmc.models.Model`. The function
+        takes a torch tensor of shape (n_chains, n_parameters) and returns the log density, up to a
+        constant, as a tensor of shape (n_chains,).
+    n_parameters : int or None, default=None
+        Length of theta. Required if ``target`` is a function.
+    data : Data or None, default=None
+        Rows of the model. None means that there are no data, and N = 1.
+    gradient_of_potential : callable or None, default=None
+        A function ``gradient(theta, rng)`` that returns the gradient of -log density, of shape
+        (n_chains, n_parameters). The gradient may be noisy: ``rng.normal(*shape)`` and
+        ``rng.uniform(*shape)`` give random numbers, with one stream per chain. None computes the
+        gradient by autograd.
+    sampler : str or Sampler, default="sgld"
+        The sampler, by name or as an object, e.g. ``"sghmc"``.
+    integrator : str, default="auto"
+        An integrator of the sampler, e.g. ``"baoab"``. "auto" is the sampler's Euler step if it has
+        one.
     step_size : float or Schedule, default=0.1
-        eta, which multiplies the gradient of the mean potential; without data, of -log density.
+        eta, which multiplies the gradient of the mean potential. Without data, this is the gradient
+        of -log density.
     preconditioner : None or array of shape (n_parameters,) or (n_parameters, n_parameters)
         Constant preconditioner M.
     gradient : {"minibatch", "control_variates", "linear_control_variates"}, default="minibatch"
-        Gradient estimator, where the model offers it.
-    batch_size, shared_minibatch : "auto" or int, bool
-        Rows in a minibatch, and whether the chains of a step share them.
-    n_chains, n_draws, burn_in, thinning
-        Chains; draws kept of each; steps before and between them.
+        Gradient estimator. Control variates need a model that supports them.
+    batch_size : "auto" or int, default="auto"
+        Number of rows in a minibatch.
+    shared_minibatch : bool, default=False
+        Whether all chains use the same minibatch in a step.
+    n_chains : int, default=4
+        Number of chains.
+    n_draws : int, default=1000
+        Number of draws kept per chain.
+    burn_in : int, default=1000
+        Number of steps before the collection of draws starts.
+    thinning : int or MixingDistance, default=1
+        Number of steps from one draw to the next.
     temperature : float or Schedule, default=1.0
-        T: the target is proportional to density^(1/T).
+        T. The target is proportional to density^(1/T).
     init : "random", "map" or array, default="random"
-        Starts: standard normal for a callable; an array broadcasts to (n_chains, n_parameters).
+        Starting positions. "random" is standard normal for a function, and the model's own choice
+        for a model. An array is broadcast to shape (n_chains, n_parameters).
     compiled : "auto" or bool, default="auto"
-        Use compiled code (extra ``fast``, CPU) or CUDA graphs. "auto": where they apply and pay;
-        True: where they apply, with an error that lists the reasons if none does; False: nowhere.
-        Compiled steps have their own random numbers, and so other draws for the same seed.
+        Whether to use compiled code (CPU, with the extra ``fast``) or CUDA graphs. "auto" uses them
+        where they apply and make the run faster. True uses them wherever they apply, and raises an
+        error that lists the reasons if none applies. False does not use them. Compiled steps have
+        their own random numbers, so the same seed gives other draws.
     device, dtype, storage, checkpoint, n_jobs, random_state
         As for the estimators.
-    on_progress : callable or None
-        Called with the finished fraction, about 100 times.
+    on_progress : callable or None, default=None
+        Function of the completed fraction of the run. It is called about 100 times.
 
     Returns
     -------
     PosteriorSamples
-        ``draws["theta"]`` of shape (n_chains, n_draws, n_parameters), or the model's names.
+        For a function, the draws have the name "theta" and shape (n_chains, n_draws, n_parameters).
+        For a model, they have the names and shapes of the model.
 
     Raises
     ------
     ValueError
         A parameter is not allowed, or does not suit the model.
     SamplingError
-        Every chain left the finite numbers.
+        All chains diverged.
     MemoryError
         The device's memory is full.
 

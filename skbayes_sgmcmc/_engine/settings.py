@@ -18,22 +18,22 @@ from ..schedules import MixingDistance, as_schedule
 
 
 def is_auto(value: Any) -> bool:
-    """Whether a parameter is the word "auto"."""
+    """Whether a parameter is the string "auto"."""
     return isinstance(value, str) and value == "auto"
 
 
 def resolve_device(device: Any) -> str:
-    """The device of this name; "auto" is CUDA if there, else the CPU.
+    """Name of the device to use; "auto" is CUDA if it is available, else the CPU.
 
     Raises
     ------
     ValueError
-        There is no such device here.
+        The device is not available.
     """
     if is_auto(device):
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.zeros((), device=str(device)).item()  # it can hold numbers and give them back
+        torch.zeros((), device=str(device)).item()  # fails unless the device stores numbers
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(
@@ -43,7 +43,7 @@ def resolve_device(device: Any) -> str:
 
 
 def prediction_device(device: Any) -> str:
-    """That device, or the CPU where there is none, as for models that were fitted elsewhere."""
+    """The given device, or the CPU if it is not available, e.g. for models fitted elsewhere."""
     try:
         return resolve_device(device)
     except ValueError:
@@ -79,9 +79,10 @@ class Settings:
 
     @classmethod
     def of(cls, estimator: Any, **others: Any) -> Settings:
-        """The shared parameters of an estimator, checked; defaults for those that it lacks.
+        """The shared parameters of an estimator, checked.
 
-        ``others`` take the place of the estimator's.
+        Parameters that the estimator lacks have their defaults. ``others`` replace the estimator's
+        values.
         """
         names = [field.name for field in fields(cls) if hasattr(estimator, field.name)]
         settings = cls(**{name: getattr(estimator, name) for name in names} | others)
@@ -89,9 +90,9 @@ class Settings:
         return settings
 
     def check(self, samplers: Iterable[str] = tuple(TABLE)) -> None:
-        """Raise ``ValueError`` for any parameter that is not allowed, before any work.
+        """Raise ``ValueError`` if a parameter is not allowed, before sampling starts.
 
-        ``samplers`` are the names that an error of ``sampler`` lists.
+        ``samplers`` are the names that the error of an unknown sampler lists.
         """
         resolve(self.sampler, self.integrator, listed=samplers)
         if not is_auto(self.step_size):
@@ -138,10 +139,10 @@ class Settings:
             os.stat(path)
         except FileNotFoundError:
             pass
-        except OSError as error:  # a name that is too long, say
+        except OSError as error:  # e.g. a name that is too long
             raise ValueError(f"{name} ({error.strerror}): give another file name.") from None
         if Path(path).is_dir():
-            raise ValueError(f"{name}: it is a folder, give a file name.")
+            raise ValueError(f"{name}: it is a folder; give a file name.")
         if self.n_jobs not in (None, 1):
             raise ValueError(
                 f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."
@@ -149,21 +150,21 @@ class Settings:
 
     @property
     def kept(self) -> Storage:
-        """How draws are kept."""
+        """How draws are stored."""
         return Storage() if self.storage is None else self.storage
 
     def seeds(self) -> list[np.random.SeedSequence]:
         """One seed per chain."""
         state = self.random_state
         if state is None or isinstance(state, np.random.RandomState):
-            # reads the global or the given RandomState as scikit-learn's own estimators do
+            # draws from the global or the given RandomState, like scikit-learn's estimators
             entropy = int(check_random_state(state).randint(np.iinfo(np.int32).max))
         else:
             entropy = int(state)
         return np.random.SeedSequence(entropy).spawn(self.n_chains)
 
     def groups(self) -> list[list[int]]:
-        """Chains that run as one batch: all of them, or one group a job."""
+        """Groups of chains that run as one batch: one group, or one for each job."""
         chains = list(range(self.n_chains))
         if self.n_jobs in (None, 1):
             return [chains]

@@ -1,14 +1,14 @@
-"""The mean potential and its stochastic gradient: the one place of the factor N/n.
+"""The mean potential and its stochastic gradient. Only this module applies the factor N/n.
 
 With N data (the sum of the sample weights, or the size of the stream),
 
     u(theta) = -(1/N) [log p(theta) + sum_i w_i log p(d_i | theta)]
     g(theta) = -(1/N) [grad log p(theta) + (rows / n) sum_{i in batch} w_i grad log p(d_i | theta)]
 
-so that E[g] = grad u, and the target is the density proportional to exp(-N u / T): the posterior at
-T = 1. With a constant preconditioner the sampler moves phi, where theta = center + root phi, and
-sees the gradient root' g: plain dynamics in phi are dynamics in theta with the preconditioner
-M = root root'.
+so that E[g] = grad u. The target is the density proportional to exp(-N u / T), which is the
+posterior at T = 1. With a constant preconditioner, the sampler moves phi, where
+theta = center + root phi, with the gradient root' g. Plain dynamics in phi are dynamics in theta
+with the preconditioner M = root root'.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ GRADIENTS = {"minibatch": 0, "control_variates": 1, "linear_control_variates": 2
 
 @dataclass(frozen=True)
 class Coordinates:
-    """theta = center + root phi; ``root`` is (P, P), or (P,) for a diagonal preconditioner."""
+    """Coordinates phi with theta = center + root phi.
+
+    ``root`` has shape (P, P), or (P,) for a diagonal preconditioner.
+    """
 
     center: Tensor
     root: Tensor
@@ -63,25 +66,30 @@ class Coordinates:
 
 
 class Target:
-    """A model with its data: potentials and gradients of all data or of a minibatch.
+    """The target density: a model with its data, in given coordinates.
 
     Parameters
     ----------
     model : Model
         Prior and likelihood.
     data : Data
-        Its rows.
-    coordinates : Coordinates or None
-        The preconditioner; None: theta itself.
-    gradient : {"minibatch", "control_variates", "linear_control_variates"}
-        "control_variates" (Baker et al. 2019): minibatches estimate the difference to the gradient
-        at ``center``, which is known exactly. "linear_control_variates": they estimate the
-        difference to a linear function of theta, which is fitted under the Gaussian approximation
-        that ``coordinates`` and ``temperature`` describe.
-    center : array of shape (n_parameters,) or None
+        Rows of the model.
+    coordinates : Coordinates or None, default=None
+        The preconditioner. None means that phi is theta.
+    gradient : {"minibatch", "control_variates", "linear_control_variates"}, default="minibatch"
+        Gradient estimator. With "control_variates" (Baker et al. 2019), minibatches estimate the
+        difference from the gradient at ``center``, which is known exactly. With
+        "linear_control_variates", they estimate the difference from a linear function of theta.
+        This function is fitted under the Gaussian approximation that ``coordinates`` and
+        ``temperature`` describe.
+    center : array of shape (n_parameters,) or None, default=None
         Centre of the control variates.
     temperature : float, default=1.0
-        T, used for that approximation only.
+        T, used only for this approximation.
+    dtype : torch.dtype, default=torch.float64
+        Precision of the positions.
+    device : str, default="cpu"
+        Device of the positions.
     """
 
     def __init__(
@@ -111,7 +119,7 @@ class Target:
             self._set_anchor(GRADIENTS[gradient])
 
     def _set_anchor(self, order: int) -> None:
-        """Compute the control variates: their exact sums, and fields for the rows."""
+        """Compute the control variates: their exact sums, and their fields for each row."""
         anchor, root = None, None
         if self.center is not None and self.model.after_step is None:
             if order == 2 and self.coordinates is not None and self.coordinates.root.ndim == 2:
@@ -122,7 +130,7 @@ class Target:
             raise ValueError(
                 f"gradient={self.gradient!r} is not allowed: it needs control variates, which "
                 f"{type(self.model).__name__} does not have"
-                + (", and a preconditioner that is a matrix" if order == 2 else "")
+                + (", and a full matrix as preconditioner" if order == 2 else "")
                 + "; give gradient='minibatch'."
             )
         self.data = replace(self.data, fields=self.data.fields | anchor.fields)
@@ -132,13 +140,13 @@ class Target:
             self._anchor_hessian = torch.from_numpy(anchor.hessian / self.n).to(self.like)
 
     def with_model(self, model: Model) -> Target:
-        """The target with a copy of its model that has the same densities."""
+        """A copy of the target with another model that has the same densities."""
         target = copy.copy(self)
         target.model = model
         return target
 
     def likelihood_scale(self, minibatches: Minibatches) -> float:
-        """The factor (rows/n)/N of the sum over a minibatch's rows; applied once, and only here."""
+        """The factor (rows/n)/N of the sum over a minibatch's rows, which is applied once."""
         return minibatches.factor * self.data.scale / self.n
 
     def to_theta(self, phi: Tensor) -> Tensor:
@@ -163,7 +171,7 @@ class Target:
 
 
 class Evaluator:
-    """Gradients for one group of chains: holds the current minibatch, state and buffers."""
+    """Computes gradients for one group of chains; holds their minibatch, state and buffers."""
 
     def __init__(
         self,
@@ -185,7 +193,7 @@ class Evaluator:
         self._g: Tensor | None = None
 
     def gradient(self, phi: Tensor) -> Tensor:
-        """g at phi for the current minibatch; a buffer that the next call overwrites."""
+        """g at phi for the current minibatch. The next call overwrites the returned tensor."""
         target, model = self.target, self.target.model
         coordinates = target.coordinates
         theta = phi if coordinates is None else coordinates.to_theta(phi)

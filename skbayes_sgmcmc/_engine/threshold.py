@@ -1,4 +1,4 @@
-"""The sampling threshold (Welling & Teh 2011, section 4.2) of a run at one position."""
+"""The sampling threshold (Welling & Teh 2011, section 4.2) of a run, at one position."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def threshold_per_step(
 ) -> float:
     """alpha_t / eta at one position theta (1, n_parameters).
 
-    ``root`` is the root of the preconditioner; None: there is none.
+    ``root`` is the root of the preconditioner; None means that there is no preconditioner.
     """
     model, data = target.model, target.data
     if sampler.uses_metric(model.metric):

@@ -1,1 +1,1 @@
-"""Draws and predictions for other packages: arviz, torch, ONNX, skops."""
+"""Export of draws and predictions to other packages: arviz, torch, ONNX, skops."""

@@ -1,4 +1,4 @@
-"""Draws as arviz's own object (0.23 and 1.x)."""
+"""Export of draws to arviz (0.23 and 1.x)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def to_arviz(
         Rows whose log likelihood is wanted, usually those of ``fit``; needs an estimator. For a
         pipeline, rows as the pipeline takes them.
     y : array of shape (n_samples,) or None, default=None
-        Their targets.
+        Targets or labels of the rows.
     sample_weight : array of shape (n_samples,) or None, default=None
         Exponents of the rows' likelihoods, as in ``fit``: each multiplies its row's log likelihood,
         and rows whose weight is 0 are left out.
@@ -65,10 +65,10 @@ def to_arviz(
 
     Notes
     -----
-    Arviz knows no weights of draws. Where the draws have them (a decaying step size), they are
-    resampled systematically: in their order, each repeated or left out so that plain averages
-    equal the weighted ones to about one part in ``n_draws``. Repeats count as autocorrelation, so
-    effective sample sizes stay honest.
+    Arviz does not support weights of draws. Draws with weights (from a decaying step size) are
+    resampled systematically: draws are repeated or left out, in their original order, such that
+    plain averages equal the weighted averages to about one part in ``n_draws``. Repeated draws
+    count as autocorrelation, so effective sample sizes are not overstated.
 
     Examples
     --------
@@ -95,7 +95,10 @@ def to_arviz(
     coords, dims = _named_axes(estimator)
     if X is not None or y is not None:
         if estimator is None or X is None or y is None:
-            raise ValueError("The log likelihood needs a fitted estimator and both X and y.")
+            raise ValueError(
+                "The log likelihood needs a fitted estimator and both X and y: give all three, or "
+                "neither X nor y."
+            )
         rows, log_lik = _log_likelihood(estimator, X, y, sample_weight)
         groups["log_likelihood"] = {"y": log_lik[:, chosen]}
         groups["observed_data"] = {"y": np.asarray(y)[rows]}
@@ -118,7 +121,7 @@ def _import_arviz() -> Any:
 
 
 def _resampled(posterior: PosteriorSamples) -> Any:
-    """Which draws stand for the weighted ones; all of them if the weights are equal."""
+    """Indices of draws that replace the weighted draws; all draws if the weights are equal."""
     if posterior.weights is None:
         return slice(None)
     cumulative = np.cumsum(posterior.weights)
@@ -127,14 +130,14 @@ def _resampled(posterior: PosteriorSamples) -> Any:
 
 
 def _named_axes(estimator: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Coordinates and dimensions as arviz takes them."""
+    """Coordinates and dimensions in the form that arviz expects."""
     axes = {} if estimator is None else estimator._axes()
     coords = {axis: labels for named in axes.values() for axis, labels in named.items()}
     return coords, {name: list(named) for name, named in axes.items()}
 
 
 def _log_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array]:
-    """The numbers of the rows that count, and their log likelihoods (chains, draws, rows)."""
+    """Indices of the rows of positive weight, and their log likelihoods (chains, draws, rows)."""
     check_consistent_length(X, y)
     posterior = estimator.posterior_
     n_rows = len(y)

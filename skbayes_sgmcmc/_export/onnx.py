@@ -1,4 +1,4 @@
-"""Fitted estimators as torch modules and ONNX files."""
+"""Export of fitted estimators to torch modules and ONNX files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["to_onnx", "to_torch"]
 
 
 def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
-    """Make a torch module of a fitted estimator's predictions, averaged over the posterior.
+    """Convert a fitted estimator to a torch module that predicts the posterior average.
 
     Parameters
     ----------
@@ -33,31 +33,31 @@ def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
         search that ends in one. Scalers (``StandardScaler``, ``MinMaxScaler``, ``MaxAbsScaler``,
         ``RobustScaler``) of a pipeline become part of the module; other steps are refused.
     n_draws : int or None, default=None
-        Draws of the posterior that are averaged, evenly spaced, with their weights; None: all. A
-        distilled classifier has no draws: None only.
+        Number of evenly spaced draws that are averaged, with their weights. None: all draws. For a
+        distilled classifier, which has no draws, only None is allowed.
 
     Returns
     -------
     torch.nn.Module
-        In evaluation mode, on the CPU, in float32, without gradients. It maps rows (n, n_features)
-        as ``predict`` takes them (standardisation is part of it) to class probabilities
-        (n, n_classes); that of a regressor to a pair, mean and standard deviation of a new
-        observation, each (n,) or (n, n_outputs). ``torch.export.export`` accepts it with a dynamic
-        number of rows.
+        Module in evaluation mode, on the CPU, in float32 and without gradients. Its input are rows
+        (n, n_features) as for ``predict``; the module includes the standardisation. For a
+        classifier, it returns class probabilities (n, n_classes). For a regressor, it returns the
+        mean and the standard deviation of a new observation, each of shape (n,) or (n, n_outputs).
+        ``torch.export.export`` accepts the module with a dynamic number of rows.
 
     Raises
     ------
     ValueError
-        The estimator is of another kind, or n_draws is not allowed.
+        The estimator is of another kind, or n_draws is invalid.
     sklearn.exceptions.NotFittedError
         The estimator is not fitted.
 
     Notes
     -----
-    Perceptrons and logistic regression are batched products over all draws: rows * draws * units of
-    the widest layer numbers are in memory, so predict large X in parts. Other networks are run
-    draw after draw, and the graph that ``torch.export`` makes of them grows with the draws:
-    ``n_draws`` keeps it small.
+    For perceptrons and logistic regression, the module evaluates all draws at once. It needs memory
+    for (rows * draws * units of the widest layer) numbers, so predict a large X in parts. Other
+    networks are evaluated one draw after the other. The graph that ``torch.export`` makes of them
+    grows with the number of draws; ``n_draws`` keeps it small.
 
     Examples
     --------
@@ -93,22 +93,22 @@ def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
 
 
 def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None = None) -> None:
-    """Write a fitted estimator's predictions, averaged over the posterior, to an ONNX file.
+    """Write a fitted estimator to an ONNX file that predicts the posterior average.
 
     Parameters
     ----------
     estimator : fitted estimator
         As for :func:`to_torch`.
     path : path
-        The file, whose folder exists. It is replaced if it is there. Beyond 2 GB the draws are in a
-        second file beside it, ``path`` + ".data".
+        File name, in an existing folder. An existing file is replaced. Draws of more than 2 GB are
+        written to a second file, ``path`` + ".data".
     n_draws : int or None, default=None
         As for :func:`to_torch`.
 
     Raises
     ------
     ValueError
-        The estimator, path or n_draws is not allowed.
+        The estimator, path or n_draws is invalid.
     ImportError
         ``onnx`` or ``onnxscript`` is not installed.
     sklearn.exceptions.NotFittedError
@@ -116,10 +116,11 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
 
     Notes
     -----
-    The model has one input "X", float32 (n, n_features), any n; of an estimator that was fitted on
-    images, or on other rows with a shape, (n, *shape). Its output is "probabilities"
-    (n, n_classes) of classifiers, in the order of ``classes_``, which the model's metadata have
-    under "classes" as JSON; "mean" and "std" of regressors.
+    The ONNX model has one input "X", float32 of shape (n, n_features) for any n, or of shape
+    (n, *shape of a row) if the estimator was fitted to images or to other rows that are not flat.
+    For a classifier, the output is "probabilities" of shape (n, n_classes), in the order of
+    ``classes_``. The metadata of the model contain ``classes_`` as JSON under "classes". For a
+    regressor, the outputs are "mean" and "std".
 
     Examples
     --------
@@ -140,7 +141,9 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     """
     path = Path(path)
     if not path.absolute().parent.is_dir():
-        raise ValueError(f"path={str(path)!r} is not allowed: its folder does not exist.")
+        raise ValueError(
+            f"path={str(path)!r} is not allowed: its folder does not exist; give an existing one."
+        )
     _import_onnx()
     module, (_, last) = to_torch(estimator, n_draws=n_draws), parts(estimator)
     classifier = is_classifier(last)
@@ -157,7 +160,7 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
 
 
 def _program(module: nn.Module, row_shape: tuple[int, ...], outputs: list[str]) -> Any:
-    """The module as torch's ONNX program, for any number of rows."""
+    """Convert the module to torch's ONNX program, for any number of rows."""
     import torch
 
     with _quiet():

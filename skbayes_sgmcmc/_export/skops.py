@@ -1,4 +1,4 @@
-"""Which of this package's types a skops file may contain."""
+"""Types of this package that a skops file may contain."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-#: modules whose public classes users pass as arguments; the package itself has the estimators
+#: modules with public classes that users pass as arguments; "" is the package with the estimators
 PUBLIC = ("", ".augmentation", ".priors", ".samplers", ".schedules")
 
-#: what fitted estimators hold besides those, arrays and plain Python
+#: further types inside fitted estimators, besides arrays and plain Python
 STATE = (
     "_draws.compression.CompressedSamples",
     "_draws.compression.Kept",
@@ -22,14 +22,14 @@ STATE = (
 
 
 def skops_trusted_types() -> list[str]:
-    """Names of this package's types that a skops file of a fitted estimator may contain.
+    """Return the names of the types of this package that a skops file may contain.
 
     Returns
     -------
     list of str
-        For ``skops.io.load(file, trusted=skops_trusted_types())``: the estimators and their
-        samplers, priors, schedules and draws, and nothing else. A file with any other type that
-        skops does not trust by itself is refused.
+        Names for ``skops.io.load(file, trusted=skops_trusted_types())``: the estimators and their
+        samplers, priors, schedules and draws. Skops refuses a file with any other type that it does
+        not trust by itself.
 
     Examples
     --------
@@ -45,5 +45,5 @@ def skops_trusted_types() -> list[str]:
 
 
 def _has_parameters(found: Any) -> bool:
-    """Whether it is a class of objects with scikit-learn's parameters, of this package's own."""
+    """Whether ``found`` is a class whose objects have scikit-learn's parameters."""
     return isinstance(found, type) and issubclass(found, BaseEstimator)

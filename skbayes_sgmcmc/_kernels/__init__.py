@@ -1,6 +1,6 @@
-"""Functions compiled by numba: imported where they are used, inside functions.
+"""Functions compiled by numba, which other modules import inside functions where they are used.
 
-Numbers that index are unsigned, because numba then leaves out Python's rule for negative ones.
+Indices are unsigned, because numba then omits Python's rule for negative indices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ jit = numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_mode
 def polynomial(
     f: Callable[[Any], Any], low: float, high: float, degree: int, dtype: Any
 ) -> Callable[..., Any]:
-    """A compiled polynomial close to f between two bounds, by Chebyshev's interpolation."""
+    """A compiled polynomial that approximates f between two bounds (Chebyshev interpolation)."""
     fit = np.polynomial.Chebyshev.interpolate(f, degree, (low, high))
     coefficients = fit.convert(kind=np.polynomial.Polynomial).coef.astype(dtype)
     first, others = coefficients[-1], tuple(coefficients[-2::-1])

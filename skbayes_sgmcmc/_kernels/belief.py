@@ -6,7 +6,7 @@ import numpy as np
 
 from . import jit
 
-#: factors multiplied before a logarithm is taken: weights below 20 do not overflow
+#: number of factors multiplied before a logarithm is taken; weights below 20 do not overflow
 BLOCK = 32
 
 
@@ -14,13 +14,14 @@ BLOCK = 32
 def sample_units(h, lift, below, factor, uniforms, probability):
     """Sample the units ``h`` (documents, units) of a layer, one after another, in place.
 
-    ``below`` (documents, units below) are the probabilities of the units below being on given
-    ``h``, and follow it; ``factor`` (units, units below) is what a unit that is on multiplies
-    their odds by. ``lift`` is the log odds of each unit but for the normalisers of the units
-    below, sum_k log(1 + odds_k). The units' conditional probabilities go to ``probability``.
+    ``below`` (documents, units below) are the probabilities that the units below are on, given
+    ``h``; they are updated with ``h``. ``factor`` (units, units below) are the factors by which a
+    unit that is on multiplies the odds of the units below. ``lift`` are the log odds of each unit
+    without the normalisers of the units below, sum_k log(1 + odds_k). The conditional probabilities
+    of the units are written to ``probability``.
     """
     n_units, n_below = factor.shape
-    without = np.empty(n_below)  # probabilities below, were the unit off
+    without = np.empty(n_below)  # probabilities below if the unit is off
     for d in range(len(h)):
         now = below[d]
         for m in range(n_units):

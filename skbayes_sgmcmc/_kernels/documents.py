@@ -1,7 +1,8 @@
-"""Gibbs sampling of topic assignments: of documents given topics, and of a whole corpus.
+"""Gibbs sampling of topic assignments, for documents given topics and for a whole corpus.
 
-Tokens are in the order of their documents; those of document d are ``starts[d]`` to
-``starts[d + 1]``. A token's weight is what it adds to counts: 1, or less for fractional counts.
+Tokens are in the order of their documents. Document d has the tokens ``starts[d]`` to
+``starts[d + 1]``. The weight of a token is its contribution to counts: 1, or less for fractional
+counts.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from . import jit
 
 @jit
 def sweep(topics, starts, words, weights, alpha, more, z, n, uniforms, fresh):
-    """Sweeps of Gibbs sampling over the tokens of every document, given topics, in place.
+    """Take sweeps of Gibbs sampling over the tokens of every document, given topics, in place.
 
-    A token i goes to topic k with probability ~ (n_k + alpha_dk) phi_wk, where n does without it,
-    and ``more`` is added to alpha of topics that have other tokens. ``topics`` are (words, topics),
-    ``alpha``, ``more`` and ``n`` (documents, topics), ``z`` (tokens,) and ``uniforms``
-    (tokens, sweeps). In the first sweep of ``fresh`` documents, which have nothing in z and n yet,
-    tokens are put into empty documents one by one.
+    A token is assigned to topic k with probability ~ (n_k + alpha_dk) phi_wk, where n does not
+    count this token. For topics that have other tokens, ``more`` is added to alpha. Shapes are
+    (words, topics) for ``topics``, (documents, topics) for ``alpha``, ``more`` and ``n``, (tokens,)
+    for ``z`` and (tokens, sweeps) for ``uniforms``. With ``fresh``, z and n have no values yet, and
+    the first sweep adds tokens to empty documents one by one.
     """
     n_topics = topics.shape[1]
     longest = 0
     for d in range(len(starts) - 1):
         longest = max(longest, starts[d + 1] - starts[d])
-    totals = np.empty(longest, topics.dtype)  # of alpha phi_w, which need not be found each time
-    held = np.zeros(n_topics, np.int64)  # tokens of each topic
+    totals = np.empty(longest, topics.dtype)  # sums of alpha phi_w, the same in every sweep
+    held = np.zeros(n_topics, np.int64)  # number of tokens of each topic
     active = np.empty(n_topics, np.int64)  # topics that have tokens
     share = np.empty(n_topics, topics.dtype)
     for d in range(len(starts) - 1):
@@ -69,7 +70,7 @@ def sweep(topics, starts, words, weights, alpha, more, z, n, uniforms, fresh):
 
 @jit
 def expected_counts(topics, starts, words, weights, concentration, out):
-    """Counts of topics (documents, topics), were each token split as concentration times phi."""
+    """Counts (documents, topics) if each token is split in proportion to concentration * phi."""
     n_topics = topics.shape[1]
     for d in range(len(starts) - 1):
         of, prior = out[d], concentration[d]
@@ -91,7 +92,7 @@ def expected_counts(topics, starts, words, weights, concentration, out):
 
 @jit
 def remove(active, n_active, k):
-    """Take ``k`` out of the first ``n_active`` entries; returns how many there are then."""
+    """Remove ``k`` from the first ``n_active`` entries; return the new number of entries."""
     for j in range(n_active):
         if active[j] == k:
             active[j] = active[n_active - 1]
@@ -101,9 +102,10 @@ def remove(active, n_active, k):
 
 @jit
 def draw(row, rest, n, more, active, n_active, alpha, u, share):
-    """A topic from p_k ~ (n_k + more_k if active + alpha_k) row_k.
+    """Draw a topic k with probability ~ ((n_k + more_k if k is active) + alpha_k) row_k.
 
-    It is by the active topics' part, of few, or by the rest, the sum of alpha_k row_k.
+    The topic is drawn from the part of the active topics, which are few, or from the rest, whose
+    weight ``rest`` is the sum of alpha_k row_k.
     """
     near = row.dtype.type(0)
     for j in range(n_active):
@@ -127,14 +129,15 @@ def draw(row, rest, n, more, active, n_active, alpha, u, share):
 
 @jit
 def add_expected(topics, starts, words, weights, alpha, more, z, n, sole, out):
-    """Add to ``out`` (words, topics) p(z_i = k | the others) / topics times each token's weight.
+    """Add p(z_i = k | other tokens) / topics, times each token's weight, to ``out``.
 
-    A token is its topic's only one if others weigh no more than ``sole`` times as much.
+    ``out`` has shape (words, topics). A token counts as the only one of its topic if the other
+    tokens weigh at most ``sole`` times as much.
     """
     n_topics = topics.shape[1]
-    # below this share of a token's probability there is nothing but rounding
+    # a smaller fraction of a token's probability is only rounding
     least = topics.dtype.type(4) * np.finfo(topics.dtype).eps
-    weight = np.empty(n_topics, topics.dtype)  # of each topic, with all tokens
+    weight = np.empty(n_topics, topics.dtype)  # weight of each topic, with all tokens
     for d in range(len(starts) - 1):
         of, prior, extra = n[d], alpha[d], more[d]
         for k in range(n_topics):
@@ -162,7 +165,10 @@ def add_expected(topics, starts, words, weights, alpha, more, z, n, sole, out):
 
 @jit
 def collapsed_sweeps(rows, words, weights, z, n_dk, n_wk, n_k, alpha, beta, uniforms):
-    """Sweeps of collapsed Gibbs sampling over a corpus, in place; ``uniforms`` (sweeps, tokens)."""
+    """Take sweeps of collapsed Gibbs sampling over a corpus, in place.
+
+    ``uniforms`` has shape (sweeps, tokens).
+    """
     n_topics = len(n_k)
     smoothing = beta * n_wk.shape[0]
     cumulative = np.empty(n_topics)

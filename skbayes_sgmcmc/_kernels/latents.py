@@ -1,8 +1,8 @@
-"""The spike-and-slab prior's gradient and its latents' update, each in one pass.
+"""The gradient of the spike-and-slab prior and the update of its latent variables, in one pass.
 
-They are the sums of many small operations otherwise. ``starts`` and ``stops`` are the places of the
-sparse blocks in theta; the latents of all blocks follow each other. The loops over coefficients are
-written so that the compiler turns each into vector instructions.
+Without compilation they consist of many small operations. ``starts`` and ``stops`` are the places
+of the sparse blocks in theta; the latent variables of all blocks are concatenated. The loops over
+coefficients are written such that the compiler turns each into vector instructions.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import numpy as np
 
 from . import jit, polynomial
 
-#: coefficients worked on at once: what is between two loops stays in the first-level cache
+#: number of coefficients processed at once, so that intermediate results fit the first-level cache
 PART = 512
-#: where exp is neither zero nor infinite
+#: bound on the argument of exp, within which exp is neither zero nor infinite
 LARGEST = 700.0
-#: log 2 as a number whose products with whole ones are exact, and the rest
+#: log 2 as the sum of a number whose products with integers are exact, and the rest
 LOG_TWO_HIGH, LOG_TWO_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 EXPONENT_BITS, EXPONENT_BIAS = 52, np.int32(1023)
 
-#: exp up to half of log 2: relative error 2e-16
+#: exp of numbers up to half of log 2, with relative error 2e-16
 exp_rest = polynomial(np.exp, -0.35, 0.35, 12, np.float64)
 
 
 @jit
 def gradient(theta, slab, sigma, starts, stops, spike, slope, out):
-    """Add spike (1-r) sign(beta)/sigma + slope r beta/sigma^2 to out, chain by chain."""
+    """Add spike (1-r) sign(beta)/sigma + slope r beta/sigma^2 to ``out``, chain by chain."""
     number = theta.dtype.type
     zero = number(0.0)
     for c in range(len(theta)):
@@ -44,9 +44,10 @@ def gradient(theta, slab, sigma, starts, stops, spike, slope, out):
 
 @jit
 def move(beta, rho, slab, inverse, odds_0, gain, upper, lower, z, power, bits):
-    """Move rho and slab of at most PART coefficients; returns sum (1-r) z, sum r z^2, sum rho.
+    """Update rho and slab of at most PART coefficients; return sum (1-r) z, sum r z^2, sum rho.
 
-    The last three arguments are room for z, exp(f) and 2^k, whose product is exp(-log odds).
+    The last three arguments are working memory for z, exp(f) and 2^k. The product of the last two
+    is exp(-log odds).
     """
     two = bits.view(np.float64)
     for i in range(len(beta)):
@@ -73,11 +74,11 @@ def follow(
     theta, rho, slab, sigma, log_odds, mean_square_slope, starts, stops, gain, v_0, v_1,
     sigma_terms, included, excluded, least,
 ):  # fmt: skip
-    """Move rho and slab, then sigma and delta, by the gain.
+    """Update rho and slab, then sigma and delta, with the given gain.
 
-    ``sigma_terms`` are N, R_a and nu lambda, with R_a = 0 where sigma stays; ``included`` (a - 1)
-    and ``excluded`` (p + b - 1), by block, are empty where delta stays; ``least`` is the smallest
-    delta.
+    ``sigma_terms`` are N, R_a and nu lambda; R_a = 0 keeps sigma fixed. ``included`` (a - 1) and
+    ``excluded`` (p + b - 1) have one entry per block; empty arrays keep delta fixed. ``least`` is
+    the smallest delta.
     """
     z, power, bits = np.empty(PART), np.empty(PART), np.empty(PART, np.int64)
     constant = math.log(2 * v_0) - 0.5 * math.log(2 * math.pi * v_1)

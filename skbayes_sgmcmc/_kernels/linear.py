@@ -1,7 +1,7 @@
 """Plain SGLD on a binary linear model: the steps of a chunk, for one chain.
 
-Rows are laid out "dense", (n, p); "padded", sparse and as long as the longest, flat, with
-``pointer`` = [0, length]; or "ragged", CSR.
+Rows have one of three layouts. "dense" is an array (n, p). "padded" is sparse: all rows have the
+length of the longest row, in flat arrays with ``pointer`` = [0, length]. "ragged" is CSR.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from . import jit
 
 ONE = np.uint64(1)
 
-# For each layout: the logits of the rows, and the gradient of the rows, given their residuals,
-# added to one of two sums. Neighbouring rows go to different ones, because adding to a number
-# that is still being added to is slow.
+# For each layout there are two functions. The first computes the logits of the rows. The second
+# computes the gradient of the rows, given their residuals, and adds it to one of two sums.
+# Neighbouring rows use different sums, because an addition must wait for an unfinished addition to
+# the same number.
 
 
 @jit
@@ -85,7 +86,7 @@ def _steps(logits, add_gradient):
     ):  # fmt: skip
         n_parameters, n_kept = len(theta), 0
         number = theta.dtype.type
-        at = np.zeros(n_parameters + 1, theta.dtype)  # the last one is for the padding
+        at = np.zeros(n_parameters + 1, theta.dtype)  # the last entry is for the padding
         at[:-1] = theta
         left, right = np.zeros_like(at), np.zeros_like(at)
         r = np.empty(indices.shape[1], theta.dtype)
@@ -117,7 +118,7 @@ def _steps(logits, add_gradient):
     return run
 
 
-#: the steps by layout; each is compiled when first called
+#: the steps by layout; each function is compiled at its first call
 STEPS = {
     "dense": _steps(dense_logits, dense_gradient),
     "padded": _steps(padded_logits, padded_gradient),

@@ -1,6 +1,6 @@
-"""Philox4x32 and what is made of its words: normals, uniforms, numbers without repeats.
+"""Philox4x32, and the normals, uniforms and integers without repeats made from its words.
 
-The loops are written so that the compiler turns each into vector instructions.
+The loops are written such that the compiler turns each into vector instructions.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import numpy as np
 
 from . import jit, polynomial
 
-#: the fewest that pass BigCrush
+#: the smallest number of rounds that passes BigCrush
 ROUNDS = 7
-#: counter values worked on at once: their words and normals stay in the first-level cache
+#: number of counter values processed at once; words and normals fit into the first-level cache
 BLOCK = 512
 
 LOW, SHIFT, ONE = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(1)
@@ -20,9 +20,10 @@ HALF_TURN, LOG_TWO = np.float32(np.pi / 2**32), np.float32(np.log(2.0))
 
 @jit
 def words(out, key, counter, rounds):
-    """Four words for each of len(out) / 4 counter values, those of one value a quarter apart.
+    """Write four words for each of len(out) / 4 counter values to ``out``.
 
-    Words are kept in 64 bits, which makes the high half of a product a shift.
+    The words of one counter value are len(out) / 4 entries apart. Words are computed in 64 bits, so
+    that the high half of a product is a shift.
     """
     n = len(out) // 4
     for i in range(n):
@@ -49,7 +50,7 @@ cosine = polynomial(lambda y: np.cos(np.sqrt(y)), 0.0, _QUARTER, 6, np.float32)
 
 @jit
 def box_muller(bits, out):
-    """As many standard normals as there are words; the words are overwritten."""
+    """Write one standard normal for each word to ``out``; the words are overwritten."""
     n = len(bits) // 2
     as_float, as_int = bits.view(np.float32), bits.view(np.int32)
     for i in range(n):  # u in (0, 1)
@@ -62,7 +63,7 @@ def box_muller(bits, out):
         x = as_float[i] - np.float32(1.0)
         log = x + x * x * log_rest(x) + out[i] * LOG_TWO
         radius = np.sqrt(np.float32(-2.0) * log)
-        # 31 bits for an angle in (-pi/2, pi/2), one for the other half of the circle
+        # 31 bits are an angle in (-pi/2, pi/2), and one bit chooses the half of the circle
         turn = as_int[n + i]
         radius = radius if turn & 1 else -radius
         angle = np.float32(turn) * HALF_TURN
@@ -75,7 +76,7 @@ def box_muller(bits, out):
 
 @jit
 def fill_normal(out, key, counter):
-    """Standard normals."""
+    """Fill ``out`` with standard normals."""
     size = 4 * BLOCK
     bits, normals = np.empty(size, np.uint32), np.empty(size, np.float32)
     for start in range(0, len(out), size):
@@ -88,25 +89,28 @@ def fill_normal(out, key, counter):
 
 @jit
 def fill_uniform(out, key, counter):
-    """Uniform numbers in [0, 1)."""
+    """Fill ``out`` with uniform numbers in [0, 1)."""
     size = 4 * BLOCK
     bits = np.empty(size, np.uint32)
     for start in range(0, len(out), size):
         words(bits, key, counter, ROUNDS)
         counter += np.uint64(BLOCK)
         for i in range(min(size, len(out) - start)):
-            # 24 bits, as many as float32 has, so that 1 is never reached by rounding
+            # 24 bits, the precision of float32, so that rounding never gives 1
             out[start + i] = (bits[i] >> np.uint32(8)) * 2.0**-24
 
 
 @jit
 def distinct(out, n, key, counter):
-    """The first different numbers of a sequence, for each row; returns the next counter."""
+    """Fill each row with the first different integers below n of a random sequence.
+
+    Returns the next counter.
+    """
     size = out.shape[1]
     bits, used = np.empty(4 * BLOCK, np.uint32), 4 * BLOCK
     n = np.uint64(n)
-    biased = (LOW + ONE) % n  # so many words too many for each number to have as many
-    # the row's numbers so far, in a table with open addresses; stamps spare clearing it
+    biased = (LOW + ONE) % n  # words to reject, so that integers are equally likely
+    # the row's numbers so far, in a hash table with open addressing; stamps avoid clearing it
     slots = np.uint64(4)
     while slots < np.uint64(4 * size):
         slots *= np.uint64(2)
@@ -118,7 +122,7 @@ def distinct(out, n, key, counter):
                 words(bits, key, counter, ROUNDS)
                 counter += np.uint64(BLOCK)
                 used = 0
-            product = np.uint64(bits[used]) * n  # Lemire's way to a number below n
+            product = np.uint64(bits[used]) * n  # Lemire's method for an integer below n
             used += 1
             if product & LOW < biased:
                 continue

@@ -1,4 +1,4 @@
-"""The gradient of a linear model's rows in one pass, while each row is in the first-level cache."""
+"""The gradient of a linear model's rows, in one pass while each row is in the first-level cache."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from . import jit
 
 @jit
 def gradient(theta, x, y, weight, sigma, classes, scale, out):
-    """Add to out the derivative of -scale log p(y | f), f = x'w + b, with rows' weights.
+    """Add the derivative of -scale log p(y | f), with f = x'w + b and weighted rows, to ``out``.
 
-    ``classes``: y is 0 or 1, with the logit f; else y is normal about f, with sd ``sigma``
-    (chains, 1). ``x`` (chains or 1, rows, features), ``y`` (chains or 1, rows) and ``weight``, as
-    y, or empty if all are one. Returns the weighted sums (chains, 1) of squared slopes.
+    If ``classes`` is true, y is 0 or 1 with the logit f. Otherwise y is normal with mean f and sd
+    ``sigma`` (chains, 1). Shapes are (chains or 1, rows, features) for ``x`` and (chains or 1,
+    rows) for ``y`` and ``weight``; ``weight`` is empty if all weights are one. Returns the weighted
+    sums (chains, 1) of squared slopes.
     """
     number = theta.dtype.type
     one, factor = number(1.0), number(scale)

@@ -1,4 +1,4 @@
-"""Euler steps of SGLD and pSGLD on a part of one chain's parameters, noise included."""
+"""Euler steps of SGLD and pSGLD, including the noise, on a part of one chain's parameters."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import numpy as np
 from . import jit
 from .philox import BLOCK, ROUNDS, box_muller, words
 
-#: normals made at once
+#: number of normals made at once
 NUMBERS = 4 * BLOCK
 
 
 @jit
 def normals(bits, out, key, counter):
-    """``NUMBERS`` of them."""
+    """Fill ``out`` with ``NUMBERS`` standard normals."""
     words(bits, key, counter, ROUNDS)
     box_muller(bits, out)
 
 
 @jit
 def sgld(theta, g, eta, sd, key, counter):
-    """Theta += sd xi - eta g."""
+    """Add sd xi - eta g to theta."""
     bits, xi = np.empty(NUMBERS, np.uint32), np.zeros(NUMBERS, np.float32)
     for start in range(0, len(theta), NUMBERS):
         if sd > 0:
@@ -35,7 +35,7 @@ def sgld(theta, g, eta, sd, key, counter):
 def psgld(
     theta, g, likelihood, V, adapting, lag, decay, regularization, cap, eta, sd, key, counter
 ):
-    """The step of ``PSGLD.euler``, in its symbols."""
+    """Take the step of ``PSGLD.euler``, with the same symbols."""
     bits, xi = np.empty(NUMBERS, np.uint32), np.zeros(NUMBERS, np.float32)
     G = np.empty(NUMBERS, theta.dtype)
     one = theta.dtype.type(1.0)

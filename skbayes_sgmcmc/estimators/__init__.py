@@ -1,1 +1,1 @@
-"""Scikit-learn estimators, one a file."""
+"""Scikit-learn estimators, one per file."""

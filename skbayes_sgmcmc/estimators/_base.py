@@ -1,8 +1,9 @@
-"""What all estimators share: the fit that runs chains, warm starts, draws, summaries."""
+"""Code that all estimators share: the fit that runs chains, warm starts, draws, summaries."""
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin, Progress
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import FIT_REMEDY, explain_full_memory, warn
+from .._exceptions import FIT_REMEDY, SamplingError, explain_full_memory, warn
 from .._validation import check_choice, check_int, check_real, check_sample_weight
 
 if TYPE_CHECKING:
@@ -31,20 +33,25 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: a chain set with a larger R-hat or a smaller bulk ESS is warned of
+#: a larger R-hat or a smaller bulk ESS of the chains raises a warning
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100.0
 #: characters of an estimator in a warning, at most (but for its class's name)
 NAME_LENGTH = 200
 #: coordinates beyond this number are checked on an even sample, since each costs a millisecond
 CHECKED_COORDINATES = 300
-#: up to so many bytes each block of parameters is stored apart, which is quicker to read
+#: up to this number of bytes, each block of parameters is copied, which makes it faster to read
 COPIED_BYTES = 2**28
-#: draws of each chain that a stream keeps with ``n_draws="auto"``
+#: numbers of draws that are looked at after a fit, and rows that it predicts, to see that they are
+#: finite
+CHECKED_NUMBERS, CHECKED_ROWS = 2**24, 5
+#: of these so many at once; squares of larger ones overflow
+BATCH_NUMBERS, LARGEST_DRAW = 2**20, 1e150
+#: number of draws per chain that a stream keeps with ``n_draws="auto"``
 AUTO_DRAWS = 1000
 
 
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a fitting method leave the estimator as it was when it raises."""
+    """Make a fitting method restore the estimator's previous state if it raises an error."""
 
     @functools.wraps(method)
     def guarded(estimator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -60,10 +67,10 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
-    """Base of all estimators: subclasses make a model and its data, this runs the chains."""
+    """Base class of all estimators. Subclasses make the model and its data."""
 
     posterior_: PosteriorSamples
-    # parameters of every estimator, which their constructors set
+    # parameters of every estimator, set by the constructors
     prior: Any
     total_samples: float | None
     checkpoint: Any
@@ -74,7 +81,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     _rows_checked = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        # paths are kept as text, which is all that files without pickle can hold
+        # paths become strings, because files without pickle hold no other kind of path
         state = super().__getstate__()
         paths = {k: os.fspath(v) for k, v in state.items() if isinstance(v, os.PathLike)}
         return state | paths
@@ -100,7 +107,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             def fitted() -> dict[str, Any] | None:
                 draws, weights = chains.collected()
                 if rows_seen is not None or draws.shape[1] == 0:
-                    return None  # a stream's draws are put together at its end
+                    return None  # the draws of a stream are joined at the end of the call
                 ordered = self._in_order(named(draws), previous)
                 return _attributes(PosteriorSamples(ordered, weights), chains.cursor.step)
 
@@ -130,7 +137,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return run
 
     def _check(self) -> Settings:
-        """Check every parameter, before any work."""
+        """Check every parameter before any work starts."""
         self._check_prior()
         if self.total_samples is not None:
             check_real("total_samples", self.total_samples, low=0.0)
@@ -146,7 +153,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return ("sgld", "psgld", "sghmc", "sgnht", "msgnht")
 
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
-        """New draws in an order that makes them comparable with each other and the earlier ones."""
+        """New draws, with components reordered to match each other and the earlier draws."""
         return draws
 
     def _check_prior(self) -> None:
@@ -158,8 +165,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _check_stream(self) -> None:
         if self.checkpoint is not None:
             raise ValueError(
-                f"checkpoint={self.checkpoint!r} is not allowed in partial_fit, whose calls are "
-                "short: save the estimator between calls instead."
+                f"checkpoint={self.checkpoint!r} is not allowed in partial_fit: give "
+                "checkpoint=None, and save the estimator between calls instead."
             )
 
     def _prior(self) -> Prior:
@@ -168,40 +175,40 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return PRIORS[self.prior]() if isinstance(self.prior, str) else self.prior
 
     def _previous(self, *, stream: bool, same: bool = True) -> Any:
-        """Where earlier chains stopped, if this call goes on from there.
+        """The state of earlier chains, if this call continues from it.
 
-        ``same`` says that the data have the widths of those of the earlier call.
+        ``same``: whether the data have the same numbers of columns as in the earlier call.
         """
         if (stream or self.warm_start) and same:
             return getattr(self, "_chain_state", None)
         return None
 
     def _begin(self, make: Callable[[bool], Any], previous: Any) -> tuple[Any, Any]:
-        """The model that ``make(first)`` makes, and the chains that it goes on with, if any."""
+        """The model that ``make(first)`` builds, and the state of continuing chains, if any."""
         model = make(previous is None)
         if previous is None or previous.fits(self.n_chains, model.n_parameters):
             return model, previous
         return make(True), None
 
     def _sparse(self) -> str | bool:
-        """What ``validate_data`` is to accept beside dense rows."""
+        """The sparse format that ``validate_data`` accepts, or False."""
         return "csr" if self.__sklearn_tags__().input_tags.sparse else False
 
     def _validate_x(self, X: Any) -> Any:
-        """X checked, for predictions."""
+        """X, checked for predictions."""
         check_is_fitted(self, "posterior_")
         return self._validate_rows(X)
 
     def _validate_rows(self, X: Any) -> Any:
-        """X checked to be like the rows of the fit."""
+        """X, checked to have the same columns as the rows of the fit."""
         raise NotImplementedError
 
     def _predictor(self) -> Any:
-        """``_predict_block`` for many blocks of one call: what it needs is made once."""
+        """``_predict_block`` for many blocks of one call; shared preparations are done once."""
         return self._predict_block
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
-        """Predictions (draws, rows, outputs) of some pooled draws."""
+        """Predictions of some pooled draws, of shape (draws, rows, outputs)."""
         raise NotImplementedError
 
     def _inputs(self, X: Any) -> Any:
@@ -228,9 +235,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         previous: Any,
         stream: bool,
     ) -> None:
-        """Sample the posterior of a model given rows, which may be a part of a stream.
+        """Sample the posterior of a model given rows, which may be one part of a stream.
 
-        ``target`` is None for models of X alone.
+        ``target`` is None for models without targets.
         """
         from .._engine.settings import resolve_device
 
@@ -260,8 +267,43 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         )
         self._chain_state = run.state if stream or self.warm_start else None
         self._stream_rows = rows_seen
-        self._set_attributes()
+        with np.errstate(all="ignore"):  # what is not finite is an error
+            self._set_attributes()
+            self._check_finite(X)
         progress.close()
+
+    def _check_finite(self, X: Any) -> None:
+        """Raise if means or sds of the draws, or predictions of some rows, are not finite."""
+        posterior = self.posterior_
+        n_draws = posterior.n_chains * posterior.n_draws
+        chosen, ends = {0, n_draws - 1}, []
+        for name, shape in posterior.shapes.items():
+            draws = np.unique(
+                np.linspace(0, n_draws - 1, CHECKED_NUMBERS // max(1, math.prod(shape)) + 1).astype(
+                    int
+                )
+            )
+            for some in gen_batches(len(draws), -(-BATCH_NUMBERS // max(1, math.prod(shape)))):
+                values = posterior.select(name, draws[some]).reshape(len(draws[some]), -1)
+                high, low = values.max(1, initial=0.0), values.min(1, initial=0.0)
+                chosen |= {int(draws[some][high.argmax()]), int(draws[some][low.argmin()])}
+                ends += [float(high.max()), -float(low.min())]
+        largest = max(ends) if np.isfinite(ends).all() else math.inf
+        try:
+            found = self._outcomes(np.array(sorted(chosen)), X[:CHECKED_ROWS])
+            good = largest < LARGEST_DRAW and all(np.isfinite(each).all() for each in found)
+        except ValueError:
+            good = False
+        if not good:
+            raise SamplingError(
+                "the draws are too large for finite means, standard deviations and predictions "
+                f"(largest magnitude {largest:.3g}): reduce step_size (try a tenth), or give "
+                "dtype='float64'."
+            )
+
+    def _outcomes(self, draws: Array, x: Any) -> list[Array]:
+        """What some pooled draws predict for rows: arrays that must be finite."""
+        return []
 
     def _set_attributes(self) -> None:
         """Set the fitted attributes that summarise ``posterior_``."""
@@ -269,9 +311,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _weights(
         self, X: Any, target: Array, sample_weight: Any, factors: Array | None = None
     ) -> tuple[Any, Array, Array | None]:
-        """Rows of positive weight, their targets, and their weights (None if all are one).
+        """Rows of positive weight, with their targets and weights (None if all weights are 1).
 
-        ``factors`` multiply the weights.
+        The weights are multiplied by ``factors``.
         """
         if sample_weight is None and factors is None:
             return X, target, None
@@ -347,14 +389,15 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None
     ) -> dict[str, Array]:
-        """Draws of the posterior, pooled over the chains.
+        """Return draws of the posterior, pooled over the chains.
 
         Parameters
         ----------
         n_samples : int or None, default=None
-            Number of draws, taken with replacement by weight; None: every draw once.
+            Number of draws, chosen with replacement in proportion to their weights. None: every
+            draw once.
         random_state : int, RandomState or None, default=None
-            Seed of the choice.
+            Seed for the choice of draws.
 
         Returns
         -------
@@ -366,7 +409,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return self.posterior_.sample(n_samples, random_state)
 
     def summary(self, coverage: float = 0.9) -> Summary:
-        """Table of mean, sd, central interval, ESS, R-hat and MCSE of every parameter.
+        """Summarise every parameter by its mean, sd, central interval, ESS, R-hat and MCSE.
 
         Parameters
         ----------
@@ -376,7 +419,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         Returns
         -------
         Summary
-            A dict of columns that prints as a table; ``to_frame()`` makes a DataFrame.
+            A dict of columns that prints as a table. ``to_frame()`` converts it to a DataFrame.
         """
         from ..diagnostics import summary
 
@@ -384,11 +427,11 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return summary(self.posterior_, labels=self._labels(), coverage=coverage)
 
     def _labels(self) -> dict[str, list[str]]:
-        """Names of the flattened coordinates of each block of draws."""
+        """Names of the flattened coordinates of each block of draws, by block."""
         return {}
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        """For each block of draws, its axes by name with the labels along them."""
+        """Names of the axes of each block of draws, with the labels along each axis."""
         return {}
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
@@ -406,13 +449,13 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return to_arviz(self, X, y, **options)
 
     def _torch_module(self, n_draws: int | None = None) -> nn.Module:
-        """Predictions as a torch module, with so many of the pooled draws."""
+        """Predictions as a torch module that averages ``n_draws`` of the pooled draws."""
         if n_draws is not None:
             check_int("n_draws", n_draws, high=self.n_chains_ * self.n_draws_)
         return self._ensemble(*self.posterior_.spaced(n_draws))
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
-        """A torch module of the average of some pooled draws."""
+        """A torch module that averages the predictions of some pooled draws."""
         raise NotImplementedError
 
     def _feature_labels(self) -> list[str]:
@@ -421,12 +464,12 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
 
 class Named:
-    """Draws by name, with what the model derives from each of them, which is done only once.
+    """Draws by name, with the quantities that the model derives from each draw exactly once.
 
     Parameters
     ----------
     model : Model
-        It names the draws.
+        Model that names the draws and derives quantities from them.
     data : Data
         The rows of the fit.
     """
@@ -438,7 +481,7 @@ class Named:
         self.derived: dict[str, Array] = {}
 
     def __call__(self, draws: Array) -> dict[str, Array]:
-        """Of draws (chains, draws, n_kept) that begin with those of the call before."""
+        """Name draws (chains, draws, n_kept), the first of which are those of the previous call."""
         n_chains, n_draws = self.seen
         if len(draws) != n_chains:  # the first call, or a chain has diverged
             n_draws, self.derived = 0, {}
@@ -463,9 +506,9 @@ def _attributes(posterior: PosteriorSamples, n_steps: int) -> dict[str, Any]:
 def _newest(
     old: PosteriorSamples, new: PosteriorSamples, n_drawn: int, limit: int | str
 ) -> PosteriorSamples:
-    """The newest draws of a stream: ``limit`` of them, and not the first half of all.
+    """The newest ``limit`` draws of a stream, without the first half of all draws.
 
-    The first half of a stream's draws is its burn-in, in which the target still was another one.
+    The first half of a stream's draws is its burn-in, during which the target was a different one.
     """
     if old.n_chains != new.n_chains:  # a chain has diverged
         return new
@@ -480,7 +523,7 @@ def _newest(
 
 
 def _moves(draws: Array) -> bool:
-    """Whether some coordinate of some chain moves by more than rounding."""
+    """Whether some coordinate of some chain moves by more than rounding errors."""
     rounding = 100 * np.finfo(draws.dtype).eps * np.abs(draws).max(axis=1)
     return bool((np.ptp(draws, axis=1) > rounding).any())
 

@@ -1,4 +1,4 @@
-"""What all classifiers share: fitting from labels, streams of rows, predictions."""
+"""Code that all classifiers share: fitting from labels, streams of rows, predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._callbacks import with_callbacks
 from .._draws import prediction
-from .._validation import check_int, check_random_state
+from .._validation import check_int, check_magnitude, check_predictions, check_random_state
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._probabilities import ProbabilityClassifier
 
@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 
 class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
-    """Base of classifiers."""
+    """Base class of all classifiers that sample a posterior."""
 
     class_weight: Any
     n_features_in_: int
@@ -37,7 +37,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     @all_or_nothing
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Draw the posterior of the parameters.
+        """Sample the posterior of the parameters.
 
         Parameters
         ----------
@@ -46,7 +46,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         y : array of shape (n_samples,)
             Labels of at least two classes.
         sample_weight : array of shape (n_samples,) or None, default=None
-            Exponents of the rows' likelihoods, not negative.
+            Nonnegative weights of the rows. A weight is the exponent of the likelihood of its row.
 
         Returns
         -------
@@ -55,9 +55,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         Raises
         ------
         ValueError
-            A parameter or the data are not allowed.
+            A parameter or the data are invalid.
         SamplingError
-            Every chain left the finite numbers; nothing is fitted then.
+            Every chain diverged. The estimator then stays as it was before the call.
         """
         settings, before = self._check(), getattr(self, "n_features_in_", None)
         X, y = self._validate_xy(X, y, reset=True)
@@ -83,13 +83,14 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     @all_or_nothing
     @with_callbacks
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on sampling with new rows of a stream, for one pass over them.
+        """Continue sampling with new rows of a stream, for one pass over these rows.
 
-        The target is the posterior of ``total_samples`` data if that is given, else of the rows
-        seen so far; the newest ``n_draws`` draws of each chain are kept. The first call after
-        ``fit`` starts a new stream, unless ``warm_start=True``. With ``step_size="auto"``, one pass
-        over a stream of small batches was measured to place the mean within about one posterior sd
-        and to have 0.7 to 2.3 times the sd; passes with ``total_samples`` come closer.
+        The target is the posterior given ``total_samples`` rows or, if that is None, given the rows
+        seen so far. The newest ``n_draws`` draws of each chain are kept. The first call after
+        ``fit`` starts a new stream, unless ``warm_start=True``. With ``step_size="auto"`` and a
+        single pass over a stream of small batches, measured means were within about one posterior
+        sd of the exact ones, and measured sds were 0.7 to 2.3 times the exact ones. Several passes
+        with ``total_samples`` are more accurate.
 
         Parameters
         ----------
@@ -98,9 +99,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         y : array of shape (n_samples,)
             Their labels.
         classes : array of shape (n_classes,) or None, default=None
-            All classes that will occur; needed in the first call unless y has them all.
+            All classes of the stream. Required in the first call, unless y contains all classes.
         sample_weight : array of shape (n_samples,) or None, default=None
-            Exponents of the rows' likelihoods.
+            Nonnegative weights of the rows, as for ``fit``.
 
         Returns
         -------
@@ -122,13 +123,14 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             known = self.classes_
             if classes is not None and not np.array_equal(np.unique(classes), known):
                 raise ValueError(
-                    f"classes={classes!r} is not allowed: the first call gave {known.tolist()}."
+                    f"classes={classes!r} is not allowed: the first call gave {known.tolist()}. "
+                    "Give the same classes, or None."
                 )
         unseen = np.setdiff1d(y, known)
         if len(unseen):
             raise ValueError(
-                f"y has labels {unseen.tolist()} that are not in classes={known.tolist()}: name "
-                "every class in the first call of partial_fit."
+                f"y has labels {unseen.tolist()} that are not in classes={known.tolist()}: give "
+                "all classes in the first call of partial_fit."
             )
         codes = np.searchsorted(known, y)
         X, codes, weight = self._weighted_rows(X, codes, known, sample_weight)
@@ -142,13 +144,18 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     # what subclasses add --------------------------------------------------------------------------
 
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Model:
-        """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
+        """The model of rows like X; ``first`` is False if earlier chains continue."""
         raise NotImplementedError
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        return validate_data(
+        X, y = validate_data(
             self, X, y, reset=reset, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
         )
+        check_magnitude("X", X)
+        return X, y
+
+    def _outcomes(self, draws: Array, x: Any) -> list[Array]:
+        return [self._predict_block(draws, x)]
 
     def _given(self, target: Array) -> Array:
         return self.classes_[target]
@@ -165,15 +172,15 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         return self._weights(X, codes, sample_weight, factors)
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Logits (draws, rows, classes) of dense rows, differentiable by them.
+        """Logits (draws, rows, classes) of dense rows, differentiable with respect to the rows.
 
-        A few of the pooled draws at a time, and which these are; together all of them, in order.
-        Memory is bounded if each is let go before the next.
+        Yields a few of the pooled draws at a time, with their indices; together all draws, in
+        order. Memory is bounded if the caller releases each block before it takes the next.
         """
         raise NotImplementedError
 
     def _student(self, X: Array) -> Blueprint:
-        """A network like that of one draw, as a student of this classifier on rows X."""
+        """Blueprint of a student of this classifier: a network like that of one draw."""
         raise NotImplementedError
 
     # prediction -----------------------------------------------------------------------------------
@@ -184,7 +191,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         )
 
     def predict_proba(self, X: Any) -> Array:
-        """Class probabilities averaged over the posterior.
+        """Predict class probabilities, averaged over the posterior.
 
         Parameters
         ----------
@@ -199,39 +206,42 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     def _mean_proba(self, x: Any) -> Array:
         posterior = self.posterior_
-        return prediction.average(
-            self._predictor(),
-            x,
-            posterior.n_chains * posterior.n_draws,
-            len(self.classes_),
-            posterior.pooled_weights(),
-        )
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            proba = prediction.average(
+                self._predictor(),
+                x,
+                posterior.n_chains * posterior.n_draws,
+                len(self.classes_),
+                posterior.pooled_weights(),
+            )
+        return check_predictions(proba, x)
 
     def predict_proba_samples(
         self, X: Any, n_draws: int | None = None, random_state: Any = None
     ) -> Array:
-        """Class probabilities of single draws.
+        """Predict the class probabilities of single draws.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n_samples, n_features)
             Rows.
         n_draws : int or None, default=None
-            Draws, taken with replacement by weight; None: every draw once.
+            Number of draws, chosen with replacement in proportion to their weights. None: every
+            draw once.
         random_state : int, RandomState or None, default=None
-            Seed of the choice.
+            Seed for the choice of draws.
 
         Returns
         -------
         array of shape (n_draws, n_samples, n_classes)
-            See :meth:`iter_proba_samples` for large X.
+            For large X, use :meth:`iter_proba_samples`.
         """
         return np.concatenate(list(self.iter_proba_samples(X, n_draws, random_state)), axis=1)
 
     def iter_proba_samples(
         self, X: Any, n_draws: int | None = None, random_state: Any = None
     ) -> Iterator[Array]:
-        """Blocks (n_draws, rows, n_classes) of :meth:`predict_proba_samples`, in the order of X."""
+        """Yield :meth:`predict_proba_samples` in blocks (n_draws, rows, n_classes) of rows of X."""
         X = self._validate_x(X)
         posterior = self.posterior_
         total = posterior.n_chains * posterior.n_draws
@@ -249,7 +259,10 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         rows_at_once = max(1, prediction.BLOCK_NUMBERS // (n_chosen * len(self.classes_)))
         predict = self._predictor()
         for start in range(0, x.shape[0], rows_at_once):
-            yield predict(chosen, x[start : start + rows_at_once])
+            rows = x[start : start + rows_at_once]
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                proba = predict(chosen, rows)
+            yield check_predictions(proba, rows)
 
     def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
         codes = []
@@ -274,7 +287,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             yield np.log(np.maximum(chosen, smallest))
 
     def predict_uncertainty(self, X: Any) -> Bunch:
-        """Predictive entropy in nats and its split into two parts.
+        """Predict the entropy of the label, in nats, and split it into two parts.
 
         Parameters
         ----------
@@ -284,35 +297,39 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         Returns
         -------
         Bunch
-            Arrays of shape (n_samples,): ``total``, the entropy of :meth:`predict_proba`;
-            ``aleatoric``, what would remain with known parameters; ``epistemic``, their difference.
+            Arrays of shape (n_samples,). ``total``: entropy of :meth:`predict_proba`.
+            ``aleatoric``: mean entropy over the draws, which would remain if the parameters were
+            known. ``epistemic``: the difference of the two.
         """
         X = self._validate_x(X)
         posterior = self.posterior_
-        return prediction.uncertainty(
-            self._predictor(),
-            X,
-            posterior.n_chains * posterior.n_draws,
-            len(self.classes_),
-            posterior.pooled_weights(),
-        )
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            found = prediction.uncertainty(
+                self._predictor(),
+                X,
+                posterior.n_chains * posterior.n_draws,
+                len(self.classes_),
+                posterior.pooled_weights(),
+            )
+        check_predictions(found.total, X)
+        return found
 
     def distill(self, X: Any, **parameters: Any) -> DistilledClassifier:
-        """Train one deterministic network to predict as the average over the posterior.
+        """Train one deterministic network to imitate the average over the posterior.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            Rows, best those of ``fit``; labels are not needed.
+            Training rows, preferably those of ``fit``. Labels are not needed.
         **parameters
-            Those of :class:`DistilledClassifier`: ``student``, ``n_epochs``, ``batch_size``,
+            Parameters of :class:`DistilledClassifier`: ``student``, ``n_epochs``, ``batch_size``,
             ``learning_rate``, ``perturbation``, ``n_draws``, ``device``, ``random_state``,
             ``verbose``.
 
         Returns
         -------
         DistilledClassifier
-            Fitted, with an unfitted copy of this classifier as its ``estimator``.
+            Fitted student, with an unfitted copy of this classifier as its ``estimator``.
         """
         from .distilled import DistilledClassifier
 

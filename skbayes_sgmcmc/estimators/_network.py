@@ -1,4 +1,4 @@
-"""What estimators of networks share: standardised inputs, the model, its predictions."""
+"""Code that estimators of networks share: standardised inputs, the model, its predictions."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: chains of a network are compared by their predictions, of so many rows, and warned of at these
-#: limits: every chain is in a mode of its own, of which a posterior of few chains has few
+#: chains of a network are compared by their predictions of this number of rows. The limits are
+#: loose, because each chain samples one mode, and a few chains cover only a few of the modes
 MIXING_ROWS, NETWORK_R_HAT_LIMIT, NETWORK_ESS_LIMIT = 50, 1.5, 8.0
 #: prior sd of a classifier's logits with ``prior_scale="fan_in"``: probabilities near 0 and 1 are
-#: as likely as others
+#: then as likely as others
 LOGIT_GAIN = 4.0
 
 
 class NetworkEstimator(SGMCMCEstimator):
-    """Mixin of estimators whose model is a network; subclasses make the network."""
+    """Mixin of estimators whose model is a network. Subclasses make the network."""
 
     prior_scale: Any
     standardize: bool
@@ -48,14 +48,14 @@ class NetworkEstimator(SGMCMCEstimator):
     device: str
     precision: str
     _n_outputs: int
-    #: parameters of some estimators
+    #: parameters that only some estimators have
     augment: Any = None
     chain_method: str = "auto"
-    #: on copies of the estimator that predict block after block
+    #: set only on copies of the estimator that predict several blocks
     _network: Network | None = None
 
     def _make_network(self, n_outputs: int) -> Network:
-        """The network for rows like those of the fit."""
+        """The network for rows with the columns of the fit."""
         from ..models.networks.module import ModuleNetwork, build
 
         return ModuleNetwork(build(self._architecture(n_outputs)), self._vectorized)
@@ -65,7 +65,7 @@ class NetworkEstimator(SGMCMCEstimator):
         return self.chain_method == "vectorized"
 
     def _architecture(self, n_outputs: int) -> Any:
-        """What builds the network of one draw as a ``torch.nn.Module``."""
+        """A callable that builds the network of one draw as a ``torch.nn.Module``."""
         raise NotImplementedError
 
     def _check_network(self, X: Array) -> None:
@@ -81,7 +81,7 @@ class NetworkEstimator(SGMCMCEstimator):
         elif not _positive_numbers(scales):
             raise ValueError(
                 f"prior_scale={scales!r} is not allowed: give 'fan_in', a positive number, or a "
-                "sequence of them, one a layer."
+                "sequence of positive numbers, one for each layer."
             )
         check_choice("standardize", self.standardize, (True, False))
         check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
@@ -105,7 +105,7 @@ class NetworkEstimator(SGMCMCEstimator):
         )
 
     def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
-        """Class of the model, and what it is made of beside a network, a likelihood and a prior."""
+        """Class of the model, and its options besides the network, the likelihood and the prior."""
         from ..models.networks.model import NetworkModel
 
         return NetworkModel, {}
@@ -117,7 +117,7 @@ class NetworkEstimator(SGMCMCEstimator):
         return (self.n_features_in_,)
 
     def _fit_inputs(self, X: Array, weight: Array | None) -> None:
-        """Remember the centre and scale of the inputs, per feature."""
+        """Store the centre and the scale of each feature."""
         if not self.standardize:
             self._x_center, self._x_scale = np.zeros(1), np.ones(1)
             return
@@ -129,7 +129,7 @@ class NetworkEstimator(SGMCMCEstimator):
         self._x_center, self._x_scale = center_and_scale(X, weight)
 
     def _inputs(self, X: Any) -> Any:
-        """X as the network sees it; of a tensor, differentiably."""
+        """X as the network sees it; differentiable if X is a tensor."""
         center, scale = self._x_center, self._x_scale
         if sp.issparse(X):
             inputs = sp.csr_matrix(X, copy=True)
@@ -143,7 +143,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     @explain_full_memory("predict fewer rows at once, or after set_params(device='cpu')")
     def _outputs(self, draws: Any, x: Array) -> Array:
-        """Outputs (draws, rows, k) of some pooled draws, which go to the device a few at a time."""
+        """Outputs (draws, rows, k) of some pooled draws, computed a few draws at a time."""
         import torch
 
         from .._engine.settings import prediction_device
@@ -162,9 +162,10 @@ class NetworkEstimator(SGMCMCEstimator):
         return out
 
     def _iter_outputs(self, chosen: Array, inputs: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Outputs (draws, rows, k) for the network's inputs, a few of the chosen draws at a time.
+        """Yield outputs (draws, rows, k) for the network's inputs, a few chosen draws at a time.
 
-        With each, the places of its draws in ``chosen``; differentiable by the inputs.
+        Each block comes with the places of its draws in ``chosen``. The outputs are differentiable
+        with respect to the inputs.
         """
         import torch
 
@@ -187,7 +188,7 @@ class NetworkEstimator(SGMCMCEstimator):
         return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
 
     def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
-        """Inputs and outputs of some pooled draws as modules, from which ensembles are made."""
+        """Modules for the inputs and the outputs of some pooled draws, as parts of ensembles."""
         import torch
 
         from ..models.networks.ensemble import Inputs
@@ -219,7 +220,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
 
 class NetworkClassifier(NetworkEstimator, BayesianClassifier):
-    """Base of classifiers by a network: a softmax of its outputs."""
+    """Base class of classifiers that apply a softmax to the outputs of a network."""
 
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
         from ..models.likelihoods import Categorical
@@ -253,7 +254,7 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 
 
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
-    """Base of regressors by a network: a likelihood of its outputs."""
+    """Base class of regressors whose likelihood depends on the outputs of a network."""
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Any:
         if first:
@@ -266,7 +267,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
         return self._model(likelihood, self._n_outputs, 1.0)
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
-        """Remember the centre and scale of the targets, per output, if the model needs them."""
+        """Store the centre and the scale of each target, if the model needs them."""
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         return self._outputs(draws, x)
@@ -291,9 +292,9 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
 
 
 class NormalNetworkRegressor(NetworkRegressor):
-    """Base of regressors by a network with normal noise about its outputs.
+    """Base class of regressors with normal noise around the outputs of a network.
 
-    The noise is a parameter of the estimator; targets are standardised.
+    The noise is a parameter of the estimator, and targets are standardised.
     """
 
     noise: Any

@@ -1,4 +1,4 @@
-"""What all classifiers make of the probabilities they predict."""
+"""Code of all classifiers that starts from predicted probabilities."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ Array = NDArray[Any]
 
 
 class ProbabilityClassifier(ClassifierMixin):
-    """Mixin of classifiers that have ``predict_proba``."""
+    """Mixin of classifiers with ``predict_proba``."""
 
     classes_: Array
 
     def predict_proba(self, X: Any) -> Array:
-        """Class probabilities, shape (n_samples, n_classes)."""
+        """Predict class probabilities, of shape (n_samples, n_classes)."""
         raise NotImplementedError
 
     def predict_log_proba(self, X: Any) -> Array:
-        """Logarithm of :meth:`predict_proba`, shape (n_samples, n_classes)."""
+        """Logarithm of :meth:`predict_proba`, of shape (n_samples, n_classes)."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     def decision_function(self, X: Any) -> Array:
-        """Log odds of the predicted probabilities, so that they rank rows as these do.
+        """Log odds of the predicted probabilities, which rank the rows like the probabilities.
 
         Parameters
         ----------
@@ -36,12 +36,12 @@ class ProbabilityClassifier(ClassifierMixin):
         Returns
         -------
         array of shape (n_samples,) or (n_samples, n_classes)
-            With two classes the log odds of the second; else the logarithms of the probabilities.
+            With two classes, the log odds of the second class; otherwise, the log probabilities.
         """
         log_p = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
         return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
 
     def predict(self, X: Any) -> Array:
-        """Most probable class of every row, shape (n_samples,)."""
+        """Predict the most probable class of every row; an array of shape (n_samples,)."""
         most_probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[most_probable]

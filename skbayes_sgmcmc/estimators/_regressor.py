@@ -1,4 +1,4 @@
-"""What all regressors share: fitting, streams of rows, predictions with their uncertainty."""
+"""Code that all regressors share: fitting, streams of rows, predictions with uncertainty."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
 from .._draws.mixture import Mixture
-from .._validation import check_int, check_random_state, check_real
+from .._validation import (
+    check_int,
+    check_magnitude,
+    check_predictions,
+    check_random_state,
+    check_real,
+)
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:
@@ -25,7 +31,7 @@ Array = NDArray[Any]
 
 
 class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
-    """Base of regressors: what they say of new targets is their likelihood's ``predictive``."""
+    """Base class of regressors: the ``predictive`` of their likelihood describes new targets."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -35,7 +41,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     @all_or_nothing
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Draw the posterior of the parameters.
+        """Sample the posterior of the parameters.
 
         Parameters
         ----------
@@ -44,7 +50,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array of shape (n_samples,) or None, default=None
-            Exponents of the rows' likelihoods, not negative.
+            Nonnegative weights of the rows. A weight is the exponent of the likelihood of its row.
 
         Returns
         -------
@@ -53,9 +59,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         Raises
         ------
         ValueError
-            A parameter or the data are not allowed.
+            A parameter or the data are invalid.
         SamplingError
-            Every chain left the finite numbers; nothing is fitted then.
+            Every chain diverged. The estimator then stays as it was before the call.
         """
         settings, before = self._check(), self._widths()
         X, y = self._validate_xy(X, y, reset=True)
@@ -71,10 +77,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     @all_or_nothing
     @with_callbacks
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Go on sampling with new rows of a stream, for one pass over them.
+        """Continue sampling with new rows of a stream, for one pass over these rows.
 
-        The target is the posterior of ``total_samples`` data if that is given, else of the rows
-        seen so far; the newest ``n_draws`` draws of each chain are kept.
+        The target is the posterior given ``total_samples`` rows or, if that is None, given the rows
+        seen so far. The newest ``n_draws`` draws of each chain are kept.
 
         Parameters
         ----------
@@ -91,7 +97,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         X, y = self._validate_xy(X, y, reset=first)
         if y.shape[1] != self._n_targets:
             raise ValueError(
-                f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}."
+                f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}. "
+                "Keep that number, or start a new stream with a clone of the estimator."
             )
         X, y, weight = self._weights(X, y, sample_weight)
         previous = None if first else self._previous(stream=True)
@@ -101,7 +108,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         return self
 
     def _widths(self) -> tuple[int, ...]:
-        """Features and outputs of the data; nothing before the first fit."""
+        """Numbers of features and outputs of the data; an empty tuple before the first fit."""
         if not hasattr(self, "_y_shape"):
             return ()
         return self.n_features_in_, self._n_targets
@@ -110,16 +117,16 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     n_features_in_: int
     _y_shape: tuple[int, ...]
-    #: the model sees targets with this centre and scale as ones with 0 and 1
+    #: the model sees targets minus this centre, divided by this scale
     _y_center: Any = 0.0
     _y_scale: Any = 1.0
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Model:
-        """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
+        """The model of rows like X; ``first`` is False if earlier chains continue."""
         raise NotImplementedError
 
     def _likelihood(self) -> Likelihood:
-        """Of the targets as the model sees them, given what ``_predict_block`` returns."""
+        """Likelihood of the model's targets, given the values of ``_predict_block``."""
         raise NotImplementedError
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
@@ -135,6 +142,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         )
         if reset:
             self._y_shape = y.shape[1:]
+        check_magnitude("X", X)
+        check_magnitude("y", y)
         return X, np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
     @property
@@ -152,56 +161,63 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             self, X, reset=False, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
         )
 
+    def _outcomes(self, draws: Array, x: Any) -> list[Array]:
+        one = self._predictive()(draws, x)
+        return [one.mean(), one.variance()]
+
     # prediction -----------------------------------------------------------------------------------
 
     def _predictive(self) -> Callable[[Any, Any], Predictive]:
-        """Distributions of new targets, given some pooled draws and rows, in the targets' units."""
+        """A function of pooled draws and rows: distributions of new targets, in the units of y."""
         import torch
 
         likelihood, outputs = self._likelihood(), self._predictor()
 
         def predictive(draws: Any, rows: Any) -> Predictive:
-            f = torch.from_numpy(outputs(draws, rows)).double()
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                f = torch.from_numpy(check_predictions(outputs(draws, rows), rows)).double()
             one = likelihood.predictive(f, likelihood.own_draws(self.posterior_, draws))
             return one.numpy().moved(self._y_center, self._y_scale)
 
         return predictive
 
     def _mixture(self) -> Mixture:
-        """What all draws together say of new targets."""
+        """The predictive distribution of new targets: a mixture over all draws."""
         posterior = self.posterior_
         n_draws = posterior.n_chains * posterior.n_draws
         return Mixture(self._predictive(), n_draws, self._n_targets, posterior.pooled_weights())
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean of the target.
+        """Predict the mean of the target, averaged over the posterior.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
             Rows.
         return_std : bool, default=False
-            Also return the standard deviation of a new observation, noise included.
+            If True, also return the standard deviation of a new observation, including the noise.
 
         Returns
         -------
-        array of shape (n_samples,) or (n_samples, n_outputs), or a pair of them
+        array of shape (n_samples,) or (n_samples, n_outputs), or a pair of such arrays
         """
         X = self._validate_x(X)
-        mean, variance = self._mixture().moments(X, variance=return_std)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            mean, variance = self._mixture().moments(X, variance=return_std)
+        check_predictions(mean if variance is None else mean + variance, X)
         if variance is None:
             return self._shaped(mean)
         return self._shaped(mean), self._shaped(np.sqrt(variance))
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
-        """Quantiles of a new observation: those of the mixture of the draws' distributions.
+        """Predict quantiles of a new observation under the mixture of the draws' distributions.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
             Rows.
         quantiles : sequence of float, default=(0.05, 0.5, 0.95)
-            Probabilities in (0, 1).
+            Probability levels in (0, 1).
 
         Returns
         -------
@@ -213,31 +229,31 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         return out if len(self._y_shape) else out[:, :, 0]
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
-        """Central interval of a new observation, noise included.
+        """Predict a central interval of a new observation, including the noise.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
             Rows.
         coverage : float, default=0.9
-            Its probability, in (0, 1).
+            Probability of the interval, in (0, 1).
 
         Returns
         -------
         array of shape (n_samples, 2) or (n_samples, 2, n_outputs)
-            Lower and upper ends.
+            Lower and upper ends of the intervals.
         """
         check_real("coverage", coverage, low=0.0, high=1.0)
         return self.predict_quantiles(X, (0.5 - coverage / 2.0, 0.5 + coverage / 2.0))
 
     def predict_log_density(self, X: Any, y: Any) -> Array:
-        r"""Log predictive density of given targets.
+        r"""Compute the log predictive density of given targets.
 
         .. math::
             \log p(y | x, \text{data}) \approx \log \sum_d w_d\, p(y | x, \theta_d)
 
-        over the draws :math:`\theta_d` with their weights. Minus its mean over test rows is the
-        negative log likelihood (NLL), by which probabilistic regressions are compared.
+        Here :math:`\theta_d` are the draws and :math:`w_d` their weights. Minus the mean over test
+        rows is the negative log likelihood (NLL), a common score of probabilistic regressions.
 
         Parameters
         ----------
@@ -249,8 +265,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         Returns
         -------
         array of shape (n_samples,)
-            In nats, for targets in the units of y: halving these units subtracts log 2. With
-            several outputs it is their joint density; for counts it is the log probability.
+            Log densities in nats, for targets in the units of y: measuring y in units half as large
+            subtracts log 2. With several outputs, the density is joint. For counts, the value is
+            the log probability.
 
         Examples
         --------
@@ -269,14 +286,14 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         return self._mixture().log_density(X, self._validate_targets(y, X.shape[0]))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
-        """New observations, each with a draw of the parameters and noise of its own.
+        """Sample new observations, each with its own draw of the parameters and its own noise.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
             Rows.
         n_samples : int, default=1
-            Observations of every row.
+            Number of observations for every row.
         random_state : int, RandomState or None, default=None
             Seed.
 
@@ -298,12 +315,12 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         yield from self._mixture().log_densities(X, self._validate_targets(y, X.shape[0]))
 
     def _validate_targets(self, y: Any, n_rows: int) -> Array:
-        """Targets of so many rows as (rows, targets)."""
+        """Targets of ``n_rows`` rows, as an array (rows, targets)."""
         y = np.asarray(y, dtype=np.float64)
         if y.shape not in ((n_rows, *self._y_shape), (n_rows, self._n_targets)):
             raise ValueError(
-                f"y of shape {y.shape} is not allowed: give the outputs of the rows, "
-                f"{(n_rows, *self._y_shape)}."
+                f"y of shape {y.shape} is not allowed: give the targets of the rows, an array of "
+                f"shape {(n_rows, *self._y_shape)}."
             )
         return y.reshape(n_rows, -1)
 

@@ -1,4 +1,4 @@
-"""What estimators share whose networks may have a spike-and-slab prior, or be pruned."""
+"""Code shared by estimators whose network may have a spike-and-slab prior or be pruned."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Array = NDArray[Any]
 
 
 class SparseNetwork(NetworkEstimator):
-    """Mixin of estimators with a spike-and-slab ``prior`` or with ``prune``."""
+    """Mixin of estimators that allow a spike-and-slab ``prior`` or ``prune``."""
 
     prune: Any
     temperature: Any
-    #: blocks of weights with the spike-and-slab prior, and pruned ones; in a network's order
+    #: blocks of weights with the spike-and-slab prior, and pruned blocks, in the network's order
     _sparse_blocks: tuple[str, ...]
     _pruned_blocks: tuple[str, ...]
 
@@ -47,7 +47,7 @@ class SparseNetwork(NetworkEstimator):
         if exact and not (isinstance(temperature, Constant) and temperature.value == 1.0):
             raise ValueError(
                 f"temperature={self.temperature!r} is not allowed with prior.adaptation='gibbs', "
-                "which is for the posterior itself: give temperature=1.0, or "
+                "which samples the posterior only at temperature 1: give temperature=1.0, or "
                 "prior=SpikeSlab(adaptation='sa')."
             )
         return settings
@@ -56,8 +56,8 @@ class SparseNetwork(NetworkEstimator):
         super()._check_stream()
         if self.prune is not None:
             raise ValueError(
-                f"prune={self.prune!r} is not allowed in partial_fit, whose runs have no end "
-                "towards which a share of zeros could grow: give prune=None."
+                f"prune={self.prune!r} is not allowed in partial_fit: the fraction of zeros grows "
+                "towards the end of a run, and a stream has no known end. Give prune=None."
             )
 
     def _check_prior(self) -> None:
@@ -68,7 +68,7 @@ class SparseNetwork(NetworkEstimator):
             prior.check("prior")
 
     def _spike_slab(self) -> SpikeSlab | None:
-        """The spike-and-slab prior, if that is the prior."""
+        """The spike-and-slab prior, or None if the prior is another one."""
         from ..priors.spike_slab import SpikeSlab
 
         if isinstance(self.prior, str) and self.prior == "spike_slab":
@@ -130,16 +130,16 @@ class SparseNetwork(NetworkEstimator):
             self.delta_ = np.average(delta, axis=0, weights=weights)
 
     def compress(self) -> Any:
-        """A copy whose draws keep only the weights that are not zero.
+        """Return a copy whose draws store only the nonzero weights.
 
-        It predicts identically, and its file is smaller by about the share of zeros, less a bit
-        for every weight. Of the latent variables only sigma is kept; ``warm_start`` and
-        ``partial_fit`` begin anew.
+        The copy makes identical predictions. Its file is smaller by about the fraction of zeros,
+        apart from one bit for every weight. Of the latent variables, only sigma is kept.
+        ``warm_start`` and ``partial_fit`` start from scratch.
 
         Returns
         -------
         estimator
-            Fitted, of the same class.
+            Fitted estimator of the same class.
         """
         from .._draws.compression import CompressedSamples
 
@@ -153,20 +153,21 @@ class SparseNetwork(NetworkEstimator):
         return small
 
     def _latent_names(self) -> set[str]:
-        """Draws of latent variables that predictions do not need."""
+        """Names of latent variables whose draws predictions do not need."""
         if self._spike_slab() is None:
             return set()
         return {"logit_delta", *(f"rho_{name}" for name in self._sparse_blocks)}
 
 
 class SparseNetworkRegressor(SparseNetwork, NormalNetworkRegressor):
-    """The same for regressors: with a spike-and-slab prior the noise is its sigma."""
+    """Mixin of sparse regressors. With a spike-and-slab prior, the noise is the prior's sigma."""
 
     def _check(self) -> Any:
         if self._spike_slab() is not None and self.noise != "infer":
             raise ValueError(
                 f"noise={self.noise!r} is not allowed with a spike-and-slab prior, whose sigma is "
-                "the noise too: give SpikeSlab(sigma=..., learn_sigma=False)."
+                "also the standard deviation of the noise: give noise='infer' and, for a fixed "
+                "sigma, prior=SpikeSlab(sigma=..., learn_sigma=False)."
             )
         return super()._check()
 
@@ -179,7 +180,7 @@ class SparseNetworkRegressor(SparseNetwork, NormalNetworkRegressor):
 
 
 class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
-    """Mixin of the sparse estimators: selectors of features, linear or with hidden layers."""
+    """Mixin of the sparse estimators: feature selectors that are linear or have hidden layers."""
 
     threshold: float
 
@@ -202,8 +203,8 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
         check_is_fitted(self, "posterior_")
         if not hasattr(self, "inclusion_probability_"):
             raise ValueError(
-                f"prior.layers={self.prior.layers!r} is not allowed in a feature selector: its "
-                "first layer, 'weight_1', has to be among them."
+                f"prior.layers={self.prior.layers!r} is not allowed for the selection of features: "
+                "the first layer, 'weight_1', has to be among them."
             )
         return np.asarray(self.inclusion_probability_ > self.threshold)
 
@@ -216,7 +217,7 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
             self._set_coefficients()
 
     def _set_coefficients(self) -> None:
-        """Set ``coef_`` and ``intercept_``, in the units of X and y, of a linear model."""
+        """Set ``coef_`` and ``intercept_`` of a linear model, in the units of X and y."""
         posterior = self.posterior_
         y_scale, y_center = self._target_units()
         coef = posterior.mean("weight_1") / np.reshape(self._x_scale, (-1, 1)) * y_scale
@@ -225,5 +226,5 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
         self.intercept_ = posterior.mean("bias_1") * y_scale + y_center - moved
 
     def _target_units(self) -> tuple[Any, Any]:
-        """Scale and centre of what the network's outputs are."""
+        """Scale and centre of the quantities that the network's outputs predict."""
         return 1.0, 0.0

@@ -1,4 +1,4 @@
-"""What topic models share: counts, topics put in one order, proportions, words, perplexity."""
+"""Code that topic models share: counts, alignment of topics, proportions, words, perplexity."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._callbacks import with_callbacks
 from .._draws.alignment import matched
 from .._exceptions import warn
-from .._validation import check_choice, check_int, check_real
+from .._validation import check_choice, check_int, check_predictions, check_real
 from ._base import SGMCMCEstimator, all_or_nothing
 
 Array = NDArray[Any]
 
-#: parametrizations, with the sampler that each takes by default
+#: parametrizations, with the default sampler of each
 SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
-#: documents on which the chains are compared, and the R-hat from which on it is warned
+#: words of one document: twice those of the longest novels
+LONGEST_DOCUMENT = 1_000_000
+#: number of documents on which the chains are compared, and the R-hat above which a warning is
+#: issued
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
-#: draws that predictions average, and documents whose proportions are found at once
+#: number of draws that predictions average, and of documents that are processed at once
 PREDICTION_DRAWS, BLOCK_ROWS = 20, 1000
 
 
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
-    """Base of models of word counts whose draws "components" are topics, in rows."""
+    """Base class of models of word counts. The rows of their draws "components" are topics."""
 
-    #: blocks of draws beside "components" whose first axis are the topics
+    #: blocks of draws, other than "components", whose first axis runs over topics
     _by_topic: tuple[str, ...] = ()
 
     components_: Array
@@ -62,7 +65,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return tags
 
     def _validate_counts(self, X: Any, *, reset: bool = False, fitting: bool = False) -> Any:
-        """Counts as a CSR matrix of its own, without zeros."""
+        """Counts as a new CSR matrix without explicit zeros."""
         X = validate_data(
             self,
             X,
@@ -74,11 +77,30 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         X = sp.csr_matrix(X, copy=True)
         X.sum_duplicates()
         X.eliminate_zeros()
+        self._check_length(X)
         if fitting and X.nnz == 0:
-            raise ValueError("X has no words: every count is zero; give some documents with words.")
+            raise ValueError(
+                "X has no words: every count is zero. Give at least one document with words."
+            )
         if fitting and reset and (X.data != np.floor(X.data)).any():
-            warn("X has counts that are not whole: they are taken as words with weights.")
+            warn(
+                "X has counts that are not whole numbers: a count c is treated as ceil(c) words of "
+                "weight c / ceil(c)."
+            )
         return X
+
+    @staticmethod
+    def _check_length(X: Any) -> None:
+        """Refuse documents whose words, each of which is sampled, no memory could hold."""
+        with np.errstate(over="ignore"):
+            lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+        worst = int(lengths.argmax())
+        if not lengths[worst] <= LONGEST_DOCUMENT:
+            raise ValueError(
+                f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and every "
+                f"word is sampled; give at most {LONGEST_DOCUMENT:,} a document: divide the counts "
+                "by a constant, or split the document."
+            )
 
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
         new, reference = draws["components"], None
@@ -97,12 +119,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     @all_or_nothing
     @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Draw the posterior of the topics.
+        """Sample the posterior of the topics.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n_samples, n_features)
-            Counts of words (columns) in documents (rows), not negative.
+            Nonnegative counts of words (columns) in documents (rows).
         y : None
             Ignored.
 
@@ -113,9 +135,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         Raises
         ------
         ValueError
-            A parameter or the data are not allowed.
+            A parameter or the data are invalid.
         SamplingError
-            Every chain left the finite numbers; nothing is fitted then.
+            Every chain diverged. The estimator then stays as it was before the call.
         """
         settings, before = self._check(), getattr(self, "_fitted_as", None)
         X = self._validate_counts(X, reset=True, fitting=True)
@@ -125,23 +147,23 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return self
 
     def _takes_streams(self) -> bool:
-        """Whether there is ``partial_fit``; an ``AttributeError`` says why not."""
+        """Whether ``partial_fit`` is available; if not, raise an ``AttributeError``."""
         return True
 
     @available_if(methodcaller("_takes_streams"))
     @all_or_nothing
     @with_callbacks
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on sampling with new documents of a stream, for one pass over them.
+        """Continue sampling with new documents of a stream, for one pass over these documents.
 
-        The target is the posterior of ``total_samples`` documents if that is given, else of those
-        seen so far; the newest ``n_draws`` draws of each chain are kept. Nothing is kept of the
-        documents.
+        The target is the posterior given ``total_samples`` documents or, if that is None, given the
+        documents seen so far. The newest ``n_draws`` draws of each chain are kept. The documents
+        are not stored.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n_samples, n_features)
-            New documents, of the vocabulary of the first call.
+            New documents, with the vocabulary of the first call.
         y : None
             Ignored.
 
@@ -166,13 +188,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return self
 
     def _fit_documents(self, X: Any, settings: Any, *, same: bool) -> None:
-        """Sample; ``same`` says that parameters of earlier chains mean what they do now."""
+        """Sample; ``same``: whether parameters of earlier chains mean the same as now."""
         previous = self._previous(stream=False, same=same)
         model, previous = self._begin(lambda first: self._model(X, settings), previous)
         self._fit_rows(model, X, None, None, settings, previous=previous, stream=False)
 
     def _kind(self) -> tuple[str, int]:
-        """What parameters of chains stand for: they go on only where it is the same."""
+        """The meaning of the chains' parameters: chains continue only if it is unchanged."""
         return self.parametrization, self.n_features_in_
 
     def _check(self) -> Any:
@@ -191,8 +213,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         if self.parametrization == "expanded_mean" and self.temperature != 1.0:
             raise ValueError(
                 f"temperature={self.temperature!r} is not allowed with "
-                "parametrization='expanded_mean', whose target is improper at others than 1: give "
-                "parametrization='expanded_natural'."
+                "parametrization='expanded_mean', whose target is improper at temperatures other "
+                "than 1: give temperature=1.0, or parametrization='expanded_natural'."
             )
         return super()._check()
 
@@ -218,7 +240,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return ("auto", *(super()._samplers() if natural else ("rsgld",)))
 
     def _n_topics(self) -> int:
-        """K."""
+        """Number of topics K."""
         raise NotImplementedError
 
     def _model(self, X: Any, settings: Any) -> Any:
@@ -244,11 +266,11 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
     @staticmethod
     def _frequency(X: Any) -> Array:
-        # one more of every word, so that those not seen yet have a scale
+        # one is added to every count, so that words not seen yet have a scale
         return np.asarray((np.asarray(X.sum(axis=0)).ravel() + 1.0) / X.shape[0])
 
     def _options(self) -> dict[str, Any]:
-        """Parameters that the models of all corpora take."""
+        """Parameters that all topic models take."""
         return {} if isinstance(self.batch_size, str) else {"batch_size": int(self.batch_size)}
 
     def _set_attributes(self) -> None:
@@ -284,11 +306,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return int(self.components_.shape[0])
 
     def transform(self, X: Any) -> Array:
-        """Expected proportions of the topics in documents.
+        """Compute the expected topic proportions of documents.
 
-        For each of up to 20 draws, evenly spaced, the fixed point of n_dk = sum_w x_dw r_dwk,
-        r_dwk ~ (n_dk + alpha) phi_kw; its proportions (n_dk + alpha) / (n_d + K alpha) are averaged
-        over the draws. Deterministic, and a document's result depends on it alone.
+        For each of up to 20 evenly spaced draws, expected topic counts n_dk are iterated to the
+        fixed point of n_dk = sum_w x_dw r_dwk, where r_dwk is proportional to (n_dk + alpha) phi_kw
+        and sums to 1 over k. The proportions (n_dk + alpha) / (n_d + K alpha) are averaged over the
+        draws. The result is deterministic, and the proportions of a document do not depend on other
+        documents.
 
         Parameters
         ----------
@@ -298,7 +322,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         Returns
         -------
         array of shape (n_samples, n_components)
-            Rows sum to one.
+            Proportions; each row sums to one.
         """
         check_is_fitted(self, "posterior_")
         X = self._validate_counts(X)
@@ -307,40 +331,44 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         for draw, weight in zip(self._draws(chosen), weights, strict=True):
             for rows in gen_batches(X.shape[0], BLOCK_ROWS):
                 out[rows] += weight * self._proportions(draw, X[rows])
-        return out
+        return check_predictions(out, X)
+
+    def _outcomes(self, draws: Array, x: Any) -> list[Array]:
+        return [self._proportions(draw, x) for draw in self._draws(draws)]
 
     def _chosen(self, n_draws: int) -> tuple[Array, Array]:
         return self.posterior_.spaced(min(n_draws, self.n_chains_ * self.n_draws_))
 
     def _draws(self, chosen: Any) -> Iterator[dict[str, Array]]:
-        """Some of the pooled draws, one by one, by name."""
+        """Yield some of the pooled draws, one at a time, as dictionaries of blocks."""
         blocks = {name: self.posterior_.select(name, chosen) for name in self.posterior_.draws}
         for i in range(len(blocks["components"])):
             yield {name: values[i] for name, values in blocks.items()}
 
     def _proportions(self, draw: Mapping[str, Array], X: Any) -> Array:
-        """Expected proportions (documents, topics) of documents under one draw."""
+        """Expected topic proportions (documents, topics) under one draw."""
         raise NotImplementedError
 
     def perplexity(
         self, X: Any, *, n_draws: int = PREDICTION_DRAWS, random_state: Any = None
     ) -> float:
-        """Perplexity of held-out documents by document completion; lower is better.
+        """Compute the perplexity of held-out documents by document completion; lower is better.
 
-        Every document is split at random into halves; proportions are estimated from the first,
-        for each draw as in :meth:`transform`, and the probabilities of the words of the second are
-        averaged over draws. The perplexity is exp of minus their mean logarithm, over all words
-        of all second halves. (Scikit-learn's method of this name bounds another quantity; score its
-        topics with :func:`skbayes_sgmcmc.document_completion_perplexity`.)
+        Every document is split at random into two halves. For each draw, the topic proportions are
+        estimated from the first half, as in :meth:`transform`. The probabilities of the words of
+        the second half are averaged over the draws. The perplexity is exp(-m), where m is the mean
+        log probability of all words of all second halves. Scikit-learn's method of the same name
+        computes a bound on a different quantity. To score scikit-learn's topics in the same way,
+        use :func:`skbayes_sgmcmc.document_completion_perplexity`.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n_samples, n_features)
-            Counts of documents that were not in the fit.
+            Word counts of documents that were not used in ``fit``.
         n_draws : int, default=20
-            Draws used, evenly spaced, at most all.
+            Number of evenly spaced draws to use, at most all.
         random_state : int, RandomState or None, default=None
-            Seed of the halves. Give the same int to compare models on the same halves.
+            Seed of the random split. Use the same int to compare models on the same halves.
 
         Returns
         -------
@@ -349,7 +377,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         Raises
         ------
         ValueError
-            No document has two words.
+            No document has at least two words.
         """
         from ..models.topics.completion import completion_perplexity
 
@@ -365,10 +393,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return completion_perplexity(each, X, random_state)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log probability of a held-out word: minus the logarithm of :meth:`perplexity`.
+        """Compute the mean log probability of a held-out word: minus the log of :meth:`perplexity`.
 
-        The halves of the documents are those of ``random_state=0``, so that scores of different
-        models compare.
+        The documents are split with ``random_state=0``, so scores of different models are
+        comparable.
 
         Parameters
         ----------
@@ -384,14 +412,14 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return -float(np.log(self.perplexity(X, random_state=0)))
 
     def top_words(self, n: int = 10, feature_names: Any = None) -> Array:
-        """The most probable words of every topic, by posterior mean, most probable first.
+        """List the most probable words of every topic by posterior mean, most probable first.
 
         Parameters
         ----------
         n : int, default=10
-            Words of a topic; at most all.
+            Number of words per topic, at most all.
         feature_names : sequence of str or None, default=None
-            The vocabulary; None: names seen in ``fit``, else x0, x1, ...
+            The vocabulary. None: the names seen in ``fit`` or, without such names, x0, x1, ...
 
         Returns
         -------
@@ -402,7 +430,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         names = np.asarray(self._feature_labels() if feature_names is None else feature_names)
         if names.shape != (self.n_features_in_,):
             raise ValueError(
-                f"feature_names of shape {names.shape} is not allowed: give {self.n_features_in_}."
+                f"feature_names of shape {names.shape} is not allowed: give {self.n_features_in_} "
+                "names, one for each word."
             )
         return np.asarray(names[np.argsort(-self.components_, axis=1, kind="stable")[:, :n]])
 

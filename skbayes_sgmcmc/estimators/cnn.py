@@ -18,132 +18,144 @@ Array = NDArray[Any]
 
 
 class BayesianCNNClassifier(NetworkClassifier):
-    r"""Convolutional network for images with a posterior drawn by stochastic-gradient MCMC.
+    r"""Bayesian convolutional network for images, sampled by stochastic-gradient MCMC.
 
-    Convolutions with "same" padding, each followed by the activation and a max pool, then fully
-    connected layers and a softmax. Sides of length 1 are neither convolved nor pooled.
+    The network has convolutions with "same" padding, each followed by the activation and a max
+    pool, then fully connected layers and a softmax. Image sides of length 1 are neither convolved
+    nor pooled.
 
     Parameters
     ----------
     image_shape : tuple (channels, height, width) or None, default=None
-        Shape of a row of two-dimensional X. None: from X if that has shape (n, height, width) or
-        (n, channels, height, width); else a square image if the number of features is a square, or
-        one of height 1.
+        Image shape of a row of X. None: taken from X if X has shape (n, height, width) or (n,
+        channels, height, width). If X is two-dimensional, a row is then a square image if the
+        number of features is a square, and an image of height 1 otherwise.
     conv_channels : int or sequence of int, default=(8, 16)
-        Channels after each convolution.
+        Number of channels after each convolution.
     kernel_size : int, default=3
-        Sides of the kernels; for images of a guessed shape smaller ones if need be.
+        Side length of the kernels. If the image shape is guessed from a two-dimensional X, kernels
+        are at most as large as the image.
     pool_size : int, default=2
-        Sides of the max pools; 1: none.
+        Side length of the max pools; 1 means no pooling.
     hidden_layer_sizes : int or sequence of int, default=(64,)
-        Units of the fully connected layers.
+        Number of units of each fully connected layer.
     activation : {"relu", "tanh", "logistic"}, default="relu"
-        Activation after convolutions and fully connected layers.
+        Activation after each convolution and each hidden layer.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on all weights and biases.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
-        As for :class:`BayesianMLPClassifier`; a sequence has one number for each matrix or kernel.
+        Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
+        each matrix or kernel.
     class_weight : dict, "balanced" or None, default=None
-        Likelihood exponents by class, as in scikit-learn.
+        Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
     standardize : bool, default=True
-        Let the network see channels of mean 0 and variance 1.
+        If True, the network sees channels scaled to mean 0 and variance 1.
     augment : callable or None, default=None
-        Random changes to the inputs of every minibatch: ``augment(x, rng)`` returns the changed
-        inputs (..., *shape of a row), on their device. See :mod:`skbayes_sgmcmc.augmentation`.
+        Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
+        the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
     sampler : str or Sampler, default="psgld"
-        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
+        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
-        0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers' splittings.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": 0.001 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers with a splitting
+        integrator.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+        values, otherwise 100.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
-        Number of chains. They advance together and predict together; each has a start of its own.
+        Number of chains. Each chain has its own starting point. Predictions average over all
+        chains.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether all chains take a step together or one after the other. The draws are the same but
-        for rounding. "auto": together, as the groups of one convolution, if the network is small.
+        Whether the chains take each step together ("vectorized") or one after the other
+        ("sequential"). The draws are the same up to rounding. "auto": together, as the groups of
+        one convolution, if the network is small.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps; half as many as the draws take if ``step_size`` is a number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map" or array, default="auto"
-        Where chains start. "random": He's normal weights. "map": from there, the first half of the
-        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
-        "auto": "map" with ``step_size="auto"``, else "random".
+        Starting points of the chains. "random": normal weights with He's scaling. "map": as
+        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
+        is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
+        "random".
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (SGLD and pSGLD by Euler, in
-        long runs on a CPU). It has a random number generator of its own, and so other draws for the
-        same seed. On a GPU, True replays gradients as a CUDA graph.
+        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
+        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
+        same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
-        the CPU where a fitted model's device is missing.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
+        the same device, or the CPU if that device is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32, in which convolutions are two to four times as
-        fast. Predictions of a row then depend on the rows beside it in the last bits.
+        fast as in float64. In float32, the last bits of a prediction depend on the other rows in
+        the call.
     precision : {"full", "bfloat16"}, default="full"
-        "bfloat16": the network's products in gradients, which some hardware makes faster.
-        Parameters, noise, updates, likelihood, draws and predictions are in float32.
+        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
+        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
+        predictions are then in float32.
     storage : Storage or None, default=None
-        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
         Class labels.
     posterior_ : PosteriorSamples
-        Draws of the parameters, (n_chains, n_draws, *shape): ``kernel_1`` (channels after, height,
-        width, channels before), ``offset_1``, ... of the convolutions, ``weight_1`` (units before,
-        units after), ``bias_1``, ... of the other layers.
+        Draws of the parameters, each of shape (n_chains, n_draws, *shape). Convolutions:
+        ``kernel_1`` of shape (output channels, height, width, input channels), ``offset_1``, and so
+        on. Other layers: ``weight_1`` of shape (input units, output units), ``bias_1``, and so on.
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("fused_steps",);
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
     n_features_in_ : int
-        Numbers in a row.
+        Number of values in a row.
     image_shape_ : tuple of int
-        Channels, height and width.
+        Channels, height and width of an image.
 
     See Also
     --------
-    BayesianModuleClassifier : The same for any ``torch.nn.Module``.
+    BayesianModuleClassifier : The same sampling for any ``torch.nn.Module``.
 
     Notes
     -----
-    ``conv_channels=(32, 64), kernel_size=5, hidden_layer_sizes=(200, 200)`` and
-    ``hidden_layer_sizes=500`` are the networks of Li et al. (2016).
+    ``conv_channels=(32, 64), kernel_size=5`` with ``hidden_layer_sizes=(200, 200)`` or with
+    ``hidden_layer_sizes=500`` gives the networks of Li et al. (2016).
 
     References
     ----------
@@ -276,7 +288,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         return Architecture("cnn", *self._shape(n_outputs))
 
     def _shape(self, n_outputs: int) -> tuple[Any, ...]:
-        """Images, convolutions, pools and layers, in the order of ``CNN``'s parameters."""
+        """Shapes of images, convolutions, pools and layers: the arguments of ``CNN``."""
         sides = [side for side in self.image_shape_[1:] if side > 1]
         kernel = min([self.kernel_size, *sides])
         if kernel < self.kernel_size and kernel % 2 == 0:
@@ -334,5 +346,5 @@ class BayesianCNNClassifier(NetworkClassifier):
             super()._fit_inputs(X, weight)
             return
         images, pixels = X.reshape(-1, *self.image_shape_), math.prod(self.image_shape_[1:])
-        moments = center_and_scale(images, weight, axis=(0, 2, 3))  # of channels
+        moments = center_and_scale(images, weight, axis=(0, 2, 3))  # per channel
         self._x_center, self._x_scale = (np.repeat(m.ravel(), pixels) for m in moments)

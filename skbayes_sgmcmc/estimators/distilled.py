@@ -1,4 +1,4 @@
-"""One plain network in the place of a posterior."""
+"""One deterministic network that replaces a posterior."""
 
 from __future__ import annotations
 
@@ -24,70 +24,72 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: rows that go through the network at once in predictions
+#: number of rows that go through the network at once in predictions
 PREDICTION_ROWS = 2000
 
 
 class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
     r"""One deterministic network that imitates the averaged predictions of a posterior.
 
-    A student network is trained on a Bayesian classifier's probabilities, averaged over its draws,
-    at training rows with some noise (Korattikara et al. 2015). It predicts in the time and memory
-    of one draw, and with nearly the error and calibration of all of them.
-    :meth:`BayesianMLPClassifier.distill` makes one of a classifier that is fitted; ``fit`` fits the
-    classifier first.
+    A student network is trained to predict the class probabilities of a Bayesian classifier,
+    averaged over its draws, at training rows with added noise (Korattikara et al. 2015). The
+    student needs the time and memory of a single draw, and its error and calibration are close to
+    those of the full average. ``fit`` fits the classifier first. For a classifier that is already
+    fitted, use :meth:`BayesianMLPClassifier.distill`.
 
     Parameters
     ----------
     estimator : estimator
-        A Bayesian classifier of this package; ``fit`` fits a clone of it.
+        Bayesian classifier of this package. ``fit`` fits a clone of it.
     student : None, int, sequence of int or callable, default=None
-        The network. None: the estimator's own (of logistic regression, a linear one); numbers:
-        units of the hidden layers of a perceptron with ReLUs; a callable without arguments builds a
-        ``torch.nn.Module`` that maps rows as the estimator's network sees them (n, ...) to logits
-        (n, n_classes). It may have batch norms and dropout.
+        Architecture of the student. None: the network of the estimator, or a linear one for
+        logistic regression. Numbers: a perceptron with ReLUs and hidden layers of these sizes. A
+        callable without arguments must build a ``torch.nn.Module`` that maps rows (n, ...), as the
+        network of the estimator sees them, to logits (n, n_classes); this module may have batch
+        norms and dropout.
     n_epochs : "auto" or int, default="auto"
-        Passes over the rows. "auto": 30, more where that is less than 8000 steps.
+        Number of passes over the rows. "auto": 30, or more if 30 passes take fewer than 8000 steps.
     batch_size : int, default=100
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     learning_rate : float, default=0.001
-        Adam's, at first; it falls to zero along half a cosine.
+        Initial learning rate of Adam. It falls to zero along half a cosine.
     perturbation : float, default=0.3
-        Standard deviation of the Gaussian noise on the rows, new at every epoch, in units of each
-        feature's. It shows the student where the draws disagree, which at training rows they
-        seldom do.
+        Standard deviation of the Gaussian noise that is added to the rows in every epoch, relative
+        to the standard deviation of each feature. The draws seldom disagree at the training rows
+        themselves; the noise shows the student regions where they do.
     n_draws : int, default=4
-        Draws, chosen anew by weight for every 2000 rows, whose averaged probabilities are the
-        targets. More make targets less noisy, and cost a prediction each.
+        Number of draws whose averaged probabilities are the targets. New draws are chosen, by
+        weight, for every 2000 rows. More draws make the targets less noisy, at the cost of one
+        prediction each.
     device : str, default="auto"
-        Where the student is trained: "cpu", "cuda", ...; "auto" takes CUDA if there.
+        Torch device for the training, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
     random_state : int, RandomState or None, default=None
-        Seed of the student's start, the order of rows, the noise and the choice of draws; the
-        estimator has its own.
+        Seed of the student's initial weights, the order of rows, the noise and the choice of draws.
+        The estimator has its own ``random_state``.
     verbose : int, default=0
-        Print a line an epoch if positive.
+        If positive, print one line per epoch.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
         Class labels.
     weights_ : dict of str to array
-        The student's parameters (and statistics of batch norms), by their names in the module.
+        Parameters of the student, and statistics of its batch norms, by their names in the module.
     loss_curve_ : array of shape (n_epochs,)
-        Mean cross-entropy in each epoch, in nats, to the noisy targets.
+        Mean cross-entropy with the noisy targets in each epoch, in nats.
     n_features_in_ : int
-        Numbers in a row.
+        Number of values in a row.
     feature_names_in_ : array of shape (n_features_in_,)
-        Their names, if X had string column names.
+        Names of the features, if X had string column names.
 
     See Also
     --------
-    skbayes_sgmcmc.to_onnx, skbayes_sgmcmc.to_torch : Export, of posteriors too.
+    skbayes_sgmcmc.to_onnx, skbayes_sgmcmc.to_torch : Export of students and of posteriors.
 
     Notes
     -----
-    It has no draws: uncertainties of the parameters, and the split of entropies into two parts, are
-    the estimator's alone.
+    A student has no draws. For the uncertainty of the parameters and for the two parts of the
+    predictive entropy, use the fitted Bayesian classifier.
 
     References
     ----------
@@ -134,14 +136,14 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> Self:
-        """Draw the estimator's posterior and train a student on its predictions.
+        """Fit the estimator and train a student on its predictions.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or images
-            Rows, as the estimator takes them.
+            Rows, in a form that the estimator accepts.
         y : array of shape (n_samples,)
-            Labels.
+            Class labels.
 
         Returns
         -------
@@ -150,17 +152,17 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         Raises
         ------
         ValueError
-            A parameter or the data are not allowed.
+            A parameter or the data are invalid.
         FloatingPointError
-            The student left the finite numbers.
+            The training of the student diverged.
         """
         self._check()
-        check_array(X, allow_nd=True)  # dense, said before the posterior is drawn
+        check_array(X, allow_nd=True)  # dense: an error comes before any sampling
         return self._distill(clone(self.estimator).fit(X, y), X)
 
     @all_or_nothing
     def _distill(self, teacher: Any, X: Any) -> Self:
-        """Train the student of a fitted classifier."""
+        """Train the student on the predictions of a fitted classifier."""
         import torch
 
         from .._engine.settings import resolve_device
@@ -199,7 +201,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         return self
 
     def _check(self) -> Any:
-        """Check every parameter, before any work."""
+        """Check every parameter before any work starts."""
         from .._engine.settings import Settings, is_auto, resolve_device
         from ..models.networks.module import check_builder
 
@@ -223,7 +225,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         return settings
 
     def _blueprint(self, own: Blueprint, n_classes: int) -> Blueprint:
-        """The student, given one like the teacher's draws."""
+        """The student, given a blueprint like the teacher's own network."""
         from ..models.networks.module import Architecture
 
         if self.student is None:
@@ -240,12 +242,12 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
     # prediction -----------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> Array:
-        """The student's class probabilities.
+        """Class probabilities predicted by the student.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or images
-            Rows, as the estimator takes them.
+            Rows, in a form that the estimator accepts.
 
         Returns
         -------
@@ -284,9 +286,11 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         return torch.nn.Sequential(inputs, network).eval()
 
     def _torch_module(self, n_draws: int | None = None) -> nn.Module:
-        """Predictions as a torch module."""
+        """The predictions of the student as a torch module."""
         import torch
 
         if n_draws is not None:
-            raise ValueError(f"n_draws={n_draws!r} is not allowed: a student has no draws.")
+            raise ValueError(
+                f"n_draws={n_draws!r} is not allowed: a student has no draws; give n_draws=None."
+            )
         return torch.nn.Sequential(*self._module(torch.float32), torch.nn.Softmax(dim=1))

@@ -12,12 +12,12 @@ from ._topics import TopicModel
 
 Array = NDArray[Any]
 
-#: steps of the fixed point for the proportions of a document
+#: number of fixed-point iterations for the proportions of a document
 STEPS = 20
 
 
 class DeepPoissonFactorAnalysis(TopicModel):
-    r"""Topics of word counts under a deep network of binary units, sampled by SG-MCMC.
+    r"""Topic model of word counts with a deep network of binary units, sampled by SG-MCMC.
 
     .. math::
         x_{wj} &\sim \mathrm{Poisson}(\textstyle\sum_k \phi_{wk} \theta_{kj}), \qquad
@@ -27,143 +27,152 @@ class DeepPoissonFactorAnalysis(TopicModel):
         r_k &\sim \mathrm{Gamma}(\gamma_0, \mathrm{rate}\ c_0), \qquad
         \gamma_0 \sim \mathrm{Gamma}(e_0, \mathrm{rate}\ f_0)
 
-    A document has the topics whose unit of the lowest layer is on; layers above say which topics
-    go together, and r_k how much of a topic a document has. What is sampled are the topics phi, the
-    network, r and gamma_0, as one vector; the documents' variables are Gibbs-sampled for every
-    minibatch.
+    A document contains the topics whose unit in the lowest layer is on. The layers above model
+    which topics occur together, and r_k is the typical weight of topic k in the documents that
+    contain it. SG-MCMC samples the topics phi, the network, r and gamma_0 as one vector. The
+    variables of the documents are Gibbs-sampled for every minibatch.
 
     Parameters
     ----------
     n_components : int or sequence of int, default=(128, 64, 32)
-        Topics K, and units of the layers above. An int or one number is Poisson factor analysis
-        without a network, in which all topics are on everywhere.
+        Number of topics K, followed by the number of units of each layer above. An int, or a
+        sequence of one number, gives Poisson factor analysis without a network, in which every
+        document contains all topics.
     success_probability : float or None, default=None
-        p of all documents, 0.5 as published; None: p_j of each document, uniform on (0, 1).
+        Success probability p, the same for all documents (0.5 in the papers). None: each document
+        has its own p_j with a uniform prior on (0, 1).
     topic_word_prior : float or None, default=None
-        beta, Dirichlet parameter of the topics; None: 1 / K.
+        Parameter beta of the Dirichlet prior of the topics. None: 1 / K.
     r_rate : float, default=1.0
-        c_0.
+        Rate c_0 of the Gamma prior of r.
     gamma_prior : tuple of float, default=(1.0, 1.0)
-        e_0 and f_0.
+        Shape e_0 and rate f_0 of the Gamma prior of gamma_0.
     network_scale : float, default=1.0
-        sd of the normal prior of weights w and biases c.
+        Standard deviation of the normal prior of the network's weights w and biases c.
     parametrization : {"expanded_mean", "expanded_natural"}, default="expanded_mean"
-        phi_k as normalised Gamma variables in their own metric (SGRLD), or as the softmax of
-        natural parameters, for any sampler.
+        Coordinates of the topics phi_k. "expanded_mean": normalised Gamma variables, sampled with
+        their Riemannian metric (SGRLD). "expanded_natural": the softmax of natural parameters.
     prior : {"gamma", "normal"}, default="gamma"
-        "gamma": e^theta ~ Gamma(beta, 1), which makes topics Dirichlet(beta), in both
-        parametrizations. "normal": natural parameters N(prior_mean, prior_scale^2) in place of it.
+        Prior of the topics. "gamma": each topic is a vector of Gamma(beta, 1) variables,
+        normalised, which makes the topics Dirichlet(beta). "normal": natural parameters ~
+        N(prior_mean, prior_scale^2), only with "expanded_natural".
     prior_scale : float, default=1.0
         Standard deviation of the normal prior.
     prior_mean : float, default=0.1
         Mean of the normal prior.
     doc_sweeps : int, default=15
-        Gibbs sweeps over the documents of a minibatch, at least one. Layers above the lowest are
-        sampled in the last fifth of them.
+        Number of Gibbs sweeps over the documents of a minibatch, at least one. The layers above the
+        lowest are sampled only in the last fifth of the sweeps.
     sampler : str or Sampler, default="auto"
-        The sampler, by name or as an object with parameters such as ``SGHMC(friction=0.05)``:
-        "rsgld" for the expanded mean; "msgnht", "sghmc", "sgnht", "sgld" or "psgld" for natural
-        parameters. "auto": "rsgld" and "msgnht".
+        Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
+        "rsgld" (with "expanded_mean"), "msgnht", "sghmc", "sgnht", "sgld" and "psgld" (with
+        "expanded_natural"). "auto": "rsgld" or "msgnht", depending on ``parametrization``.
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. The
-        potential is that of one document. "auto": a rate in units of the parameters' curvatures,
-        see Notes.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        The mean potential is that of one document. "auto": a step size scaled by the curvatures of
+        the parameters; see Notes.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. A row is a document. "auto": 100, or every document if
-        there are fewer.
+        Number of rows in a minibatch, at most all rows. A row is a document. "auto": 100, or every
+        document if there are fewer.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=1
-        Number of chains. Each finds topics of its own; what several have in common is averaged, in
-        predictions and in ``components_``.
+        Number of chains. Different chains may find different topics. The topics of all chains are
+        matched, and predictions and ``components_`` average over the chains.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps; for
-        natural parameters half of them at temperature 0.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps; half as many as the draws take if ``step_size`` is a number.
     thinning : "auto" or int, default="auto"
-        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser. The expanded mean allows 1
-        only.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+        ``parametrization="expanded_mean"`` allows only 1.
     init : {"auto", "random", "map"}, default="auto"
-        Where chains start. "random": topics near the words' frequencies. "map": from there, the
-        first half of the burn-in at temperature 0, an optimiser; not for the expanded mean. "auto":
-        "map" for natural parameters with ``step_size="auto"``, else "random".
+        Starting points of the chains. "random": topics near the word frequencies of the corpus.
+        "map": as "random", and the first half of the burn-in runs at temperature 0, as an
+        optimiser; not allowed with "expanded_mean". "auto": "map" with "expanded_natural" and
+        ``step_size="auto"``, otherwise "random".
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (on a CPU, for the documents'
-        variables, about fifteen times as fast). It has a random number generator of its own, and so
-        other draws for the same seed. "auto": where it is installed and there are 5,000 words.
+        Whether to use the compiled code of the extra ``fast``. On a CPU, it samples the variables
+        of the documents about fifteen times as fast. It has its own random number generator, so the
+        same seed gives different draws. "auto": use it if it is installed and there are at least
+        5,000 words.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     components_ : array of shape (K, n_features)
-        Posterior mean of the topics: rows are distributions over words.
+        Posterior mean of the topics. Each row is a distribution over words.
     r_ : array of shape (K,)
         Posterior mean of r.
     posterior_ : PosteriorSamples
-        Draws, (n_chains, n_draws, ...): "components" (K, n_features), "r" (K,), "gamma" (), and the
-        network's "weights_1" (K, K_2), "biases_1" (K,), "weights_2" (K_2, K_3) and so on. Topics
-        are aligned over draws and chains, with their r, biases and rows of "weights_1". Units above
-        the lowest layer are as the chain had them: their numbers mean nothing, and in other chains
-        something else.
+        Draws, each of shape (n_chains, n_draws, *shape): "components" of shape (K, n_features), "r"
+        (K,), "gamma" (), and for the network "weights_1" (K, K_2), "biases_1" (K,), "weights_2"
+        (K_2, K_3) and so on. Topics are aligned over draws and chains, together with their r,
+        biases and rows of "weights_1". Unit indices above the lowest layer are arbitrary and do not
+        correspond across chains.
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Documents in a minibatch.
+        Number of documents in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("documents", "belief_network");
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("documents", "belief_network"); ()
+        if none.
     topic_word_prior_ : float
-        beta.
+        Value of beta.
     n_features_in_ : int
-        Words in the vocabulary.
+        Number of words in the vocabulary.
     feature_names_in_ : array of shape (n_features_in_,)
-        Their names, if X had string column names.
+        Names of the features, if X had string column names.
 
     See Also
     --------
-    LatentDirichletAllocation : Topics without a network, of equal r.
-    skbayes_sgmcmc.document_completion_perplexity : Scores topics from anywhere.
+    LatentDirichletAllocation : Topics without a network and with equal r.
+    skbayes_sgmcmc.document_completion_perplexity : Perplexity of the topics of any package.
 
     Notes
     -----
-    Counts that are not whole are accepted, with a warning: c counts as ceil(c) words of weight
-    c / ceil(c). Documents without words are allowed; their proportions are those of the prior.
+    Counts that are not whole numbers are accepted with a warning: a count c is treated as ceil(c)
+    words of weight c / ceil(c). Documents without words are allowed; they have the proportions of
+    the prior.
 
-    :meth:`transform` gives proportions as :class:`LatentDirichletAllocation` does, with alpha_jk =
-    r_k q_jk, where q_jk is the probability of topic k being on, in a mean field of the documents'
-    variables.
+    :meth:`transform` computes proportions as :class:`LatentDirichletAllocation` does, with alpha_jk
+    = r_k q_jk. Here q_jk is the probability that topic k is on in document j, under a mean-field
+    approximation of the variables of the document.
 
-    ``step_size="auto"`` moves natural parameters in units of 1 / sqrt(times that the word occurs in
-    a document), weights and biases of a unit in units of 2 / sqrt(1 + half the units above it), and
-    log r in units of 1 / sqrt(1 + a quarter of the words of a document and topic).
+    With ``step_size="auto"``, each parameter has its own unit of length. For a natural parameter,
+    it is 1 / sqrt(mean count of its word per document). For the weights and biases of a unit, it is
+    2 / sqrt(1 + half the number of units above it). For log r, it is 1 / sqrt(1 + a quarter of the
+    number of words per document and topic).
 
     References
     ----------
@@ -269,18 +278,20 @@ class DeepPoissonFactorAnalysis(TopicModel):
         check_int("doc_sweeps", self.doc_sweeps)
         pair = self.gamma_prior
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ValueError(f"gamma_prior={pair!r} is not allowed: give a pair of numbers.")
+            raise ValueError(
+                f"gamma_prior={pair!r} is not allowed: give a pair of positive numbers."
+            )
         for number in pair:
             check_real("gamma_prior", number, low=0.0)
         return super()._check()
 
     def _sizes(self) -> tuple[int, ...]:
-        """K and the units of the layers above."""
+        """K, and the number of units of each layer above."""
         sizes = check_sizes("n_components", self.n_components)
         if not sizes:
             raise ValueError(
                 f"n_components={self.n_components!r} is not allowed: give the number of topics, "
-                "and units of layers above if there are to be some."
+                "followed by the number of units of each layer above, if any."
             )
         return sizes
 

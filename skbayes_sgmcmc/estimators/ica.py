@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
-from .._validation import check_choice, check_int, check_real
+from .._validation import check_choice, check_int, check_magnitude, check_predictions, check_real
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:
@@ -22,146 +22,150 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: points of the sampling threshold's trace, and draws over which it is a median
+#: number of points in the trace of the sampling threshold, and of draws for each median
 TRACE_POINTS, TRACE_DRAWS = 50, 5
 
 
 class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
-    r"""Independent component analysis with a posterior drawn by stochastic-gradient MCMC.
+    r"""Bayesian independent component analysis, sampled by stochastic-gradient MCMC.
 
     .. math::
         p(x, W) = |\det W| \prod_i \frac{1}{4\cosh^2(w_i^\top x/2)} \; \prod_{ij} p(W_{ij}), \qquad
         W_{ij} \sim N(0, s^2)
 
-    of centred and whitened rows x, with sources y = W x. What FastICA estimates as one matrix is
-    here drawn by Langevin dynamics in the natural gradient's metric, so that each component comes
-    with how sure it is: Gaussian sources can't be told apart, and ``instability_`` shows it. The
-    defaults need no tuning.
+    Here x are centred and whitened rows, and the sources are y = W x. FastICA estimates a single
+    matrix W. This estimator draws W from its posterior, by Langevin dynamics in the metric of the
+    natural gradient, and so measures how certain each component is. For example, Gaussian sources
+    cannot be separated, and their ``instability_`` is large. The defaults need no tuning.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Sources; None: as many as features.
+        Number of sources. None: the number of features.
     whiten : bool, default=True
-        Reduce the centred rows to their ``n_components`` first principal components, of variance
-        1 and turned towards the features. With False W acts on the centred rows as they are, and
-        there must be as many features as components.
+        If True, the centred rows are reduced to their first ``n_components`` principal components,
+        scaled to variance 1 and rotated towards the features. If False, W acts on the centred rows,
+        and there must be as many components as features.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the entries of W.
     prior_scale : float, default=1.0
-        Its scale s; 1 / s^2 is the precision lambda of Welling & Teh. Sources have standard
-        deviations of about 1.8, and so have the rows of W for whitened rows.
+        Scale s of the prior; 1 / s^2 is the precision lambda of Welling & Teh. For comparison,
+        sources have standard deviations of about 1.8. For whitened data, the rows of W have norms
+        of about 1.8.
     sampler : str or Sampler, default="rsgld"
-        The sampler, by name or as an object with parameters such as ``RSGLD(divergence=False)``,
-        which leaves out the metric's divergence, as published. "rsgld" is SGLD in the natural
-        gradient's metric. "mala" is the corrected Langevin sampler (all data at each step, exact).
-        "sgld", "psgld", "sghmc", "sgnht" and "msgnht" move without the metric, and need a number
-        for ``step_size``.
+        Sampler, as a name or as an object with parameters such as ``RSGLD(divergence=False)``,
+        which omits the divergence of the metric, as in Welling & Teh. "rsgld" is SGLD in the metric
+        of the natural gradient. "mala" is the Metropolis-adjusted Langevin sampler (exact, with all
+        rows in every step). "sgld", "psgld", "sghmc", "sgnht" and "msgnht" do not use the metric,
+        and need a number for ``step_size``.
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. Welling &
-        Teh's epsilon is 2 eta / N. "auto": a fifth of the inverse of the largest curvature, or less
-        where that makes alpha_t 0.1.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        The epsilon of Welling & Teh is 2 eta / N. "auto": 0.2 / (largest curvature), or less if
+        alpha_t would otherwise exceed 0.1.
     gradient : str, default="auto"
-        The gradient estimator: "minibatch" or "control_variates" (Baker et al. 2019), which are
-        centred at the MAP and for ``fit`` only. "auto": "control_variates" with
-        ``step_size="auto"``, unless a minibatch has all rows; "minibatch" with a number.
+        Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
+        al. 2019), for ``fit`` only. "auto": "control_variates" with ``step_size="auto"`` unless a
+        minibatch has all rows, and "minibatch" if ``step_size`` is a number.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of small data, else 256 to 1024; 100 if
-        ``step_size`` is a number.
+        Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
+        otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
-        Number of chains. They advance together; R-hat compares them.
+        Number of chains. Each chain has its own starting point, and R-hat compares the chains.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 1000, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": about as many as the chains need to forget where they
-        started.
+        Number of steps before the first draw. "auto": about as many steps as the chains need to
+        forget their starting points.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws of a chain. "auto": at most 20, by the step size, or 100 with a
-        number for ``step_size``.
+        Number of steps between two draws of a chain. "auto": at most 20, depending on the step
+        size; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random" or array of shape (n_components, n_features), default="auto"
-        Where chains start. "auto": at draws of a Gaussian approximation about the mode to which
-        descent from the whitened rows leads, spread out where the data leave W open. "random": at
-        the mode's sources rotated at random, differently for each chain. An array is an unmixing
-        matrix like ``components_``, or one for each chain.
+        Starting points of the chains. "auto": draws of a Gaussian approximation around the mode
+        that gradient descent finds; their spread is large in directions of W that the data do not
+        determine. "random": the sources of the mode, with a different random rotation for each
+        chain. An array is an unmixing matrix like ``components_``, or one such matrix for each
+        chain.
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``, with the first one's whitening.
+        If True, the next ``fit`` continues from the last state of the chains and keeps the
+        whitening of the first ``fit``.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (SGLD and pSGLD by Euler, in
-        long runs on a CPU). It has a random number generator of its own, and so other draws for the
-        same seed.
+        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
+        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
+        same seed gives different draws.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        Posterior mean of the unmixing matrix of X; it contains the whitening.
+        Posterior mean of the unmixing matrix of X, including the whitening.
     mixing_ : array of shape (n_features, n_components)
-        Its pseudo-inverse.
+        Pseudo-inverse of ``components_``.
     mean_ : array of shape (n_features,)
         Mean of X.
     whitening_ : array of shape (n_components, n_features)
-        Whitening K, with x = K (X - mean); the identity without whitening.
+        Whitening matrix K, with x = K (X - mean). It is the identity if ``whiten=False``.
     instability_ : array of shape (n_components,)
-        :math:`I_i = \sum_j \mathrm{var}(W_{ij})\,\mathrm{var}(x_j)` over the posterior and over the
-        rows, in the order of the components (not sorted). It is the variance of a source that W's
-        uncertainty makes, of a total of about 3.3.
+        :math:`I_i = \sum_j \mathrm{var}(W_{ij})\,\mathrm{var}(x_j)` with variances over the
+        posterior and over the rows, in the order of the components (not sorted). This is the part
+        of a source's variance (about 3.3 in total) that is due to the uncertainty of W.
     sampling_threshold_ : dict
-        "step": numbers of up to 50 steps; "noise_ratio": alpha_t there, the ratio of the gradient
-        noise to the injected noise in its worst direction (a median over 5 draws at each step's
-        eta). The chains sample their posterior where it is far below 1.
+        "step": indices of up to 50 steps. "noise_ratio": alpha_t at these steps, the ratio of the
+        gradient noise to the injected noise in the worst direction (median over 5 draws, with the
+        step size of each step). The chains sample the posterior where alpha_t is far below 1.
     posterior_ : PosteriorSamples
-        Draws "components" (n_chains, n_draws, n_components, n_features), with signs and order of
-        the components aligned over draws and chains.
+        Draws "components" of shape (n_chains, n_draws, n_components, n_features). The signs and the
+        order of the components are aligned over draws and chains.
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("fused_steps",);
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
     n_features_in_ : int
-        Features seen in ``fit``.
+        Number of features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)
-        Their names, if X had string column names.
+        Names of the features, if X had string column names.
 
     See Also
     --------
-    sklearn.decomposition.FastICA : One unmixing matrix, by a fixed-point iteration.
-    skbayes_sgmcmc.diagnostics.amari_distance : Of an unmixing matrix to the true mixing.
+    sklearn.decomposition.FastICA : A single unmixing matrix, by fixed-point iteration.
+    skbayes_sgmcmc.diagnostics.amari_distance : Error of an unmixing matrix, given the true mixing.
     skbayes_sgmcmc.inspection.InstabilityDisplay : A figure of ``instability_``.
 
     Notes
     -----
-    The density of the sources suits those with heavier tails than a Gaussian. The posterior is the
-    same for every order and sign of the components: each draw is aligned with the mode by the
-    assignment with the largest absolute correlations.
+    The density of the sources suits sources with heavier tails than a Gaussian. The posterior does
+    not depend on the order and the signs of the components. Each draw is therefore aligned with the
+    mode, by the assignment with the largest absolute correlations.
 
     References
     ----------
@@ -246,14 +250,14 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     @all_or_nothing
     @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Draw the posterior of the unmixing matrix.
+        """Sample the posterior of the unmixing matrix.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
             Rows.
         y : None
-            Not used.
+            Ignored.
 
         Returns
         -------
@@ -262,10 +266,10 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         Raises
         ------
         ValueError
-            A parameter or the data are not allowed: X has fewer independent directions than
-            components, for one.
+            A parameter or the data are invalid, for example if the rank of X is lower than
+            ``n_components``.
         SamplingError
-            Every chain left the finite numbers; nothing is fitted then.
+            Every chain diverged. The estimator then stays as it was before the call.
         """
         settings = self._check()
         X = self._validate(X, reset=True)
@@ -279,18 +283,18 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     @all_or_nothing
     @with_callbacks
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on sampling with new rows of a stream, for one pass over them.
+        """Continue sampling with new rows of a stream, for one pass over these rows.
 
-        Mean and whitening are those of the first call's rows. The target is the posterior of
-        ``total_samples`` data if that is given, else of the rows seen so far; the newest
-        ``n_draws`` draws of each chain are kept.
+        The mean and the whitening are those of the rows of the first call. The target is the
+        posterior given ``total_samples`` rows or, if that is None, given the rows seen so far. The
+        newest ``n_draws`` draws of each chain are kept.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
             New rows.
         y : None
-            Not used.
+            Ignored.
 
         Returns
         -------
@@ -320,7 +324,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         return ("rsgld", *super()._samplers(), "mala")
 
     n_features_in_: int
-    #: components, features and whether rows are whitened, of the model that was fitted
+    #: numbers of components and features of the fitted model, and whether rows are whitened
     _shape: tuple[int, int, bool]
 
     def _check(self) -> Settings:
@@ -342,11 +346,12 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     def _validate(self, X: Any, *, reset: bool) -> Array:
         rows = 2 if reset else 1
-        return np.asarray(
-            validate_data(
-                self, X, reset=reset, dtype=(np.float64, np.float32), ensure_min_samples=rows
-            )
+        X = validate_data(
+            self, X, reset=reset, dtype=(np.float64, np.float32), ensure_min_samples=rows
         )
+        if reset:
+            check_magnitude("X", X)
+        return np.asarray(X)
 
     def _asked_shape(self, X: Array) -> tuple[int, int, bool]:
         n_features = X.shape[1]
@@ -354,13 +359,13 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         check_int("n_components", n_components, high=n_features)
         if not self.whiten and n_components != n_features:
             raise ValueError(
-                f"n_components={n_components} is not allowed with whiten=False, where X's "
-                f"{n_features} features are unmixed as they are: give None, or whiten=True."
+                f"n_components={n_components} is not allowed with whiten=False, which needs one "
+                f"component per feature ({n_features}): give n_components=None, or whiten=True."
             )
         return n_components, n_features, bool(self.whiten)
 
     def _make_model(self, X: Array, *, first: bool) -> ICAModel:
-        """The model of rows like X; ``first`` unless it goes on with an earlier one's chains."""
+        """The model of rows like X; ``first`` is False if earlier chains continue."""
         from ..models.ica import ICAModel, mode_start, symmetric_whitening
 
         if first:
@@ -383,7 +388,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         return None
 
     def _starts(self) -> Any:
-        """``init`` as the engine takes it: unmixing matrices of whitened rows, flattened."""
+        """``init`` as the engine expects it: flattened unmixing matrices of whitened rows."""
         if isinstance(self.init, str):
             return "gaussian" if self.init == "auto" else self.init
         init, shape = np.asarray(self.init, dtype=float), self.whitening_.shape
@@ -416,7 +421,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         posterior = self.posterior_
         self.components_ = posterior.mean("components")
         self.mixing_ = np.linalg.pinv(self.components_)
-        # in the coordinates of W, in which the features are uncorrelated if they were whitened
+        # in the coordinates of W, in which whitened features are uncorrelated
         draws = posterior.pooled("components") @ np.linalg.pinv(self.whitening_)
         weights = posterior.pooled_weights()
         away = draws - np.average(draws, axis=0, weights=weights)
@@ -426,7 +431,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     # what a fitted model does ---------------------------------------------------------------------
 
     def transform(self, X: Any) -> Array:
-        """Sources of the rows, averaged over the posterior.
+        """Compute the sources of the rows, averaged over the posterior.
 
         Parameters
         ----------
@@ -438,10 +443,12 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         array of shape (n_samples, n_components)
         """
         X = self._validate_x(X)
-        return np.asarray(((X - self.mean_) @ self.components_.T).astype(X.dtype))
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            sources = ((X - self.mean_) @ self.components_.T).astype(X.dtype)
+        return check_predictions(sources, X)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Rows that have given sources.
+        """Compute the rows that have the given sources.
 
         Parameters
         ----------
@@ -459,9 +466,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         if X.shape[1] != len(self.components_):
             raise ValueError(
                 f"X with {X.shape[1]} columns is not allowed: there are {len(self.components_)} "
-                "components."
+                "components; give one column for each of them."
             )
-        return np.asarray((X @ self.mixing_.T + self.mean_).astype(X.dtype))
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            rows = (X @ self.mixing_.T + self.mean_).astype(X.dtype)
+        return check_predictions(rows, X)
 
     def _validate_rows(self, X: Any) -> Array:
         return self._validate(X, reset=False)
@@ -480,7 +489,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
 
 def _threshold_trace(run: Run) -> dict[str, Array]:
-    """alpha_t along the run: eta of each step times what alpha_t / eta typically is for a draw."""
+    """alpha_t along the run: eta of each step times the median of alpha_t / eta over some draws."""
     import torch
 
     flat = run.draws.reshape(-1, run.draws.shape[2])

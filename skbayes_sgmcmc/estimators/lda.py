@@ -14,138 +14,145 @@ from ._topics import TopicModel
 
 Array = NDArray[Any]
 
-#: sweeps and draws of ``algorithm="gibbs"``
+#: sweeps, draws and thinning that "auto" means with ``algorithm="gibbs"``
 GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING = 200, 100, 5
 
 
 class LatentDirichletAllocation(TopicModel):
-    r"""Latent Dirichlet allocation with a posterior of the topics drawn by SG-MCMC.
+    r"""Latent Dirichlet allocation with the posterior of the topics sampled by SG-MCMC.
 
     .. math::
         \phi_k \sim \mathrm{Dirichlet}(\beta),\quad \theta_d \sim \mathrm{Dirichlet}(\alpha),\quad
         z_{di} \sim \theta_d,\quad w_{di} \sim \phi_{z_{di}}
 
-    A drop-in for scikit-learn's estimator of the same name. What is sampled are the topics; the
-    gradient of a minibatch of documents is their expected counts, by Gibbs sampling of the
-    documents' assignments.
+    This estimator is a drop-in replacement for scikit-learn's estimator of the same name. SG-MCMC
+    samples the topics. The gradient of a minibatch needs the expected topic counts of its
+    documents, which Gibbs sampling of the assignments z estimates.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics K.
     doc_topic_prior : float or None, default=None
-        alpha, Dirichlet parameter of the documents' proportions; None: 1 / n_components.
+        Parameter alpha of the Dirichlet prior of the documents' topic proportions. None: 1 /
+        n_components.
     topic_word_prior : float or None, default=None
-        beta, Dirichlet parameter of the topics; None: 1 / n_components.
+        Parameter beta of the Dirichlet prior of the topics. None: 1 / n_components.
     parametrization : {"expanded_mean", "expanded_natural"}, default="expanded_mean"
-        phi_k as normalised Gamma variables in their own metric (SGRLD), or as the softmax of
-        natural parameters, for any sampler.
+        Coordinates of the topics phi_k. "expanded_mean": normalised Gamma variables, sampled with
+        their Riemannian metric (SGRLD). "expanded_natural": the softmax of natural parameters.
     prior : {"gamma", "normal"}, default="gamma"
-        "gamma": e^theta ~ Gamma(beta, 1), which makes topics Dirichlet(beta), in both
-        parametrizations. "normal": natural parameters N(prior_mean, prior_scale^2) in place of it.
+        Prior of the topics. "gamma": each topic is a vector of Gamma(beta, 1) variables,
+        normalised, which makes the topics Dirichlet(beta). "normal": natural parameters ~
+        N(prior_mean, prior_scale^2), only with "expanded_natural".
     prior_scale : float, default=1.0
         Standard deviation of the normal prior.
     prior_mean : float, default=0.1
         Mean of the normal prior.
     algorithm : {"sgmcmc", "gibbs"}, default="sgmcmc"
-        "gibbs": collapsed Gibbs sampling over all documents, the reference. ``burn_in`` (200),
-        ``n_draws`` (100) and ``thinning`` (5) then count sweeps over the corpus.
+        "gibbs" is collapsed Gibbs sampling over all documents, as a reference. ``burn_in`` and
+        ``thinning`` then count sweeps over the corpus, and "auto" means ``burn_in=200``,
+        ``n_draws=100`` and ``thinning=5``.
     doc_sweeps : int, default=5
-        Gibbs sweeps over the documents of a minibatch, after the one that begins.
+        Number of Gibbs sweeps over the documents of a minibatch, after an initial sweep.
     sampler : str or Sampler, default="auto"
-        The sampler, by name or as an object with parameters such as ``SGHMC(friction=0.05)``:
-        "rsgld" for the expanded mean; "msgnht", "sghmc", "sgnht", "sgld" or "psgld" for natural
-        parameters. "auto": "rsgld" and "msgnht".
+        Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
+        "rsgld" (with "expanded_mean"), "msgnht", "sghmc", "sgnht", "sgld" and "psgld" (with
+        "expanded_natural"). "auto": "rsgld" or "msgnht", depending on ``parametrization``.
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. The
-        potential is that of one document. "auto": a rate in units of the words' frequencies, see
-        Notes.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        The mean potential is that of one document. "auto": a step size scaled by the word
+        frequencies; see Notes.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. A row is a document. "auto": 100, or every document if
-        there are fewer.
+        Number of rows in a minibatch, at most all rows. A row is a document. "auto": 100, or every
+        document if there are fewer.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=1
-        Number of chains. Each finds topics of its own; what several have in common is averaged, in
-        predictions and in ``components_``.
+        Number of chains. Different chains may find different topics. The topics of all chains are
+        matched, and predictions and ``components_`` average over the chains.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps; for
-        natural parameters half of them at temperature 0.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps; half as many as the draws take if ``step_size`` is a number.
     thinning : "auto" or int, default="auto"
-        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser. The expanded mean allows 1
-        only.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+        ``parametrization="expanded_mean"`` allows only 1.
     init : {"auto", "random", "map"}, default="auto"
-        Where chains start. "random": topics near the words' frequencies. "map": from there, the
-        first half of the burn-in at temperature 0, an optimiser; not for the expanded mean. "auto":
-        "map" for natural parameters with ``step_size="auto"``, else "random".
+        Starting points of the chains. "random": topics near the word frequencies of the corpus.
+        "map": as "random", and the first half of the burn-in runs at temperature 0, as an
+        optimiser; not allowed with "expanded_mean". "auto": "map" with "expanded_natural" and
+        ``step_size="auto"``, otherwise "random".
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (on a CPU, for the documents'
-        variables, about fifteen times as fast). It has a random number generator of its own, and so
-        other draws for the same seed. "auto": where it is installed and there are 5,000 words.
+        Whether to use the compiled code of the extra ``fast``. On a CPU, it samples the variables
+        of the documents about fifteen times as fast. It has its own random number generator, so the
+        same seed gives different draws. "auto": use it if it is installed and there are at least
+        5,000 words.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        Posterior mean of the topics: rows are distributions over words.
+        Posterior mean of the topics. Each row is a distribution over words.
     posterior_ : PosteriorSamples
-        Draws "components" (n_chains, n_draws, n_components, n_features), their topics aligned over
-        draws and chains.
+        Draws "components" of shape (n_chains, n_draws, n_components, n_features), with topics
+        aligned over draws and chains.
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps (sweeps of "gibbs") of each chain in the last call.
+        Number of steps (sweeps with "gibbs") of each chain in the last call.
     step_size_ : float
-        eta of the last step ("sgmcmc").
+        Step size eta of the last step; only with "sgmcmc".
     batch_size_ : int
-        Documents in a minibatch ("sgmcmc").
+        Number of documents in a minibatch; only with "sgmcmc".
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("documents",);
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("documents",); () if none.
     doc_topic_prior_, topic_word_prior_ : float
-        alpha and beta.
+        Values of alpha and beta.
     n_features_in_ : int
-        Words in the vocabulary.
+        Number of words in the vocabulary.
     feature_names_in_ : array of shape (n_features_in_,)
-        Their names, if X had string column names.
+        Names of the features, if X had string column names.
 
     See Also
     --------
     sklearn.decomposition.LatentDirichletAllocation : Variational Bayes for the same model.
-    skbayes_sgmcmc.document_completion_perplexity : Scores topics from anywhere.
+    skbayes_sgmcmc.document_completion_perplexity : Perplexity of the topics of any package.
 
     Notes
     -----
-    Counts that are not whole are accepted, with a warning: c counts as ceil(c) words of weight
-    c / ceil(c). Documents without words are allowed; their proportions are equal.
+    Counts that are not whole numbers are accepted with a warning: a count c is treated as ceil(c)
+    words of weight c / ceil(c). Documents without words are allowed; they have equal proportions.
 
-    ``step_size="auto"`` moves natural parameters in units of 1 / sqrt(times that the word occurs in
-    a document), and the expanded mean in units of beta V over the words of a document and topic.
+    With ``step_size="auto"``, the unit of length of a natural parameter is 1 / sqrt(mean count of
+    its word per document). That of the expanded mean is beta V divided by the number of words per
+    document and topic.
 
     References
     ----------
@@ -239,8 +246,8 @@ class LatentDirichletAllocation(TopicModel):
     def _takes_streams(self) -> bool:
         if self.algorithm == "gibbs":
             raise AttributeError(
-                "algorithm='gibbs' is not allowed in partial_fit: it needs all documents at every "
-                "sweep; give 'sgmcmc'."
+                "algorithm='gibbs' is not allowed in partial_fit, because it needs all documents "
+                "in every sweep: give algorithm='sgmcmc'."
             )
         return True
 
@@ -257,7 +264,8 @@ class LatentDirichletAllocation(TopicModel):
         check_choice("algorithm", self.algorithm, ("sgmcmc", "gibbs"))
         if self.algorithm == "gibbs" and self.checkpoint is not None:
             raise ValueError(
-                f"checkpoint={self.checkpoint!r} is not allowed with algorithm='gibbs': give None."
+                f"checkpoint={self.checkpoint!r} is not allowed with algorithm='gibbs': give "
+                "checkpoint=None."
             )
         return super()._check()
 

@@ -25,96 +25,101 @@ Array = NDArray[Any]
 
 
 class BayesianLogisticRegression(BayesianClassifier):
-    r"""Logistic regression with a posterior drawn by stochastic-gradient MCMC.
+    r"""Bayesian logistic regression, sampled by stochastic-gradient MCMC.
 
     .. math::
         p(y|x, \beta) = \sigma(\beta^\top x + b) \text{ or } \mathrm{softmax}(Bx + b),\qquad
         \beta_j \sim N(0, s_j^2) \text{ or } \mathrm{Laplace}(0, s_j), \qquad b \text{ flat}
 
-    The defaults need no tuning, on scaled or unscaled features: chains start from a Gaussian
-    approximation of the posterior, move in its coordinates with a fixed dimensionless step, and use
-    minibatches with control variates that are as large as their noise demands. A number for
-    ``step_size`` gives the plain samplers of the literature instead.
+    The defaults need no tuning, for scaled and unscaled features. The chains start from a Gaussian
+    approximation of the posterior and move in its whitened coordinates with a fixed dimensionless
+    step size. Control variates reduce the gradient noise, and the minibatches are large enough to
+    keep it small. With a number for ``step_size``, the samplers are the plain ones of the
+    literature.
 
     Parameters
     ----------
     fit_intercept : bool, default=True
-        Add an intercept. With more than two classes the intercepts sum to zero.
+        If True, the model has an intercept. With more than two classes, the intercepts sum to zero.
     prior : {"normal", "laplace"} or Prior, default="normal"
-        Prior on the coefficients; the intercept's is flat.
+        Prior on the coefficients. The intercept has a flat prior.
     prior_scale : float or array of shape (n_features,), default=1.0
-        Standard deviation of the normal prior, or b of the Laplace prior, in units of the
-        coefficients. The normal prior's scale s corresponds to ``C = s**2`` of scikit-learn's
+        Standard deviation of the normal prior, or scale b of the Laplace prior, in units of the
+        coefficients. A normal prior with scale s corresponds to ``C = s**2`` in scikit-learn's
         ``LogisticRegression``.
     class_weight : dict, "balanced" or None, default=None
-        Likelihood exponents by class, as in scikit-learn.
+        Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
     sampler : str or Sampler, default="sgld"
-        The sampler, by name or as an object with parameters such as ``SGHMC(friction=0.05)``:
-        "sgld", "psgld", "sghmc", "sgnht", "msgnht", or "mala" (all data at each step, exact).
+        Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
+        "sgld", "psgld", "sghmc", "sgnht", "msgnht" and "mala" (exact, with all rows in every step).
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto": a
-        fixed step for each sampler, in coordinates in which the posterior is close to a standard
-        normal. It is refused with ``sampler="psgld"`` where features are so correlated that
-        pSGLD's diagonal preconditioner would need very long runs.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": a fixed step for each sampler, in coordinates in which the posterior is close to a
+        standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
+        correlated that a diagonal preconditioner would need very long runs.
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
-        Constant preconditioner M, (P, P) or (P,) for P parameters. "hessian" is the inverse of the
-        posterior's curvature. "auto": "hessian" up to 2000 parameters and "diagonal" beyond with
-        ``step_size="auto"``, None with a number.
+        Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
+        of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
+        "hessian" for up to 2000 parameters, otherwise "diagonal"; None if ``step_size`` is a
+        number.
     gradient : str, default="auto"
-        The gradient estimator: "minibatch" or "control_variates" (Baker et al. 2019), which are
-        centred at the MAP and for ``fit`` only; or "linear_control_variates", which are fitted to
-        the Gaussian approximation, with importance-sampled rows. "auto": the last where a matrix
-        preconditioner is in use, "minibatch" with a number for ``step_size``.
+        Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
+        al. 2019), for ``fit`` only, or "linear_control_variates", which are fitted to the Gaussian
+        approximation, with importance-sampled rows. "auto": "linear_control_variates" with a matrix
+        preconditioner, otherwise "control_variates"; "minibatch" if ``step_size`` is a number.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of small data, else what the gradient
-        noise demands; 100 if ``step_size`` is a number.
+        Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
+        otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
-        Number of chains. They advance together; R-hat compares them.
+        Number of chains. Each chain has its own starting point, and R-hat compares the chains.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 1000, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": about as many as the chains need to forget where they
-        started.
+        Number of steps before the first draw. "auto": about as many steps as the chains need to
+        forget their starting points.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws of a chain. "auto": at most 20, by the step size, or 100 with a
-        number for ``step_size``.
+        Number of steps between two draws of a chain. "auto": at most 20, depending on the step
+        size; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map", "gaussian" or array, default="auto"
-        Where chains start. "random": about zero. "map": at the maximum of the posterior.
-        "gaussian": at draws of the Gaussian approximation. An array broadcasts to (n_chains,
-        n_parameters). "auto": "gaussian" with a matrix preconditioner, else "map"; "random" with a
-        number for ``step_size``.
+        Starting points of the chains. "random": near zero. "map": the maximum of the posterior.
+        "gaussian": draws of the Gaussian approximation of the posterior. An array is broadcast to
+        (n_chains, n_parameters). "auto": "gaussian" with a matrix preconditioner, otherwise "map";
+        "random" if ``step_size`` is a number.
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (plain SGLD, two classes, on a
-        CPU). It has a random number generator of its own, and so other draws for the same seed.
+        Whether to use the compiled code of the extra ``fast`` where it applies: plain SGLD for two
+        classes on a CPU. It has its own random number generator, so the same seed gives different
+        draws.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
     storage : Storage or None, default=None
-        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
@@ -125,22 +130,22 @@ class BayesianLogisticRegression(BayesianClassifier):
     intercept_ : array of shape (1,) or (n_classes,)
         Posterior mean of the intercepts.
     posterior_ : PosteriorSamples
-        Draws "coef" (n_chains, n_draws, 1 or n_classes, n_features) and "intercept".
+        Draws "coef" of shape (n_chains, n_draws, 1 or n_classes, n_features) and "intercept" of
+        shape (n_chains, n_draws, 1 or n_classes).
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("linear_sgld",);
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("linear_sgld",); () if none.
     n_features_in_ : int
-        Features seen in ``fit``.
+        Number of features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)
-        Their names, if X had string column names.
+        Names of the features, if X had string column names.
 
     See Also
     --------
@@ -149,8 +154,8 @@ class BayesianLogisticRegression(BayesianClassifier):
 
     Notes
     -----
-    With ``step_size="auto"`` every step costs a few products with a (P, P) matrix besides the
-    minibatch. Draws take n_chains * n_draws * P numbers.
+    With ``step_size="auto"``, every step costs a few products with a (P, P) matrix in addition to
+    the gradient of the minibatch. The draws are n_chains * n_draws * P numbers.
 
     References
     ----------
@@ -245,7 +250,7 @@ class BayesianLogisticRegression(BayesianClassifier):
             if scales.ndim != 1 or not (np.isfinite(scales) & (scales > 0)).all():
                 raise ValueError(
                     f"prior_scale={self.prior_scale!r} is not allowed: give a positive number, or "
-                    "an array of them of shape (n_features,)."
+                    "an array of positive numbers of shape (n_features,)."
                 )
         check_choice("fit_intercept", self.fit_intercept, (True, False))
         return settings
@@ -260,7 +265,7 @@ class BayesianLogisticRegression(BayesianClassifier):
         if np.ndim(self.prior_scale) == 1 and len(self.prior_scale) != n_features:
             raise ValueError(
                 f"prior_scale of length {len(self.prior_scale)} is not allowed: X has "
-                f"{n_features} features."
+                f"{n_features} features; give one number for each of them."
             )
         return LogisticModel(
             n_features, n_classes, self._prior(), self.prior_scale, self.fit_intercept

@@ -37,125 +37,135 @@ class _MLP(NetworkEstimator):
 
 
 class BayesianMLPClassifier(_MLP, NetworkClassifier):
-    r"""Multilayer perceptron with a posterior drawn by stochastic-gradient MCMC.
+    r"""Bayesian multilayer perceptron classifier, sampled by stochastic-gradient MCMC.
 
     .. math::
         p(y|x) = \mathrm{softmax}(f(x)),\quad f(x) = W_L\, a(\dots a(W_1 x + b_1) \dots) + b_L,
         \quad W, b \sim \text{prior}
 
-    The defaults need no tuning on small ordinary data, scaled or not: four chains each find a mode
-    and then sample around it at temperature 1, and predictions are averaged over all draws.
+    The defaults need no tuning on small tabular data, scaled or not. Each of four chains finds a
+    mode of the posterior and then samples around it at temperature 1. Predictions average over all
+    draws.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(100,)
-        Units of the hidden layers.
+        Number of units of each hidden layer.
     activation : {"relu", "tanh", "logistic"}, default="relu"
-        Their activation.
+        Activation of the hidden layers.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on weights and biases.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
-        Standard deviation of the normal prior, or b of the Laplace prior; one number, or one a
-        layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 4 / sqrt(fan-in) for those of the
-        outputs, and 1 for biases, which makes the prior of the function independent of the width.
+        Standard deviation of the normal prior, or scale b of the Laplace prior: one number, or one
+        for each layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 4 / sqrt(fan-in) for output
+        weights and 1 for biases. The prior of the function is then independent of the width.
     class_weight : dict, "balanced" or None, default=None
-        Likelihood exponents by class, as in scikit-learn.
+        Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
     standardize : bool, default=True
-        Let the network see features of mean 0 and variance 1.
+        If True, the network sees features scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
-        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
+        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
-        0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers' splittings.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": 0.001 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers with a splitting
+        integrator.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+        values, otherwise 100.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
-        Number of chains. They advance together and predict together; each has a start of its own.
+        Number of chains. Each chain has its own starting point. Predictions average over all
+        chains.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether all chains take a step together or one after the other. The draws are the same but
-        for rounding. "auto": together, in one batched computation.
+        Whether the chains take each step together ("vectorized") or one after the other
+        ("sequential"). The draws are the same up to rounding. "auto": together, as one batched
+        computation.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps; half as many as the draws take if ``step_size`` is a number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map" or array, default="auto"
-        Where chains start. "random": He's normal weights. "map": from there, the first half of the
-        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
-        "auto": "map" with ``step_size="auto"``, else "random".
+        Starting points of the chains. "random": normal weights with He's scaling. "map": as
+        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
+        is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
+        "random".
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (SGLD and pSGLD by Euler, in
-        long runs on a CPU). It has a random number generator of its own, and so other draws for the
-        same seed. On a GPU, True replays gradients as a CUDA graph.
+        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
+        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
+        same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
-        the CPU where a fitted model's device is missing.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
+        the same device, or the CPU if that device is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
     precision : {"full", "bfloat16"}, default="full"
-        "bfloat16": the network's products in gradients, which some hardware makes faster.
-        Parameters, noise, updates, likelihood, draws and predictions are in float32.
+        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
+        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
+        predictions are then in float32.
     storage : Storage or None, default=None
-        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
         Class labels.
     posterior_ : PosteriorSamples
-        Draws "weight_1" (n_chains, n_draws, n_features, units), "bias_1" and so on.
+        Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on.
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("fused_steps",);
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
     n_features_in_ : int
-        Features seen in ``fit``.
+        Number of features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)
-        Their names, if X had string column names.
+        Names of the features, if X had string column names.
 
     See Also
     --------
-    sklearn.neural_network.MLPClassifier : One network, by optimisation.
-    BayesianMLPRegressor : The same for continuous targets.
+    sklearn.neural_network.MLPClassifier : A single network, trained by optimisation.
+    BayesianMLPRegressor : The same network for continuous targets.
 
     Notes
     -----
-    Weights of different chains can't be compared (hidden units can be exchanged), so chains are
-    compared by their predictions: a warning says when these disagree. At temperature 1 networks are
-    often less sure than calibration needs; colder posteriors (``temperature=0.1``) are not
-    Bayesian, but predict better at times.
+    Weights of different chains cannot be compared, because hidden units can be exchanged. R-hat
+    therefore compares the predictions of the chains, and a warning is issued if they disagree. At
+    temperature 1, networks are often underconfident. Colder posteriors (``temperature=0.1``) are
+    not Bayesian, but sometimes predict better.
 
     References
     ----------
@@ -239,113 +249,122 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
 
 
 class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
-    r"""Multilayer perceptron for regression with a posterior drawn by stochastic-gradient MCMC.
+    r"""Bayesian multilayer perceptron regressor, sampled by stochastic-gradient MCMC.
 
     .. math::
         y \sim N(f(x), \sigma^2),\quad f(x) = W_L\, a(\dots a(W_1 x + b_1) \dots) + b_L,
         \quad W, b \sim \text{prior}
 
-    Targets are standardised inside; predictions are in their own units.
+    Targets are standardised internally. Predictions are in the units of y.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(100,)
-        Units of the hidden layers.
+        Number of units of each hidden layer.
     activation : {"relu", "tanh", "logistic"}, default="relu"
-        Their activation.
+        Activation of the hidden layers.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on weights and biases.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
-        Standard deviation of the normal prior, or b of the Laplace prior; one number, or one a
-        layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 1 / sqrt(fan-in) for those of the
-        outputs, and 1 for biases, which makes the prior of the function independent of the width.
+        Standard deviation of the normal prior, or scale b of the Laplace prior: one number, or one
+        for each layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 1 / sqrt(fan-in) for output
+        weights and 1 for biases. The prior of the function is then independent of the width.
     noise : "infer" or float, default="infer"
-        Standard deviation sigma of the noise, in units of y, the same for all outputs; "infer": one
-        for each output, with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or Laplace(0, 1) with
-        ``prior="laplace"``.
+        Standard deviation sigma of the noise. A number, in units of y, holds for all outputs.
+        "infer": each output has its own sigma with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or
+        Laplace(0, 1) with ``prior="laplace"``.
     standardize : bool, default=True
-        Let the network see features of mean 0 and variance 1.
+        If True, the network sees features scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
-        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
+        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
-        0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers' splittings.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": 0.001 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers with a splitting
+        integrator.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+        values, otherwise 100.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
-        Number of chains. They advance together and predict together; each has a start of its own.
+        Number of chains. Each chain has its own starting point. Predictions average over all
+        chains.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether all chains take a step together or one after the other. The draws are the same but
-        for rounding. "auto": together, in one batched computation.
+        Whether the chains take each step together ("vectorized") or one after the other
+        ("sequential"). The draws are the same up to rounding. "auto": together, as one batched
+        computation.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps; half as many as the draws take if ``step_size`` is a number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map" or array, default="auto"
-        Where chains start. "random": He's normal weights. "map": from there, the first half of the
-        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
-        "auto": "map" with ``step_size="auto"``, else "random".
+        Starting points of the chains. "random": normal weights with He's scaling. "map": as
+        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
+        is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
+        "random".
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (SGLD and pSGLD by Euler, in
-        long runs on a CPU). It has a random number generator of its own, and so other draws for the
-        same seed. On a GPU, True replays gradients as a CUDA graph.
+        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
+        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
+        same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
-        the CPU where a fitted model's device is missing.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
+        the same device, or the CPU if that device is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
     precision : {"full", "bfloat16"}, default="full"
-        "bfloat16": the network's products in gradients, which some hardware makes faster.
-        Parameters, noise, updates, likelihood, draws and predictions are in float32.
+        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
+        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
+        predictions are then in float32.
     storage : Storage or None, default=None
-        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     posterior_ : PosteriorSamples
-        Draws "weight_1" (n_chains, n_draws, n_features, units), "bias_1" and so on, for
-        standardised inputs and targets, and "log_noise", log(sigma / 0.3 sd(y)).
+        Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on, for
+        standardised inputs and targets, and "log_noise", which is log(sigma / 0.3 sd(y)).
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("fused_steps",);
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
     n_features_in_ : int
-        Features seen in ``fit``.
+        Number of features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)
-        Their names, if X had string column names.
+        Names of the features, if X had string column names.
 
     See Also
     --------

@@ -65,7 +65,7 @@ class _Module(SparseNetwork):
                 f"or sequences, {hint}; else change the module's inputs."
             ) from error
         if self._vectorized:
-            network.forward(theta.expand(2, -1), x)  # it says if it can't
+            network.forward(theta.expand(2, -1), x)  # raises an error if vmap can't
         check_outputs("module", self.module, outputs, (x.shape[1], self._n_outputs))
 
     def _row_shape(self) -> tuple[int, ...]:
@@ -97,131 +97,142 @@ class _Module(SparseNetwork):
 
 
 class BayesianModuleClassifier(_Module, NetworkClassifier):
-    r"""Any torch module as a classifier with a posterior drawn by stochastic-gradient MCMC.
+    r"""Bayesian classifier from any torch module, sampled by stochastic-gradient MCMC.
 
     Parameters
     ----------
     module : callable
-        It builds a ``torch.nn.Module`` that maps rows (n, ...) to logits (n, n_classes). It is
-        called with those of the keyword arguments ``n_features``, ``input_shape`` (of one row) and
-        ``n_outputs`` (the classes) that its signature names, so that one function can serve any
-        data. The module must not have dropout. To be pickled, the callable must be a function or
-        class of a Python module, or a ``functools.partial`` of one.
+        Function or class that builds a ``torch.nn.Module``, which maps rows (n, ...) to logits (n,
+        n_classes). It is called with the keyword arguments that its signature names among
+        ``n_features``, ``input_shape`` (the shape of one row) and ``n_outputs`` (the number of
+        classes), so the same function can serve different data. The module must not have dropout.
+        The estimator can be pickled only if the callable is a function or class of a Python module,
+        or a ``functools.partial`` of one.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
         be flat or have this shape. None: flat rows, as they are.
     prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
-        Prior on all weights and biases. A :class:`SpikeSlab`, which "spike_slab" means with its
-        defaults, is the prior of the weights of its layers; biases and other layers have a normal
-        prior.
+        Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
+        layers that it names; biases and other layers then have a normal prior. "spike_slab" means
+        ``SpikeSlab()``.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
-        As for :class:`BayesianMLPClassifier`; a sequence has one number for each matrix or kernel.
+        Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
+        each matrix or kernel.
     prune : None, float or Pruning, default=None
-        Set the smallest weights to zero while sampling: the share of zeros at the end, or a
-        :class:`Pruning` with its schedule and its layers.
+        Pruning of the smallest weights during sampling: the final fraction of zeros, or a
+        :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
     class_weight : dict, "balanced" or None, default=None
-        Likelihood exponents by class, as in scikit-learn.
+        Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
     standardize : bool, default=False
-        Let the module see features of mean 0 and variance 1.
+        If True, the module sees features scaled to mean 0 and variance 1.
     augment : callable or None, default=None
-        Random changes to the inputs of every minibatch: ``augment(x, rng)`` returns the changed
-        inputs (..., *shape of a row), on their device. See :mod:`skbayes_sgmcmc.augmentation`.
+        Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
+        the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
     sampler : str or Sampler, default="psgld"
-        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
+        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
-        0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers' splittings.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": 0.001 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers with a splitting
+        integrator.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+        values, otherwise 100.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
-        Number of chains. They advance together and predict together; each has a start of its own.
+        Number of chains. Each chain has its own starting point. Predictions average over all
+        chains.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether all chains take a step together or one after the other. The draws are the same but
-        for rounding. "auto": together, by ``torch.func.vmap``, if the module has at most 10,000
-        parameters (on a GPU 1,000,000) and vmap can take it.
+        Whether the chains take each step together ("vectorized") or one after the other
+        ("sequential"). The draws are the same up to rounding. "auto": together, with
+        ``torch.func.vmap``, if the module has at most 10,000 parameters (1,000,000 on a GPU) and
+        vmap supports it.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps; half as many as the draws take if ``step_size`` is a number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
-        ``SpikeSlab(adaptation="gibbs")`` allows 1 only.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+        ``SpikeSlab(adaptation="gibbs")`` allows only 1.
     init : "auto", "random", "map" or array, default="auto"
-        Where chains start. "random": He's normal weights. "map": from there, the first half of the
-        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
-        "auto": "map" with ``step_size="auto"``, else "random"; always "random" with a
-        spike-and-slab prior.
+        Starting points of the chains. "random": normal weights with He's scaling. "map": as
+        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
+        is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
+        "random"; always "random" with a spike-and-slab prior.
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (SGLD and pSGLD by Euler, in
-        long runs on a CPU). It has a random number generator of its own, and so other draws for the
-        same seed. On a GPU, True replays gradients as a CUDA graph.
+        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
+        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
+        same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
-        the CPU where a fitted model's device is missing.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
+        the same device, or the CPU if that device is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
     precision : {"full", "bfloat16"}, default="full"
-        "bfloat16": the network's products in gradients, which some hardware makes faster.
-        Parameters, noise, updates, likelihood, draws and predictions are in float32.
+        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
+        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
+        predictions are then in float32.
     storage : Storage or None, default=None
-        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
         Class labels.
     posterior_ : PosteriorSamples
-        Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
+        Draws of the parameters, each of shape (n_chains, n_draws, *shape), by their names in the
+        module.
     sigma_, delta_, sparsity_, n_effective_parameters_
-        With a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
+        Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("fused_steps",);
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
     n_features_in_ : int
-        Numbers in a row.
+        Number of values in a row.
 
     See Also
     --------
-    BayesianMLPClassifier, BayesianCNNClassifier : Networks with their own, faster code.
+    BayesianMLPClassifier, BayesianCNNClassifier : Networks with specialised, faster code.
 
     Notes
     -----
-    Batch norms use the statistics of the minibatch while sampling, as in training. For predictions
-    each draw needs its own: they are computed over (at most 5000) training rows, after the run or
-    when a callback asks for predictions, and kept with the draws. In ``partial_fit`` they are those
-    of the rows of the call.
+    During sampling, batch norms use the statistics of the minibatch, as in training. For
+    predictions, each draw needs its own statistics. They are computed on at most 5000 training
+    rows, after the run or when a callback asks for predictions, and are stored with the draws. In
+    ``partial_fit``, they are computed on the rows of the call.
 
     Examples
     --------
@@ -308,122 +319,132 @@ class BayesianModuleClassifier(_Module, NetworkClassifier):
 
 
 class BayesianModuleRegressor(_Module, SparseNetworkRegressor):
-    r"""Any torch module as a regressor with a posterior drawn by stochastic-gradient MCMC.
+    r"""Bayesian regressor from any torch module, sampled by stochastic-gradient MCMC.
 
-    Targets are standardised inside; predictions are in their own units.
+    Targets are standardised internally. Predictions are in the units of y.
 
     Parameters
     ----------
     module : callable
-        It builds a ``torch.nn.Module`` that maps rows (n, ...) to outputs (n, n_outputs), as for
-        :class:`BayesianModuleClassifier`.
+        Function or class that builds a ``torch.nn.Module``, which maps rows (n, ...) to outputs (n,
+        n_outputs). It is called as in :class:`BayesianModuleClassifier`.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
         be flat or have this shape. None: flat rows, as they are.
     prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
-        Prior on all weights and biases. A :class:`SpikeSlab`, which "spike_slab" means with its
-        defaults, is the prior of the weights of its layers; biases and other layers have a normal
-        prior.
+        Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
+        layers that it names; biases and other layers then have a normal prior. "spike_slab" means
+        ``SpikeSlab()``.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
-        As for :class:`BayesianMLPClassifier`; a sequence has one number for each matrix or kernel.
+        Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
+        each matrix or kernel.
     noise : "infer" or float, default="infer"
-        Standard deviation of the noise; as for :class:`BayesianMLPRegressor`.
+        Standard deviation of the noise, as for :class:`BayesianMLPRegressor`.
     prune : None, float or Pruning, default=None
-        Set the smallest weights to zero while sampling: the share of zeros at the end, or a
-        :class:`Pruning` with its schedule and its layers.
+        Pruning of the smallest weights during sampling: the final fraction of zeros, or a
+        :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
     standardize : bool, default=False
-        Let the module see features of mean 0 and variance 1.
+        If True, the module sees features scaled to mean 0 and variance 1.
     augment : callable or None, default=None
-        Random changes to the inputs of every minibatch: ``augment(x, rng)`` returns the changed
-        inputs (..., *shape of a row), on their device. See :mod:`skbayes_sgmcmc.augmentation`.
+        Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
+        the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
     sampler : str or Sampler, default="psgld"
-        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
+        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
-        0.001 for pSGLD, 0.03 for SGLD, 0.005 for the second-order samplers' splittings.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": 0.001 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers with a splitting
+        integrator.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+        values, otherwise 100.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
-        Number of chains. They advance together and predict together; each has a start of its own.
+        Number of chains. Each chain has its own starting point. Predictions average over all
+        chains.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether all chains take a step together or one after the other. The draws are the same but
-        for rounding. "auto": together, by ``torch.func.vmap``, if the module has at most 10,000
-        parameters (on a GPU 1,000,000) and vmap can take it.
+        Whether the chains take each step together ("vectorized") or one after the other
+        ("sequential"). The draws are the same up to rounding. "auto": together, with
+        ``torch.func.vmap``, if the module has at most 10,000 parameters (1,000,000 on a GPU) and
+        vmap supports it.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps; half as many as the draws take if ``step_size`` is a number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
-        ``SpikeSlab(adaptation="gibbs")`` allows 1 only.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+        ``SpikeSlab(adaptation="gibbs")`` allows only 1.
     init : "auto", "random", "map" or array, default="auto"
-        Where chains start. "random": He's normal weights. "map": from there, the first half of the
-        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
-        "auto": "map" with ``step_size="auto"``, else "random"; always "random" with a
-        spike-and-slab prior.
+        Starting points of the chains. "random": normal weights with He's scaling. "map": as
+        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
+        is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
+        "random"; always "random" with a spike-and-slab prior.
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (SGLD and pSGLD by Euler, in
-        long runs on a CPU). It has a random number generator of its own, and so other draws for the
-        same seed. On a GPU, True replays gradients as a CUDA graph.
+        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
+        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
+        same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
-        the CPU where a fitted model's device is missing.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
+        the same device, or the CPU if that device is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
     precision : {"full", "bfloat16"}, default="full"
-        "bfloat16": the network's products in gradients, which some hardware makes faster.
-        Parameters, noise, updates, likelihood, draws and predictions are in float32.
+        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
+        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
+        predictions are then in float32.
     storage : Storage or None, default=None
-        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     posterior_ : PosteriorSamples
-        Draws of the parameters, (n_chains, n_draws, *shape), by their names in the module.
+        Draws of the parameters, each of shape (n_chains, n_draws, *shape), by their names in the
+        module.
     sigma_, delta_, sparsity_, n_effective_parameters_
-        With a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
+        Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("fused_steps",);
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
     n_features_in_ : int
-        Numbers in a row.
+        Number of values in a row.
 
     See Also
     --------
-    BayesianMLPRegressor : A network with its own, faster code.
-    BayesianModuleClassifier : The same for classes; its notes on batch norms apply.
+    BayesianMLPRegressor : A network with specialised, faster code.
+    BayesianModuleClassifier : The same for classification, with notes on batch norms.
 
     Examples
     --------

@@ -15,144 +15,153 @@ Array = NDArray[Any]
 
 
 class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
-    r"""Linear or perceptron regression with a spike-and-slab prior learned while sampling.
+    r"""Sparse Bayesian regression, linear or by a perceptron, with a spike-and-slab prior.
 
     .. math::
         y \sim N(f(x), \sigma^2),\quad w_j \sim (1-\gamma_j)\,\mathrm{Laplace}(0, \sigma v_0)
         + \gamma_j N(0, \sigma^2 v_1),\quad P(\gamma_j = 1) = \delta
 
-    The posterior of the weights is drawn by stochastic-gradient MCMC, and the latent variables
-    follow it. It is a feature selector, too: ``transform`` keeps the features whose inclusion
-    probability is above ``threshold``. CSR matrices are made dense a minibatch at a time, and are
-    scaled but not centred.
+    Stochastic-gradient MCMC samples the weights, and the latent variables of the prior are updated
+    after every step. The estimator is also a feature selector: ``transform`` keeps the features
+    whose inclusion probability is above ``threshold``. CSR matrices are converted to dense arrays
+    one minibatch at a time; their features are scaled but not centred.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=()
-        Units of the hidden layers; none: a linear model.
+        Number of units of each hidden layer. An empty sequence gives a linear model.
     activation : {"relu", "tanh", "logistic"}, default="relu"
-        Their activation.
+        Activation of the hidden layers.
     prior : "spike_slab" or SpikeSlab, default="spike_slab"
-        Prior on the weights of its layers, with its hyperparameters and how its latent variables
-        follow the chain; "spike_slab" means ``SpikeSlab()``. Biases and other layers have a normal
-        prior.
+        Prior on the weights of the layers that it names, with its hyperparameters and the update of
+        its latent variables. Biases and other layers have a normal prior. "spike_slab" means
+        ``SpikeSlab()``.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
-        Standard deviation of the normal prior on biases and on layers that are not sparse; "fan_in"
-        as for :class:`BayesianMLPRegressor`.
+        Standard deviation of the normal prior on biases and on layers that are not sparse.
+        "fan_in": as for :class:`BayesianMLPRegressor`.
     prune : None, float or Pruning, default=None
-        Set the smallest weights to zero while sampling: the share of zeros at the end, or a
-        :class:`Pruning` with its schedule and its layers.
+        Pruning of the smallest weights during sampling: the final fraction of zeros, or a
+        :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
     threshold : float, default=0.5
-        A feature is selected if its inclusion probability is larger.
+        A feature is selected if its inclusion probability is above this threshold.
     standardize : bool, default=True
-        Let the model see features and targets of mean 0 and variance 1.
+        If True, the model sees features and targets scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
-        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
+        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
-        0.001 for pSGLD, or up to 0.02 for linear models, as far as steps are small in the spike;
-        0.03 for SGLD, 0.005 for the second-order samplers.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": 0.001 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers. For linear models,
+        pSGLD takes up to 0.02, as long as a step is small compared with the width of the spike.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+        values, otherwise 100.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
-        Number of chains. They advance together and predict together; each has a start of its own.
+        Number of chains. Each chain has its own starting point. Predictions average over all
+        chains.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether all chains take a step together or one after the other. The draws are the same but
-        for rounding. "auto": together, in one batched computation.
+        Whether the chains take each step together ("vectorized") or one after the other
+        ("sequential"). The draws are the same up to rounding. "auto": together, as one batched
+        computation.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps, or
-        10,000 for linear models.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps, or 10,000 for linear models; half as many as the draws take if ``step_size`` is a
+        number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
-        ``SpikeSlab(adaptation="gibbs")`` allows 1 only.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+        ``SpikeSlab(adaptation="gibbs")`` allows only 1.
     init : "auto", "random", "map" or array, default="auto"
-        Where chains start. "random": He's normal weights. "map": from there, the first half of the
-        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
-        "auto": "random".
+        Starting points of the chains. "random": normal weights with He's scaling. "map": as
+        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
+        is broadcast to (n_chains, n_parameters). "auto": "random".
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (on a CPU, in long runs: the
-        latent variables, gradients of linear models with one output or two classes, and the steps
-        of SGLD and pSGLD by Euler). The steps have a random number generator of their own, and so
-        other draws for the same seed.
+        Whether to use the compiled code of the extra ``fast`` in long runs on a CPU: for the latent
+        variables, for gradients of linear models with one output or two classes, and for steps of
+        SGLD and pSGLD with the Euler integrator. The compiled steps have their own random number
+        generator, so the same seed gives different draws.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
-        the CPU where a fitted model's device is missing.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
+        the same device, or the CPU if that device is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
     precision : {"full", "bfloat16"}, default="full"
-        "bfloat16": the network's products in gradients, which some hardware makes faster.
-        Parameters, noise, updates, likelihood, draws and predictions are in float32.
+        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
+        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
+        predictions are then in float32.
     storage : Storage or None, default=None
-        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     posterior_ : PosteriorSamples
-        Draws "weight_1" (n_chains, n_draws, n_features, units), "bias_1" and so on, for
-        standardised inputs and targets; "rho_weight_1", the probabilities of the slabs, likewise
-        for each sparse layer, "sigma" (n_chains, n_draws) and "logit_delta" (n_chains, n_draws,
-        n_layers): the latent variables' paths, from the first step on with ``burn_in=0``.
+        Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on, for
+        standardised inputs and targets. Values of the latent variables at these draws:
+        "rho_weight_1", the slab probabilities of each weight, and so on for each sparse layer,
+        "sigma" of shape (n_chains, n_draws) and "logit_delta" of shape (n_chains, n_draws,
+        n_layers). With ``burn_in=0`` they cover the run from its first step.
     coef_ : array of shape (n_outputs, n_features) or (n_features,)
-        Posterior means of a linear model's coefficients, in the units of X and y.
+        Posterior mean of the coefficients, in the units of X and y; only for a linear model.
     intercept_ : array of shape (n_outputs,) or float
-        Of its intercepts.
+        Posterior mean of the intercepts; only for a linear model.
     inclusion_probability_ : array of shape (n_features,)
-        Posterior mean of rho of each feature: the largest of those of its weights in the first
-        layer; if that is sparse.
+        Inclusion probability of each feature: the largest posterior mean of rho among its weights
+        in the first layer; only if the first layer is sparse.
     sigma_ : float
         Posterior mean of sigma, in units of the standardised targets.
     delta_ : array of shape (n_sparse_layers,)
-        Posterior means of delta.
+        Posterior mean of delta for each sparse layer.
     sparsity_ : float
-        Share of zeros in the draws of the sparse layers' weights.
+        Fraction of zeros in the draws of the weights of sparse or pruned layers.
     n_effective_parameters_ : float
-        Mean number of parameters of a draw that are not zero.
+        Mean number of nonzero parameters of a draw.
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("fused_steps", "spike_slab");
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("fused_steps", "spike_slab"); ()
+        if none.
     n_features_in_ : int
-        Features seen in ``fit``.
+        Number of features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)
-        Their names, if X had string column names.
+        Names of the features, if X had string column names.
 
     See Also
     --------
-    sklearn.linear_model.ARDRegression : Another prior for the same purpose, full-data.
-    SparseBayesianClassifier : The same for classes.
+    sklearn.linear_model.ARDRegression : Linear regression with another sparse prior.
+    SparseBayesianClassifier : The same prior for classification.
 
     References
     ----------
@@ -237,7 +246,7 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    #: sigma is the noise
+    #: the noise is the sigma of the prior
     noise = "infer"
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
@@ -256,142 +265,151 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
 
 
 class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
-    r"""Logistic regression or a perceptron with a spike-and-slab prior learned while sampling.
+    r"""Sparse Bayesian classifier, linear or a perceptron, with a spike-and-slab prior.
 
-    As :class:`SparseBayesianRegressor`, with :math:`p(y|x) = \mathrm{softmax}(f(x))`; with two
-    classes f has one output, the logit of the second.
+    The model is that of :class:`SparseBayesianRegressor` with :math:`p(y|x) =
+    \mathrm{softmax}(f(x))`. With two classes, f has a single output, the logit of the second class.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=()
-        Units of the hidden layers; none: a linear model.
+        Number of units of each hidden layer. An empty sequence gives a linear model.
     activation : {"relu", "tanh", "logistic"}, default="relu"
-        Their activation.
+        Activation of the hidden layers.
     prior : "spike_slab" or SpikeSlab, default="spike_slab"
-        Prior on the weights of its layers, with its hyperparameters and how its latent variables
-        follow the chain; "spike_slab" means ``SpikeSlab()``. Biases and other layers have a normal
-        prior.
+        Prior on the weights of the layers that it names, with its hyperparameters and the update of
+        its latent variables. Biases and other layers have a normal prior. "spike_slab" means
+        ``SpikeSlab()``.
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
-        Standard deviation of the normal prior on biases and on layers that are not sparse; "fan_in"
-        as for :class:`BayesianMLPClassifier`.
+        Standard deviation of the normal prior on biases and on layers that are not sparse.
+        "fan_in": as for :class:`BayesianMLPClassifier`.
     prune : None, float or Pruning, default=None
-        Set the smallest weights to zero while sampling: the share of zeros at the end, or a
-        :class:`Pruning` with its schedule and its layers.
+        Pruning of the smallest weights during sampling: the final fraction of zeros, or a
+        :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
     threshold : float, default=0.5
-        A feature is selected if its inclusion probability is larger.
+        A feature is selected if its inclusion probability is above this threshold.
     class_weight : dict, "balanced" or None, default=None
-        Likelihood exponents by class, as in scikit-learn.
+        Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
     standardize : bool, default=True
-        Let the model see features of mean 0 and variance 1.
+        If True, the model sees features scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
-        The sampler, by name or as an object with parameters such as ``PSGLD(adapt="always")``:
-        "psgld", "sgld", "sghmc", "sgnht" or "msgnht".
+        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
-        How a step of the sampler is discretised: "euler", "leimkuhler_matthews" (SGLD),
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most exact one, or Euler if ``step_size`` is a number.
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
-        eta, which multiplies the gradient of the mean potential, like a learning rate. "auto":
-        0.001 for pSGLD, or up to 0.02 for linear models, as far as steps are small in the spike;
-        0.03 for SGLD, 0.005 for the second-order samplers.
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": 0.001 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers. For linear models,
+        pSGLD takes up to 0.02, as long as a step is small compared with the width of the spike.
     batch_size : "auto" or int, default="auto"
-        Rows in a minibatch, at most all. "auto": all rows of very small data, else 100.
+        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+        values, otherwise 100.
     shared_minibatch : bool, default=False
-        One minibatch for all chains of a step. This is faster, but the chains' errors are then
-        correlated, so that R-hat and MCSE are too small.
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
-        Number of chains. They advance together and predict together; each has a start of its own.
+        Number of chains. Each chain has its own starting point. Predictions average over all
+        chains.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether all chains take a step together or one after the other. The draws are the same but
-        for rounding. "auto": together, in one batched computation.
+        Whether the chains take each step together ("vectorized") or one after the other
+        ("sequential"). The draws are the same up to rounding. "auto": together, as one batched
+        computation.
     n_draws : "auto" or int, default="auto"
-        Draws kept of each chain. "auto": 100, or fewer where they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Steps before the first draw. "auto": ten passes over the rows, at least 3000 steps, or
-        10,000 for linear models.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps, or 10,000 for linear models; half as many as the draws take if ``step_size`` is a
+        number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Steps between two draws of a chain. "auto": so that the draws take as long as the burn-in.
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     temperature : float or Schedule, default=1.0
-        T of the target exp(-U/T): 1 is the posterior, 0 an optimiser.
-        ``SpikeSlab(adaptation="gibbs")`` allows 1 only.
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+        ``SpikeSlab(adaptation="gibbs")`` allows only 1.
     init : "auto", "random", "map" or array, default="auto"
-        Where chains start. "random": He's normal weights. "map": from there, the first half of the
-        burn-in at temperature 0, an optimiser. An array broadcasts to (n_chains, n_parameters).
-        "auto": "random".
+        Starting points of the chains. "random": normal weights with He's scaling. "map": as
+        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
+        is broadcast to (n_chains, n_parameters). "auto": "random".
     total_samples : float or None, default=None
-        N of ``partial_fit``, the number of rows of the whole stream; None: the rows seen so far.
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        Go on from the last state of the chains at the next ``fit``.
+        If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Use the compiled code of the extra ``fast`` where it applies (on a CPU, in long runs: the
-        latent variables, gradients of linear models with one output or two classes, and the steps
-        of SGLD and pSGLD by Euler). The steps have a random number generator of their own, and so
-        other draws for the same seed.
+        Whether to use the compiled code of the extra ``fast`` in long runs on a CPU: for the latent
+        variables, for gradients of linear models with one output or two classes, and for steps of
+        SGLD and pSGLD with the Euler integrator. The compiled steps have their own random number
+        generator, so the same seed gives different draws.
     device : str, default="auto"
-        "cpu", "cuda", ...; "auto" takes CUDA if there. Predictions are computed there too, or on
-        the CPU where a fitted model's device is missing.
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
+        the same device, or the CPU if that device is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU up to 100,000 parameters, else float32.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
     precision : {"full", "bfloat16"}, default="full"
-        "bfloat16": the network's products in gradients, which some hardware makes faster.
-        Parameters, noise, updates, likelihood, draws and predictions are in float32.
+        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
+        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
+        predictions are then in float32.
     storage : Storage or None, default=None
-        Precision and place in which draws are kept, such as ``Storage(dtype="bfloat16",
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit with the same data and parameters goes on,
-        bit-identically on a CPU. It is kept after the fit.
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
     n_jobs : int or None, default=None
-        Groups of chains that run in parallel through joblib; None: all chains as one batch.
+        Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
-        Seed; chain c has the same random numbers whatever ``n_chains`` and ``n_jobs``.
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        Print progress if positive. Scikit-learn's callbacks work too.
+        If positive, print progress. Scikit-learn's callbacks also work.
 
     Attributes
     ----------
     posterior_ : PosteriorSamples
-        Draws "weight_1" (n_chains, n_draws, n_features, units), "bias_1" and so on, for
-        standardised inputs; "rho_weight_1", the probabilities of the slabs, likewise for each
-        sparse layer, "sigma" (n_chains, n_draws) and "logit_delta" (n_chains, n_draws, n_layers):
-        the latent variables' paths, from the first step on with ``burn_in=0``.
+        Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on, for
+        standardised inputs. Values of the latent variables at these draws: "rho_weight_1", the slab
+        probabilities of each weight, and so on for each sparse layer, "sigma" of shape (n_chains,
+        n_draws) and "logit_delta" of shape (n_chains, n_draws, n_layers). With ``burn_in=0`` they
+        cover the run from its first step.
     coef_ : array of shape (n_logits, n_features)
-        Posterior means of a linear model's coefficients, in the units of X.
+        Posterior mean of the coefficients, in the units of X; only for a linear model.
     intercept_ : array of shape (n_logits,)
-        Of its intercepts.
+        Posterior mean of the intercepts; only for a linear model.
     inclusion_probability_ : array of shape (n_features,)
-        Posterior mean of rho of each feature: the largest of those of its weights in the first
-        layer; if that is sparse.
+        Inclusion probability of each feature: the largest posterior mean of rho among its weights
+        in the first layer; only if the first layer is sparse.
     sigma_ : float
         Posterior mean of sigma.
     delta_ : array of shape (n_sparse_layers,)
-        Posterior means of delta.
+        Posterior mean of delta for each sparse layer.
     sparsity_ : float
-        Share of zeros in the draws of the sparse layers' weights.
+        Fraction of zeros in the draws of the weights of sparse or pruned layers.
     n_effective_parameters_ : float
-        Mean number of parameters of a draw that are not zero.
+        Mean number of nonzero parameters of a draw.
     n_chains_, n_draws_ : int
-        Chains and draws of each that ``posterior_`` holds.
+        Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
-        Steps of each chain in the last call of ``fit`` or ``partial_fit``.
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
     step_size_ : float
-        eta of the last step.
+        Step size eta of the last step.
     batch_size_ : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     compiled_ : tuple of str
-        Names of the accelerators in the last call, such as ("fused_steps", "spike_slab");
-        () if there were none.
+        Names of the accelerators used in the last call, such as ("fused_steps", "spike_slab"); ()
+        if none.
     classes_ : array of shape (n_classes,)
-        Labels.
+        Class labels.
     n_features_in_ : int
-        Features seen in ``fit``.
+        Number of features seen in ``fit``.
     feature_names_in_ : array of shape (n_features_in_,)
-        Their names, if X had string column names.
+        Names of the features, if X had string column names.
 
     See Also
     --------
-    sklearn.linear_model.LogisticRegression : Its L1 penalty is the spike alone, at the mode.
-    SparseBayesianRegressor : The same for regression.
+    sklearn.linear_model.LogisticRegression : With an L1 penalty, the mode with the spike alone.
+    SparseBayesianRegressor : The same prior for regression.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Figures of fitted estimators (matplotlib, of the extra ``plot``), calibration and attacks."""
+"""Figures of fitted estimators (with matplotlib, extra ``plot``), calibration and attacks."""
 
 from ._adversarial import AdversarialCurveDisplay, fgsm
 from ._callback import LearningCurve

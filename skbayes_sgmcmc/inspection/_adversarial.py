@@ -1,4 +1,4 @@
-"""Adversarial rows: the fast gradient sign attack, and accuracy under it."""
+"""Adversarial rows: the fast gradient sign attack, and the accuracy under this attack."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ._common import class_codes, panels, pyplot, several
 
 Array = NDArray[Any]
 
-#: rows that are differentiated at once; their intermediate values are kept for a few draws
+#: number of rows that are differentiated at once, for a few draws at a time
 ROWS = 256
 
-#: metric -> label of its axis
+#: label of the axis for each metric
 LABELS = {"accuracy": "accuracy", "entropy": "mean predictive entropy (nats)"}
 
 STRENGTHS = tuple(round(0.05 * i, 2) for i in range(11))
@@ -41,9 +41,9 @@ def fgsm(
         x \leftarrow x - \epsilon\, \mathrm{sign} \nabla_x \log \bar p(y | x), \qquad
         \nabla_x \log \bar p = \frac{\sum_k w_k p_k \nabla_x \log p_k}{\sum_k w_k p_k}
 
-    with the draws' probabilities :math:`p_k` of the attacked label and their weights w: every
-    number of X moves by eps towards where the label is less probable. All draws count. Memory is
-    bounded whatever the number of rows and draws.
+    Here :math:`p_k` is the probability of the attacked label under draw k, and :math:`w_k` is the
+    weight of the draw. Every value of X moves by eps in the direction in which the label becomes
+    less probable. All draws are used. Memory use does not grow with the number of draws.
 
     Parameters
     ----------
@@ -52,17 +52,18 @@ def fgsm(
     X : array of shape (n_samples, n_features), or of images as in ``fit``
         Rows.
     y : array of shape (n_samples,) or None, default=None
-        Labels to attack, e.g. the true ones. None: those that are predicted.
+        Labels to attack, such as the true labels. None: the predicted labels.
     eps : float
-        How far every number moves, in units of X; at least 0.
+        Strength of the attack: how far every value of X moves, in the units of X. At least 0.
     clip : (low, high) or None, default=(0, 1)
-        Range of all numbers, as of pixels, to which the attack keeps; None: none.
+        Range to which the attacked values are clipped, such as the range of pixels. None: no
+        clipping.
 
     Returns
     -------
     array of the shape of X
-        The rows under attack, in float32 if X is, else in float64. Numbers that no draw looks at
-        (of gradient zero) are as they were.
+        The attacked rows, in float32 if X is float32, otherwise in float64. Values whose gradient
+        is zero do not change.
 
     Raises
     ------
@@ -75,20 +76,20 @@ def fgsm(
 
     See Also
     --------
-    AdversarialCurveDisplay : Accuracy against eps.
+    AdversarialCurveDisplay : Accuracy as a function of eps.
 
     Notes
     -----
-    Written with the log odds :math:`o_k` of the label, the sum is that of
-    :math:`w_k p_k (1 - p_k) \nabla o_k`, and is added up relative to its largest term: the sign is
-    right also where probabilities round to 0 or 1, as those of sure networks do.
+    In terms of the log odds :math:`o_k` of the label, the summands are :math:`w_k p_k (1 - p_k)
+    \nabla o_k`. They are added relative to the largest term. The sign is therefore correct even if
+    probabilities round to 0 or 1, as those of confident networks do.
 
     References
     ----------
     Goodfellow, Shlens & Szegedy (2015), Explaining and harnessing adversarial examples, ICLR.
 
     Deng, Zhang, Liang & Lin (2019), An adaptive empirical Bayesian method for sparse deep learning,
-    NeurIPS, section 5.3: at the predicted label.
+    NeurIPS, section 5.3 (which attacks the predicted label).
 
     Examples
     --------
@@ -112,33 +113,33 @@ def fgsm(
 
 
 class AdversarialCurveDisplay:
-    """Accuracy under fast gradient sign attacks against their strength.
+    """Accuracy as a function of the strength of fast gradient sign attacks.
 
-    The direction of the attack is found once, at the rows as they are. A model that knows what it
-    does not know has a predictive entropy that rises while its accuracy falls.
+    The direction of the attack is computed once, at the original rows. In a well-calibrated model,
+    the predictive entropy rises as the accuracy falls.
 
-    Use :meth:`from_estimator` to make one.
+    Create a display with :meth:`from_estimator`.
 
     Parameters
     ----------
     eps : array of shape (n_eps,)
-        Strengths of the attack, in units of X.
+        Strengths of the attack, in the units of X.
     values : dict of str to array of shape (n_eps,)
-        "accuracy", and "entropy": the mean over rows of the entropy of the averaged probabilities,
-        in nats.
+        "accuracy": fraction of correct predictions. "entropy": entropy of the averaged
+        probabilities in nats, averaged over the rows.
     name : str or None, default=None
         Label of the curve.
 
     Attributes
     ----------
     axes_ : array of shape (n_metrics,) of matplotlib Axes
-        One a metric.
+        One axes per metric.
     ax_ : matplotlib Axes
-        The first of them.
+        First of these axes.
     figure_ : matplotlib Figure
-        Their figure.
+        Figure that contains the axes.
     lines_ : list of matplotlib Line2D
-        The curves, one a metric.
+        Curves, one per metric.
 
     See Also
     --------
@@ -176,31 +177,31 @@ class AdversarialCurveDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Attack a fitted classifier and draw the curve.
+        """Attack a fitted classifier and plot the curve.
 
         Parameters
         ----------
         estimator : estimator
             Fitted classifier of this package, a pipeline of scalers and one, or a search.
         X : array of shape (n_samples, n_features), or of images as in ``fit``
-            Rows, best ones that the fit has not seen.
+            Rows, preferably not used in ``fit``.
         y : array of shape (n_samples,)
-            Their labels.
+            Labels of the rows.
         eps : sequence of float, default=(0, 0.05, ..., 0.5)
-            Strengths of the attack, in units of X.
+            Strengths of the attack, in the units of X.
         attacked : {"predicted", "true"}, default="predicted"
-            Which label the attack makes less probable. (At the predicted one, rows that are wrong
-            may become right.)
+            Label that the attack makes less probable. With "predicted", misclassified rows may
+            become correct.
         clip : (low, high) or None, default=(0, 1)
-            Range of all numbers, to which the attack keeps; None: none.
+            Range to which the attacked values are clipped. None: no clipping.
         metric : str or sequence of str, default="accuracy"
-            What to draw, a panel each: "accuracy" or "entropy".
+            Metrics to plot, with one panel each: "accuracy" or "entropy".
         name : str or None, default=None
-            Label of the curve; None: the class of the estimator.
+            Label of the curve. None: the class name of the estimator.
         ax : Axes, sequence of Axes or None, default=None
-            One a panel, or one that the panels share; None: a new figure.
+            One axes per panel, or a single axes whose area the panels share. None: a new figure.
         **kwargs
-            For the lines, as in :meth:`matplotlib.axes.Axes.plot`.
+            Options of the lines, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------
@@ -211,7 +212,7 @@ class AdversarialCurveDisplay:
         NotFittedError
             The estimator is not fitted.
         ValueError
-            A parameter is not allowed, or as in :func:`fgsm`.
+            A parameter is invalid, or for the reasons given in :func:`fgsm`.
         ImportError
             Matplotlib is not installed.
         """
@@ -235,18 +236,18 @@ class AdversarialCurveDisplay:
     def plot(
         self, ax: Any = None, *, metric: Any = "accuracy", name: str | None = None, **kwargs: Any
     ) -> Self:
-        """Draw the curve.
+        """Plot the curve.
 
         Parameters
         ----------
         ax : Axes, sequence of Axes or None, default=None
-            One a panel, or one that the panels share; None: a new figure.
+            One axes per panel, or a single axes whose area the panels share. None: a new figure.
         metric : str or sequence of str, default="accuracy"
-            What to draw, a panel each: "accuracy" or "entropy".
+            Metrics to plot, with one panel each: "accuracy" or "entropy".
         name : str or None, default=None
-            Label of the curve; None: the one given before.
+            Label of the curve. None: the ``name`` of the display.
         **kwargs
-            For the lines, as in :meth:`matplotlib.axes.Axes.plot`.
+            Options of the lines, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------
@@ -277,7 +278,7 @@ def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array, Callable
     before = scaling(estimator, "the attack can be followed through scalers only")
     if issparse(X):
         raise ValueError(
-            "X in a sparse format is not allowed: the attack changes its zeros too; give "
+            "X in a sparse format is not allowed, because the attack also changes its zeros: give "
             "X.toarray()."
         )
     if before is None:
@@ -298,7 +299,7 @@ def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array, Callable
     if rows.min() < ends[0] - rounding or rows.max() > ends[1] + rounding:
         raise ValueError(
             f"clip={clip!r} is not allowed for X between {rows.min():g} and {rows.max():g}: give "
-            "the range of its numbers, or None."
+            "a range that contains all values of X, or None."
         )
     return last, rows, seen
 
@@ -310,9 +311,9 @@ def _moved(rows: Array, signs: Array, eps: float, clip: Any) -> Array:
 
 
 def _signs(estimator: Any, rows: Array, codes: Array | None) -> Array:
-    """Signs (-1, 0, 1) of -d log p / dx, p the averaged probability of each row's label.
+    """Signs (-1, 0, 1) of -d log p / dx, where p is the averaged probability of each row's label.
 
-    ``codes`` are the labels' places in ``classes_``; None: of the predicted ones.
+    ``codes`` are the indices of the labels in ``classes_``. None: the predicted labels.
     """
     if codes is None:
         codes = estimator._mean_proba(rows).argmax(axis=1)
@@ -330,8 +331,8 @@ def _signs(estimator: Any, rows: Array, codes: Array | None) -> Array:
 def _slopes(estimator: Any, rows: Array, codes: Array, log_weights: Array) -> Array:
     """Gradients of the averaged probability of the labels, each up to a positive factor.
 
-    That of p is p (1 - p) times that of the log odds: factors are kept as logarithms, relative to
-    the largest so far, as they may be smaller than any number.
+    The gradient of p is p (1 - p) times the gradient of the log odds. The factors are kept as
+    logarithms relative to the largest one so far, because they may underflow.
     """
     import torch
     from torch.nn.functional import logsigmoid
@@ -350,8 +351,8 @@ def _slopes(estimator: Any, rows: Array, codes: Array, log_weights: Array) -> Ar
         size += log_weight if len(log_weight) == 1 else log_weight[draws]
         before, largest = largest, torch.maximum(largest, size.amax(0))
         share = torch.exp(size - largest).to(odds.dtype)
-        # what all draws share of the graph, the way from x to the network's inputs, is kept
+        # retain_graph keeps the part that all draws share, from x to the network's inputs
         (slope,) = torch.autograd.grad(odds, x, share, retain_graph=True)
         total.mul_(torch.exp(before - largest)[:, None]).add_(slope)
-        del f, others, odds  # and with them the rest of the graph
+        del f, others, odds  # frees the rest of the graph
     return total.numpy()

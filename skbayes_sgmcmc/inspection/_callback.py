@@ -11,31 +11,32 @@ from ._curves import Curves, kind_of_curves
 class LearningCurve:
     r"""Scikit-learn callback that scores the averaged prediction on held-out rows during ``fit``.
 
-    Set it with ``estimator.set_callbacks(LearningCurve(X, y))``. A fit reports twenty times; each
-    time the draws that are new are evaluated, once, and enter running averages of the predictions,
-    which are all that is kept: (n_chains, n_samples, n_outputs) numbers. The draws and their random
-    numbers are the same with and without it.
+    Register the callback with ``estimator.set_callbacks(LearningCurve(X, y))``. A fit reports its
+    progress twenty times. At each report, every new draw is evaluated once and added to running
+    averages of the predictions. Only these averages are stored: (n_chains, n_samples, n_outputs)
+    numbers. The callback changes neither the draws nor their random numbers.
 
     Parameters
     ----------
     X : array or CSR matrix of shape (n_samples, n_features)
-        Rows that the fit does not see, as the estimator gets them (behind a pipeline's scaler,
-        scaled).
+        Held-out rows, in the form that the estimator receives. If the estimator follows a scaler in
+        a pipeline, these are scaled rows.
     y : array of shape (n_samples,) or (n_samples, n_outputs)
-        Their labels, or targets.
+        Labels or targets of the rows.
     verbose : int, default=0
-        Print a line at each report with new draws, if positive.
+        If positive, print a line at each report with new draws.
 
     Attributes
     ----------
     log : list of dict
-        For each report with new draws: "step", the steps taken; "n_draws", the draws of each chain;
-        and by metric the score of the average so far: "error", "accuracy" and "nll" of classifiers,
-        "rmse" and "nll" of regressors, as in :class:`LearningCurveDisplay`.
+        One entry for each report with new draws. "step": number of steps so far. "n_draws": number
+        of draws per chain so far. The other keys are metrics with the score of the average so far:
+        "error", "accuracy" and "nll" for classifiers, "rmse" and "nll" for regressors, as in
+        :class:`LearningCurveDisplay`.
     values : dict of str to array of shape (n_draws,)
-        By metric, the score of the average over the first t draws of every chain.
+        Score of the average over the first t draws of every chain, for each metric.
     chain_values, draw_values : dict of str to array of shape (n_chains, n_draws)
-        The same of the average over each chain, and of every draw alone.
+        Scores of the averages over single chains, and scores of single draws, for each metric.
 
     Raises
     ------
@@ -44,20 +45,20 @@ class LearningCurve:
 
     See Also
     --------
-    LearningCurveDisplay : Draws it, by ``from_callback``; or the same curves after the fit.
+    LearningCurveDisplay : Plot of this record, or of a fitted estimator.
 
     Notes
     -----
-    They are the curves of :meth:`LearningCurveDisplay.from_estimator` for the same draws. With a
-    checkpoint, a resumed fit scores the draws of the file at its first report. With ``n_jobs`` the
-    chains report nothing until they end, and with ``partial_fit`` the draws that will be kept are
-    known at the end of the call only: there is one report then, with all draws. When a chain
-    diverges, its draws are lost, and the curves of the others are computed anew. Statistics of
-    batch norms are computed at each report for the draws that are new.
+    The recorded curves equal those of :meth:`LearningCurveDisplay.from_estimator` for the same
+    draws. A fit that resumes from a checkpoint scores the draws of the file at its first report.
+    With ``n_jobs``, the chains report only when they end. In ``partial_fit``, the draws that will
+    be kept are known only at the end of the call. In both cases there is a single report with all
+    draws. If a chain diverges, its draws are lost, and the curves of the other chains are
+    recomputed. Statistics of batch norms are computed at each report for the new draws.
 
-    Each fit begins a new record: behind a search it is that of the last fit in this process, the
-    one with the best parameters. The estimator holds its callbacks, and so do files of it: call
-    ``estimator.set_callbacks()`` before saving to leave them out.
+    Each fit starts a new record. Inside a search, the callback records only the last fit in this
+    process, which is the refit with the best parameters. A saved estimator contains its callbacks.
+    To leave them out, call ``estimator.set_callbacks()`` before saving.
 
     Examples
     --------
@@ -78,8 +79,9 @@ class LearningCurve:
     def __init__(self, X: Any, y: Any, *, verbose: int = 0):
         if not HAS_CALLBACKS:
             raise ImportError(
-                "LearningCurve needs the callbacks of scikit-learn 1.9 or newer; with older "
-                "versions LearningCurveDisplay.from_estimator computes the same after the fit."
+                "LearningCurve needs the callbacks of scikit-learn 1.9 or newer. With older "
+                "versions, LearningCurveDisplay.from_estimator computes the same curves after the "
+                "fit."
             )
         self.X = X
         self.y = y
@@ -106,7 +108,7 @@ class LearningCurve:
     # scikit-learn's protocol ----------------------------------------------------------------------
 
     def setup(self, estimator: Any, context: Any) -> None:
-        """Check the rows against those of the fit, and begin a new record."""
+        """Check the rows against those of the fit, and start a new record."""
         if not hasattr(estimator, "_validate_rows"):
             raise ValueError(
                 f"estimator={estimator!r} is not allowed: set LearningCurve on an estimator of "
@@ -117,7 +119,7 @@ class LearningCurve:
         self.curves = kind_of_curves(estimator)(estimator, self.X, self.y)
 
     def teardown(self, estimator: Any, context: Any) -> None:
-        """Do nothing: the record stays."""
+        """Do nothing; the record is kept."""
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
         """Do nothing."""
@@ -125,7 +127,7 @@ class LearningCurve:
     def on_fit_task_end(
         self, estimator: Any, context: Any, *, fitted_estimator: Any = None
     ) -> None:
-        """Score the draws that are new."""
+        """Score the new draws."""
         if fitted_estimator is None or self.curves is None:
             return
         if not self.curves.extend(fitted_estimator):

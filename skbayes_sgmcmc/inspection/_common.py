@@ -12,14 +12,14 @@ from .._validation import check_choice
 
 Array = NDArray[Any]
 
-#: panels side by side, at most
+#: maximal number of panels side by side
 COLUMNS = 4
-#: inches of one panel
+#: size of one panel in inches
 WIDTH, HEIGHT = 3.6, 3.2
 
 
 def pyplot(caller: str) -> Any:
-    """``matplotlib.pyplot``; ``caller`` is named in the error if it is missing."""
+    """Import ``matplotlib.pyplot``; if it is missing, the error names ``caller``."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -30,7 +30,7 @@ def pyplot(caller: str) -> Any:
 
 
 def panels(caller: str, ax: Any, n_panels: int) -> Array:
-    """Axes, as an array (n_panels,): new ones, the given ones, or new ones inside a given one."""
+    """An array (n_panels,) of axes: new ones, the given ones, or new ones inside a given one."""
     plt = pyplot(caller)
     n_columns = min(n_panels, COLUMNS)
     n_rows = -(-n_panels // n_columns)
@@ -46,8 +46,8 @@ def panels(caller: str, ax: Any, n_panels: int) -> Array:
     box = given[0].get_subplotspec() if len(given) == 1 else None
     if box is None:
         raise ValueError(
-            f"ax with {len(given)} axes is not allowed: give {n_panels}, one a panel, or one made "
-            "by subplots that all panels share."
+            f"ax with {len(given)} axes is not allowed: give {n_panels} axes, one for each panel, "
+            "or a single axes made by subplots, whose area the panels share."
         )
     given[0].set_axis_off()
     cells = box.subgridspec(n_rows, n_columns)
@@ -63,16 +63,17 @@ def one_axes(caller: str, ax: Any) -> Any:
 
 
 def several(name: str, values: Any, choices: Iterable[str]) -> list[str]:
-    """One string or several, at least one, as a list, if all are among the choices."""
+    """A list of one or more strings, after checking that all of them are among the choices."""
     listed, choices = [values] if isinstance(values, str) else list(values), list(choices)
     return [check_choice(name, value, choices) for value in listed or [None]]
 
 
 def class_codes(y: Array, classes: Array) -> Array:
-    """Place of every label in the sorted ``classes``."""
+    """Index of every label in the sorted ``classes``."""
     unseen = np.setdiff1d(y, classes)
     if len(unseen):
         raise ValueError(
-            f"y has labels {unseen.tolist()} that are not among the classes {classes.tolist()}."
+            f"y has labels {unseen.tolist()} that are not among the classes {classes.tolist()}: "
+            "give labels of these classes only."
         )
     return np.searchsorted(classes, y)

@@ -1,4 +1,4 @@
-"""Quality of the averaged prediction as draws accumulate: running averages, and their scores."""
+"""Quality of the averaged prediction as draws accumulate: running averages and their scores."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from ._common import class_codes
 
 Array = NDArray[Any]
 
-#: smaller probabilities count as this one, as in :func:`sklearn.metrics.log_loss`
+#: smaller probabilities are replaced by this one, as in :func:`sklearn.metrics.log_loss`
 SMALLEST = float(np.finfo(np.float64).eps)
 
 
 class Curves:
     """Scores of the running averages over the draws of an estimator.
 
-    Memory holds one running sum of predictions for each chain, and no draws.
+    One running sum of predictions is stored for each chain, and no draws are stored.
 
     Parameters
     ----------
     estimator : estimator
-        Classifier or regressor of this package that knows the widths of its data.
+        Classifier or regressor of this package that has validated its data.
     X, y : arrays
-        Rows to score, and their labels or targets.
+        Rows to score, with their labels or targets.
 
     Attributes
     ----------
     n_draws : int
-        Draws of each chain that have been seen.
+        Number of draws per chain seen so far.
     """
 
     metrics: tuple[str, ...]
@@ -48,14 +48,15 @@ class Curves:
 
     def _restart(self, n_chains: int) -> None:
         self.n_chains, self.n_draws, self.weight = n_chains, 0, 0.0
-        #: by metric (1 + 2 n_chains, n_draws): all chains, each chain, single draws of each
+        #: for each metric, (1 + 2 n_chains, n_draws): scores of all chains, each chain, single
+        #: draws
         self._found: dict[str, Array] = {}
         self._start(n_chains)
 
     def extend(self, estimator: Any) -> bool:
-        """Go on with the draws that are new; whether there were any.
+        """Score the new draws; return whether there were any.
 
-        A chain that diverged takes its draws along: the curves of the others begin anew.
+        If a chain has diverged, its draws are gone, and the curves of the others are recomputed.
         """
         posterior = estimator.posterior_
         if posterior.n_chains != self.n_chains:
@@ -68,7 +69,7 @@ class Curves:
             weights = np.asarray(posterior.weights[first:stop], np.float64)
         norms = self.weight + np.cumsum(weights)
         self.n_draws, self.weight = stop, float(norms[-1])
-        norms = np.where(norms > 0.0, norms, np.nan)  # no prediction before a draw counts
+        norms = np.where(norms > 0.0, norms, np.nan)  # no prediction until a weight is positive
         new = self._score(estimator, slice(first, stop), weights, norms)
         for name, values in self._found.items():
             new[name] = np.concatenate([values, new[name]], axis=1)
@@ -77,46 +78,47 @@ class Curves:
 
     @property
     def together(self) -> dict[str, Array]:
-        """By metric, (n_draws,): the average over all chains."""
+        """For each metric, scores (n_draws,) of the average over all chains."""
         return {name: values[0] for name, values in self._found.items()}
 
     @property
     def chains(self) -> dict[str, Array]:
-        """By metric, (n_chains, n_draws): the average over each chain."""
+        """For each metric, scores (n_chains, n_draws) of the average over each chain."""
         return {name: values[1 : 1 + self.n_chains] for name, values in self._found.items()}
 
     @property
     def single(self) -> dict[str, Array]:
-        """By metric, (n_chains, n_draws): every draw alone."""
+        """For each metric, scores (n_chains, n_draws) of single draws."""
         return {name: values[1 + self.n_chains :] for name, values in self._found.items()}
 
     # what classifiers and regressors add ----------------------------------------------------------
 
     def _targets(self, estimator: Any, y: Any) -> Array:
-        """Targets as they are scored."""
+        """Targets in the form in which they are scored."""
         raise NotImplementedError
 
     def _start(self, n_chains: int) -> None:
-        """Set the running sums to nothing."""
+        """Reset the running sums."""
         raise NotImplementedError
 
     def _score(
         self, estimator: Any, draws: slice, weights: Array, norms: Array
     ) -> dict[str, Array]:
-        """By metric, the scores (1 + 2 n_chains, draws) of some new draws of each chain.
+        """Scores (1 + 2 n_chains, draws) of some new draws of each chain, for each metric.
 
-        ``weights`` are those of the draws, ``norms`` their sums from the first draw of all.
+        ``weights`` are the weights of the draws, and ``norms`` the sums of weights from the first
+        draw on.
         """
         raise NotImplementedError
 
     def _blocks(
         self, estimator: Any, predict: Any, draws: slice, n_outputs: int
     ) -> Iterator[tuple[slice, slice, Any]]:
-        """Rows, places among these draws, and what ``predict(draws, rows)`` returns for them.
+        """Yield rows, places among these draws, and the result of ``predict(draws, rows)``.
 
-        The draws are those of all chains, one chain after the other. For every block of rows, the
-        draws come in their order. Neither a block of predictions nor the parameters behind it have
-        many more numbers than ``prediction.BLOCK_NUMBERS``.
+        The draws are those of all chains, one chain after the other, and keep their order within
+        every block of rows. Neither a block of predictions nor its parameters have many more
+        numbers than ``prediction.BLOCK_NUMBERS``.
         """
         posterior, X = estimator.posterior_, self.X
         n_chains, n_new = posterior.n_chains, draws.stop - draws.start
@@ -172,7 +174,7 @@ class ClassifierCurves(Curves):
 
 
 class RegressorCurves(Curves):
-    """RMSE of the averaged mean, and negative log likelihood of the mixture of the draws."""
+    """RMSE of the averaged mean, and negative log likelihood of the mixture over draws."""
 
     metrics = ("rmse", "nll")
 
@@ -195,7 +197,7 @@ class RegressorCurves(Curves):
         squares = np.zeros((1 + 2 * n_chains, len(weights), n_outputs))
         nll = np.zeros(squares.shape[:2])
         all_chains, each, single = _thirds(n_chains)
-        with np.errstate(divide="ignore"):  # a weight of zero
+        with np.errstate(divide="ignore"):  # some weights may be zero
             log_weights = np.log(weights)
         for rows, places, predictive in self._blocks(estimator, predict, draws, n_outputs):
             y, norm = self.y[rows], norms[places, None]
@@ -217,7 +219,7 @@ class RegressorCurves(Curves):
 
 
 def kind_of_curves(estimator: Any) -> type[Curves]:
-    """The curves that an estimator has, which need not be fitted."""
+    """The class of curves for an estimator, which need not be fitted."""
     if is_classifier(estimator):
         return ClassifierCurves
     if is_regressor(estimator):
@@ -226,10 +228,10 @@ def kind_of_curves(estimator: Any) -> type[Curves]:
 
 
 def _accumulate(add: Any, values: Array, before: Array) -> None:
-    """Turn ``values`` (chains, draws, ...) into running sums that go on from ``before``.
+    """Turn ``values`` (chains, draws, ...) into running sums that continue from ``before``.
 
     Both change in place: ``before`` (chains, ...) becomes the last sum. ``add`` is ``np.add``, or
-    ``np.logaddexp`` of logarithms.
+    ``np.logaddexp`` for logarithms.
     """
     values[:, 0] = add(values[:, 0], before)
     add.accumulate(values, axis=1, out=values)
@@ -237,5 +239,5 @@ def _accumulate(add: Any, values: Array, before: Array) -> None:
 
 
 def _thirds(n_chains: int) -> tuple[slice, slice, slice]:
-    """Where the scores of all chains, of each, and of single draws are."""
+    """Places of the scores of all chains, of each chain, and of single draws."""
     return slice(0, 1), slice(1, 1 + n_chains), slice(1 + n_chains, None)

@@ -1,4 +1,4 @@
-"""Predictive entropy of rows like those of the fit, and of others."""
+"""Predictive entropy of rows like those of the fit, and of other rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._common import one_axes, pyplot
 
 Array = NDArray[Any]
 
-#: which entropy -> label of its axis
+#: label of the axis for each kind of entropy
 KINDS = {
     "total": "predictive entropy (nats)",
     "aleatoric": "aleatoric entropy (nats)",
@@ -27,39 +27,40 @@ KINDS = {
 class EntropyHistogramDisplay:
     """Histograms of predictive entropy in and out of distribution.
 
-    A model that knows what it does not know has higher entropies for rows that are unlike those of
-    its fit. The AUROC is the probability that it has: 0.5 tells nothing, 1 tells both sets apart.
+    A model that recognises unfamiliar rows predicts higher entropies for them. The AUROC measures
+    this: 1 means that entropy separates the two sets of rows completely, and 0.5 that it does not
+    separate them at all.
 
-    Use :meth:`from_estimator` or :meth:`from_predictions` to make one.
+    Create a display with :meth:`from_estimator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     entropy : array of shape (n_samples,)
-        Entropies in nats of rows like those of the fit.
+        Entropies of rows like those of the fit, in nats.
     entropy_other : array of shape (n_other,)
-        Of the other rows.
+        Entropies of the other rows, in nats.
     kind : {"total", "aleatoric", "epistemic"}, default="total"
-        Which entropy they are.
+        Kind of the entropies.
     labels : pair of str, default=("in distribution", "out of distribution")
         Names of the two sets.
 
     Attributes
     ----------
     auroc : float
-        Probability that a row of the second set has a higher entropy than one of the first, ties
-        counting half: the area under the ROC curve of telling them apart by entropy.
+        Area under the ROC curve of separating the sets by entropy: the probability that a row of
+        the second set has a higher entropy than a row of the first set, where ties count half.
     counts_ : pair of arrays of shape (n_bins,)
-        Rows of both sets in each bin.
+        Number of rows of each set in every bin.
     edges_ : array of shape (n_bins + 1,)
         Edges of the bins, in nats.
     ax_ : matplotlib Axes
         Axes of the histograms.
     figure_ : matplotlib Figure
-        Their figure.
+        Figure that contains the axes.
 
     See Also
     --------
-    BayesianMLPClassifier.predict_uncertainty : The entropies.
+    BayesianMLPClassifier.predict_uncertainty : Computes the entropies.
 
     References
     ----------
@@ -107,27 +108,28 @@ class EntropyHistogramDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the histograms of a fitted classifier.
+        """Plot the histograms of a fitted classifier.
 
         Parameters
         ----------
         estimator : estimator
             Fitted classifier of this package, or a pipeline or search that ends in one.
         X : array or CSR matrix of shape (n_samples, n_features)
-            Rows like those of the fit, best ones that it has not seen.
+            Rows like those of the fit, preferably not used in ``fit``.
         X_other : array or CSR matrix of shape (n_other, n_features)
             Rows of another kind.
         kind : {"total", "aleatoric", "epistemic"}, default="total"
-            "total": entropy of the averaged probabilities; "aleatoric": what would remain if the
-            parameters were known; "epistemic": the difference, what the draws disagree about.
+            "total": entropy of the averaged probabilities. "aleatoric": the part that would remain
+            if the parameters were known. "epistemic": the difference, which is due to disagreement
+            between draws.
         labels : pair of str, default=("in distribution", "out of distribution")
             Names of the two sets.
         bins : int, default=30
-            Bins, of equal width.
+            Number of bins of equal width.
         ax : Axes or None, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
         **kwargs
-            For both histograms, as in :meth:`matplotlib.axes.Axes.stairs`.
+            Options of both histograms, passed to :meth:`matplotlib.axes.Axes.stairs`.
 
         Returns
         -------
@@ -138,7 +140,7 @@ class EntropyHistogramDisplay:
         NotFittedError
             The estimator is not fitted.
         ValueError
-            A parameter is not allowed, or the estimator is no classifier of this package.
+            A parameter is invalid, or the estimator is not a classifier of this package.
         ImportError
             Matplotlib is not installed.
         """
@@ -162,7 +164,7 @@ class EntropyHistogramDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the histograms of total entropy of any model's class probabilities.
+        """Plot the histograms of total entropy for the class probabilities of any model.
 
         Parameters
         ----------
@@ -173,11 +175,11 @@ class EntropyHistogramDisplay:
         labels : pair of str, default=("in distribution", "out of distribution")
             Names of the two sets.
         bins : int, default=30
-            Bins, of equal width.
+            Number of bins of equal width.
         ax : Axes or None, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
         **kwargs
-            For both histograms, as in :meth:`matplotlib.axes.Axes.stairs`.
+            Options of both histograms, passed to :meth:`matplotlib.axes.Axes.stairs`.
 
         Returns
         -------
@@ -190,22 +192,22 @@ class EntropyHistogramDisplay:
         if proba.shape[1] != proba_other.shape[1]:
             raise ValueError(
                 f"proba_other of {proba_other.shape[1]} classes is not allowed: proba has "
-                f"{proba.shape[1]}."
+                f"{proba.shape[1]}; give the same number for both."
             )
         entropies = [prediction.entropy(p) for p in (proba, proba_other)]
         return cls(*entropies, labels=labels).plot(ax, bins=bins, **kwargs)
 
     def plot(self, ax: Any = None, *, bins: int = 30, **kwargs: Any) -> Self:
-        """Draw the histograms, each with an area of 1.
+        """Plot the histograms, each with an area of 1.
 
         Parameters
         ----------
         ax : Axes or None, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
         bins : int, default=30
-            Bins, of equal width between 0 and the largest entropy.
+            Number of bins of equal width between 0 and the largest entropy.
         **kwargs
-            For both histograms, as in :meth:`matplotlib.axes.Axes.stairs`.
+            Options of both histograms, passed to :meth:`matplotlib.axes.Axes.stairs`.
 
         Returns
         -------
@@ -229,7 +231,7 @@ class EntropyHistogramDisplay:
 
 
 def _auroc(low: Array, high: Array) -> float:
-    """P(high > low) + P(high = low) / 2 of two sets of numbers."""
+    """P(high > low) + P(high = low) / 2 for two sets of numbers."""
     ordered = np.sort(low)
     below = np.searchsorted(ordered, high, side="left").mean()
     not_above = np.searchsorted(ordered, high, side="right").mean()

@@ -1,4 +1,4 @@
-"""Bars of how uncertain each independent component is."""
+"""Bar chart of the uncertainty of each independent component."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ Array = NDArray[Any]
 
 
 class InstabilityDisplay:
-    r"""Instability of independent components, from the most to the least certain.
+    r"""Bar chart of the instability of independent components, most certain first.
 
-    Use :meth:`from_estimator` to make one.
+    Create a display with :meth:`from_estimator`.
 
     Parameters
     ----------
     instability : array of shape (n_components,)
-        :math:`I_i = \sum_j \mathrm{var}(W_{ij})\,\mathrm{var}(x_j)`, in any order.
+        Instabilities :math:`I_i = \sum_j \mathrm{var}(W_{ij})\,\mathrm{var}(x_j)`, in any order.
 
     Attributes
     ----------
     order : array of shape (n_components,)
-        Numbers of the components as the bars show them.
+        Indices of the components in the order of the bars.
     bars_ : matplotlib BarContainer
         The bars.
     ax_ : matplotlib Axes
-        Where they are.
+        Axes of the bars.
     figure_ : matplotlib Figure
-        Its figure.
+        Figure that contains the axes.
 
     See Also
     --------
-    skbayes_sgmcmc.BayesianICA : Whose ``instability_`` it shows.
+    skbayes_sgmcmc.BayesianICA : Computes ``instability_``.
 
     References
     ----------
@@ -60,16 +60,16 @@ class InstabilityDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the bars of a fitted estimator.
+        """Plot the bars of a fitted estimator.
 
         Parameters
         ----------
         estimator : estimator
             Fitted :class:`~skbayes_sgmcmc.BayesianICA`, or a pipeline or search that ends in one.
         ax : Axes or None, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
         **kwargs
-            For the bars, as in :meth:`matplotlib.axes.Axes.bar`.
+            Options of the bars, passed to :meth:`matplotlib.axes.Axes.bar`.
 
         Returns
         -------
@@ -80,7 +80,7 @@ class InstabilityDisplay:
         NotFittedError
             The estimator is not fitted.
         ValueError
-            It has no independent components.
+            The estimator has no independent components.
         ImportError
             Matplotlib is not installed.
         """
@@ -94,14 +94,14 @@ class InstabilityDisplay:
         return cls(last.instability_).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the bars.
+        """Plot the bars.
 
         Parameters
         ----------
         ax : Axes or None, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
         **kwargs
-            For the bars, as in :meth:`matplotlib.axes.Axes.bar`.
+            Options of the bars, passed to :meth:`matplotlib.axes.Axes.bar`.
 
         Returns
         -------

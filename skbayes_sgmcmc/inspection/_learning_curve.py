@@ -1,4 +1,4 @@
-"""Error and likelihood of the averaged prediction as draws accumulate."""
+"""Error and log likelihood of the averaged prediction as draws accumulate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._curves import Curves, kind_of_curves
 
 Array = NDArray[Any]
 
-#: metric -> label of its axis
+#: label of the axis for each metric
 LABELS = {
     "error": "error",
     "accuracy": "accuracy",
@@ -24,48 +24,49 @@ LABELS = {
 
 
 class LearningCurveDisplay:
-    r"""Quality of the averaged prediction against the number of draws that it averages.
+    r"""Quality of the averaged prediction as a function of the number of averaged draws.
 
     At t draws per chain, the prediction is the (weighted) average over the first t draws of every
-    chain, in the order in which they were drawn. A curve that still falls at its end asks for more
-    draws; single chains that end above the average of all, as those of networks do, show what
-    several modes are worth.
+    chain, in the order in which they were drawn. If the curve still falls at its end, more draws
+    will help. If the curves of single chains end above the curve of all chains, as is usual for
+    networks, averaging over several modes helps.
 
-    Use :meth:`from_estimator` to make one of a fitted estimator, or :meth:`from_callback` of a
-    :class:`LearningCurve` that has watched a fit.
+    Create a display with :meth:`from_estimator` from a fitted estimator, or with
+    :meth:`from_callback` from a :class:`LearningCurve` that has recorded a fit.
 
     Parameters
     ----------
     draws_per_chain : array of shape (n_draws,)
-        1, 2, ..., n_draws.
+        Numbers of draws per chain: 1, 2, ..., n_draws.
     values : dict of str to array of shape (n_draws,)
-        By metric: "error", "accuracy" and "nll" of classifiers, "rmse" and "nll" of regressors.
+        Scores for each metric: "error", "accuracy" and "nll" for classifiers, "rmse" and "nll" for
+        regressors.
     chain_values : dict of str to array of shape (n_chains, n_draws) or None, default=None
-        The same of each chain alone.
+        Scores of each single chain.
     draw_values : dict of str to array of shape (n_chains, n_draws) or None, default=None
-        The same of each draw alone.
+        Scores of each single draw.
     name : str or None, default=None
         Label of the curve.
 
     Attributes
     ----------
     axes_ : array of shape (n_metrics,) of matplotlib Axes
-        One a metric.
+        One axes per metric.
     ax_ : matplotlib Axes
-        The first of them.
+        First of these axes.
     figure_ : matplotlib Figure
-        Their figure.
+        Figure that contains the axes.
     lines_ : list of matplotlib Line2D
-        The curves of all chains together, one a metric.
+        Curves of all chains together, one per metric.
     chain_lines_ : list of matplotlib Line2D
-        Those of single chains, if drawn.
+        Curves of single chains, if plotted.
     draw_lines_ : list of matplotlib Line2D
-        Points of single draws, if drawn, one object a metric.
+        Points of single draws, if plotted, one object per metric.
 
     See Also
     --------
-    LearningCurve : The same during the fit.
-    sklearn.model_selection.LearningCurveDisplay : Score against the number of training rows.
+    LearningCurve : Records the same curves during the fit.
+    sklearn.model_selection.LearningCurveDisplay : Score for increasing numbers of training rows.
 
     Examples
     --------
@@ -108,10 +109,10 @@ class LearningCurveDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Compute and draw the curves of a fitted estimator.
+        """Compute and plot the curves of a fitted estimator.
 
-        Besides the curves, memory holds one running sum for each chain, (n_chains, n_samples,
-        n_outputs), and one block of predictions.
+        In addition to the curves, the computation needs memory for one running sum per chain, of
+        shape (n_chains, n_samples, n_outputs) in total, and for one block of predictions.
 
         Parameters
         ----------
@@ -119,23 +120,23 @@ class LearningCurveDisplay:
             Fitted classifier or regressor of this package, or a pipeline or search that ends in
             one.
         X : array or CSR matrix of shape (n_samples, n_features)
-            Rows, best ones that the fit has not seen.
+            Rows, preferably not used in ``fit``.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Their labels, or targets.
+            Labels or targets of the rows.
         metric : str, sequence of str or None, default=None
-            What to draw, a panel each: "error", "accuracy" (classifiers), "rmse" (regressors, in
-            units of y, averaged over outputs) or "nll", the negative log likelihood in nats per
-            row. None: the error or RMSE, and the NLL.
+            Metrics to plot, with one panel each: "error" or "accuracy" (classifiers), "rmse"
+            (regressors; in the units of y, averaged over outputs), or "nll", the negative log
+            likelihood in nats per row. None: the NLL, and the error or the RMSE.
         per_chain : bool, default=False
-            Also draw one thin line per chain.
+            If True, also plot one thin line per chain.
         per_draw : bool, default=False
-            Also draw a point for every single draw.
+            If True, also plot a point for every single draw.
         name : str or None, default=None
-            Label of the curve; None: the class of the estimator.
+            Label of the curve. None: the class name of the estimator.
         ax : Axes, sequence of Axes or None, default=None
-            One a panel, or one that the panels share; None: a new figure.
+            One axes per panel, or a single axes whose area the panels share. None: a new figure.
         **kwargs
-            For the main lines, as in :meth:`matplotlib.axes.Axes.plot`.
+            Options of the main lines, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------
@@ -146,7 +147,7 @@ class LearningCurveDisplay:
         NotFittedError
             The estimator is not fitted.
         ValueError
-            The estimator is none of this package, or y has labels that the fit has not seen.
+            The estimator is not from this package, or y has labels that were not seen in ``fit``.
         ImportError
             Matplotlib is not installed.
         """
@@ -172,12 +173,12 @@ class LearningCurveDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the curves that a callback has recorded, also while the fit goes on.
+        """Plot the curves that a callback has recorded, which is possible even during the fit.
 
         Parameters
         ----------
         callback : LearningCurve
-            It has seen draws.
+            Callback that has recorded at least one draw.
         metric, per_chain, per_draw, name, ax, **kwargs
             As for :meth:`from_estimator`.
 
@@ -188,7 +189,7 @@ class LearningCurveDisplay:
         Raises
         ------
         ValueError
-            The callback has seen no draw.
+            The callback has not recorded any draw.
         ImportError
             Matplotlib is not installed.
         """
@@ -196,7 +197,8 @@ class LearningCurveDisplay:
         curves = getattr(callback, "curves", None)
         if curves is None or not curves.n_draws:
             raise ValueError(
-                f"callback={callback!r} is not allowed: give a LearningCurve that has seen draws."
+                f"callback={callback!r} is not allowed: give a LearningCurve that has recorded "
+                "draws."
             )
         display = cls._of(curves, callback.estimator_name if name is None else name)
         return display.plot(ax, metric=metric, per_chain=per_chain, per_draw=per_draw, **kwargs)
@@ -221,22 +223,22 @@ class LearningCurveDisplay:
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the curves.
+        """Plot the curves.
 
         Parameters
         ----------
         ax : Axes, sequence of Axes or None, default=None
-            One a panel, or one that the panels share; None: a new figure.
+            One axes per panel, or a single axes whose area the panels share. None: a new figure.
         metric : str, sequence of str or None, default=None
-            What to draw, a panel each; None: the error or RMSE, and the NLL.
+            Metrics to plot, with one panel each. None: the NLL, and the error or the RMSE.
         per_chain : bool, default=False
-            Also draw one thin line per chain.
+            If True, also plot one thin line per chain.
         per_draw : bool, default=False
-            Also draw a point for every single draw.
+            If True, also plot a point for every single draw.
         name : str or None, default=None
-            Label of the curve; None: the one given before.
+            Label of the curve. None: the ``name`` of the display.
         **kwargs
-            For the main lines, as in :meth:`matplotlib.axes.Axes.plot`.
+            Options of the main lines, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------
@@ -278,7 +280,7 @@ class LearningCurveDisplay:
 
 
 def _metrics(metric: Any, known: tuple[str, ...]) -> list[str]:
-    """The metrics to draw; by default those that fall as predictions get better."""
+    """The metrics to plot; by default those that fall as predictions improve."""
     if metric is None:
         return [name for name in known if name != "accuracy"]
     return several("metric", metric, known)

@@ -1,4 +1,4 @@
-"""Confidence against accuracy."""
+"""Accuracy as a function of confidence."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from ._common import class_codes, one_axes, pyplot
 
 Array = NDArray[Any]
 
-#: how far a row of probabilities may sum from 1
+#: allowed deviation of the sum of a row of probabilities from 1
 SUM_TOLERANCE = 1e-4
 
 
 class ReliabilityDisplay:
-    """Reliability diagram: the accuracy of predictions that are so confident.
+    """Reliability diagram: accuracy as a function of confidence.
 
-    The confidence of a row is the largest of its class probabilities. Rows are put into bins of
-    equal width by confidence; in each, a calibrated model's accuracy is its mean confidence. Grey
-    bars are each bin's share of all rows: the accuracy of a bin of few rows is mostly chance.
+    The confidence of a row is the largest of its class probabilities. Rows are grouped by
+    confidence into bins of equal width. In each bin, the accuracy of a calibrated model equals its
+    mean confidence. Grey bars show the fraction of all rows in each bin; in bins with few rows, the
+    accuracy is mostly chance.
 
-    Use :meth:`from_estimator` or :meth:`from_predictions` to make one.
+    Create a display with :meth:`from_estimator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     confidence : array of shape (n_bins,)
-        Mean confidence of the rows in each bin; NaN without rows.
+        Mean confidence of the rows in each bin; NaN for empty bins.
     accuracy : array of shape (n_bins,)
-        Share of them whose most probable class is true; NaN without rows.
+        Fraction of correctly classified rows in each bin; NaN for empty bins.
     counts : array of shape (n_bins,)
-        Number of rows.
+        Number of rows in each bin.
     name : str or None, default=None
         Label of the curve.
 
@@ -44,17 +45,17 @@ class ReliabilityDisplay:
     expected_calibration_error : float
         See :func:`expected_calibration_error`.
     line_ : matplotlib Line2D
-        Accuracy against confidence.
+        Accuracy as a function of confidence.
     bars_ : matplotlib BarContainer
-        Shares of the rows.
+        Fraction of the rows in each bin.
     ax_ : matplotlib Axes
         Axes of the diagram.
     figure_ : matplotlib Figure
-        Their figure.
+        Figure that contains the axes.
 
     See Also
     --------
-    sklearn.calibration.CalibrationDisplay : The same of one class against the rest.
+    sklearn.calibration.CalibrationDisplay : Calibration of the probability of one class.
 
     References
     ----------
@@ -96,24 +97,24 @@ class ReliabilityDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the diagram of a fitted classifier.
+        """Plot the diagram of a fitted classifier.
 
         Parameters
         ----------
         estimator : estimator
             Any fitted classifier, pipeline or search with ``predict_proba``.
         X : array or CSR matrix of shape (n_samples, n_features)
-            Rows that the fit has not seen.
+            Rows that were not used in ``fit``.
         y : array of shape (n_samples,)
-            Their labels.
+            Labels of the rows.
         n_bins : int, default=15
-            Bins of equal width between 0 and 1.
+            Number of bins of equal width between 0 and 1.
         name : str or None, default=None
-            Label of the curve; None: the class of the estimator.
+            Label of the curve. None: the class name of the estimator.
         ax : Axes or None, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
         **kwargs
-            For the line, as in :meth:`matplotlib.axes.Axes.plot`.
+            Options of the line, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------
@@ -124,8 +125,8 @@ class ReliabilityDisplay:
         NotFittedError
             The estimator is not fitted.
         ValueError
-            n_bins is no positive whole number, the estimator has no probabilities, or y has labels
-            that the fit has not seen.
+            n_bins is not a positive whole number, the estimator has no ``predict_proba``, or y has
+            labels that were not seen in ``fit``.
         ImportError
             Matplotlib is not installed.
         """
@@ -158,24 +159,24 @@ class ReliabilityDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the diagram of predicted probabilities.
+        """Plot the diagram of predicted probabilities.
 
         Parameters
         ----------
         y_true : array of shape (n_samples,)
             Labels.
         proba : array of shape (n_samples, n_classes) or (n_samples,)
-            Probabilities of the classes, or of the second of two.
+            Probabilities of the classes, or of the second of two classes.
         n_bins : int, default=15
-            Bins of equal width between 0 and 1.
+            Number of bins of equal width between 0 and 1.
         classes : array of shape (n_classes,) or None, default=None
-            The sorted labels that the columns of proba stand for; None: those in y_true.
+            Sorted labels of the columns of proba. None: the labels that occur in y_true.
         name : str or None, default=None
             Label of the curve.
         ax : Axes or None, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
         **kwargs
-            For the line, as in :meth:`matplotlib.axes.Axes.plot`.
+            Options of the line, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------
@@ -184,8 +185,8 @@ class ReliabilityDisplay:
         Raises
         ------
         ValueError
-            n_bins is no positive whole number, the shapes do not fit, proba are no probabilities,
-            or y_true has labels that are not in classes.
+            n_bins is not a positive whole number, the shapes do not match, proba has values that
+            are not probabilities, or y_true has labels that are not in classes.
         ImportError
             Matplotlib is not installed.
         """
@@ -194,17 +195,17 @@ class ReliabilityDisplay:
         return cls(confidence, accuracy, counts, name=name).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
-        """Draw the diagram.
+        """Plot the diagram.
 
         Parameters
         ----------
         ax : Axes or None, default=None
-            Where to draw; None: a new figure. On axes that have a diagram already, the shares of
-            rows of both are drawn over each other.
+            Axes to draw on. None: a new figure. If the axes already have a diagram, the bars of
+            both diagrams overlap.
         name : str or None, default=None
-            Label of the curve; None: the one given before.
+            Label of the curve. None: the ``name`` of the display.
         **kwargs
-            For the line, as in :meth:`matplotlib.axes.Axes.plot`.
+            Options of the line, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------
@@ -236,36 +237,37 @@ class ReliabilityDisplay:
 def expected_calibration_error(
     y_true: Any, proba: Any, n_bins: int = 15, classes: Any = None
 ) -> float:
-    r"""Distance between confidence and accuracy, averaged over the rows.
+    r"""Compute the mean distance between confidence and accuracy.
 
     .. math::
         \mathrm{ECE} = \sum_m \frac{n_m}{n} |\mathrm{acc}_m - \mathrm{conf}_m|
 
-    over bins m of confidence, ((m - 1) / M, m / M].
+    The sum is over bins of confidence, ((m - 1) / M, m / M], with :math:`n_m` of all n rows in bin
+    m.
 
     Parameters
     ----------
     y_true : array of shape (n_samples,)
         Labels.
     proba : array of shape (n_samples, n_classes) or (n_samples,)
-        Probabilities of the classes, or of the second of two.
+        Probabilities of the classes, or of the second of two classes.
     n_bins : int, default=15
         Number M of bins of equal width.
     classes : array of shape (n_classes,) or None, default=None
-        The sorted labels that the columns of proba stand for; None: those in y_true.
+        Sorted labels of the columns of proba. None: the labels that occur in y_true.
 
     Returns
     -------
     float
-        Between 0 and 1. Chance alone makes it positive: by about
-        :math:`\sum_m \sqrt{2 n_m c_m (1 - c_m) / \pi} / n` for calibrated predictions of
-        confidences c_m, so compare models on the same rows and bins.
+        The error, between 0 and 1. It is positive even for calibrated predictions, by chance: about
+        :math:`\sum_m \sqrt{2 n_m c_m (1 - c_m) / \pi} / n` for confidences c_m. Compare models only
+        on the same rows and bins.
 
     Raises
     ------
     ValueError
-        n_bins is no positive whole number, the shapes do not fit, proba are no probabilities, or
-        y_true has labels that are not in classes.
+        n_bins is not a positive whole number, the shapes do not match, proba has values that are
+        not probabilities, or y_true has labels that are not in classes.
 
     References
     ----------
@@ -274,7 +276,7 @@ def expected_calibration_error(
 
     Examples
     --------
-    Sure at 90%, right three times of four:
+    Predictions with a confidence of 90% that are correct in three of four cases:
 
     >>> from skbayes_sgmcmc.inspection import expected_calibration_error
     >>> expected_calibration_error([1, 1, 1, 0], [0.9, 0.9, 0.9, 0.9])
@@ -295,14 +297,16 @@ def _bins(y_true: Any, proba: Any, n_bins: int, classes: Any) -> tuple[Array, Ar
     if p.ndim != 2 or p.shape[1] != len(known):
         raise ValueError(
             f"proba of shape {np.shape(proba)} is not allowed for the classes {known.tolist()}: "
-            "give one column a class, and classes if some are not in y_true."
+            "give one column for each class, and the parameter classes if y_true lacks some."
         )
     if not np.array_equal(known, np.unique(known)):
-        raise ValueError(f"classes={known.tolist()} is not allowed: give them sorted, each once.")
+        raise ValueError(
+            f"classes={known.tolist()} is not allowed: give them sorted, each class once."
+        )
     if p.min() < -SUM_TOLERANCE or np.abs(p.sum(axis=1) - 1.0).max() > SUM_TOLERANCE:
         raise ValueError(
             "proba is not allowed: give numbers between 0 and 1 whose rows sum to 1 "
-            f"(they lie in [{p.min():g}, {p.max():g}], the sums in "
+            f"(the given numbers lie in [{p.min():g}, {p.max():g}], their sums in "
             f"[{p.sum(axis=1).min():g}, {p.sum(axis=1).max():g}])."
         )
     confidence, right = p.max(axis=1), p.argmax(axis=1) == class_codes(y, known)

@@ -1,4 +1,4 @@
-"""Bars of the most probable words of topics."""
+"""Bar charts of the most probable words of topics."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ Array = NDArray[Any]
 
 
 class TopicDisplay:
-    """The most probable words of topics with intervals over the draws, one panel a topic.
+    """Bar charts of the most probable words of topics, with intervals over the draws.
 
-    Use :meth:`from_estimator` to make one.
+    Create a display with :meth:`from_estimator`.
 
     Parameters
     ----------
     topics : array of shape (n_topics,)
-        Numbers of the topics.
+        Indices of the topics.
     words : array of shape (n_topics, n_words)
-        Their most probable words, by posterior mean.
+        Most probable words of each topic, by posterior mean.
     mean : array of shape (n_topics, n_words)
-        Posterior means of the words' probabilities.
+        Posterior means of the probabilities of these words.
     lower, upper : array of shape (n_topics, n_words)
-        Ends of their central intervals.
+        Ends of the central intervals of these probabilities.
 
     Attributes
     ----------
     axes_ : array of shape (n_topics,) of matplotlib Axes
-        One a topic.
+        One axes per topic.
     ax_ : matplotlib Axes
-        The first of them.
+        First of these axes.
     figure_ : matplotlib Figure
-        Their figure.
+        Figure that contains the axes.
 
     See Also
     --------
-    LatentDirichletAllocation.top_words : The words alone.
+    LatentDirichletAllocation.top_words : The words without their probabilities.
 
     Examples
     --------
@@ -74,24 +74,24 @@ class TopicDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the bars of a fitted topic model.
+        """Plot the bars of a fitted topic model.
 
         Parameters
         ----------
         estimator : estimator
             Fitted topic model of this package, or a pipeline or search that ends in one.
         topics : sequence of int or None, default=None
-            Numbers of the topics; None: the first twelve.
+            Indices of the topics. None: the first twelve topics.
         n_words : int, default=10
-            Words of a topic.
+            Number of words per topic.
         feature_names : sequence of str or None, default=None
-            The vocabulary; None: names seen in ``fit``, else x0, x1, ...
+            The vocabulary. None: the names seen in ``fit`` or, without such names, x0, x1, ...
         coverage : float, default=0.9
             Probability of the central intervals.
         ax : Axes, sequence of Axes or None, default=None
-            One a panel, or one that the panels share; None: a new figure.
+            One axes per panel, or a single axes whose area the panels share. None: a new figure.
         **kwargs
-            For the bars, as in :meth:`matplotlib.axes.Axes.barh`.
+            Options of the bars, passed to :meth:`matplotlib.axes.Axes.barh`.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class TopicDisplay:
         NotFittedError
             The estimator is not fitted.
         ValueError
-            A parameter is not allowed, or the estimator is no topic model of this package.
+            A parameter is invalid, or the estimator is not a topic model of this package.
         ImportError
             Matplotlib is not installed.
         """
@@ -124,14 +124,14 @@ class TopicDisplay:
         return cls(chosen, words, mean, lower, upper).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the bars.
+        """Plot the bars.
 
         Parameters
         ----------
         ax : Axes, sequence of Axes or None, default=None
-            One a panel, or one that the panels share; None: a new figure.
+            One axes per panel, or a single axes whose area the panels share. None: a new figure.
         **kwargs
-            For the bars, as in :meth:`matplotlib.axes.Axes.barh`.
+            Options of the bars, passed to :meth:`matplotlib.axes.Axes.barh`.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Histograms of drawn parameters."""
+"""Histograms of draws of the parameters."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from ._common import COLUMNS, panels, pyplot, several
 
 Array = NDArray[Any]
 
-#: numbers of one block of parameters that its histogram looks at, at most
+#: maximal number of values of one block in its histogram
 MOST_NUMBERS = 10**6
 
 
 class WeightHistogramDisplay:
-    """Histograms of the draws of each block of parameters, one panel a block.
+    """Histograms of the draws, with one panel for each block of parameters.
 
-    A block's numbers, of all its coordinates and all draws, make one histogram: the posterior of a
-    coordinate taken at random. It shows which layers have learned heavy tails or many weights near
-    zero, and whether a prior fits.
+    The histogram of a block contains the values of all its coordinates in all draws. It is the
+    posterior of a coordinate chosen at random. It shows which layers have heavy tails or many
+    weights near zero, and whether a prior fits.
 
-    Use :meth:`from_estimator` to make one.
+    Create a display with :meth:`from_estimator`.
 
     Parameters
     ----------
     densities : dict of str to array of shape (n_bins,)
-        By block, densities of its numbers.
+        Densities of the values, for each block.
     edges : dict of str to array of shape (n_bins + 1,)
-        By block, edges of the bins.
+        Edges of the bins, for each block.
 
     Attributes
     ----------
     axes_ : array of shape (n_blocks,) of matplotlib Axes
-        One a block.
+        One axes per block.
     ax_ : matplotlib Axes
-        The first of them.
+        First of these axes.
     figure_ : matplotlib Figure
-        Their figure.
+        Figure that contains the axes.
 
     See Also
     --------
@@ -74,23 +74,23 @@ class WeightHistogramDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the histograms of a fitted estimator.
+        """Plot the histograms of a fitted estimator.
 
         Parameters
         ----------
         estimator : estimator
             Fitted estimator of this package, or a pipeline or search that ends in one.
         names : str, sequence of str or None, default=None
-            Blocks of ``posterior_``; None: all.
+            Names of blocks of ``posterior_``. None: all blocks.
         bins : int, default=100
-            Bins, of equal width.
+            Number of bins of equal width.
         random_state : int, RandomState or None, default=None
-            Seed of the choice, with replacement, of a million numbers from a block of more. (From
-            fewer, all are counted.)
+            Seed. From a block with more than a million values, a million are chosen with
+            replacement. From a smaller block, all values are used.
         ax : Axes, sequence of Axes or None, default=None
-            One a panel, or one that the panels share; None: a new figure.
+            One axes per panel, or a single axes whose area the panels share. None: a new figure.
         **kwargs
-            For the histograms, as in :meth:`matplotlib.axes.Axes.stairs`.
+            Options of the histograms, passed to :meth:`matplotlib.axes.Axes.stairs`.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class WeightHistogramDisplay:
         NotFittedError
             The estimator is not fitted.
         ValueError
-            A parameter is not allowed, or the estimator is none of this package.
+            A parameter is invalid, or the estimator is not from this package.
         ImportError
             Matplotlib is not installed.
         """
@@ -118,14 +118,14 @@ class WeightHistogramDisplay:
         return cls(densities, edges).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the histograms.
+        """Plot the histograms.
 
         Parameters
         ----------
         ax : Axes, sequence of Axes or None, default=None
-            One a panel, or one that the panels share; None: a new figure.
+            One axes per panel, or a single axes whose area the panels share. None: a new figure.
         **kwargs
-            For the histograms, as in :meth:`matplotlib.axes.Axes.stairs`.
+            Options of the histograms, passed to :meth:`matplotlib.axes.Axes.stairs`.
 
         Returns
         -------
@@ -142,7 +142,7 @@ class WeightHistogramDisplay:
 
 
 def _numbers(posterior: PosteriorSamples, name: str, rng: Any) -> tuple[Array, Array | None]:
-    """Numbers of a block, as (n,), with their weights; a random million of more."""
+    """Values of a block, of shape (n,), and their weights; a random subset if there are many."""
     draws, weights = posterior[name], posterior.weights
     if draws.size <= MOST_NUMBERS:
         if weights is not None:

@@ -1,6 +1,7 @@
-"""The protocol for models of your own: subclass :class:`Model`, give its rows as :class:`Data`.
+"""Base classes for models of your own.
 
-:class:`CurvedModel`, :class:`MetricModel` and :class:`ManyModes` add ``step_size="auto"``.
+Subclass :class:`Model`, and give its rows as :class:`Data`. :class:`CurvedModel`,
+:class:`MetricModel` and :class:`ManyModes` add support for ``step_size="auto"``.
 """
 
 from .._data.minibatch import Batch, Data

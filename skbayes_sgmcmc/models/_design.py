@@ -1,9 +1,9 @@
-"""Design matrices: products with coefficients, dense or sparse, for one batch or for all rows.
+"""Design matrices, dense or sparse: products with coefficients, for one batch or for all rows.
 
-Coefficients ``w`` are (chains, columns) for one output, else (chains, columns, outputs); a batch
-has ``logits(w)`` of shape (chains, rows) or (chains, rows, outputs), and ``accumulate(out, r,
-scale)``: out += scale * X' r. One output has its own operations because views cost as much as
-arithmetic at the sizes of a minibatch.
+Coefficients ``w`` have shape (chains, columns) for one output, else (chains, columns, outputs). A
+batch has the methods ``logits(w)``, which returns (chains, rows) or (chains, rows, outputs), and
+``accumulate(out, r, scale)``, which adds scale * X' r to ``out``. One output is a separate case,
+because views cost as much as arithmetic at the sizes of a minibatch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 
 class DenseBatch:
-    """Rows that every chain has of its own: x is (chains, rows, columns)."""
+    """Different rows for each chain: x is (chains, rows, columns)."""
 
     def __init__(self, x: Tensor):
         self.x = x
@@ -40,7 +40,7 @@ class DenseBatch:
 
 
 class SharedDenseBatch:
-    """Rows that all chains share (or that the only chain has): x is (rows, columns)."""
+    """Rows that all chains share, or rows of a single chain: x is (rows, columns)."""
 
     def __init__(self, x: Tensor, transposed: Tensor):
         self.x = x
@@ -68,7 +68,7 @@ class SharedDenseBatch:
 
 
 class SparseBatch:
-    """Rows as triplets (row, column, value), their columns offset by chain unless shared."""
+    """Rows as triplets (row, column, value); unless shared, columns are offset by chain."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class DenseDesign:
         self.row_numbers = x.shape[1]
 
     def scale_rows(self, factor: Array) -> DenseDesign:
-        """The design with every row multiplied by its factor, in place."""
+        """Multiply every row by its factor, in place, and return the design."""
         self.x.mul_(torch.from_numpy(factor[:, None]).to(self.x))
         return self
 
@@ -141,7 +141,7 @@ class DenseDesign:
         return SharedDenseBatch(self.x, self.x.t())
 
     def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
-        """Batches for row numbers (steps, chains, rows), or (steps, rows) if shared."""
+        """Batches for row indices (steps, chains, rows), or (steps, rows) if shared."""
         flat = torch.from_numpy(indices.reshape(-1)).to(self.x.device)
         rows = self.x.index_select(0, flat)
         if indices.ndim == 3 and indices.shape[1] > 1:
@@ -151,13 +151,13 @@ class DenseDesign:
         return [SharedDenseBatch(x, transposed) for x, transposed in pairs]
 
     def blocks(self, n_rows: int) -> Iterator[tuple[slice, Array]]:
-        """Consecutive row blocks as arrays or CSR matrices."""
+        """Consecutive blocks of rows, as arrays or CSR matrices."""
         for start in range(0, self.shape[0], n_rows):
             rows = slice(start, start + n_rows)
             yield rows, self.x[rows].cpu().numpy().astype(np.float64, copy=False)
 
     def gram(self, weight: Array) -> Array:
-        """X' diag(weight) X, in blocks of rows so that no second copy of X is made."""
+        """X' diag(weight) X, computed in blocks of rows to avoid a second copy of X."""
         total = np.zeros((self.shape[1], self.shape[1]))
         for rows, x in self.blocks(8192):
             total += (x * weight[rows, None]).T @ x
@@ -173,12 +173,12 @@ class DenseDesign:
         return (x * x if square else x).T @ r
 
     def row_squares(self, squares: Array) -> Array:
-        """(X*X) summed with weights ``squares`` (columns, k) over columns and k: (rows,)."""
+        """Sum of ``squares`` (columns, k) times X*X over columns and k, shape (rows,)."""
         return np.asarray(np.square(self.x.cpu().numpy()) @ squares.sum(1))
 
 
 class SparseDesign:
-    """All rows of a CSR matrix; it is never made dense as a whole."""
+    """All rows of a CSR matrix, which is never converted to a dense matrix as a whole."""
 
     def __init__(self, x: Any, dtype: torch.dtype, device: str):
         self.x = x.tocsr()
@@ -199,7 +199,7 @@ class SparseDesign:
         return self.gather(np.arange(self.shape[0])[None])[0]
 
     def gather(self, indices: Array) -> Sequence[SparseBatch]:
-        """Batches for row numbers (steps, chains, rows), or (steps, rows) if shared."""
+        """Batches for row indices (steps, chains, rows), or (steps, rows) if shared."""
         shared = indices.ndim == 2
         per_step = int(np.prod(indices.shape[1:]))
         per_chain = indices.shape[-1]

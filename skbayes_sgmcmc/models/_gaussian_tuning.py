@@ -1,14 +1,15 @@
-"""What "auto" means where the posterior is nearly Gaussian: whitened coordinates, or a metric.
+"""Meaning of "auto" for nearly Gaussian posteriors: whitened coordinates, or a metric.
 
-With ``step_size="auto"`` the posterior is first approximated by a Gaussian N(m, H^-1). In the
-coordinates theta = m + root phi, root root' = (H/N)^-1, the posterior is close to N(0, I/N),
-whatever the scale and correlation of the features, so one dimensionless step per sampler x
-integrator serves all data sets (the table in ``samplers/__init__.py``). The gradient is estimated
-by linear control variates ("taylor") on minibatches drawn with probabilities that follow the size
-of each row's remainder, and the minibatch is as large as its noise needs.
+With ``step_size="auto"``, the posterior is first approximated by a Gaussian N(m, H^-1). In the
+coordinates phi with theta = m + root phi and root root' = (H/N)^-1, the posterior is close to
+N(0, I/N), whatever the scales and correlations of the features. One dimensionless step size for
+each sampler and integrator therefore suits all data sets (the table in ``samplers/__init__.py``).
+The gradient is estimated with linear control variates. Minibatches draw each row with a probability
+that follows the size of its remainder, and are made large enough for little noise.
 
-Beyond ``FULL_HESSIAN_LIMIT`` parameters the preconditioner is the curvature's diagonal, the step is
-divided by the largest curvature left (power iteration), and control variates are of first order.
+Beyond ``FULL_HESSIAN_LIMIT`` parameters, the preconditioner is the diagonal of the curvature, the
+step size is divided by the largest remaining curvature (power iteration), and control variates are
+of first order.
 """
 
 from __future__ import annotations
@@ -43,28 +44,30 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 FULL_HESSIAN_LIMIT = 2000
-#: ratio of gradient noise to injected noise (alpha_t) at which "auto" keeps the minibatch: the
-#: variance in the worst direction is then inflated by at most so much
+#: ratio alpha_t of gradient noise to injected noise for which "auto" chooses the minibatch; the
+#: variance in the worst direction is inflated by at most this fraction
 NOISE_RATIO = 0.1
-#: typical curvature of the whitened posterior up to which the table's step sizes are taken as they
-#: are: sds are then right to about 5% (measured on wine, breast_cancer and digits)
+#: typical curvature of the whitened posterior up to which the table's step sizes are not reduced;
+#: sds are then right to about 5% (measured on wine, breast_cancer and digits)
 CURVATURE_LIMIT = 2.0
-#: step of samplers in a model's metric, times the largest curvature; draws to measure noise at
+#: step size of samplers in a model's metric, times the largest curvature; number of draws at which
+#: the noise is measured
 METRIC_STEP, TYPICAL_DRAWS = 0.2, 3
-#: smallest minibatch and rows looked at to measure the noise
+#: smallest minibatch, and number of rows on which the noise is measured
 SMALLEST_BATCH, NOISE_ROWS = 100, 2000
-#: step of samplers that precondition by themselves, times the largest curvature that they leave
+#: step size of samplers that precondition by themselves, times the largest remaining curvature
 OWN_STEP = 0.2
-#: steps in which their slowest direction may forget where it was, and fewest steps in which they
-#: adapt
+#: for these samplers, the most steps in which the slowest direction may forget its position, and
+#: the fewest steps of the burn-in, in which they adapt
 SLOWEST, LEAST_OWN_BURN_IN = 1000, 500
 
 
 class CurvedModel(Model):
-    """Base of models whose centre and curvature are known: they have ``step_size="auto"``.
+    """Base class of models whose centre and curvature are known; it adds ``step_size="auto"``.
 
-    ``find_map``, ``hessian_times`` and ``prior_hessian`` are needed; of the others, each adds what
-    its docstring says. All are in float64 NumPy, over all rows.
+    Subclasses must define ``find_map``, ``hessian_times`` and ``prior_hessian``. The other methods
+    are optional; their docstrings say what they add. All methods compute over all rows, in float64
+    with NumPy.
     """
 
     @property
@@ -86,28 +89,29 @@ class CurvedModel(Model):
     def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array] | None:
         """Mean and precision H of a Gaussian approximation N(mean, T H^-1) of the posterior.
 
-        For ``preconditioner="hessian"``, which is what "auto" means up to 2,000 parameters.
+        It is needed for ``preconditioner="hessian"``, which "auto" uses up to 2,000 parameters.
         """
         return None
 
     def hessian_diagonal(self, theta: Array, data: Data) -> Array | None:
         """Diagonal of the Hessian of -log likelihood over all rows at ``theta``.
 
-        For ``preconditioner="diagonal"``, which is what "auto" means beyond 2,000 parameters, and
-        for samplers that precondition by themselves.
+        It is needed for ``preconditioner="diagonal"``, which "auto" uses beyond 2,000 parameters,
+        and for samplers that precondition by themselves.
         """
         return None
 
     def leverage(self, root: Array, data: Data) -> Array | None:
-        """How far every row's prediction moves for theta ~ N(., root root'), squared.
+        """Variance of every row's linear predictor for theta ~ N(., root root'), shape (rows,).
 
-        For minibatches that draw rows with probabilities, with linear control variates.
+        It is needed for minibatches that draw rows with unequal probabilities, which "auto" uses
+        with linear control variates.
         """
         return None
 
 
 class MetricModel(CurvedModel):
-    """Base of models that have their own ``metric`` as well."""
+    """Base class of models whose centre and curvature are known, and that have a ``metric``."""
 
     @property
     def tuning(self) -> Tuning:
@@ -116,12 +120,12 @@ class MetricModel(CurvedModel):
     def typical_draw(
         self, center: Array, data: Data, temperature: float, rng: np.random.Generator
     ) -> Array:
-        """A position about as far from the maximum as draws are."""
+        """A position that is about as far from the maximum as a typical draw."""
         raise NotImplementedError
 
 
 class WhitenedGaussian(Tuning):
-    """A nearly Gaussian posterior, in coordinates in which its covariance is I/N.
+    """Tuning for nearly Gaussian posteriors, in coordinates in which the covariance is I/N.
 
     Parameters
     ----------
@@ -181,7 +185,7 @@ class WhitenedGaussian(Tuning):
         return "linear_control_variates" if full_matrix else "control_variates"
 
     def set_step(self, values: AutoValues, data: Data, request: Request) -> None:
-        """Set ``values.step_size``, and what goes with it."""
+        """Set ``values.step_size``, and the values that depend on it."""
         model, sampler = self.model, request.sampler
         center, root = values.center, values.root
         assert center is not None
@@ -192,7 +196,8 @@ class WhitenedGaussian(Tuning):
         eta = request.step if eta is None else eta
         assert eta is not None
         if not model.smooth and not sampler.full_data:
-            eta *= 0.5  # at 0.5 the intervals of a Laplace prior's posterior covered 91%, not 89%
+            # with a Laplace prior, an eta of 0.5 gave intervals with 91% coverage instead of 89%
+            eta *= 0.5
         if root is not None and root.ndim == 2:
             typical = self._typical_curvature(data, center, root, request.temperature)
             values.step_size = eta * min(1.0, CURVATURE_LIMIT / typical)
@@ -203,11 +208,11 @@ class WhitenedGaussian(Tuning):
     def _typical_curvature(
         self, data: Data, center: Array, root: Array, temperature: float
     ) -> float:
-        """Median over draws of the approximation of the largest eigenvalue of root' H/N root.
+        """Median of the largest eigenvalue of root' H/N root, over draws of the approximation.
 
-        It is 1 for a Gaussian posterior. Where the curvature differs much from place to place
-        (separable classes under a wide prior) the whitened posterior is stiffer at most of its
-        draws.
+        It is 1 for a Gaussian posterior. If the curvature varies strongly between positions, as
+        with separable classes under a wide prior, the whitened posterior has a larger curvature at
+        most of its draws.
         """
         rng = np.random.default_rng(0)
         found = []
@@ -217,7 +222,7 @@ class WhitenedGaussian(Tuning):
         return float(np.median(found))
 
     def largest_curvature(self, data: Data, theta: Array, root: Array, n_steps: int = 30) -> float:
-        """Largest eigenvalue of root' H/N root at ``theta`` by power iteration."""
+        """Largest eigenvalue of root' H/N root at ``theta``, by power iteration."""
         model, matrix = self.model, root.ndim == 2
         prior = model.prior_hessian(theta)
         vector = np.random.default_rng(0).standard_normal(len(root))
@@ -228,17 +233,18 @@ class WhitenedGaussian(Tuning):
             image = (model.hessian_times(theta, moved, data) + prior * moved) / data.total
             image = root.T @ image if matrix else root * image
             value, vector = float(vector @ image), image
-        return 1.05 * value  # the iteration comes from below
+        return 1.05 * value  # the iteration approaches the eigenvalue from below
 
     # samplers that precondition by themselves -----------------------------------------------------
 
     def _set_own_step(self, values: AutoValues, data: Data, request: Request) -> None:
-        """A step that is stable at the curvature that the sampler leaves, and alpha_t <= 0.1.
+        """Set a step size that is stable at the remaining curvature, with alpha_t <= 0.1.
 
-        At the MAP a row's score has covariance H/N (Fisher), so that the likelihood's mean gradient
-        has the mean squares H_ii/(N n), and alpha_t is about eta N / (2 n T) times the largest
-        eigenvalue of G^1/2 (H/N) G^1/2. The smallest one says how long a run must be. Where that is
-        too long (collinear columns, which no diagonal preconditioner can part) "auto" is refused.
+        At the MAP, the score of a row has covariance H/N (Fisher). The mean gradient of the
+        likelihood therefore has the mean squares H_ii/(N n), and alpha_t is about eta N / (2 n T)
+        times the largest eigenvalue of G^1/2 (H/N) G^1/2. The smallest eigenvalue determines how
+        long a run must be. If the run would be too long, "auto" is refused. This happens with
+        collinear columns, which no diagonal preconditioner can separate.
         """
         model, sampler = self.model, request.sampler
         assert values.center is not None
@@ -249,7 +255,7 @@ class WhitenedGaussian(Tuning):
         if diagonal is None:
             raise ValueError(
                 f"step_size='auto' is not allowed with {type(sampler).__name__} on "
-                f"{type(model).__name__}, which has no curvature; give a number."
+                f"{type(model).__name__}, which does not define hessian_diagonal; give a number."
             )
         n = self._own_batch(data, request)
         mean_square = diagonal / data.total / n
@@ -257,7 +263,7 @@ class WhitenedGaussian(Tuning):
         if G is None:
             raise ValueError(
                 f"step_size='auto' is not allowed with {type(sampler).__name__}, which has no rule "
-                "for it; give a number."
+                "for the step size; give a number."
             )
         smallest, root = None, np.sqrt(G)
         if precision is None:
@@ -275,7 +281,7 @@ class WhitenedGaussian(Tuning):
             self._check_length(values.relaxation, request)
 
     def _own_batch(self, data: Data, request: Request) -> int:
-        """Rows in a minibatch of samplers that precondition by themselves."""
+        """Number of rows in a minibatch, for samplers that precondition by themselves."""
         asked, n_rows = request.batch_size, data.n_rows
         if not isinstance(asked, str):
             return min(int(asked), n_rows)
@@ -285,25 +291,25 @@ class WhitenedGaussian(Tuning):
 
     @staticmethod
     def _check_length(relaxation: float, request: Request) -> None:
-        """Refuse chains that would hardly move, unless the user says how long they are."""
+        """Refuse chains that would hardly move, unless the user has given ``thinning``."""
         if relaxation <= SLOWEST or request.stream or not isinstance(request.thinning, str):
             return
         raise ValueError(
             f"step_size='auto' is not allowed with {type(request.sampler).__name__} on these data: "
-            f"a chain would take about {relaxation:.2g} steps to forget where it was (at most "
-            f"{SLOWEST} are allowed), since its diagonal preconditioner cannot separate correlated "
-            "features. Give sampler='sgld', which uses the full curvature; or centre and scale the "
-            "features; or give step_size, burn_in and thinning as numbers."
+            f"a chain would need about {relaxation:.2g} steps to forget its position (at most "
+            f"{SLOWEST} are allowed), because its diagonal preconditioner cannot separate "
+            "correlated features. Give sampler='sgld', which uses the full curvature; or centre "
+            "and scale the features; or give step_size, burn_in and thinning as numbers."
         )
 
     # minibatches and lengths ----------------------------------------------------------------------
 
     def row_probabilities(self, data: Data, values: AutoValues) -> Array | None:
-        """They follow the size of what the linear control variates leave of each row.
+        """Probabilities that follow the size of each row's remainder after control variates.
 
-        That is about w_i |s''| dz_i^2 |x_i| / 2 in the coordinates phi, where the logit moves by
-        dz_i, whose sd is proportional to |x_i|: so w_i |x_i|^3. A floor keeps every importance
-        weight below 10.
+        In the coordinates phi, this remainder is about w_i |s''| dz_i^2 |x_i| / 2, where dz_i is
+        the change of the logit. The sd of dz_i is proportional to |x_i|, so the remainder is
+        proportional to w_i |x_i|^3. A floor keeps every importance weight below 10.
         """
         if values.gradient != "linear_control_variates" or values.root is None:
             return None
@@ -324,7 +330,10 @@ class WhitenedGaussian(Tuning):
         temperature: float,
         to_theta: Callable[[Array], Tensor],
     ) -> int:
-        """That at which alpha_t is ``NOISE_RATIO``, measured at draws of the approximation."""
+        """The number of rows for which alpha_t is ``NOISE_RATIO``.
+
+        The noise is measured at draws of the Gaussian approximation.
+        """
         if probability is None:
             return plain_size(data.n_rows)
         model, n_rows = self.model, data.n_rows
@@ -339,7 +348,7 @@ class WhitenedGaussian(Tuning):
             phi = math.sqrt(temperature / data.total) * rng.standard_normal((1, model.n_parameters))
             with torch.no_grad():
                 scores = np.asarray(model.scores(to_theta(phi), batch).double().cpu())
-            # one row's estimate of the mean gradient, in phi
+            # estimates of the mean gradient from single rows, in phi
             gradient = scores * weight * (n_rows * data.scale / data.total) @ values.root
             second_moment = np.linalg.norm(gradient, ord=2) ** 2 / len(rows)
             largest = max(largest, float(second_moment))
@@ -351,10 +360,11 @@ class WhitenedGaussian(Tuning):
     def lengths(
         self, values: AutoValues, n_rows: int, batch_size: int, n_draws: int
     ) -> tuple[int, int]:
-        """A chain forgets in about 1/eta steps, of which 20 at most lie between two draws.
+        """Burn-in and thinning in steps, from the time in which a chain forgets its position.
 
-        Where ``values.relaxation`` says how long it takes, the draws' time is 200 times that: with
-        four chains an effective sample size of about 400.
+        This time is about 1/eta steps; two draws are at most 20 steps apart. If
+        ``values.relaxation`` gives the time, the draws take 200 times as many steps, which gives an
+        effective sample size of about 400 with four chains.
         """
         if values.step_size is None:
             return super().lengths(values, n_rows, batch_size, n_draws)
@@ -368,7 +378,9 @@ class WhitenedGaussian(Tuning):
 
 
 class MetricGaussian(WhitenedGaussian):
-    """The same in the model's metric, for samplers that use it; for others as its base class.
+    """Tuning for nearly Gaussian posteriors of models with a metric.
+
+    Samplers that do not use the metric are tuned as in the base class.
 
     Parameters
     ----------
@@ -383,15 +395,15 @@ class MetricGaussian(WhitenedGaussian):
     def start_near(
         self, center: Array, data: Data, temperature: float, rng: np.random.Generator
     ) -> Array:
-        """Where a chain starts for ``init="gaussian"``: as far from the maximum as draws are."""
+        """The starting position of a chain for ``init="gaussian"``: a typical draw."""
         return self.model.typical_draw(center, data, temperature, rng)
 
     def set_step(self, values: AutoValues, data: Data, request: Request) -> None:
-        """Step, minibatch and control variates in a metric.
+        """Set the step size, the minibatch and the control variates in a metric.
 
-        The step is stable at the curvature that the metric leaves at the MAP. The minibatch is so
-        large that alpha_t is ``NOISE_RATIO`` at typical draws; where that is too large, the step is
-        smaller.
+        The step size is stable at the curvature that remains in the metric at the MAP. The
+        minibatch is so large that alpha_t is ``NOISE_RATIO`` at typical draws. If this minibatch is
+        too large, the step size is reduced instead.
         """
         model, sampler = self.model, request.sampler
         if not sampler.uses_metric(model.metric):
@@ -418,7 +430,7 @@ class MetricGaussian(WhitenedGaussian):
             values.gradient = "control_variates"
             data = replace(data, fields=data.fields | anchor.fields)
         variance = self._variance(data, values.center, request.temperature)
-        # alpha_t of one row
+        # alpha_t with minibatches of one row
         noise = values.step_size * data.total * variance / (2.0 * max(request.temperature, 1e-12))
         if size is None:
             size = min(max(SMALLEST_BATCH, math.ceil(noise / NOISE_RATIO)), affordable_size(data))
@@ -426,7 +438,7 @@ class MetricGaussian(WhitenedGaussian):
         values.step_size *= min(1.0, NOISE_RATIO * size / noise)
 
     def _curvature(self, data: Data, center: Array) -> float:
-        """The largest that the metric leaves at the MAP."""
+        """The largest curvature that remains in the metric, at the MAP."""
         model, metric = self.model, self.model.metric(torch.from_numpy(center)[None])
         prior = model.prior_hessian(center)
 
@@ -438,7 +450,7 @@ class MetricGaussian(WhitenedGaussian):
         return 1.05 * largest_eigenvalue(curved, model.n_parameters)
 
     def _variance(self, data: Data, center: Array, temperature: float) -> float:
-        """The largest of one row's gradient, in the metric, at typical draws."""
+        """The largest variance of one row's gradient, in the metric, at typical draws."""
         rng, variance = np.random.default_rng(0), 0.0
         for _ in range(TYPICAL_DRAWS):
             theta = torch.from_numpy(self.model.typical_draw(center, data, temperature, rng))
@@ -448,10 +460,10 @@ class MetricGaussian(WhitenedGaussian):
 
 
 def plain_size(n_rows: int) -> int:
-    """The minibatch without linear control variates: larger for more rows, but affordable."""
+    """Minibatch size without linear control variates: it grows with the rows, up to a limit."""
     return min(max(256, n_rows // 50), 1024)
 
 
 def affordable_size(data: Data) -> int:
-    """The same, or as many rows of few numbers as are used whole."""
+    """Minibatch size as in :func:`plain_size`, or larger if each row has few numbers."""
     return max(plain_size(data.n_rows), FULL_BATCH_NUMBERS // Minibatches(data, 1).numbers)

@@ -1,4 +1,4 @@
-"""Factorisations that bear badly scaled features, and largest eigenvalues."""
+"""Factorisations that are robust to badly scaled features, and largest eigenvalues."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Array = NDArray[Any]
 
 
 def inverse_root(curvature: Array) -> Array:
-    """R with R R' = curvature^-1, for a positive definite matrix.
+    """A matrix R with R R' = curvature^-1, for a positive definite matrix.
 
-    The diagonal is scaled to one first, so that the scales of the features cannot spoil the factor,
-    and lifted by a hair where rounding has made the matrix indefinite.
+    The diagonal is first scaled to one, so that the scales of the features cannot spoil the factor.
+    If rounding has made the matrix indefinite, a small multiple of the identity is added.
     """
     stretch = 1.0 / np.sqrt(np.maximum(curvature.diagonal(), np.finfo(float).tiny))
     scaled = curvature * stretch[:, None] * stretch
@@ -32,7 +32,10 @@ def inverse_root(curvature: Array) -> Array:
 
 
 def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int = 40) -> float:
-    """Of a matrix with nonnegative eigenvalues, given as products with vectors, from below."""
+    """Largest eigenvalue, from below, of a matrix that is given by products with vectors.
+
+    The matrix must not have negative eigenvalues.
+    """
     vector: Array = np.random.default_rng(0).standard_normal(size)
     for _ in range(n_steps):
         vector = times(vector / np.linalg.norm(vector))

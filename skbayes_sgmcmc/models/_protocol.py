@@ -1,27 +1,27 @@
-"""What a model gives the engine.
+"""The interface between models and the engine.
 
-For a model of your own, write ``shapes``, ``init`` and
+A model of your own defines ``shapes`` and ``init``, and one of two pairs of methods:
 
-* ``log_prior`` and ``log_lik``: gradients come by autograd, and every sampler that needs no metric
-  runs with a step size that is a number;
-* or ``prior_gradient`` and ``likelihood_gradient``, if autograd is too slow or there is no density.
+* ``log_prior`` and ``log_lik``. Autograd then computes the gradients. Every sampler that needs no
+  metric can run, with a number as step size.
+* ``prior_gradient`` and ``likelihood_gradient``, if autograd is too slow or there is no density.
 
-All else is optional:
+Everything else is optional:
 
 ==========================================  ====================================================
-you want                                    you write
+to support                                  define
 ==========================================  ====================================================
 ``step_size="auto"``, ``init="map"``        :attr:`Model.tuning`, or a subclass of ``CurvedModel``
 latent variables                            ``init_state``, ``after_step``, ``recorded``
-RSGLD                                       ``metric``; on a part of space, ``project``
+RSGLD                                       ``metric``; on a restricted domain, ``project`` too
 control variates                            ``anchor``, and ``find_map`` of a ``CurvedModel``
-sampling thresholds, mixing distances       ``scores``, if autograd's are too slow
-pSGLD where rows say nothing                ``prior_curvature``
-draws that are more than theta              ``unpack``, ``derive``
+sampling thresholds, mixing distances       ``scores``, if autograd is too slow
+pSGLD with parameters that no row informs   ``prior_curvature``
+draws that hold more than theta             ``unpack``, ``derive``
 ==========================================  ====================================================
 
-Gradients are those of potentials (negative log densities), summed over rows and *unscaled*: the
-factor N/n, temperatures and coordinates are the target's business (``_engine/target.py``).
+Gradients are gradients of potentials (negative log densities). They are summed over rows and
+*unscaled*: the target (``_engine/target.py``) applies the factor N/n, temperatures and coordinates.
 All positions are ``theta`` of shape (chains, n_parameters).
 """
 
@@ -53,11 +53,11 @@ class Anchor:
     Attributes
     ----------
     fields : dict of str to Tensor
-        Per-row fields that batches will carry.
+        Fields with one entry for each row, which batches will carry.
     gradient : array of shape (n_parameters,)
-        Sum of the control variates over all rows at the centre, weighted.
+        Weighted sum of the control variates over all rows at the centre.
     hessian : array of shape (n_parameters, n_parameters) or None
-        Its slope in theta - center.
+        Slope of this sum in theta - center. None for constant control variates.
     """
 
     fields: dict[str, Tensor]
@@ -67,7 +67,7 @@ class Anchor:
 
 @dataclass
 class LinearForm:
-    """A likelihood prod_i sigmoid(-theta'x_i)^w_i with a factorised prior of given rates.
+    """The likelihood prod_i sigmoid(-theta'x_i)^w_i with a factorised prior of given rates.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class LinearForm:
     rates : array of shape (n_parameters,)
         Rates of the prior.
     prior : {"normal", "laplace"}
-        Which gradient they are the rates of.
+        Name of the prior.
     """
 
     design: Any
@@ -85,7 +85,9 @@ class LinearForm:
 
 
 class Model:
-    """Base class of models: override what the model has; the rest has defaults or is refused.
+    """Base class of models; subclasses override the parts that they support.
+
+    The other parts have defaults, or are refused with an error.
 
     Attributes
     ----------
@@ -94,23 +96,24 @@ class Model:
 
     Notes
     -----
-    A model gives either ``log_prior`` and ``log_lik`` (differentiated by autograd) or its own
-    ``prior_gradient`` and ``likelihood_gradient``; the latter may be an expectation (LDA) or draw
-    random numbers from ``rng``, and may keep per-chain ``state``, which checkpoints include.
+    A model defines either ``log_prior`` and ``log_lik``, which autograd differentiates, or its own
+    ``prior_gradient`` and ``likelihood_gradient``. The likelihood gradient may be an expectation
+    (as in LDA), may draw random numbers from ``rng``, and may keep a ``state`` for each chain.
+    Checkpoints include this state.
     """
 
     shapes: dict[str, tuple[int, ...]]
-    #: what is kept of ``state`` with every draw, by name, with the shape for one chain
+    #: names of the entries of ``state`` to keep with every draw, and their shapes for one chain
     recorded: Mapping[str, tuple[int, ...]] = {}
     #: False if the density has corners, which need smaller steps
     smooth: bool = True
-    #: True where ``dtype="auto"`` means float32 for small models too (convolutions, whose fast
-    #: kernels are in single precision)
+    #: whether ``dtype="auto"`` means float32 even for small models; True for convolutions, whose
+    #: fast kernels are in single precision
     single_precision: bool = False
-    #: names of the compiled functions by which the model can do a part of its work on a CPU; each
-    #: has an entry in the engine's list of accelerators
+    #: names of the compiled functions that can do part of the model's work on a CPU; each has an
+    #: entry in the engine's list of accelerators
     kernels: Sequence[str] = ()
-    #: whether it asks for ``rng.gamma``, which the compiled generator does not have
+    #: whether the model calls ``rng.gamma``, which the compiled generator does not have
     needs_gamma: bool = False
 
     @property
@@ -119,11 +122,11 @@ class Model:
 
     @property
     def n_kept(self) -> int:
-        """Numbers kept of a draw: theta, and what is ``recorded`` after it."""
+        """How many numbers a draw holds: theta, followed by the ``recorded`` state."""
         return self.n_parameters + sum(int(np.prod(shape)) for shape in self.recorded.values())
 
     def places(self) -> dict[str, slice]:
-        """Where every block is in a draw; those of ``shapes`` are in theta, too."""
+        """The slice of a draw that holds each block; for blocks of ``shapes``, also of theta."""
         found, start = {}, 0
         for name, shape in (self.shapes | dict(self.recorded)).items():
             stop = start + int(np.prod(shape))
@@ -132,11 +135,11 @@ class Model:
 
     @property
     def tuning(self) -> Tuning | None:
-        """What ``step_size="auto"`` means for this model (``models/_tuning.py``).
+        """The object that defines ``step_size="auto"`` for this model (``models/_tuning.py``).
 
-        None: it is refused, and so are ``init="map"`` and control variates. Models whose posterior
-        has many modes return ``ManyModes(self)``; those that know their centre and curvature are
-        subclasses of ``CurvedModel``, which returns ``WhitenedGaussian(self)``.
+        With None, ``step_size="auto"``, ``init="map"`` and control variates are refused. Models
+        whose posterior has many modes return ``ManyModes(self)``. Models that know their centre and
+        curvature are subclasses of ``CurvedModel``, which returns ``WhitenedGaussian(self)``.
         """
         return None
 
@@ -147,7 +150,7 @@ class Model:
         raise NotImplementedError
 
     def init_state(self, theta: Tensor) -> State:
-        """Per-chain tensors that move along with theta (latent variables, masks)."""
+        """Tensors of each chain that change along with theta, such as latent variables."""
         return {}
 
     # densities ------------------------------------------------------------------------------------
@@ -163,7 +166,7 @@ class Model:
     # gradients ------------------------------------------------------------------------------------
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
-        """out = scale * grad(-log prior), given the latent variables in ``state``."""
+        """Write scale * grad(-log prior) to ``out``, given the latent variables in ``state``."""
         with torch.enable_grad():
             at = theta.detach().requires_grad_(True)
             (gradient,) = torch.autograd.grad(self.log_prior(at).sum(), at, allow_unused=True)
@@ -181,10 +184,10 @@ class Model:
         out: Tensor,
         scale: float,
     ) -> dict[str, Tensor]:
-        """out += scale * sum over rows of weight * grad(-log p(row | theta)); returns ``aux``.
+        """Add scale * (sum over rows of weight * grad(-log p(row | theta))) to ``out``.
 
-        ``aux`` is handed to :meth:`after_step`. A key "likelihood" in it replaces the likelihood
-        gradient that self-preconditioning samplers see.
+        Returns a dict ``aux``, which :meth:`after_step` receives. Its entry "likelihood", if there
+        is one, replaces the likelihood gradient that self-preconditioning samplers use.
         """
         with torch.enable_grad():
             at = theta.detach().requires_grad_(True)
@@ -194,7 +197,7 @@ class Model:
         return {}
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
-        """grad log p(row | theta) of every row at one position: (rows, n_parameters)."""
+        """grad log p(row | theta) of every row at one position, shape (rows, n_parameters)."""
 
         def total(one: Tensor) -> Tensor:
             return self.log_lik(one, batch)[0]
@@ -203,53 +206,54 @@ class Model:
         return jacobian[:, 0]
 
     def prior_curvature(self) -> float:
-        """Largest curvature of -log prior, e.g. 1/sigma^2; 0 where unknown.
+        """Largest curvature of -log prior, e.g. 1/sigma^2; 0 if unknown.
 
-        It bounds the steps of samplers that precondition by the likelihood's gradient, in
-        directions of which the rows say nothing.
+        For samplers that precondition by the gradient of the likelihood, it bounds the steps in
+        directions about which the rows carry no information.
         """
         return 0.0
 
     # optional parts -------------------------------------------------------------------------------
 
-    #: overridden as ``metric(theta) -> Metric`` by models with a position-dependent metric
+    #: models with a position-dependent metric override this by ``metric(theta) -> Metric``
     metric: Any = None
-    #: overridden as ``project(theta)``, in place, by models on a restricted domain
+    #: models on a restricted domain override this by ``project(theta)``, which works in place
     project: Any = None
-    #: overridden as ``after_step(theta, state, aux, k, rng)``, in place, by models with latent
-    #: variables; ``aux`` is what the step's last gradient returned
+    #: models with latent variables override this by ``after_step(theta, state, aux, k, rng)``,
+    #: which works in place; ``aux`` is the dict that the step's last gradient returned
     after_step: Any = None
 
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:
-        """Control variates about ``center``: constant, or linear if ``root`` is given.
+        """Control variates about ``center``; they are constant, or linear if ``root`` is given.
 
-        ``root`` is the root of the covariance of the draws to come. With the anchor's fields in a
-        batch, ``likelihood_gradient`` returns the gradient *less* its control variate.
+        ``root`` is the root of the expected covariance of the draws. If a batch has the anchor's
+        fields, ``likelihood_gradient`` adds the gradient *minus* its control variate.
         """
         return None
 
     def linear_form(self, data: Data) -> LinearForm | None:
-        """The model's potential as a function of linear predictors, for the compiled kernel."""
+        """The potential as a function of linear predictors, for the compiled kernel; else None."""
         return None
 
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
-        """Whether compiling ``kernels`` is worth its seconds in a run of so many steps."""
+        """Whether a run of ``n_steps`` steps is long enough to be worth compiling ``kernels``."""
         return False
 
     def with_kernel(self, name: str) -> Self:
-        """A copy of this model that uses one of its ``kernels``."""
+        """A copy of this model that uses the kernel ``name``, one of ``kernels``."""
         raise NotImplementedError
 
-    # what depends on the data or on the run, and is known before the first step
+    # parts that depend on the data or on the run, and are known before the first step
 
     def bound(self, data: Data) -> Self:
-        """The model given these data: itself, or a copy with what depends on them."""
+        """The model for these data: itself, or a copy whose data-dependent parts are set."""
         return self
 
     def prepared(self, n_steps: int) -> Self:
-        """The model for a run of so many steps; ``ValueError`` if these do not suit it.
+        """The model for a run of ``n_steps`` steps.
 
-        Streams, whose runs have no end, have no such step.
+        It raises ``ValueError`` if the number of steps does not suit the model. It is not called
+        for streams, whose runs have no end.
         """
         return self
 
@@ -264,26 +268,27 @@ class Model:
         }
 
     def derive(self, draws: Array, data: Data) -> dict[str, Array]:
-        """What predictions need of draws (chains, draws, n_kept) beside the draws themselves.
+        """Arrays (chains, draws, ...), by name, that predictions need in addition to the draws.
 
-        Arrays (chains, draws, ...) by name; ``data`` are the rows of the fit.
+        ``draws`` has shape (chains, draws, n_kept); ``data`` are the rows of the fit.
         """
         return {}
 
 
 class DensityModel(Model):
-    """A user's log density as a model without data: N = 1, u = U = -log density.
+    """A log density as a model without data, with N = 1 and u = U = -log density.
 
     Parameters
     ----------
     log_density : callable
-        ``log_density(theta)`` for a tensor (chains, n_parameters), returning (chains,).
+        ``log_density(theta)`` takes a tensor of shape (chains, n_parameters) and returns a tensor
+        of shape (chains,).
     n_parameters : int
         Length of theta.
-    gradient : callable or None
-        ``gradient(theta, rng)`` returning the gradient of -log density (chains, n_parameters), for
-        densities with their own gradient or with noisy ones; ``rng`` is a ``ChainRandom``.
-        None: autograd of ``log_density``.
+    gradient : callable or None, default=None
+        ``gradient(theta, rng)`` returns the gradient of -log density, of shape
+        (chains, n_parameters), which may be noisy; ``rng`` is a ``ChainRandom``. None computes the
+        gradient of ``log_density`` by autograd.
     """
 
     def __init__(self, log_density: Any, n_parameters: int, gradient: Any = None):
@@ -298,8 +303,8 @@ class DensityModel(Model):
         return theta.new_zeros(len(theta))
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
-        # the density counts as the likelihood of one datum, so that samplers that precondition by
-        # the likelihood's gradient see it
+        # the density counts as the likelihood of one datum, so that samplers can precondition by
+        # its gradient
         return torch.as_tensor(self.log_density(theta))[:, None]
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:

@@ -1,4 +1,4 @@
-"""Gradients of rows at one position: their covariance, and the noise that they make."""
+"""Scores (gradients of the log likelihood of single rows) at one position, and their covariance."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ._protocol import Model
 
 Array = NDArray[Any]
 
-#: rows of which the covariance of scores is estimated
+#: number of rows from which the covariance of the scores is estimated
 SCORE_ROWS = 2000
 
 
 def score_covariance(model: Model, data: Data, theta: Tensor) -> Array:
-    """Covariance V_s of the per-row scores at one position, each with its share of the prior."""
+    """Covariance V_s of the scores of single rows at one position."""
     return np.atleast_2d(np.cov(_scores(model, data, theta), rowvar=False))
 
 
 def largest_score_variance(model: Model, data: Data, theta: Tensor) -> float:
-    """Largest eigenvalue of M^(1/2) V_s M^(1/2) at one position, M the model's metric there.
+    """Largest eigenvalue of M^(1/2) V_s M^(1/2) at one position, where M is the model's metric.
 
-    By power iteration with V_s M, so that no matrix of parameters by parameters is made.
+    It is computed by power iteration with V_s M, which needs no matrix of parameters by parameters.
     """
     scores = _scores(model, data, theta)
     scores -= scores.mean(axis=0)
@@ -42,7 +42,7 @@ def largest_score_variance(model: Model, data: Data, theta: Tensor) -> float:
 
 
 def _scores(model: Model, data: Data, theta: Tensor) -> Array:
-    """Scores (rows, n_parameters), weighted, of at most ``SCORE_ROWS`` rows at one position."""
+    """Weighted scores (rows, n_parameters) of at most ``SCORE_ROWS`` rows at one position."""
     rows = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SCORE_ROWS)).astype(int))
     view = Minibatches(data, min(len(rows), data.n_rows - 1) or 1, shared=True)
     (batch,) = view.gather(rows[None, None], ChainRandom([]))

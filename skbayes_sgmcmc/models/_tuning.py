@@ -1,14 +1,14 @@
-"""What ``step_size="auto"`` means: one class for each kind of posterior, as a model's ``tuning``.
+"""Meaning of ``step_size="auto"``: a model's ``tuning``, one class for each kind of posterior.
 
 ========================  =============================================================
-:class:`Tuning`           nothing is known: "auto" is refused
+:class:`Tuning`           nothing is known about the posterior; "auto" is refused
 :class:`ManyModes`        networks and topics: the table's rates, chains find modes
 ``WhitenedGaussian``      nearly Gaussian posteriors: whitened coordinates
-``MetricGaussian``        the same, with a metric of the model's own (ICA)
+``MetricGaussian``        nearly Gaussian posteriors of a model with a metric (ICA)
 ========================  =============================================================
 
-The latter two are in ``models/_gaussian_tuning.py``. ``_engine/auto.py`` calls these objects, and
-does not ask which of them it has.
+The last two are in ``models/_gaussian_tuning.py``. ``_engine/auto.py`` calls these objects without
+distinguishing between them.
 """
 
 from __future__ import annotations
@@ -31,30 +31,33 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: data of at most this many numbers are used whole at every step when "auto"
+#: with "auto", data of at most this many numbers are used whole at every step
 FULL_BATCH_NUMBERS = 2**15
-#: rows in a minibatch where nothing better is known
+#: number of rows in a minibatch if nothing better is known
 PLAIN_BATCH = 100
 
 
 @dataclass
 class AutoValues:
-    """The resolved values of the "auto" parameters; plain arrays, so that it can be stored.
+    """The resolved values of the "auto" parameters, as plain arrays that can be stored.
 
     Attributes
     ----------
     gradient : str
         Gradient estimator.
     init : str or array
-        Where chains start.
-    center, root : array or None
-        Centre of coordinates and control variates; root of the preconditioner, (P, P) or (P,).
+        Starting positions of the chains.
+    center : array of shape (P,) or None
+        Centre of the coordinates and of the control variates.
+    root : array of shape (P, P) or (P,), or None
+        Root of the preconditioner.
     step_size : float or None
-        eta; None where the user gave one.
+        eta. None if the user gave a step size.
     batch_size : int or None
-        Rows in a minibatch, where finding the step has settled them.
+        Number of rows in a minibatch, if the search for the step size has determined it.
     relaxation : float or None
-        Steps in which the chain's slowest direction forgets where it was; None: about 1/eta.
+        Number of steps in which the slowest direction of a chain forgets its position. None means
+        about 1/eta.
     """
 
     gradient: str
@@ -68,16 +71,16 @@ class AutoValues:
 
 @dataclass(frozen=True)
 class Request:
-    """What a run asks for: its parameters, "auto" or not.
+    """The parameters of a run that "auto" depends on.
 
     Attributes
     ----------
     sampler : Sampler
         The sampler.
     step, rate : float or None
-        The table's step size in whitened coordinates and in networks' (see ``samplers.Cell``).
+        The table's step sizes in whitened coordinates and for networks (see ``samplers.Cell``).
     temperature : float
-        T at the start.
+        T of the first step.
     auto : bool
         Whether the step size is "auto".
     gradient, init, preconditioner, batch_size, thinning
@@ -100,7 +103,7 @@ class Request:
 
 
 class Tuning:
-    """Base class, and what models without tuning have: step sizes must be numbers.
+    """Base class of tunings. Models without a tuning use it; step sizes must then be numbers.
 
     Parameters
     ----------
@@ -108,12 +111,12 @@ class Tuning:
         The model.
     """
 
-    #: draws that are kept of each chain, at most, where their number is "auto"
+    #: largest number of draws per chain with ``n_draws="auto"``
     most_draws = 1000
     #: values of ``init`` that need the posterior's maximum even without whitened coordinates
     central_starts: tuple[str, ...] = ("map",)
-    #: exponent by which the steps of a stream fall: less than 1 where what rows teach depends on
-    #: what was learned before, so that the first must be forgotten
+    #: exponent with which the step sizes of a stream fall. It is less than 1 if the information in
+    #: later rows depends on what was learned from the first rows, which must then be forgotten
     forgetting = 1.0
 
     def __init__(self, model: Model):
@@ -122,13 +125,13 @@ class Tuning:
     # centre and curvature -------------------------------------------------------------------------
 
     def find_map(self, data: Data) -> Array | None:
-        """The posterior's maximum, for ``init="map"`` and control variates; None: unknown."""
+        """The posterior's maximum, for ``init="map"`` and control variates; None if unknown."""
         return None
 
     def curvature(
         self, preconditioner: str, data: Data, temperature: float
     ) -> tuple[Array, Array] | None:
-        """Centre and root for "hessian" or "diagonal"; None: unknown."""
+        """Centre and root for the preconditioner "hessian" or "diagonal"; None if unknown."""
         return None
 
     # before a run ---------------------------------------------------------------------------------
@@ -138,11 +141,11 @@ class Tuning:
         return self.tuned(data, request) if request.auto else self.given(data, request)
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
-        """Those for ``step_size="auto"``."""
+        """The resolved values for ``step_size="auto"``."""
         raise self._no_map()
 
     def given(self, data: Data, request: Request) -> AutoValues:
-        """Those for a step size that is a number: what the user asked for and no more."""
+        """The resolved values for a step size that is a number: only what the user asked for."""
         asked = request.preconditioner
         center, root = self.coordinates(data, request, None if _is(asked, "auto") else asked)
         gradient = "minibatch" if request.gradient == "auto" else request.gradient
@@ -155,13 +158,13 @@ class Tuning:
     def start_near(
         self, center: Array, data: Data, temperature: float, rng: np.random.Generator
     ) -> Array:
-        """Where a chain starts, given the maximum: there."""
+        """The starting position of a chain for ``init="gaussian"``; here, the maximum itself."""
         return center
 
     def coordinates(
         self, data: Data, request: Request, preconditioner: Any
     ) -> tuple[Array | None, Array | None]:
-        """Centre, and root of the preconditioner M of the mean potential: (P, P), (P,) or None."""
+        """Centre, and root of the preconditioner M, of shape (P, P) or (P,); each may be None."""
         if preconditioner is None:
             return None, None
         if not isinstance(preconditioner, str):
@@ -177,7 +180,7 @@ class Tuning:
         return found
 
     def center(self, data: Data) -> Array:
-        """The posterior's maximum, or an error that says what needs it."""
+        """The posterior's maximum; raises ``ValueError`` if it is not known."""
         center = self.find_map(data)
         if center is None:
             raise self._no_map()
@@ -193,7 +196,7 @@ class Tuning:
     # minibatches, lengths, streams ----------------------------------------------------------------
 
     def row_probabilities(self, data: Data, values: AutoValues) -> Array | None:
-        """Probabilities with which minibatches draw rows; None: all the same."""
+        """Probabilities with which minibatches draw rows; None if all are equal."""
         return None
 
     def batch_size(
@@ -205,7 +208,7 @@ class Tuning:
         temperature: float,
         to_theta: Callable[[Array], Tensor],
     ) -> int:
-        """Rows in a minibatch; ``to_theta`` maps phi (1, n_parameters) to positions."""
+        """Number of rows in a minibatch; ``to_theta`` maps phi (1, n_parameters) to positions."""
         return PLAIN_BATCH
 
     def lengths(
@@ -213,35 +216,36 @@ class Tuning:
     ) -> tuple[int, int]:
         """Burn-in and thinning in steps.
 
-        For a step size that was given (``values.step_size`` is None): a tenth of a pass over the
-        rows, at most 100 steps, lies between two draws, and half the draws' time before them.
+        This method is for a given step size, where ``values.step_size`` is None. Two draws are a
+        tenth of a pass over the rows apart, but at most 100 steps. The burn-in takes half as many
+        steps as the draws.
         """
         thinning = int(min(max(n_rows // (10 * batch_size), 1), 100))
         return n_draws * thinning // 2, thinning
 
     def descent(self, init: Any, burn_in: int) -> int:
-        """Steps of the burn-in at temperature 0."""
+        """Number of first steps of the burn-in at temperature 0."""
         return 0
 
     def unit(self) -> float:
-        """By which the steps of a stream are multiplied, which are for whitened coordinates."""
+        """Factor that converts step sizes of a stream from whitened coordinates to the model's."""
         return 1.0
 
 
 class ManyModes(Tuning):
-    """Posteriors that no Gaussian describes: every chain finds a mode of its own.
+    """Tuning for posteriors with many modes, where every chain finds its own mode.
 
-    "auto" means the table's rate, minibatches of 100 rows, and with ``init="map"`` a descent at
-    temperature 0 for half the burn-in.
+    "auto" means the table's rate and minibatches of 100 rows. With ``init="map"``, the first half
+    of the burn-in is a descent at temperature 0.
 
     Parameters
     ----------
     model : Model
-        The model; it needs nothing for this.
+        The model. It needs no additional methods.
     start : {"map", "random"}, default="map"
-        What ``init="auto"`` means.
+        The meaning of ``init="auto"``.
     least_burn_in : int, default=3000
-        Steps of the burn-in, at least.
+        Smallest number of steps of the burn-in.
     """
 
     most_draws = 100  # predictions are expensive
@@ -252,11 +256,11 @@ class ManyModes(Tuning):
         self.least_burn_in = least_burn_in
 
     def step_size(self, request: Request, data: Data) -> float | None:
-        """Eta, from the table's rate; None: there is none for this sampler and integrator."""
+        """Eta, from the table's rate; None if the sampler and the integrator have no rate."""
         return request.rate
 
     def scales(self) -> Array | None:
-        """Root of a diagonal preconditioner, (n_parameters,); None: theta itself."""
+        """Root of a diagonal preconditioner, (n_parameters,); None for no preconditioner."""
         return None
 
     def given(self, data: Data, request: Request) -> AutoValues:
@@ -284,7 +288,10 @@ class ManyModes(Tuning):
     def lengths(
         self, values: AutoValues, n_rows: int, batch_size: int, n_draws: int
     ) -> tuple[int, int]:
-        """Ten passes over the rows, or ``least_burn_in`` if that is more; as much for the draws."""
+        """Burn-in and thinning; the burn-in and the draws take equally many steps.
+
+        This number is that of ten passes over the rows, but at least ``least_burn_in``.
+        """
         if values.step_size is None:
             return super().lengths(values, n_rows, batch_size, n_draws)
         burn_in = max(10 * math.ceil(n_rows / batch_size), self.least_burn_in)
@@ -297,8 +304,8 @@ class ManyModes(Tuning):
     def _init(init: Any, auto: str) -> Any:
         if _is(init, "gaussian"):
             raise ValueError(
-                "init='gaussian' is not allowed: there is no Gaussian approximation of a posterior "
-                "of many modes; give 'random', 'map' or an array."
+                "init='gaussian' is not allowed: a posterior with many modes has no Gaussian "
+                "approximation; give 'random', 'map' or an array."
             )
         return auto if _is(init, "auto") else init
 
@@ -308,23 +315,23 @@ def _is(value: Any, word: str) -> bool:
 
 
 def _is_plain(request: Request) -> bool:
-    """Whether neither a preconditioner nor control variates are asked for."""
+    """Whether the user asks neither for a preconditioner nor for control variates."""
     asked = request.preconditioner
     return (asked is None or _is(asked, "auto")) and request.gradient in ("auto", "minibatch")
 
 
 def preconditions(sampler: Sampler, model: Model) -> bool:
-    """Whether the sampler preconditions by itself, or by the model's metric."""
+    """Whether the sampler preconditions by itself or with the model's metric."""
     return sampler.self_preconditioned or sampler.uses_metric(model.metric)
 
 
 def fits_whole(data: Data) -> bool:
-    """Whether all rows are few enough for every step."""
+    """Whether the data are small enough to use all rows at every step."""
     return data.n_rows * Minibatches(data, 1).numbers <= FULL_BATCH_NUMBERS
 
 
 def _given_root(preconditioner: Array, n_parameters: int) -> Array:
-    """Root of a preconditioner that was given by the user as a vector or a symmetric matrix."""
+    """Root of a preconditioner that the user gave as a vector or a symmetric matrix."""
     if preconditioner.shape == (n_parameters,) and (preconditioner > 0).all():
         return np.sqrt(preconditioner)
     if preconditioner.shape == (n_parameters, n_parameters):
@@ -335,5 +342,5 @@ def _given_root(preconditioner: Array, n_parameters: int) -> Array:
     raise ValueError(
         f"preconditioner of shape {preconditioner.shape} is not allowed: give None, 'auto', "
         f"'hessian', 'diagonal', a positive array of shape ({n_parameters},) or a positive "
-        f"definite one of shape ({n_parameters}, {n_parameters})."
+        f"definite matrix of shape ({n_parameters}, {n_parameters})."
     )

@@ -2,8 +2,8 @@ r"""Independent component analysis: an unmixing matrix W of rows x, with sources
 
 .. math:: p(x|W) = |\det W| \prod_i \frac{1}{4\cosh^2(w_i^\top x/2)}
 
-The sources have a logistic density. In the natural gradient's metric M = I (x) W'W a step is
-W <- (I + A) W with an A whose distribution depends on the sources alone, whatever the mixing is.
+The sources have a logistic density. In the metric M = I (x) W'W of the natural gradient, a step is
+W <- (I + A) W. The distribution of A depends only on the sources, and not on the mixing.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ Array = NDArray[Any]
 
 #: standard deviation of the sources' logistic density 1 / (4 cosh^2(y/2))
 LOGISTIC_SD = np.pi / np.sqrt(3.0)
-#: rows at most that are looked at for the start
+#: largest number of rows used to find the start
 START_ROWS = 20_000
-#: Newton steps at a mode, and steps of conjugate gradients in each, at most
+#: largest number of Newton steps at a mode, and of conjugate gradient steps in each
 NEWTON_STEPS, CG_STEPS = 8, 200
 
 
 class NaturalMetric(Metric):
-    """M = I (x) W'W, Amari's natural gradient: M g is G W'W for a gradient matrix G.
+    """The metric M = I (x) W'W of Amari's natural gradient.
 
-    Its divergence is (d + 1) W. As root it takes xi -> Xi W, which is cheaper than the symmetric
-    root and as good: the rows of Xi W have covariance W'W.
+    M g is G W'W for a gradient matrix G, and the divergence is (d + 1) W. The root is the map
+    xi -> Xi W. It is cheaper than the symmetric root and equally valid, because the rows of Xi W
+    have covariance W'W.
     """
 
     def __init__(self, w: Tensor):
@@ -64,19 +65,20 @@ class NaturalMetric(Metric):
 
 
 class ICAModel(MetricModel):
-    """Unmixing matrices (d, d) with a factorised prior on their entries.
+    """Independent component analysis, with a factorised prior on the unmixing matrix (d, d).
 
     Parameters
     ----------
     reference : array of shape (d, d)
-        About where the posterior is, with sources uncorrelated and of equal variance over the rows.
-        The search for the MAP begins there, and draws are aligned to it.
+        Unmixing matrix near the posterior, whose sources are uncorrelated and have equal variances
+        over the rows. The search for the MAP starts there, and draws are aligned to it.
     prior : Prior
-        Prior on the entries.
+        Prior of the entries.
     prior_scale : float
-        Its scale: lambda^(-1/2) for a normal prior of precision lambda.
+        Scale of the prior: lambda^(-1/2) for a normal prior of precision lambda.
     whitening : array of shape (d, n_features)
-        Rows x of the model are ``whitening`` times the user's rows; draws are named for the latter.
+        Rows x of the model are ``whitening`` times the user's rows. Draws are converted to unmixing
+        matrices of the user's rows.
     """
 
     def __init__(self, reference: Array, prior: Prior, prior_scale: float, whitening: Array):
@@ -90,13 +92,13 @@ class ICAModel(MetricModel):
         self.rate = float(prior.rates(np.asarray(prior_scale)))
 
     def make_data(self, x: Any, y: Any, weight: Array | None, dtype: Any, device: str) -> Data:
-        """Rows (n, d); there are no targets."""
+        """Rows (n, d), without targets."""
         weights = None if weight is None else torch.from_numpy(weight).to(device, dtype)
         rows = torch.from_numpy(np.ascontiguousarray(x)).to(device, dtype)
         return Data({"x": rows}, len(rows), weights)
 
     def init(self, rng: np.random.Generator) -> Array:
-        """The reference's sources, rotated at random."""
+        """An unmixing matrix whose sources are those of the reference, rotated at random."""
         rotation, _ = np.linalg.qr(rng.standard_normal((self.d, self.d)))
         return (rotation @ self.reference).ravel()
 
@@ -107,7 +109,7 @@ class ICAModel(MetricModel):
         return theta.reshape(self.d, self.d)
 
     def metric(self, theta: Tensor) -> NaturalMetric:
-        """The natural gradient's metric at the positions (chains, d * d)."""
+        """The metric of the natural gradient at positions (chains, d * d)."""
         return NaturalMetric(self._w(theta))
 
     # densities and gradients ----------------------------------------------------------------------
@@ -162,11 +164,14 @@ class ICAModel(MetricModel):
     # centre and curvature -------------------------------------------------------------------------
 
     def find_map(self, data: Data) -> Array | None:
-        """The mode to which the reference leads: there is one for every order and sign of rows."""
+        """The mode to which a descent from the reference leads.
+
+        The posterior has one mode for every order and sign of the rows.
+        """
         batch, random = data.all_rows(), ChainRandom([])
         like = data.fields["x"]
 
-        # in relative coordinates, W = B reference, which are about as curved in all directions
+        # in relative coordinates, W = B reference, where the curvature is similar in all directions
         def potential(flat: Array) -> tuple[float, Array]:
             theta = torch.from_numpy((self._at(flat) @ self.reference).reshape(1, -1)).to(like)
             rows = (self.log_lik(theta, batch) * batch.weight).sum()
@@ -198,11 +203,12 @@ class ICAModel(MetricModel):
     def typical_draw(
         self, center: Array, data: Data, temperature: float, rng: np.random.Generator
     ) -> Array:
-        """exp(A) W with A from its Gaussian approximation, in which only A_ij and A_ji correlate.
+        """exp(A) W, with A drawn from its Gaussian approximation.
 
-        For independent sources their potential has the curvatures E[psi'(y_i) y_j^2] and
-        E[psi'(y_j) y_i^2], and 1 between them: together 0 along rotations of two Gaussian sources.
-        The data leave these open, and so variances are 1 at most.
+        Only A_ij and A_ji are correlated. For independent sources, their potential has the
+        curvatures E[psi'(y_i) y_j^2] and E[psi'(y_j) y_i^2], and the mixed derivative 1. For two
+        Gaussian sources, the curvature along rotations is therefore 0: the data do not determine
+        the rotation. Variances are limited to 1 for this reason.
         """
         w, x = self._at(center), data.fields["x"]
         y = np.asarray((x @ torch.from_numpy(w.T).to(x)).double().cpu())
@@ -211,7 +217,7 @@ class ICAModel(MetricModel):
         blocks = np.ones((len(i), 2, 2))
         blocks[:, 0, 0], blocks[:, 1, 1] = h[i, j], h[j, i]
         curvature, axes = np.linalg.eigh(blocks)
-        axes = axes * np.sign(axes[:, :1])  # whose signs are rounding's, and never 0
+        axes = axes * np.sign(axes[:, :1])  # otherwise rounding decides signs; none is 0
         sd = np.sqrt(np.minimum(temperature / (data.total * np.maximum(curvature, 1e-12)), 1.0))
         moves = np.einsum("kab,kb->ka", axes, sd * rng.standard_normal(sd.shape))
         a = np.zeros((self.d, self.d))
@@ -240,35 +246,35 @@ class ICAModel(MetricModel):
     # draws ----------------------------------------------------------------------------------------
 
     def unpack(self, draws: Array) -> dict[str, Array]:
-        """Unmixing matrices of the user's features, aligned: (..., d, n_features)."""
+        """Aligned unmixing matrices of the user's features, (..., d, n_features)."""
         w = draws.reshape(*draws.shape[:-1], self.d, self.d)
         return {"components": aligned(w, self.reference) @ self.whitening.astype(draws.dtype)}
 
 
 def _psi(y: Tensor, batch: Batch) -> Tensor:
-    """-d log p(y) / dy = tanh(y / 2), less its control variate."""
+    """-d log p(y) / dy = tanh(y / 2), minus its control variate if the batch has one."""
     psi = torch.tanh(0.5 * y)
     return psi - batch.fields["anchor_psi"] if "anchor_psi" in batch.fields else psi
 
 
 def _inverse(w: Tensor) -> Tensor:
-    """Inverses, without an error for singular matrices: their chains diverge, and are reported."""
+    """Inverses, without an error for singular matrices; their chains diverge and are reported."""
     return torch.linalg.inv_ex(w).inverse
 
 
 def aligned(w: Array, reference: Array) -> Array:
-    """Unmixing matrices (..., d, d) with their rows in the order and with the signs of a reference.
+    """Unmixing matrices (..., d, d) whose rows have the order and the signs of a reference.
 
-    The posterior is the same for any order and sign of the rows. Rows are paired with those of the
-    reference so that the absolute correlations of their sources add up to the most; the
-    reference's own sources must be uncorrelated and of equal variance.
+    The posterior is the same for any order and sign of the rows. Rows are matched to the rows of
+    the reference such that the sum of the absolute correlations of their sources is largest. The
+    sources of the reference must be uncorrelated and have equal variances.
     """
     flat = w.reshape(-1, *reference.shape)
     shares = np.linalg.solve(reference.T, flat.astype(float).mT).mT  # y = shares @ (reference's y)
     correlation = shares / np.linalg.norm(shares, axis=2, keepdims=True)
     strength = np.abs(correlation)
-    order = strength.argmax(axis=1)  # for each row of the reference, the draw's most alike
-    # where these are all different nothing beats them; the others need the assignment problem
+    order = strength.argmax(axis=1)  # for each row of the reference, the most similar row
+    # if these rows are all different, they are the solution; else solve the assignment problem
     repeated = (np.sort(order, axis=1) != np.arange(len(reference))).any(axis=1)
     for k in np.flatnonzero(repeated):
         rows, columns = scipy.optimize.linear_sum_assignment(strength[k], maximize=True)
@@ -279,27 +285,29 @@ def aligned(w: Array, reference: Array) -> Array:
 
 
 def symmetric_whitening(x: Array, n_components: int, rounding: float = 1e-15) -> Array:
-    """Whitening K (n_components, n_features) of centred rows: those of X K' have unit covariance.
+    """Whitening matrix K (n_components, n_features): the rows of X K' have unit covariance.
 
-    They are the first principal components, turned to be as near to the features (or to as many of
-    them) as they can be. Where principal components have the same variance, as those of rows that
-    were whitened before, any of their rotations is as good and rounding decides; K is the same for
-    all. Only variances that are the same on both sides of the last component leave it open.
+    ``x`` are centred rows. The whitened columns are the first principal components, rotated to be
+    as close as possible to the features, or to ``n_components`` of them. If principal components
+    have equal variances, as in rows that are already white, rounding decides their rotation, but K
+    is the same for all rotations. K is undetermined only if the last component and the first
+    omitted one have equal variances.
 
-    ``rounding`` is that of the rows' numbers, above which directions must stand out to count.
+    ``rounding`` is the relative rounding error of the rows. Directions that are not larger than
+    rounding errors do not count.
 
     Raises
     ------
     ValueError
-        The rows have fewer directions than components.
+        The rank of the rows is less than ``n_components``.
     """
     _, s, axes = scipy.linalg.svd(x, full_matrices=False)
     rank = int((s > 4.0 * rounding * np.sqrt(x.size)).sum())
     if rank < n_components:
         constant = int((np.ptp(x, axis=0) == 0.0).sum())
         raise ValueError(
-            f"n_components={n_components} is not allowed here: X has rank {rank} after its mean is "
-            f"taken away ({x.shape[0]} rows, {x.shape[1]} features, {constant} of them constant); "
+            f"n_components={n_components} is not allowed here: X has rank {rank} after centring "
+            f"({x.shape[0]} rows, {x.shape[1]} features, {constant} of them constant); "
             + (f"give n_components={rank} or fewer." if rank else "give features that vary.")
         )
     s, axes = s[:n_components, None], axes[:n_components]
@@ -311,15 +319,16 @@ def symmetric_whitening(x: Array, n_components: int, rounding: float = 1e-15) ->
 def mode_start(x: Array, rounding: float = 1e-15) -> Array:
     """Unmixing matrix (d, d) of rows (n, d), near a mode, with sources of the model's variance.
 
-    The descent to a mode begins at the whitened rows (as Picard's does, Ablin et al. 2018), so that
-    the mode, the order and the signs of the components are a continuous function of the rows, and
-    rounding in them is not amplified. A FastICA iteration that does not converge is chaotic, as are
-    many with several Gaussian sources. Only rows with an exact symmetry leave the mode to rounding.
+    The descent to a mode starts at the whitened rows, as in Picard (Ablin et al. 2018). The mode
+    and the order and signs of the components are therefore a continuous function of the rows, and
+    rounding errors in the rows are not amplified. FastICA is not used, because an iteration that
+    does not converge is chaotic, which is common with several Gaussian sources. Rounding decides
+    the mode only if the rows have an exact symmetry.
     """
     rows = x[:: -(-len(x) // START_ROWS)]
     rows = rows - rows.mean(axis=0)
     axes = symmetric_whitening(rows, x.shape[1], rounding)
-    # as good as no prior, so that the start is the data's alone
+    # practically flat, so that the start depends only on the data
     flat = 1e6 * LOGISTIC_SD * float(np.abs(axes).max())
     model = ICAModel(LOGISTIC_SD * axes, Normal(), flat, np.eye(len(axes)))
     mode = model.find_map(model.make_data(rows, None, None, torch.float64, "cpu"))
@@ -334,9 +343,10 @@ def _nearest_rotation(matrix: Array) -> Array:
 
 
 def _independent(loadings: Array) -> Array:
-    """As many rows of ``loadings`` (n, d) as it has columns, which span them; in their order.
+    """Indices, in ascending order, of d rows of ``loadings`` (n, d) that span its row space.
 
-    Each is the one that stands out most from those before; of equal ones the first.
+    Rows are chosen one by one. Each chosen row has the largest component orthogonal to the rows
+    chosen before; ties go to the first row.
     """
     left, chosen = np.array(loadings), []
     for _ in range(loadings.shape[1]):
@@ -348,9 +358,10 @@ def _independent(loadings: Array) -> Array:
 
 
 def _polished(at: Array, gradient: Any, curved: Any) -> Array:
-    """A minimum to rounding, by Newton's method from near it; ``at`` itself if that fails.
+    """Refine a minimum up to rounding by Newton's method; return ``at`` itself if that fails.
 
-    Along a flat direction a descent stops far from the minimum, and where depends on rounding.
+    Along a flat direction, a descent stops far from the minimum, at a position that depends on
+    rounding.
     """
     slope = gradient(at)
     for _ in range(NEWTON_STEPS):

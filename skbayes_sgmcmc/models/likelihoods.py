@@ -1,6 +1,7 @@
 r"""Likelihoods of network outputs f (chains, rows, k): log densities and their derivatives.
 
-What they say of new targets is a :class:`~skbayes_sgmcmc.models.predictive.Predictive`.
+Each likelihood returns the distribution of new targets as a
+:class:`~skbayes_sgmcmc.models.predictive.Predictive`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: noise of a row as a measurement of its logit, at least: 1 / sqrt(p (1 - p))
+#: smallest noise of a row as a measurement of its logit: the minimum of 1 / sqrt(p (1 - p))
 LOGIT_NOISE = 2.0
 
 
 class Likelihood:
-    """Base; ``shapes`` are the likelihood's own parameters, which follow the network's in theta."""
+    """Base class of likelihoods.
+
+    ``shapes`` are names and shapes of the likelihood's own parameters, which follow the network's
+    parameters in theta.
+    """
 
     shapes: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
     n_outputs: int
-    #: whether its own parameters are a latent variable of the model, and not in theta
+    #: whether its own parameters are a latent variable of the model instead of a part of theta
     latent_noise = False
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
@@ -37,35 +42,41 @@ class Likelihood:
         return torch.from_numpy(np.ascontiguousarray(y)).to(device, dtype)
 
     def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
-        """About what sd of f is within the noise of one row, of a linear model with this design."""
+        """Approximate sd of the noise of one row, in units of f, for a linear model."""
         raise NotImplementedError
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
-        """log p(y | f) of every row, (chains, rows); ``own`` (chains, m) are its parameters."""
+        """log p(y | f) of every row, (chains, rows); ``own`` (chains, m) are the own parameters."""
         raise NotImplementedError
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
-        """-d log p / df, which may overwrite f, and -d log p / d own (chains, rows, m) or None."""
+        """Derivatives of -log p in f (chains, rows, k) and in ``own`` (chains, rows, m), or None.
+
+        The first may overwrite f. The second is None if there are no own parameters in theta.
+        """
         raise NotImplementedError
 
     def own_draws(self, posterior: PosteriorSamples, draws: Any) -> Tensor:
-        """Its own parameters (draws, m) of some pooled draws, in float64."""
+        """The likelihood's own parameters (draws, m) for some pooled draws, in float64."""
         n = len(np.arange(posterior.n_chains * posterior.n_draws)[draws])
         blocks = [posterior.select(name, draws).reshape(n, -1) for name in self.own_names]
         return torch.from_numpy(np.concatenate([np.empty((n, 0)), *blocks], axis=1))
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """Names of the draws of its own parameters."""
+        """Names of the draws of the likelihood's own parameters."""
         return tuple(self.shapes)
 
     def predictive(self, f: Tensor, own: Tensor) -> Predictive:
-        """Distributions of new targets given outputs f (draws, rows, k), as tensors."""
+        """Distributions of new targets given outputs f (draws, rows, k), with tensors."""
         raise NotImplementedError
 
 
 class Categorical(Likelihood):
-    """Softmax of the outputs; y are class numbers."""
+    """Categorical distribution whose probabilities are the softmax of the outputs.
+
+    Targets y are class indices.
+    """
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)
@@ -84,17 +95,17 @@ class Categorical(Likelihood):
 
 
 class Gaussian(Likelihood):
-    r"""Normal noise with the same standard deviation for all rows, one for each output.
+    r"""Normal noise, with one standard deviation for each output that all rows share.
 
     Parameters
     ----------
     n_outputs : int
-        Outputs k.
+        Number of outputs k.
     noise : array of shape (n_outputs,) or None
-        Standard deviations; None: they are inferred, as the parameters
+        Standard deviations. None infers them, as the parameters
         ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``typical``.
     typical : float, default=0.3
-        s_0, where the prior of the noise has its median, in units of y.
+        s_0, the median of the prior of the noise, in units of y.
     """
 
     def __init__(self, n_outputs: int, noise: Array | None, typical: float = 0.3):
@@ -104,7 +115,7 @@ class Gaussian(Likelihood):
         self.shapes = {} if noise is not None else {"log_noise": (n_outputs,)}
 
     def log_sd(self, own: Tensor) -> Tensor:
-        """Logarithms of the standard deviations: (chains or 1, 1, k)."""
+        """Logarithms of the standard deviations, (chains or 1, 1, k)."""
         if self.noise is not None:
             return torch.from_numpy(np.log(self.noise)).to(own)[None, None]
         return own[:, None] + math.log(self.typical)
@@ -125,9 +136,9 @@ class Gaussian(Likelihood):
 
 
 class LatentGaussian(Gaussian):
-    """Normal noise whose standard deviation, the same for all outputs, the model keeps.
+    """Normal noise whose standard deviation is a latent variable of the model.
 
-    ``own`` is that standard deviation, (chains, 1).
+    All outputs share it. ``own`` is this standard deviation, of shape (chains, 1).
     """
 
     latent_noise = True
@@ -148,10 +159,10 @@ class LatentGaussian(Gaussian):
 
 
 def ridge_noise(design: Array, y: Array, weight: Array) -> float:
-    """Noise variance of y (rows, outputs): a ridge regression's, its penalty by cross-validation.
+    """Noise variance of y (rows, outputs), estimated by ridge regression.
 
-    Generalised cross-validation (Golub, Heath & Wahba 1979), for which rows of weight two are rows
-    that come twice.
+    The penalty is chosen by generalised cross-validation (Golub, Heath & Wahba 1979). A row of
+    weight two counts as two rows.
     """
     n, root = float(weight.sum()), np.sqrt(weight)[:, None]
     u, s, _ = np.linalg.svd(root * design, full_matrices=False)
@@ -167,9 +178,10 @@ def ridge_noise(design: Array, y: Array, weight: Array) -> float:
 
 
 def elementwise_softmax(z: Tensor, out: Tensor | None = None) -> Tensor:
-    """Softmax over the last axis, into ``out`` (which may be z) or a new tensor.
+    """Softmax over the last axis, written to ``out`` (which may be z) or to a new tensor.
 
-    By elementwise operations: torch's own starts its threads even for a few hundred rows.
+    It uses elementwise operations, because torch's softmax starts threads even for a few hundred
+    rows.
     """
     e = torch.sub(z, z.amax(-1, keepdim=True), out=out).exp_()
     return e.div_(e.sum(-1, keepdim=True))

@@ -5,8 +5,9 @@ r"""Binary and multinomial logistic regression with analytic gradients.
     \;\textstyle\sum_k b_k = 0
 
 with a prior on the coefficients and a flat prior on the intercepts. A flat prior on all K
-multinomial intercepts would be improper, so they are b = Q c with an orthonormal basis Q of the
-plane on which they sum to zero, and c (K-1 numbers) is what is sampled.
+multinomial intercepts would make the posterior improper. The intercepts are therefore b = Q c,
+where Q is an orthonormal basis of the plane on which they sum to zero. The K-1 numbers c are
+sampled.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ MAX_NEWTON_STEPS, MAX_FIXED_POINT_STEPS = 50, 15
 class LogisticModel(CurvedModel):
     """Logistic regression on ``n_features`` columns and ``n_classes`` classes.
 
-    theta is the coefficients (n_features, k) followed by the intercept's k' numbers, with
-    k = k' = 1 for two classes, else k = n_classes and k' = n_classes - 1.
+    theta holds the coefficients (n_features, k), followed by k' numbers for the intercepts. For two
+    classes k = k' = 1, otherwise k = n_classes and k' = n_classes - 1.
 
     Parameters
     ----------
     n_features, n_classes : int
-        Shape of the problem.
+        Number of features and number of classes.
     prior : Prior
-        Prior on the coefficients.
+        Prior of the coefficients.
     prior_scale : float or array of shape (n_features,)
-        Its scale, per feature if an array.
+        Scale of the prior. An array has one scale for each feature.
     fit_intercept : bool
-        Add an intercept with a flat prior.
+        Whether to add an intercept with a flat prior.
     """
 
     def __init__(
@@ -77,10 +78,10 @@ class LogisticModel(CurvedModel):
         self._rates: tuple[Any, Tensor] | None = None
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
-        """Rows for this model; ``y`` are class numbers.
+        """Rows for this model; ``y`` are class indices.
 
-        With two classes each row is stored as (1 - 2y) x, so that p(y|x) = sigma(-theta'x~): the
-        residual then is sigma(theta'x~) and needs no labels.
+        With two classes, each row is stored as x~ = (1 - 2y) x, so that p(y|x) = sigma(-theta'x~).
+        The residual is then sigma(theta'x~), which needs no labels.
         """
         fields: dict[str, Any] = {}
         if self.k == 1:
@@ -94,7 +95,7 @@ class LogisticModel(CurvedModel):
         return Data(fields, len(y), weights)
 
     def init(self, rng: np.random.Generator) -> Array:
-        """A small normal perturbation of zero: half the prior's scale, at most 0.1."""
+        """A normal position with mean zero and sd half the prior's scale, but at most 0.1."""
         finite = np.where(np.isinf(self.prior_scale), 1.0, self.prior_scale)
         return np.minimum(0.5 * finite, 0.1) * rng.standard_normal(self.n_parameters)
 
@@ -126,7 +127,7 @@ class LogisticModel(CurvedModel):
         return {}
 
     def _residual(self, z: Tensor, batch: Batch) -> Tensor:
-        """d(-log p)/dz per row and class, less its linear control variate if the batch has one."""
+        """d(-log p)/dz for each row and class, minus its control variate if the batch has one."""
         fields = batch.fields
         p = torch.sigmoid_(z) if self.k == 1 and "anchor_z" not in fields else self._link(z)
         if "anchor_p" not in fields:
@@ -162,11 +163,12 @@ class LogisticModel(CurvedModel):
         return (torch.log_softmax(z, 2) * batch.fields["y"]).sum(2)
 
     def _rates_like(self, theta: Tensor, scale: float = 1.0) -> Tensor:
-        """The prior's rates times ``scale``, kept for the next step."""
+        """The prior's rates times ``scale``, cached for the next step."""
         key = (scale, theta.dtype, theta.device)
-        if self._rates is None or self._rates[0] != key:
-            self._rates = (key, torch.from_numpy(scale * self.rates).to(theta))
-        return self._rates[1]
+        kept = self._rates  # read once: chains in other threads replace it
+        if kept is None or kept[0] != key:
+            kept = self._rates = (key, torch.from_numpy(scale * self.rates).to(theta))
+        return kept[1]
 
     # theta <-> coefficients (chains, columns), or (chains, columns, classes) for more than two ----
 
@@ -182,7 +184,7 @@ class LogisticModel(CurvedModel):
         return torch.cat([w, b[:, None]], 1)
 
     def _pull_back(self, gradient: Tensor) -> Tensor:
-        """Gradient in theta from the gradient (leading, columns, classes) in the coefficients."""
+        """Gradient in theta, from the gradient (leading, columns, classes) in the coefficients."""
         if self.k == 1 or not self.fit_intercept:
             return gradient.reshape(len(gradient), -1)
         b = gradient[:, -1] @ torch.from_numpy(self.basis).to(gradient)
@@ -203,7 +205,7 @@ class LogisticModel(CurvedModel):
     # centre and curvature, in float64 NumPy -------------------------------------------------------
 
     def find_map(self, data: Data) -> Array:
-        """The posterior's maximum (a Laplace prior's corner is smoothed over its own scale)."""
+        """The posterior's maximum; the corner of a Laplace prior is smoothed over its scale."""
         theta = np.zeros(self.n_parameters)
         # coordinates in which the curvature at zero has a unit diagonal
         sd = self._wide()
@@ -223,12 +225,13 @@ class LogisticModel(CurvedModel):
     def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array]:
         """Mean m and precision H of the Gaussian approximation N(m, T H^-1) of the posterior.
 
-        Newton's method to the MAP, then fixed-point steps on the Gaussian variational equations
-        E[grad U] = 0, E[hessian U] = H: gradient and curvature averaged over the approximation
-        itself stay right where those at the MAP do not (separable classes, rare features).
+        Newton's method finds the MAP. Fixed-point steps then solve the Gaussian variational
+        equations E[grad U] = 0, E[hessian U] = H. The gradient and the curvature, averaged over
+        the approximation itself, remain right for separable classes and rare features, where those
+        at the MAP mislead.
         """
         theta, hessian = self._newton(data)
-        if temperature == 0.0:  # all of it at the maximum
+        if temperature == 0.0:  # the target is concentrated at the maximum
             return theta, hessian
         for _ in range(MAX_FIXED_POINT_STEPS):
             root = inverse_root(hessian) * math.sqrt(temperature)
@@ -239,8 +242,7 @@ class LogisticModel(CurvedModel):
             averaged[np.diag_indices_from(averaged)] += self.prior.expected_curvature(
                 theta, sd, self.rates
             )
-            # half a step: a wide approximation asks for a narrow one and back, which would
-            # oscillate
+            # half a step, because full steps can oscillate between wide and narrow approximations
             hessian = 0.5 * (hessian + averaged)
             new_root = inverse_root(hessian)
             move = -new_root @ (new_root.T @ gradient)
@@ -253,7 +255,7 @@ class LogisticModel(CurvedModel):
         return theta, hessian
 
     def _newton(self, data: Data) -> tuple[Array, Array]:
-        """Damped Newton steps until the Newton decrement is well below a posterior sd."""
+        """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
         theta, sd = np.zeros(self.n_parameters), self._wide()
         value, gradient = self._potential(theta, data, sd)
         for _ in range(MAX_NEWTON_STEPS):
@@ -293,12 +295,12 @@ class LogisticModel(CurvedModel):
         return 0.0 if self.k == 1 else data.fields["y"].double().cpu().numpy()
 
     def _sum_of_scores(self, r: Array, data: Data) -> Array:
-        """Sum over rows of weight * x r', as a vector in theta."""
+        """Sum over rows of weight * x r', as a vector like theta."""
         full = data.fields["x"].transposed_times(self._weights(data) * r)
         return np.asarray(self._pull_back(torch.from_numpy(full[None]))[0])
 
     def _potential(self, theta: Array, data: Data, sd: Array) -> tuple[float, Array]:
-        """U and its gradient, the prior averaged over N(theta, sd^2)."""
+        """U and its gradient, with the prior averaged over N(theta, sd^2)."""
         z, y = self._logits(theta, data), self._labels(data)
         if self.k == 1:
             losses, p = np.logaddexp(0.0, z), expit(z)
@@ -310,7 +312,7 @@ class LogisticModel(CurvedModel):
         return value, gradient + self.prior.expected_gradient(theta, sd, self.rates)
 
     def prior_hessian(self, theta: Array) -> Array:
-        """Diagonal of the prior's (smoothed) curvature."""
+        """Diagonal of the prior's curvature, smoothed if the prior has corners."""
         return np.asarray(self.prior.expected_curvature(theta, self._wide(), self.rates))
 
     def prior_curvature(self) -> float:
@@ -319,9 +321,10 @@ class LogisticModel(CurvedModel):
     def _expected(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
         """Expectations over theta + root N(0, I): probabilities, slopes, gradient of -log lik.
 
-        The slopes say how the probabilities follow the logits on average: dp = slope dz for two
-        classes (by Gauss-Hermite quadrature of each row's logit), else
-        dp = slope * p (dz - p'dz) with one number a row (from 16 antithetic pairs of draws).
+        The slopes describe how the probabilities change with the logits on average. For two
+        classes, dp = slope dz, computed by Gauss-Hermite quadrature of each row's logit. For more
+        classes, dp = slope * p (dz - p'dz) with one slope for each row, estimated from 16
+        antithetic pairs of draws.
         """
         z = self._logits(theta, data)
         if self.k == 1:
@@ -341,7 +344,7 @@ class LogisticModel(CurvedModel):
                     at_draw = softmax(z + sign * away, axis=1)
                     p += at_draw / 32
                     spread += (1.0 - np.square(at_draw).sum(1, keepdims=True)) / 32
-            # at most 1, as 1 - p'p is concave in p; rounding could say otherwise for certain rows
+            # at most 1, because 1 - p'p is concave in p, but rounding could exceed it
             spread_of_mean = np.maximum(1.0 - np.square(p).sum(1, keepdims=True), 1e-12)
             slope = np.clip(spread / spread_of_mean, 0.0, 1.0)
         return p, slope, self._sum_of_scores(p - self._labels(data), data)
@@ -353,7 +356,10 @@ class LogisticModel(CurvedModel):
         return self._gram(p, slope, data)
 
     def _gram(self, p: Array, slope: Array, data: Data) -> Array:
-        """Sum over rows of weight * slope * J (x) xx', J = diag(p) - pp' (1 for two classes)."""
+        """Sum over rows of weight * slope * J (x) xx'.
+
+        J is diag(p) - pp', or 1 for two classes.
+        """
         design, weight = data.fields["x"], self._weights(data) * slope
         if self.k == 1:
             return np.asarray(design.gram(weight[:, 0]))
@@ -381,7 +387,7 @@ class LogisticModel(CurvedModel):
         full = data.fields["x"].transposed_times(curvature, square=True)
         if self.k == 1 or not self.fit_intercept:
             return np.asarray(full.reshape(-1))
-        # diag(Q' A Q) for the intercepts, by the diagonal of A
+        # diag(Q' A Q) for the intercepts, from the diagonal of A only
         return np.concatenate([full[:-1].reshape(-1), self.basis.T**2 @ full[-1]])
 
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
@@ -430,19 +436,19 @@ def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:
     z = logits(coef, intercept, x)
     if z.shape[2] > 1:
         return np.asarray(softmax(z, axis=2))
-    # not 1 - p, which is 0 where p rounds to 1: logarithms of small probabilities stay finite
+    # not 1 - p, which is 0 if p rounds to 1; so logarithms of small probabilities remain finite
     return np.concatenate([expit(-z), expit(z)], axis=2)
 
 
 def logits(coef: Any, intercept: Any, x: Any) -> Any:
-    """Logits (draws, rows, k) of rows, for coefficients (draws, k, features): arrays or tensors."""
+    """Logits (draws, rows, k) for coefficients (draws, k, features), as arrays or tensors."""
     draws, k, features = coef.shape
     z = x @ coef.reshape(draws * k, features).T + intercept.reshape(-1)
     return z.reshape(-1, draws, k).swapaxes(0, 1)
 
 
 def _sum_zero_basis(k: int) -> Array:
-    """Orthonormal columns that span the vectors of length k whose entries sum to zero."""
+    """Orthonormal columns that span all vectors of length k whose entries sum to zero."""
     if k == 1:
         return np.ones((1, 1))
     return np.asarray(scipy.linalg.helmert(k).T)

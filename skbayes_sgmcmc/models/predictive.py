@@ -1,8 +1,8 @@
-r"""Distributions of a new target given a draw of the parameters: one class for each family.
+r"""Distributions of new targets given draws of the parameters: one class for each family.
 
-A likelihood turns network outputs into one of these (``Likelihood.predictive``), and everything
-that is said of new targets comes from it: means, standard deviations, quantiles, densities,
-samples. What averages them over draws is ``_draws/mixture.py``.
+A likelihood converts network outputs to one of these classes (``Likelihood.predictive``). Means,
+standard deviations, quantiles, densities and samples of new targets all come from it.
+``_draws/mixture.py`` averages the distributions over draws.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ Array = NDArray[Any]
 
 @dataclass
 class Predictive:
-    """Base of the families: distributions of targets, for every draw, row and target.
+    """Base class of the families: one distribution for every draw, row and target.
 
-    A family is a dataclass whose fields are its parameters, of shape (draws, rows, targets) or
-    with rows or targets of length 1. ``mean`` and ``variance`` also work for torch tensors, and so
-    they may use operators and methods that both have; everything else is for arrays.
+    A family is a dataclass whose fields are its parameters. They have shape (draws, rows, targets),
+    where rows or targets may have length 1. ``mean`` and ``variance`` must also work with torch
+    tensors, so they can only use operators and methods that arrays and tensors share. The other
+    methods are for arrays only.
     """
 
     #: whether the targets are whole numbers
@@ -35,15 +36,15 @@ class Predictive:
         raise NotImplementedError
 
     def variance(self) -> Any:
-        """Variances, which may have rows or targets of length 1."""
+        """Variances (draws, rows, targets), where rows or targets may have length 1."""
         raise NotImplementedError
 
     def log_density(self, y: Array) -> Array:
-        """Log density or probability, in nats, of targets y (rows, targets): for each of them."""
+        """Log density or log probability, in nats, of each of the targets y (rows, targets)."""
         raise NotImplementedError
 
     def cdf(self, y: Array) -> Array:
-        """Probability (draws, rows, targets) of at most y (rows, targets)."""
+        """Probability (draws, rows, targets) that a target is at most y (rows, targets)."""
         raise NotImplementedError
 
     def sample(self, rng: np.random.RandomState) -> Array:
@@ -51,23 +52,26 @@ class Predictive:
         raise NotImplementedError
 
     def length(self) -> Array:
-        """A length on which the cdf varies little: quantiles are exact to a billionth of it."""
+        """Length scale of the cdf; quantiles are computed to a billionth of it."""
         return np.sqrt(np.asarray(self.variance()))
 
     def bounds(self, q: float) -> tuple[Array, Array]:
-        """Numbers between which each distribution's q-quantile lies, (draws, rows, targets).
+        """Lower and upper bounds of each distribution's q-quantile, (draws, rows, targets).
 
-        These are Cantelli's, which hold for every distribution with a variance.
+        By default these are Cantelli's bounds, which hold for every distribution with a variance.
         """
         mean, sd = self.mean(), np.sqrt(self.variance())
         return mean - sd * math.sqrt((1.0 - q) / q), mean + sd * math.sqrt(q / (1.0 - q))
 
     def numpy(self) -> Self:
-        """The same with arrays in the place of tensors."""
+        """The same distributions, with arrays instead of tensors as parameters."""
         return replace(self, **{name: value.numpy() for name, value in vars(self).items()})
 
     def moved(self, center: Any, scale: Any) -> Predictive:
-        """The distributions of ``target * scale + center``; each is a number or (targets,)."""
+        """The distributions of ``target * scale + center``.
+
+        ``center`` and ``scale`` are numbers or arrays of shape (targets,).
+        """
         if np.all(scale == 1.0) and np.all(center == 0.0):
             return self
         return Moved(self, np.asarray(center), np.asarray(scale))
@@ -111,10 +115,10 @@ class Normal(Predictive):
 
 @dataclass
 class Moved(Predictive):
-    """Distributions of ``target * scale + center``, where ``given`` has those of the targets.
+    """Distributions of ``target * scale + center``, where ``given`` are those of the targets.
 
-    It is how targets that a model sees standardised get their own units back. Densities are per
-    unit of the new target.
+    This converts standardised targets back to their original units. Densities are per unit of the
+    converted target.
     """
 
     given: Predictive

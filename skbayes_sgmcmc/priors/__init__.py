@@ -1,4 +1,4 @@
-"""Priors of parameters, as objects to give as ``prior``."""
+"""Priors of parameters, which estimators take as ``prior``."""
 
 from .factorised import Laplace, Normal, Prior
 from .spike_slab import SpikeSlab

@@ -1,6 +1,6 @@
 """Factorised priors: potentials -log p, their gradients and Gaussian expectations.
 
-``scale`` is a number or an array (n_parameters,); an infinite scale is a flat prior.
+``scale`` is a number or an array of shape (n_parameters,). An infinite scale means a flat prior.
 """
 
 from __future__ import annotations
@@ -19,27 +19,31 @@ Array = NDArray[Any]
 
 
 class Prior(BaseEstimator):
-    """A factorised prior; ``rates`` arguments are per-coordinate tensors made by :meth:`rates`."""
+    """Base class of factorised priors.
+
+    The argument ``rates`` of its methods has one entry for each coordinate; :meth:`rates` computes
+    it from scales.
+    """
 
     #: False if the density has corners
     smooth = True
 
     def rates(self, scale: Array) -> Array:
-        """Per-coordinate rates from scales; 0 where the scale is infinite (flat)."""
+        """Rate of each coordinate, computed from its scale; 0 where the scale is infinite."""
         raise NotImplementedError
 
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
-        """log p(theta), shape (chains,); flat coordinates count as 0."""
+        """log p(theta), shape (chains,); coordinates with a flat prior add 0."""
         raise NotImplementedError
 
     def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
-        """out = grad(-log p), which is proportional to the rates."""
+        """Write grad(-log p), which is proportional to the rates, to ``out``."""
         raise NotImplementedError
 
-    # expectations under theta ~ N(mean, sd^2), which are smooth whatever corners the prior has ----
+    # expectations under theta ~ N(mean, sd^2), which are smooth even if the prior has corners -----
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
-        """E[-log p], up to constants."""
+        """E[-log p], up to a constant."""
         raise NotImplementedError
 
     def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
@@ -85,7 +89,7 @@ class Normal(Prior):
 class Laplace(Prior):
     r"""Laplace prior with scale b: the potential is :math:`|\theta|/b`.
 
-    The sampler sees the exact gradient sign(theta)/b.
+    Samplers use its exact gradient sign(theta)/b.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-r"""The spike-and-slab prior of Deng et al. (2019), and how its latent variables follow the chain.
+r"""The spike-and-slab prior of Deng et al. (2019), and the adaptation of its latent variables.
 
 .. math::
     \beta_j \mid \gamma_j \sim (1-\gamma_j)\,\mathrm{Laplace}(0, \sigma v_0)
@@ -6,7 +6,7 @@ r"""The spike-and-slab prior of Deng et al. (2019), and how its latent variables
     \delta_l \sim \mathrm{Beta}(a, b),\quad \sigma^2 \sim \mathrm{IG}(\nu/2, \nu\lambda/2)
 
 Given the weights r_j of the slabs, the potential of the coefficients is
-:math:`\sum_j (1-r_j)|\beta_j|/(v_0\sigma) + r_j\beta_j^2/(2 v_1\sigma^2)`: the paper's
+:math:`\sum_j (1-r_j)|\beta_j|/(v_0\sigma) + r_j\beta_j^2/(2 v_1\sigma^2)`. In the paper's symbols,
 :math:`\kappa_0 = (1-r)/v_0` and :math:`\kappa_1 = r/v_1`.
 """
 
@@ -23,53 +23,58 @@ from torch import Tensor
 from .._validation import check_choice, check_layers, check_real
 from ..schedules import Constant, Polynomial, Schedule, as_schedule
 
-#: scale of the spike at most, and as a share of a coefficient's standard error
+#: largest automatic scale of the spike, and its scale as a fraction of the standard error
 WIDEST_SPIKE, SPIKE_SHARE = 0.1, 0.4
 ADAPTATIONS = ("sa", "em", "gibbs", None)
 
 
 class SpikeSlab(BaseEstimator):
-    r"""Spike-and-slab prior: a Laplace spike and a normal slab for each coefficient.
+    r"""Spike-and-slab prior: a mixture of a Laplace spike and a normal slab for each coefficient.
 
-    Coefficients, and sigma, are in the units of standardised data where an estimator standardises.
+    If an estimator standardises the data, coefficients and sigma are in standardised units.
 
     Parameters
     ----------
     spike_scale : float or "auto", default="auto"
-        v_0: the spike is Laplace with scale sigma v_0. "auto": 0.1; of linear models with N rows
-        0.4 / sqrt(N) in regression and 0.8 / (sigma sqrt(N)) in classification if that is less,
-        about half the standard error of a coefficient, so that those which the data can tell from
-        zero are not in the spike's reach.
+        v_0. The spike is a Laplace distribution with scale sigma v_0. "auto" is 0.1. For linear
+        models with N rows, "auto" is at most 0.4 / sqrt(N) in regression and
+        0.8 / (sigma sqrt(N)) in classification. This is about half the standard error of a
+        coefficient, so the spike does not reach coefficients that the data can distinguish from
+        zero.
     slab_variance : float, default=10.0
-        v_1: the slab is normal with variance sigma^2 v_1.
+        v_1. The slab is a normal distribution with variance sigma^2 v_1.
     inclusion : float, default=0.5
-        delta, the prior probability of a slab, at the start, and the slabs' first weights.
+        Initial value of delta, the prior probability of a slab. It is also the initial weight of
+        every slab.
     inclusion_prior : tuple of float or "auto", default="auto"
-        (a, b) of its beta prior, the same for all sparse layers; "auto": 1 and the number of the
-        layer's coefficients, so that few of them are expected to be included.
+        Parameters (a, b) of the beta prior of delta, the same for all sparse layers. "auto" is 1
+        and the number of coefficients of the layer, which expects few of them to be included.
     learn_inclusion : bool, default=True
-        Whether delta, one for each sparse layer, is adapted.
+        Whether delta is adapted, separately for each sparse layer.
     sigma : float, default=1.0
-        sigma at the start. In regression it is the noise's standard deviation too.
+        Initial value of sigma. In regression, sigma is also the standard deviation of the noise.
     sigma_prior : tuple of float, default=(1.0, 0.1)
-        (nu, lambda) of its inverse gamma prior: lambda is a guess of sigma^2, which counts as nu
-        observations.
+        Parameters (nu, lambda) of the inverse gamma prior of sigma^2. lambda is a guess of sigma^2
+        that counts as nu observations.
     learn_sigma : bool or "auto", default="auto"
-        Whether sigma is adapted; "auto": in regression, as in classification it can run away with a
-        spike that has become wide enough for all coefficients.
+        Whether sigma is adapted. "auto" adapts it in regression only. In classification, sigma can
+        diverge once the spike is wide enough to hold every coefficient.
     adaptation : {"sa", "em", "gibbs"} or None, default="sa"
-        How the latent variables (probabilities of the slabs rho, sigma, delta) follow the chain at
-        every step. "sa": stochastic approximation, theta <- (1 - omega_k) theta + omega_k target,
-        as published. "em": the same with omega_k = 1. "gibbs": they are drawn from their
-        conditional distributions; the chain then targets the exact posterior of the spike-and-slab
-        model, and "sa" does not. None: they stay as they start.
+        How the latent variables (the probabilities rho of the slabs, sigma and delta) are updated
+        at every step.
+
+        * "sa": stochastic approximation, x <- (1 - omega_k) x + omega_k target, as published.
+        * "em": the same with omega_k = 1.
+        * "gibbs": draws from the conditional distributions. The chain then targets the exact
+          posterior of the spike-and-slab model; with "sa" it does not.
+        * None: the latent variables keep their initial values.
     gain : "auto", float or Schedule, default="auto"
-        omega_k of "sa", at most 1; "auto": 10 (k + 1000)^-0.7. It starts anew at every call of
-        ``fit`` or ``partial_fit``.
+        omega_k of "sa", at most 1. "auto" is 10 (k + 1000)^-0.7. The step number k starts at 0 in
+        every call of ``fit`` or ``partial_fit``.
     layers : "all" or list of str, default="all"
-        Layers whose weights have this prior: by the names of their draws, such as "weight_1", or
-        those of a module's parts or parameters, such as "conv1" or "conv1.weight". Other layers,
-        and all biases, have a normal prior.
+        Layers whose weights have this prior. A layer is named by its draws, such as "weight_1". The
+        layers of a module are named by its submodules or parameters, such as "conv1" or
+        "conv1.weight". Other layers, and all biases, have a normal prior.
 
     References
     ----------
@@ -109,7 +114,7 @@ class SpikeSlab(BaseEstimator):
         self.layers = layers
 
     def check(self, name: str) -> None:
-        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the prior's."""
+        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the name of the prior."""
         for part in ("slab_variance", "sigma"):
             check_real(f"{name}.{part}", getattr(self, part), low=0.0)
         if isinstance(self.spike_scale, str):
@@ -132,7 +137,7 @@ class SpikeSlab(BaseEstimator):
         check_layers(f"{name}.layers", self.layers, ("all",))
 
     def gains(self) -> Schedule:
-        """The gains omega_k, which are 1 with ``adaptation="em"``."""
+        """The schedule of the gains omega_k; they are 1 with ``adaptation="em"``."""
         return self._gains("prior.gain")
 
     def _gains(self, name: str) -> Schedule:
@@ -148,7 +153,7 @@ class SpikeSlab(BaseEstimator):
         Parameters
         ----------
         standard_error : float or None
-            Of a coefficient, about, in units of sigma; None: unknown.
+            Approximate standard error of a coefficient, in units of sigma. None if unknown.
         """
         if not isinstance(self.spike_scale, str):
             return self
@@ -160,7 +165,10 @@ class SpikeSlab(BaseEstimator):
     def gradient(
         self, beta: Tensor, slab: Tensor, sigma: Tensor, out: Tensor, scale: float
     ) -> None:
-        """out = scale * gradient of the potential, for slab weights and sigma (chains, 1)."""
+        """Write scale times the gradient of the potential to ``out``.
+
+        ``slab`` are the slabs' weights; ``sigma`` has shape (chains, 1).
+        """
         torch.sign(beta, out=out)
         out.mul_(sigma.reciprocal().mul_(scale / self.spike_scale))
         toward_slab = beta * sigma.pow(-2).mul_(scale / self.slab_variance)
@@ -169,7 +177,8 @@ class SpikeSlab(BaseEstimator):
     def log_odds(self, z: Tensor) -> Tensor:
         """log N(beta; 0, sigma^2 v_1) - log Laplace(beta; 0, sigma v_0), for z = |beta|/sigma.
 
-        A product and no difference of large terms, so that it is finite or -inf for all finite z.
+        It is computed as a product, not as a difference of large terms. It is therefore finite or
+        -inf for all finite z.
         """
         v_0, v_1 = self.spike_scale, self.slab_variance
         odds = torch.mul(z, -0.5 / v_1).add_(1.0 / v_0).mul_(z)
@@ -182,7 +191,7 @@ class SpikeSlab(BaseEstimator):
         return absolute, weighted.mul_(z).sum(1, keepdim=True) / self.slab_variance
 
     def beta_prior(self, n_coefficients: int) -> tuple[float, float]:
-        """(a, b) of the inclusion's prior in a layer of so many coefficients."""
+        """(a, b) of the prior of delta in a layer of ``n_coefficients`` coefficients."""
         if isinstance(self.inclusion_prior, str):
             return 1.0, float(n_coefficients)
         a, b = self.inclusion_prior
@@ -192,7 +201,7 @@ class SpikeSlab(BaseEstimator):
 def sigma_mode(absolute: Tensor, squares: Tensor, count: float) -> Tensor:
     """The mode of log sigma with the density sigma^-count exp(-absolute/sigma - squares/sigma^2/2).
 
-    The positive root of count sigma^2 - absolute sigma - squares.
+    It is the positive root of count sigma^2 - absolute sigma - squares.
     """
     root = torch.sqrt(absolute * absolute + 4.0 * count * squares)
     return (absolute + root) / (2.0 * count)

@@ -1,4 +1,4 @@
-"""Samplers, one SDE a file, and the table of which integrators each of them has."""
+"""Samplers, and the table of the integrators that each sampler supports."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the table: an integrator of a sampler and its default dimensionless step.
+    """One cell of the table: an integrator and its step sizes under ``step_size="auto"``.
 
-    ``step`` is eta in coordinates in which the posterior is standard normal, for
-    ``step_size="auto"``; ``None``: the sampler's own rule. ``rate`` is eta for
-    models without such coordinates (networks); ``None``: there is none.
+    ``step`` is eta in coordinates in which the posterior is standard normal; None means that the
+    sampler has its own rule. ``rate`` is eta for models without such coordinates, such as
+    networks; None means that the sampler has no such value.
     """
 
     integrator: Integrator
@@ -54,7 +54,7 @@ _MOMENTUM = {
     "aboba": Cell(integrators.aboba, 0.1, 0.005),
 }
 
-#: name -> (class, integrators; the first is the one that ``integrator="auto"`` takes)
+#: name -> (class, integrators); ``integrator="auto"`` takes the first integrator
 TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
     "sgld": (
         SGLD,
@@ -72,7 +72,7 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
 }
 
 
-#: what a sampler that is not in the table (a user's subclass) offers
+#: integrators of a sampler that is not in the table, such as a user's subclass
 _OTHERS = {"euler": Cell(integrators.euler, None)}
 
 
@@ -83,10 +83,11 @@ def resolve(
     plain: bool = False,
     listed: Iterable[str] = tuple(TABLE),
 ) -> tuple[Sampler, str, Cell]:
-    """The sampler object, the integrator's name and the table's cell for two parameters.
+    """Return the sampler object, the name of the integrator and their cell of the table.
 
-    ``integrator="auto"`` is Euler where there is one if ``plain``, else the table's first choice.
-    An unknown sampler's error names those that are ``listed``.
+    ``integrator="auto"`` takes the sampler's first integrator in the table. If ``plain`` is true
+    and the sampler has an Euler step, it takes Euler instead. The error of an unknown sampler names
+    those that are ``listed``.
     """
     if isinstance(sampler, Sampler):
         found = [row for row in TABLE.values() if type(sampler) is row[0]]

@@ -1,7 +1,7 @@
-"""The sub-flows shared by the second-order samplers, named by molecular dynamics' letters.
+"""The sub-flows that the second-order samplers share, with their letters in molecular dynamics.
 
-A drift (position and thermostat), B kick, F friction, N noise, O exact Ornstein-Uhlenbeck.
-``s`` is the fraction of the step that a flow takes.
+A is the drift (of position and thermostat), B the kick, F the friction, N the noise, and O the
+exact Ornstein-Uhlenbeck flow. ``s`` is the fraction of the step that a flow takes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ._protocol import Sampler, State, Step
 
 
 class MomentumSampler(Sampler):
-    """SGHMC and its thermostats: they differ in the friction ``a`` alone."""
+    """Base class of SGHMC and its thermostats, which differ only in the friction ``a``."""
 
     friction: float
     diffusion: float | None
@@ -33,7 +33,7 @@ class MomentumSampler(Sampler):
         state["v"].mul_(math.sqrt(ratio))
 
     def injected(self, eta: float, n: float) -> float:
-        """The friction alpha of one step: given, or D h = D sqrt(eta / N) from L16b's diffusion."""
+        """The friction alpha of one step: ``friction``, or D h = D sqrt(eta / N) if D is given."""
         if self.diffusion is None:
             return float(self.friction)
         return float(self.diffusion) * math.sqrt(eta / n)
@@ -45,15 +45,15 @@ class MomentumSampler(Sampler):
         return self.injected(step.eta, step.n)
 
     def rate(self, state: State, step: Step) -> Tensor | float:
-        """Per-step friction a: a number, or a tensor that broadcasts against v."""
+        """The friction a of one step: a number, or a tensor that broadcasts against v."""
         raise NotImplementedError
 
     def noise_rate(self, state: State, step: Step) -> Tensor | float:
-        """Rate at which noise is injected: alpha, less what the gradient noise already adds."""
+        """The rate of injected noise: alpha minus the noise that the gradient already adds."""
         return self.friction_of(step)
 
     def thermostat(self, state: State, step: Step, s: float) -> None:
-        """Move the friction towards the value that makes the kinetic energy right."""
+        """Move the friction towards the value at which the kinetic energy has its target mean."""
 
     # the flows ------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class MomentumSampler(Sampler):
             self._add_noise(state["v"], step, 2.0 * self.noise_rate(state, step) * step.noise)
 
     def ornstein_uhlenbeck(self, state: State, step: Step) -> None:
-        """Friction and noise together, solved exactly: v is N(e^-a v, b (1 - e^-2a) / a)."""
+        """Solve friction and noise together exactly: v ~ N(e^-a v, b (1 - e^-2a) / a)."""
         a, rate = self.rate(state, step), self.noise_rate(state, step)
         spread: Tensor | float
         if isinstance(a, Tensor):
@@ -103,7 +103,10 @@ class MomentumSampler(Sampler):
 
 
 class ThermostatSampler(MomentumSampler):
-    """Adds the friction as a variable with a thermostat of mass mu; ``kinetic`` says which mean."""
+    """Base class of samplers whose friction is a variable, driven by a thermostat of mass mu.
+
+    Subclasses differ in ``kinetic``: over which parameters v^2 is averaged.
+    """
 
     mass: float | str
     initial_friction: float | None = None
@@ -116,12 +119,12 @@ class ThermostatSampler(MomentumSampler):
             check_real(f"{name}.mass", self.mass, low=0.0)
         elif (self.friction == 0 and self.diffusion is None) or self.diffusion == 0:
             raise ValueError(
-                f"{name}.mass='auto' is not allowed with zero friction: its value is "
+                f"{name}.mass='auto' is not allowed with zero friction: 'auto' means "
                 "(eta/N)/(0.3 alpha)^2; give a positive number such as 1.0."
             )
 
     def kinetic(self, v: Tensor) -> Tensor:
-        """v^2, averaged as the thermostat sees it."""
+        """v^2, averaged over the parameters that share a thermostat."""
         raise NotImplementedError
 
     def init_state(self, theta: Tensor, step: Step) -> State:
@@ -132,8 +135,9 @@ class ThermostatSampler(MomentumSampler):
 
     def rescale(self, state: State, ratio: float) -> None:
         super().rescale(state, ratio)
-        # a goes with alpha: a/h stays if D is given, a itself if the friction of a step is. Scaled
-        # in both cases it would lose its balance with the noise, for alpha N / eta steps if mu is 1
+        # a follows alpha. If D is given, a/h stays constant. If the friction of a step is given, a
+        # itself stays constant: scaling it would unbalance it from the noise, and with mu = 1 it
+        # would take alpha N / eta steps to recover
         if self.diffusion is not None:
             state["a"].mul_(math.sqrt(ratio))
 

@@ -1,8 +1,9 @@
-"""What a sampler declares, and the step it is handed.
+"""The interface of samplers, and the step that they receive.
 
-Symbols follow the papers: ``theta`` position, ``v`` momentum in step units (v = h p with
-h^2 = eta/N), ``a`` friction per step (a = h xi), ``g`` gradient of the mean potential u = U/N,
-``xi`` standard normal noise. All tensors are (chains, parameters), all updates are in place.
+Symbols follow the papers: ``theta`` is the position, ``v`` the momentum in step units (v = h p with
+h^2 = eta/N), ``a`` the friction per step (a = h xi), ``g`` the gradient of the mean potential
+u = U/N, and ``xi`` standard normal noise. All tensors have shape (chains, parameters), and all
+updates are in place.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ def _nothing() -> Tensor:
 
 @dataclass(slots=True)
 class Step:
-    """Everything one step needs; one object is reused over the run.
+    """Everything that one step needs; one object is reused over the run.
 
     Attributes
     ----------
     eta : float
-        Step size: multiplies the gradient of the mean potential.
+        Step size eta. It multiplies the gradient of the mean potential.
     noise : float
         Noise temperature of this step, eta T / N: the variance of sqrt(eta T / N) xi.
     temperature : float
@@ -42,18 +43,18 @@ class Step:
     uniform : Tensor of shape (chains,)
         Uniform numbers of this step, for Metropolis-Hastings.
     streams : sequence
-        The chains' streams of random numbers, for compiled steps that make their own normals.
+        Random number stream of each chain, for compiled steps that make their own normals.
     scratch : Tensor
-        What :meth:`buffer` returns.
+        The working memory that :meth:`buffer` returns.
     gradient : callable
-        ``gradient(theta)`` returns the stochastic gradient g; the result is a buffer that the
-        next call overwrites.
+        ``gradient(theta)`` returns the stochastic gradient g. The next call overwrites the
+        returned tensor.
     likelihood : callable
         ``likelihood()`` returns the part of the latest g that comes from the data.
     potential : callable
         ``potential(theta)`` returns the mean potential u over all data, shape (chains,).
     metric : callable or None
-        ``metric(theta)`` returns the model's :class:`Metric`.
+        ``metric(theta)`` returns the model's :class:`Metric`. None if the model has no metric.
     prior_curvature : float
         Largest curvature of the prior's part of u, e.g. 1 / (N sigma^2); 0 if unknown.
     project : callable or None
@@ -76,71 +77,74 @@ class Step:
     scratch: Tensor = field(default_factory=_nothing)
 
     def buffer(self, like: Tensor) -> Tensor:
-        """Working memory of this shape, the same at each call: a fresh one is slow to touch."""
+        """Working memory of this shape. It is reused because new memory is slow at first use."""
         if self.scratch.shape != like.shape:
             self.scratch = torch.empty_like(like)
         return self.scratch
 
 
 class Sampler(BaseEstimator):
-    """Base of all samplers: parameters only; what moves lives in the state tensors."""
+    """Base class of all samplers.
 
-    #: runs on all rows at every step, with a Metropolis-Hastings correction
+    A sampler holds parameters only. Everything that changes during a run is in the state tensors.
+    """
+
+    #: whether every step uses all rows, with a Metropolis-Hastings correction
     full_data = False
-    #: needs the model's metric(theta)
+    #: whether the sampler needs the model's metric(theta)
     needs_metric = False
-    #: keep the data part of the gradient apart from the prior's
+    #: whether the sampler needs the likelihood's part of the gradient separately from the prior's
     needs_likelihood_gradient = False
-    #: preconditions by itself, so that a constant preconditioner is refused
+    #: whether the sampler preconditions by itself; a constant preconditioner is then refused
     self_preconditioned = False
 
     def check(self, name: str) -> None:
-        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the parameter's path."""
+        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the sampler's path."""
 
     def uses_metric(self, metric: Any) -> bool:
-        """Whether it moves in a model's ``metric`` (None: there is none)."""
+        """Whether the sampler moves in a model's ``metric``, which is None if there is none."""
         return self.needs_metric
 
     def init_state(self, theta: Tensor, step: Step) -> State:
-        """State tensors (each with the chains as first axis) before the first step."""
+        """State tensors before the first step; the first axis of each is the chains."""
         return {}
 
     def rescale(self, state: State, ratio: float) -> None:
-        """The schedule has changed eta by the factor ``ratio``."""
+        """Adapt the state after the schedule has changed eta by the factor ``ratio``."""
 
     def end_burn_in(self, state: State) -> None:
-        """Burn-in is over: stop adapting, if the sampler adapts."""
+        """Stop adapting at the end of burn-in, if the sampler adapts."""
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
-        """One joint Euler step."""
+        """Take one joint Euler step."""
         raise NotImplementedError
 
     def injected(self, eta: float, n: float) -> float:
         """Variance of the injected noise of a step in units of 2 eta T / N."""
         return 1.0
 
-    # what step_size="auto" asks of a sampler -----------------------------------------------------
+    # for step_size="auto" ------------------------------------------------------------------------
 
     def own_step(self, n_parameters: int) -> float | None:
-        """Its own rule for eta where the posterior is standard normal; None: the table's step."""
+        """The sampler's own eta for a standard normal posterior; None to use the table's step."""
         return None
 
     def own_preconditioner(
         self, mean_square: NDArray[Any], prior_curvature: float
     ) -> NDArray[Any] | None:
-        """The diagonal that it will precondition by, if it does by itself; None: it has no rule.
+        """The diagonal by which the sampler will precondition; None if it has no rule for it.
 
-        ``mean_square`` (n_parameters,) is that of the likelihood's part of the gradient g;
-        ``prior_curvature`` is as in :class:`Step`.
+        ``mean_square`` of shape (n_parameters,) is the mean square of the likelihood's part of the
+        gradient g. ``prior_curvature`` is described in :class:`Step`.
         """
         return None
 
     def resistance(self) -> float:
-        """R such that a constant g moves the position by eta g / R a step: 1, or a friction."""
+        """R such that a constant g moves the position by eta g / R per step: 1, or the friction."""
         return 1.0
 
     def statistics(self, state: State) -> dict[str, Tensor]:
-        """Per-chain figures of the run to report, each of shape (chains,)."""
+        """Statistics of each chain to report after the run, each of shape (chains,)."""
         return {}
 
 

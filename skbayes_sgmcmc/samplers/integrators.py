@@ -1,17 +1,17 @@
-r"""Integrators: palindromes of the sub-flows that a sampler declares, one gradient a step.
+r"""Integrators: symmetric compositions of a sampler's sub-flows, with one gradient per step.
 
-The letters are molecular dynamics': A drift, B kick, F friction, N noise, O exact
-Ornstein-Uhlenbeck (F and N together); ``½`` is half a step.
+The letters are those of molecular dynamics: A drift, B kick, F friction, N noise, O exact
+Ornstein-Uhlenbeck (F and N together). ``½`` is half a step.
 
 ====================  =====================  ==============================================
-name                  formula                bias in h at fixed D
+name                  formula                order of the bias in h at fixed D
 ====================  =====================  ==============================================
 euler                 the sampler's own      1 (SGHMC: 1 in <v^2>, 2 in theta)
 splitting             A½ F½ (B+N) F½ A½      2 (Li, Chen, Fan & Carin 2016)
 baoab                 B½ A½ O A½ B½          2, and exact for theta on Gaussians
 aboba                 A½ B½ O B½ A½          2 (SGHMC: exact for theta on Gaussians)
 leimkuhler_matthews   SGLD, shared noise     2, and exact on Gaussians
-metropolis            MALA's accept step     none
+metropolis            MALA's accept step     no bias
 ====================  =====================  ==============================================
 """
 
@@ -56,7 +56,7 @@ def splitting(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
 
 
 def baoab(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
-    """B½ A½ O A½ B½; the gradient of the last kick is kept for the next step's first."""
+    """B½ A½ O A½ B½; the first kick of a step reuses the gradient of the last kick before it."""
     if "g" not in state:
         state["g"] = step.gradient(theta).clone()
     sampler.kick(state, step, state["g"], 0.5)

@@ -1,4 +1,4 @@
-r"""Metropolis-adjusted Langevin algorithm: the reference sampler, on all data at every step.
+r"""Metropolis-adjusted Langevin algorithm: the reference sampler, which uses all data at each step.
 
 Its invariant density is exactly :math:`e^{-U/T}` at any step size.
 """
@@ -16,13 +16,14 @@ from ._protocol import Sampler, Step
 
 
 class MALA(Sampler):
-    r"""Corrected Langevin: an SGLD step on all data as a proposal, then Metropolis-Hastings.
+    r"""Metropolis-adjusted Langevin algorithm, the exact reference sampler.
 
-    Proposal: :math:`\theta^* = \theta - \eta M g + \eta(T/N)\Gamma + \sqrt{2\eta T/N}\,M^{1/2}\xi`,
-    accepted with probability :math:`\min(1, e^{-(U^*-U)/T}\,
+    Each step proposes an SGLD step on all data,
+    :math:`\theta^* = \theta - \eta M g + \eta(T/N)\Gamma + \sqrt{2\eta T/N}\,M^{1/2}\xi`, and
+    accepts it with probability :math:`\min(1, e^{-(U^*-U)/T}\,
     q(\theta|\theta^*)/q(\theta^*|\theta))`. M is the identity, a constant preconditioner or the
     model's metric. The acceptance rate of each chain is in
-    ``posterior_.statistics["acceptance_rate"]``; about 0.57 is best.
+    ``posterior_.statistics["acceptance_rate"]``; the optimal rate is about 0.57.
 
     References
     ----------
@@ -41,7 +42,7 @@ class MALA(Sampler):
         return metric is not None
 
     def own_step(self, n_parameters: int) -> float:
-        """0.8 of 1.65^2 P^(-1/3) / 2, the optimum on N(0, I) (Roberts & Rosenthal 1998)."""
+        """0.8 times the optimum on N(0, I), 1.65^2 P^(-1/3) / 2 (Roberts & Rosenthal 1998)."""
         return float(0.8 * 1.36 * n_parameters ** (-1.0 / 3.0))
 
     def init_state(self, theta: Tensor, step: Step) -> State:
@@ -62,7 +63,7 @@ class MALA(Sampler):
         log_ratio = -(u - state["u"]) * (step.n / step.temperature)
         log_ratio += self._log_density(theta, proposal, g, back, step)
         log_ratio -= self._log_density(proposal, theta, state["g"], metric, step)
-        accept = torch.log(step.uniform) < log_ratio  # False for nan: a proposal out of bounds
+        accept = torch.log(step.uniform) < log_ratio  # nan, a proposal out of bounds, gives False
         state["accepted"].add_(accept)
         state["proposed"].add_(1.0)
         rows = accept[:, None]

@@ -1,7 +1,8 @@
-r"""Multivariate stochastic gradient thermostat (Li, Chen, Fan & Carin 2016): one per parameter.
+r"""Multivariate stochastic gradient Nose-Hoover thermostat (Li, Chen, Fan & Carin 2016).
 
 SDE (unscaled time): :math:`d\theta = p\,dt;\; dp = -\xi\odot p\,dt - \nabla U\,dt +
-\sqrt{2DT}\,dW;\; d\xi = (p\odot p/T - 1)/\mu\,dt`; marginal invariant density :math:`e^{-U/T}`.
+\sqrt{2DT}\,dW;\; d\xi = (p\odot p/T - 1)/\mu\,dt`. The marginal invariant density of theta is
+:math:`e^{-U/T}`.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from ._momentum import ThermostatSampler
 
 
 class MSGNHT(ThermostatSampler):
-    r"""Stochastic gradient thermostat with one friction variable per parameter.
+    r"""Stochastic gradient Nose-Hoover thermostat with one friction variable per parameter.
 
-    Euler: :math:`\theta \leftarrow \theta + v;\; v \leftarrow v - a\odot v - \eta g
+    Euler step: :math:`\theta \leftarrow \theta + v;\; v \leftarrow v - a\odot v - \eta g
     + \sqrt{2\alpha\eta T/N}\,\xi;\; a \leftarrow a + (v\odot v - \eta T/N)/(T\mu)`.
     The paper's symmetric splitting is ``integrator="splitting"``.
 
     Parameters
     ----------
     friction : float, default=0.1
-        alpha of one step: the injected noise, and the start of a. 0 injects none, for gradients
-        whose own noise is enough.
+        alpha, the friction of one step. It sets the injected noise and the initial value of a.
+        With 0 no noise is injected, for gradients whose own noise is enough.
     diffusion : float or None, default=None
-        The paper's D; alpha = D h = D sqrt(eta/N) then overrides ``friction``.
+        The paper's D. If given, alpha = D h = D sqrt(eta/N) replaces ``friction``.
     mass : float or "auto", default="auto"
-        Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2; 1.0 is as published, and
-        relaxes in about alpha N / eta steps only.
-
+        Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2, with which the thermostat relaxes
+        in a few 1/alpha steps. The published value is 1.0, with which it needs about
+        alpha N / eta steps.
     initial_friction : float or None, default=None
-        Start of a, xi_0 h in the papers' symbols. None: alpha.
+        Initial value of a, which is xi_0 h in the paper's symbols. None means alpha.
 
     References
     ----------

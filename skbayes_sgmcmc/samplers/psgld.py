@@ -1,8 +1,8 @@
 r"""Preconditioned SGLD (Li, Chen, Carlson & Carin 2016).
 
 SDE: :math:`d\theta = (-G\nabla u + (T/N)\Gamma)\,dt + \sqrt{2T/N}\,G^{1/2}dW` with the diagonal
-:math:`G(\theta)` below; invariant density :math:`\propto e^{-U/T}` when G is a function of theta
-(or frozen) and Gamma its divergence.
+:math:`G(\theta)` below. The invariant density is :math:`\propto e^{-U/T}` if G is a function of
+theta, or constant, and Gamma is its divergence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ._protocol import Sampler, State, Step
 class PSGLD(Sampler):
     r"""SGLD with RMSprop's diagonal preconditioner.
 
-    Step, with :math:`\bar g` the mean likelihood gradient of the minibatch (without the prior):
+    One step, where :math:`\bar g` is the minibatch's mean likelihood gradient, without the prior:
 
     .. math::
         V &\leftarrow \rho V + (1-\rho)\,\bar g \odot \bar g, \qquad G = 1/(\lambda + \sqrt V)\\
@@ -35,23 +35,25 @@ class PSGLD(Sampler):
     regularization : float, default=1e-5
         lambda, positive.
     adapt : {"burn_in", "always"}, default="burn_in"
-        "burn_in" freezes V afterwards: exact as eta goes to 0 (without a burn-in, and in streams,
-        V goes on adapting). "always" is as published: for small
-        eta V follows theta and the chain targets exp(-U)/G instead.
+        When V adapts. "burn_in" freezes V at the end of burn-in; the chain is then exact as eta
+        goes to 0. Without burn-in, and in streams, V continues to adapt. "always" is the published
+        algorithm: for small eta, V follows theta, and the chain targets exp(-U)/G instead.
     lag : bool, default=True
-        Use G from V *before* this step, so that it is independent of this step's gradient. While V
-        adapts, V then counts as at least 0.01 times the square of this gradient.
+        Compute G from V *before* this step, so that G is independent of this step's gradient.
+        While V adapts, the step then uses at least 0.01 times the square of this gradient for V.
     divergence : bool, default=False
         Add the drift :math:`\Gamma_i = -(1-\rho)\bar g_i (\partial \bar g_i/\partial\theta_i) /
-        (\sqrt{V_i}(\lambda+\sqrt{V_i})^2)`, with the derivative by a secant over the last move of
-        each coordinate. Only used while V adapts.
+        (\sqrt{V_i}(\lambda+\sqrt{V_i})^2)`. The derivative is approximated by a secant over the
+        last move of each coordinate. The drift is added only while V adapts.
     cap : float or None, default=None
-        Upper bound on G. None: the model's prior sets it, so that eta G / (N sigma^2) <= 1/2.
+        Upper bound on G. None derives the bound from the model's prior, such that
+        eta G / (N sigma^2) <= 1/2.
 
     Notes
     -----
-    Measured on Gaussians with full gradients and rho = 0.99, ``adapt="always"`` has variance 1.11
-    times the target's at eta = 0.05 and 1.6 to 1.75 times at 0.001; with V frozen 1.01.
+    On Gaussians with full gradients and rho = 0.99, the measured variance with ``adapt="always"``
+    is 1.11 times the target's at eta = 0.05 and 1.6 to 1.75 times at eta = 0.001. With V frozen it
+    is 1.01 times the target's.
 
     References
     ----------
@@ -92,7 +94,7 @@ class PSGLD(Sampler):
             check_real(f"{name}.cap", self.cap, low=0.0)
 
     def own_preconditioner(self, mean_square: NDArray[Any], prior_curvature: float) -> NDArray[Any]:
-        """G at V = ``mean_square``, capped as for eta = 1."""
+        """G at V = ``mean_square``, with the cap for eta = 1."""
         G = 1.0 / (self.regularization + np.sqrt(mean_square))
         return np.minimum(G, 0.5 / prior_curvature) if prior_curvature > 0.0 else G
 
@@ -101,8 +103,8 @@ class PSGLD(Sampler):
         # which avoids G = 1/lambda in the first steps
         step.gradient(theta)
         g_bar = step.likelihood()
-        # the key "adapting" is the flag: a tensor's value would cost a transfer from the device a
-        # step
+        # the presence of the key "adapting" is the flag: reading a tensor's value would cost a
+        # transfer from the device at each step
         state = {"V": g_bar * g_bar, "adapting": torch.ones(len(theta), dtype=torch.bool)}
         if self.divergence:
             state |= {"theta_before": theta.clone(), "g_before": g_bar.clone()}
@@ -138,11 +140,11 @@ class PSGLD(Sampler):
 
     @staticmethod
     def _lagged(V: Tensor, g_bar: Tensor, out: Tensor) -> Tensor:
-        """V as it was before this step.
+        """V before this step, but at least 0.01 times the square of this step's gradient.
 
-        A coordinate that no minibatch has had yet (V = 0, a rare feature) would be thrown by
-        G = 1/lambda when it first occurs: while V adapts |G g| is at most 10, as without lag at
-        rho = 0.99.
+        The bound protects rare features. A feature that has not occurred in any minibatch has
+        V = 0, and G = 1/lambda would throw its coefficient far away at its first occurrence. With
+        the bound, |G g| is at most 10, which is also its maximum without lag at rho = 0.99.
         """
         torch.addcmul(V.new_zeros(()), g_bar, g_bar, value=0.01, out=out)
         return torch.maximum(out, V, out=out)
@@ -154,7 +156,7 @@ class PSGLD(Sampler):
         return self.cap
 
     def _divergence(self, theta: Tensor, g_bar: Tensor, state: State) -> Tensor:
-        """Gamma, with dg_i/dtheta_i by the secant through the last two positions."""
+        """Gamma, with dg_i/dtheta_i approximated by the secant through the last two positions."""
         moved = theta - state["theta_before"]
         slope = (g_bar - state["g_before"]) / torch.where(moved == 0, torch.inf, moved)
         root = state["V"].sqrt()

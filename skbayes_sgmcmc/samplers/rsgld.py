@@ -1,7 +1,7 @@
 r"""Riemannian SGLD: Langevin dynamics in a metric M(theta) that the model supplies.
 
 SDE: :math:`d\theta = (-M\nabla u + (T/N)\Gamma)\,dt + \sqrt{2T/N}\,M^{1/2}dW` with
-:math:`\Gamma = \mathrm{div} M`; invariant density :math:`\propto e^{-U/T}`.
+:math:`\Gamma = \mathrm{div} M`. The invariant density is :math:`\propto e^{-U/T}`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from ._protocol import Sampler, State, Step
 
 
 class RSGLD(Sampler):
-    r"""SGLD in the metric of the model (expanded-mean simplex, natural gradient of ICA, ...).
+    r"""Riemannian SGLD, in the metric of the model.
 
-    Step: :math:`\theta \leftarrow \theta - \eta M g + \eta (T/N)\Gamma
-    + \sqrt{2\eta T/N}\,M^{1/2}\xi`, then the model's projection.
+    Examples of metrics are the expanded-mean simplex of topic models and the natural gradient of
+    ICA. One step is :math:`\theta \leftarrow \theta - \eta M g + \eta (T/N)\Gamma
+    + \sqrt{2\eta T/N}\,M^{1/2}\xi`, followed by the model's projection.
 
     Parameters
     ----------
     divergence : bool, default=True
-        Add the drift Gamma = div M. Without it the chain has another target; some published
-        samplers leave it out.
+        Add the drift Gamma = div M. Without this drift the chain targets another density. Some
+        published samplers leave it out.
 
     References
     ----------

@@ -1,7 +1,7 @@
 r"""Stochastic gradient Hamiltonian Monte Carlo (Chen, Fox & Guestrin 2014).
 
-SDE (unscaled time): :math:`d\theta = p\,dt;\; dp = -D p\,dt - \nabla U\,dt + \sqrt{2DT}\,dW`;
-invariant density :math:`\propto \exp(-(U + p^2/2)/T)`.
+SDE (unscaled time): :math:`d\theta = p\,dt;\; dp = -D p\,dt - \nabla U\,dt + \sqrt{2DT}\,dW`.
+The invariant density is :math:`\propto \exp(-(U + p^2/2)/T)`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ._protocol import State, Step
 
 
 class SGHMC(MomentumSampler):
-    r"""Stochastic gradient HMC with friction.
+    r"""Stochastic gradient Hamiltonian Monte Carlo with friction.
 
-    Euler: :math:`\theta \leftarrow \theta + v;\quad v \leftarrow (1-\alpha) v - \eta g
+    Euler step: :math:`\theta \leftarrow \theta + v;\quad v \leftarrow (1-\alpha) v - \eta g
     + \sqrt{2(\alpha-\hat\beta)\eta T/N}\,\xi`, with v = h p and :math:`h^2 = \eta/N`.
-    Splitting, BAOAB and ABOBA compose the sub-flows (see ``samplers/integrators.py``).
+    The integrators "splitting", "baoab" and "aboba" compose the sub-flows of this SDE.
 
     Parameters
     ----------
     friction : float, default=0.1
         alpha, the friction of one step.
     diffusion : float or None, default=None
-        D of Li et al. 2016; alpha = D h = D sqrt(eta/N) then overrides ``friction``.
+        D of Li et al. (2016). If given, alpha = D h = D sqrt(eta/N) replaces ``friction``.
     gradient_variance : float, array of shape (n_parameters,) or None, default=None
-        Var(g) of the minibatch gradient per coordinate. The injected noise is reduced by
-        beta_hat = eta N Var(g) / (2T), at most alpha. None: 0.
+        Variance Var(g) of the minibatch gradient in each coordinate. The alpha of the injected
+        noise is reduced by beta_hat = eta N Var(g) / (2T), but not below 0. None means 0.
 
     References
     ----------

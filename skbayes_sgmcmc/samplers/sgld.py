@@ -1,7 +1,7 @@
 r"""Stochastic gradient Langevin dynamics (Welling & Teh 2011).
 
-SDE, in the time unit of eta: :math:`d\theta = -\nabla u\,dt + \sqrt{2T/N}\,dW`; invariant density
-:math:`\propto e^{-U/T}`, U = N u.
+SDE, in the time unit of eta: :math:`d\theta = -\nabla u\,dt + \sqrt{2T/N}\,dW`. The invariant
+density is :math:`\propto e^{-U/T}` with U = N u.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ class SGLD(Sampler):
 
     Euler step: :math:`\theta \leftarrow \theta - \eta g + \sqrt{2\eta T/N}\,\xi`.
 
-    With ``integrator="leimkuhler_matthews"`` successive steps share half of their noise,
-    :math:`\theta \leftarrow \theta - \eta g + \sqrt{\eta T/(2N)}\,(\xi_t + \xi_{t+1})`,
-    which is exact on Gaussian targets with full gradients.
+    With ``integrator="leimkuhler_matthews"``, successive steps share half of their noise:
+    :math:`\theta \leftarrow \theta - \eta g + \sqrt{\eta T/(2N)}\,(\xi_t + \xi_{t+1})`.
+    This is exact on Gaussian targets with full gradients.
 
-    A constant preconditioner M (the estimators' ``preconditioner``) gives
+    With a constant preconditioner M (the estimators' ``preconditioner``), the step is
     :math:`\theta \leftarrow \theta - \eta M g + \sqrt{2\eta T/N}\,M^{1/2}\xi`.
 
     Notes
     -----
-    The bias is of order eta with Euler and eta^2 with Leimkuhler-Matthews. Minibatch noise inflates
-    the variance by 1 + eta N Var(g) / (2T).
+    The bias is of order eta with Euler and of order eta^2 with Leimkuhler-Matthews. Minibatch noise
+    multiplies the variance by 1 + eta N Var(g) / (2T).
 
     References
     ----------
@@ -44,7 +44,7 @@ class SGLD(Sampler):
     """
 
     def init_state(self, theta: Tensor, step: Step) -> State:
-        return {"xi": step.xi.clone()}  # the half of the noise that the first step shares
+        return {"xi": step.xi.clone()}  # the noise that the first step shares with the one before
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
         g = step.gradient(theta)

@@ -1,8 +1,8 @@
-r"""Stochastic gradient Nose-Hoover thermostat (Ding et al. 2014): one thermostat a chain.
+r"""Stochastic gradient Nose-Hoover thermostat (Ding et al. 2014), with one thermostat per chain.
 
 SDE (unscaled time): :math:`d\theta = p\,dt;\; dp = -\xi p\,dt - \nabla U\,dt + \sqrt{2DT}\,dW;\;
-d\xi = (\overline{p^2}/T - 1)/\mu\,dt`. The invariant density has the marginal
-:math:`e^{-U/T}` for any mass mu, also when the gradient carries white noise of unknown size.
+d\xi = (\overline{p^2}/T - 1)/\mu\,dt`. The marginal invariant density of theta is
+:math:`e^{-U/T}` for any mass mu, even if the gradient carries white noise of unknown size.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from ._protocol import chain_mean
 
 
 class SGNHT(ThermostatSampler):
-    r"""Stochastic gradient thermostat with one friction variable per chain.
+    r"""Stochastic gradient Nose-Hoover thermostat with one friction variable per chain.
 
-    Euler: :math:`\theta \leftarrow \theta + v;\; v \leftarrow v - a v - \eta g
+    Euler step: :math:`\theta \leftarrow \theta + v;\; v \leftarrow v - a v - \eta g
     + \sqrt{2\alpha\eta T/N}\,\xi;\; a \leftarrow a + (\overline{v^2} - \eta T/N)/(T\mu)`,
-    the mean taken over the parameters of the chain.
+    where the mean is over the parameters of the chain.
 
     Parameters
     ----------
     friction : float, default=0.1
-        alpha of one step: the injected noise, and the start of a. 0 injects none, for gradients
-        whose own noise is enough.
+        alpha, the friction of one step. It sets the injected noise and the initial value of a.
+        With 0 no noise is injected, for gradients whose own noise is enough.
     diffusion : float or None, default=None
-        D of Li et al. 2016; alpha = D sqrt(eta/N) then overrides ``friction``.
+        D of Li et al. (2016). If given, alpha = D h = D sqrt(eta/N) replaces ``friction``.
     mass : float or "auto", default="auto"
-        Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2, which relaxes in a few 1/alpha
-        steps; 1.0 is as published and relaxes in about alpha N / eta steps.
-
+        Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2, with which the thermostat relaxes
+        in a few 1/alpha steps. The published value is 1.0, with which it needs about
+        alpha N / eta steps.
     initial_friction : float or None, default=None
-        Start of a, xi_0 h in the papers' symbols. None: alpha.
+        Initial value of a, which is xi_0 h in the papers' symbols. None means alpha.
 
     References
     ----------

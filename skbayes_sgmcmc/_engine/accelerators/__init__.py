@@ -1,9 +1,10 @@
 """Faster ways to take the same steps, and what ``compiled`` means.
 
-:data:`ACCELERATORS` is the list of all of them, in order of preference. Each says whether it
-applies to a run, why not, and whether it pays. A run's parts ("steps", and what its model computes
-by compiled functions) are each done by the first accelerator that applies: with ``compiled=True``
-wherever one does, with ``compiled="auto"`` where it pays too, with ``compiled=False`` never.
+:data:`ACCELERATORS` lists all of them in order of preference. Each accelerator reports whether it
+applies to a run, the reason if it does not, and whether it makes the run faster. A run has several
+parts: its steps, and the parts of its model that compiled functions can compute. Each part uses the
+first accelerator that applies (``compiled=True``), the first that applies and makes the run faster
+(``compiled="auto"``), or none (``compiled=False``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
 
 
 def offers(work: Workload) -> list[Offer]:
-    """What every accelerator says of this run."""
+    """The offer of every accelerator for this run."""
     return [accelerator.offer(work) for accelerator in ACCELERATORS]
 
 
@@ -40,7 +41,7 @@ def choose(compiled: Any, offered: Iterable[Offer]) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        ``compiled`` is True and none applies; the message lists each one's reason.
+        ``compiled`` is True and no accelerator applies. The message lists the reasons.
     """
     if compiled is False:
         return ()

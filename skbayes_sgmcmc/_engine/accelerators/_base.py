@@ -1,4 +1,4 @@
-"""What an accelerator is, and what it is told of a run."""
+"""The interface of accelerators, and the description of a run that they receive."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..target import Evaluator, Target
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What a run will compute."""
+    """The computation of a run."""
 
     target: Target
     sampler: Sampler
     cell: Cell
     minibatches: Minibatches
-    #: steps of one chain
+    #: number of steps of each chain
     n_steps: int
     n_chains: int
-    #: the run goes on with chains that have torch's random numbers
+    #: whether the run continues chains whose random numbers come from torch
     torch_numbers: bool = False
 
     @property
@@ -33,10 +33,10 @@ class Workload:
 
 @dataclass(frozen=True)
 class Engine:
-    """What takes the steps.
+    """The parts that take the steps.
 
-    A ``kernel`` takes a whole chunk of steps at once. Without one, the ``integrator`` takes one
-    step at a time, with gradients of the ``target`` computed by the ``evaluator``.
+    A ``kernel`` takes a whole chunk of steps at once. Without a kernel, the ``integrator`` takes
+    one step at a time, and the ``evaluator`` computes the gradients of the ``target``.
     """
 
     target: Target
@@ -49,18 +49,18 @@ class Engine:
 
 @dataclass(frozen=True)
 class Offer:
-    """What an accelerator says of one run.
+    """An accelerator's answer whether it applies to a run.
 
     Attributes
     ----------
     name : str
-        The accelerator.
+        Name of the accelerator.
     part : str
-        The part of the run that it would do; each part is done by one accelerator at most.
+        The part of the run that it would compute. At most one accelerator computes each part.
     why_not : str or None
-        Why it does not apply, in one short sentence; None: it applies.
+        The reason why it does not apply, in one short sentence. None if it applies.
     pays : bool
-        Whether ``compiled="auto"`` takes it where it applies.
+        Whether it applies and makes the run faster, so that ``compiled="auto"`` takes it.
     """
 
     name: str
@@ -70,23 +70,23 @@ class Offer:
 
 
 class Accelerator:
-    """A faster way to do a part of a run; one file for each kind, and one entry in the list."""
+    """Base class of accelerators: faster ways to compute a part of a run."""
 
-    #: what ``compiled_`` and error messages call it
+    #: name of the accelerator in ``compiled_`` and in error messages
     name: str
-    #: the part of a run that it does
+    #: the part of a run that it computes
     part: str = "steps"
 
     def why_not(self, work: Workload) -> str | None:
-        """Why it does not apply to this run, in one short sentence; None: it applies."""
+        """The reason why it does not apply to this run, in one short sentence; else None."""
         raise NotImplementedError
 
     def pays(self, work: Workload) -> bool:
-        """Whether the run will be faster with it, compilation included, where it applies."""
+        """Whether it makes the run faster, compilation included; called only if it applies."""
         raise NotImplementedError
 
     def equip(self, engine: Engine, work: Workload) -> Engine:
-        """An engine with this accelerator in the place of what it replaces."""
+        """A copy of the engine that uses this accelerator."""
         raise NotImplementedError
 
     def offer(self, work: Workload) -> Offer:
@@ -95,12 +95,12 @@ class Accelerator:
 
 
 def why_no_numba() -> str | None:
-    """Why there is no compiled code here; None: there is."""
+    """The reason why compiled code is not available; None if it is."""
     if find_spec("numba") is None:
         return "numba is not installed; install the extra 'skbayes-sgmcmc[fast]'."
     return None
 
 
 def why_no_cpu(work: Workload) -> str | None:
-    """Why code compiled for CPUs does not apply; None: it does."""
+    """The reason why code compiled for CPUs does not apply; None if it does."""
     return None if work.device == "cpu" else f"it needs a CPU, and the device is {work.device!r}."

@@ -1,9 +1,9 @@
 """Gradients that are recorded once as a CUDA graph and then replayed.
 
-For small models the time of a step on a GPU is the time to launch its many operations. A replay
-launches them all at once, in the memory in which they were recorded: positions and minibatches are
-copied there first. A record is compared with the gradient itself before it is used, and it is made
-only where ``compiled=True`` asks for it, because how much it saves has not been measured on a GPU.
+For small models on a GPU, the time of a step is the time to launch its many operations. A replay
+launches all of them at once, in the memory in which they were recorded, so positions and
+minibatches are copied there first. A recording is compared with the gradient itself before it is
+used. It is made only with ``compiled=True``, because its speed has not been measured on a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ._base import Accelerator, Engine, Workload
 
 #: types of devices that can record
 DEVICES = ("cuda",)
-#: calls before the recording, in which libraries choose their ways and take their memory
+#: calls before the recording, in which libraries choose algorithms and allocate memory
 WARM_UP = 3
 #: largest difference between a replayed gradient and the gradient itself, relative to its largest
 #: entry
@@ -44,12 +44,12 @@ def record(compute: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], Any]]:
 
 
 class GraphedEvaluator(Evaluator):
-    """An :class:`Evaluator` whose first gradient is recorded, and the others replayed.
+    """An :class:`Evaluator` that records the first gradient and replays it for the others.
 
     Raises
     ------
     ValueError
-        The gradient can't be recorded.
+        The gradient cannot be recorded.
     """
 
     _replay: Callable[[], Any] | None = None
@@ -70,13 +70,13 @@ class GraphedEvaluator(Evaluator):
 
     def _record(self, phi: Tensor) -> None:
         given = self.batch
-        # the memory that replays read: positions, rows, weights
+        # the memory that replays read: positions, rows and weights
         self._phi, self._inputs, self._filled = phi.clone(), _changed(given, Tensor.clone), given
         self._result, self._replay = record(lambda: self._eager(self._phi, self._inputs))
         self._recorded_aux = self.aux
 
     def _compare(self, phi: Tensor) -> None:
-        """Refuse a record that does not follow another position and another minibatch."""
+        """Refuse a recording that is wrong for another position and another minibatch."""
         shifts, rows = itertools.count(1), 0 if self.batch.shared else 1
         batch = _changed(self.batch, lambda field: field.roll(next(shifts), rows))
         moved = 0.9 * phi + 0.01
@@ -97,7 +97,7 @@ class GraphedEvaluator(Evaluator):
     def _again(self, phi: Tensor, batch: Batch) -> Tensor:
         assert self._replay is not None
         self._phi.copy_(phi)
-        if batch is not self._filled:  # it is where all rows are used at every step
+        if batch is not self._filled:  # it is the same batch if every step uses all rows
             inputs, self._filled = self._inputs, batch
             for name, field in inputs.fields.items():
                 field.copy_(batch.fields[name])
@@ -109,7 +109,7 @@ class GraphedEvaluator(Evaluator):
 
 
 def _changed(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """A batch of changed fields and weights."""
+    """A copy of a batch with changed fields and weights."""
     weight = batch.weight
     return replace(
         batch,
@@ -119,7 +119,7 @@ def _changed(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
 
 
 class CUDAGraph(Accelerator):
-    """Gradients as a CUDA graph; only where ``compiled=True`` asks for it."""
+    """Gradients as a CUDA graph, used only with ``compiled=True``."""
 
     name = "cuda_graph"
 
@@ -127,7 +127,7 @@ class CUDAGraph(Accelerator):
         if work.device not in DEVICES:
             return f"it needs a GPU, and the device is {work.device!r}."
         if work.target.model.after_step is not None:
-            # they are tensors that a step may replace
+            # a step may replace the tensors of latent variables
             return "the model has latent variables."
         if not all(isinstance(field, Tensor) for field in work.target.data.fields.values()):
             return "it is for dense rows of networks."

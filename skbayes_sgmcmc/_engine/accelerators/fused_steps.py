@@ -1,9 +1,9 @@
 """Euler steps of SGLD and pSGLD with noise and update in one pass, compiled by numba.
 
-For models of many parameters the noise and the passes over the parameters cost as much as the
+For models with many parameters, the noise and the passes over the parameters cost as much as the
 gradient. Here each block of parameters is updated while its normals are in the first-level cache.
-The functions replace the samplers' own ``euler``; given the same normals the results are equal up
-to rounding. They need the optional extra ``fast`` and a CPU.
+The functions replace the ``euler`` methods of the samplers. Given the same normals, the results are
+equal up to rounding. The functions need the optional extra ``fast`` and a CPU.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ...samplers._protocol import State, Step
 from ...samplers.integrators import euler
 from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 
-#: normals of a whole run from which on compiling is worth its seconds
+#: number of normals of a whole run from which compilation saves more time than it takes
 WORTH_NUMBERS = 10**9
-#: fewest parameters for which another thread is worth waking
+#: number of parameters of a chain for each thread, so that waking the thread is worth it
 THREAD_NUMBERS = 2**16
 
 
 class FusedEuler:
-    """Replaces ``integrators.euler`` where :class:`FusedSteps` applies."""
+    """Replacement of ``integrators.euler`` for the runs to which :class:`FusedSteps` applies."""
 
-    #: the step makes its own noise; the loop makes none
+    #: the step makes its own noise, so the loop makes none
     own_noise = True
 
     def __init__(self) -> None:
@@ -88,9 +88,9 @@ class FusedEuler:
     def _each(
         self, n_parameters: int, step: Step, advance: Callable[[int, slice, Any, Any], None]
     ) -> None:
-        """Call ``advance`` for every chain, or part of one, with the place of its normals."""
+        """Call ``advance`` for every chain, or part of a chain, with the counter of its normals."""
         parts = max(1, min(self._threads, n_parameters // THREAD_NUMBERS))
-        block = self._kernels.NUMBERS  # parts begin where a block of normals does
+        block = self._kernels.NUMBERS  # each part starts at the start of a block of normals
         length = -(-n_parameters // (parts * block)) * block
         tasks = []
         for c, stream in enumerate(step.streams):
@@ -116,9 +116,9 @@ class FusedSteps(Accelerator):
         if not known or work.cell.integrator is not euler:
             return "it is for sampler='sgld' or 'psgld' (without divergence), integrator='euler'."
         if work.target.model.needs_gamma:
-            return "the model needs gamma numbers, which the compiled generator does not have."
+            return "the model needs gamma variates, which the compiled generator does not have."
         if work.torch_numbers:
-            return "the earlier chains that this fit goes on with have torch's random numbers."
+            return "the earlier chains that this fit continues use torch's random numbers."
         return why_no_cpu(work) or why_no_numba()
 
     def pays(self, work: Workload) -> bool:

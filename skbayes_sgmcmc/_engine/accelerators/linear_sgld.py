@@ -1,8 +1,8 @@
 """Plain SGLD on a binary linear model, a chunk of steps at a time, compiled by numba.
 
-The kernel replaces the loop over the steps of a chunk in ``chains.py``; with the same random
-numbers its draws equal those of torch's path up to rounding. Chains run in as many threads as torch
-uses. It needs the optional extra ``fast``.
+The kernel replaces the loop over the steps of a chunk in ``chains.py``. With the same random
+numbers, its draws equal those of the torch code up to rounding. Chains run in as many threads as
+torch uses. The kernel needs the optional extra ``fast``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 Array = NDArray[Any]
 Kernel = Callable[..., None]
 
-#: a minibatch's rows must have fewer numbers than this for the kernel to be faster than torch
+#: largest number of entries of a minibatch for which the kernel is faster than torch
 DENSE_LIMIT = 2**17
-#: sparse rows are padded to the longest one's length if that makes them at most this much longer
+#: sparse rows are padded to the longest length if the total length grows at most by this factor
 PADDING_LIMIT = 1.5
 
 
@@ -89,10 +89,10 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
             shared = minibatches.indices(n_steps, rng)
 
         def advance(c: int) -> None:
-            # a chain's numbers are made in its own thread, so that they are in this core's cache
+            # a chain's random numbers are made in its own thread, so that they are in its cache
             mine = rng.select([c])
             chosen = minibatches.indices(n_steps, mine) if shared is None else shared
-            assert chosen is not None  # it is for full data only
+            assert chosen is not None  # it is None for full data only, which are shared
             xi = mine.normal(n_steps, n_parameters, dtype=phi.dtype)
             compiled(
                 theta[c], steps, noise, chosen[0].view(np.uint64), xi[0].numpy(), keep, kept[c],
@@ -108,10 +108,10 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
 
 
 def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
-    """The layout of the rows, and their values, column numbers and row pointers.
+    """The layout of the rows, and their values, column indices and row pointers.
 
-    Integers are unsigned, because numba then leaves out Python's rule for negative indices. Column
-    numbers have as few bits as possible, because rows are read from distant caches.
+    Integers are unsigned, because numba then omits Python's rule for negative indices. Column
+    indices have as few bits as possible, because rows are read from distant caches.
     """
     none = np.empty(0, np.uint64)
     if isinstance(design, DenseDesign):
@@ -128,5 +128,5 @@ def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
     columns = np.full((n_rows, width), n_columns, short)
     filled = np.arange(width) < lengths[:, None]
     values[filled], columns[filled] = x.data, x.indices
-    pointer = np.array([0, width], np.uint64)  # the first row's; the others are as long
+    pointer = np.array([0, width], np.uint64)  # of the first row; all rows have the same length
     return "padded", values.reshape(-1), columns.reshape(-1), pointer

@@ -1,7 +1,7 @@
-"""Compiled functions by which a model does a part of its own work: gradients, latent variables.
+"""Compiled functions for a part of a model's own work, such as gradients or latent variables.
 
-The functions are the model's (``Model.kernels``); each has an entry in the list of accelerators, so
-that ``compiled`` means one thing for all of them.
+The functions belong to the model (``Model.kernels``). Each has an entry in the list of
+accelerators, so that ``compiled`` has the same meaning for all of them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 
 
 class ModelKernel(Accelerator):
-    """One of the compiled functions that models have.
+    """One of the compiled functions of models.
 
     Parameters
     ----------
     name : str
-        Its name in ``Model.kernels``.
+        Name of the function in ``Model.kernels``.
     without : str
-        Why it does not apply to models without it.
+        The reason why it does not apply, for models without this function.
     """
 
     def __init__(self, name: str, without: str):

@@ -1,1 +1,1 @@
-"""Networks as functions of flat parameters (network, mlp, cnn, module), and models of them."""
+"""Networks as functions of flat parameters (network, mlp, cnn, module), and models with them."""

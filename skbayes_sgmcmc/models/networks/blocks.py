@@ -1,4 +1,4 @@
-"""Chosen blocks of a network's weights: their names, and where they are in theta."""
+"""Chosen blocks of a network's weights: their names and their places in theta."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from .network import Network
 
 
 class Blocks:
-    """Some blocks of weights.
+    """Chosen blocks of weights.
 
     Parameters
     ----------
     names : sequence of str
-        Their names, in the network's order.
+        Names of the blocks, in the network's order.
     places : mapping of str to slice
-        Where every block of the model is in theta.
+        Place of every block of the model in theta.
 
     Attributes
     ----------
     slices : list of slice
-        Where the chosen ones are.
+        Places of the chosen blocks in theta.
     sizes : list of int
-        Numbers of their coefficients, ``n`` in all.
+        Numbers of coefficients of the chosen blocks.
+    n : int
+        Sum of ``sizes``.
     """
 
     def __init__(self, names: Sequence[str], places: Mapping[str, slice]):
@@ -36,27 +38,27 @@ class Blocks:
         self.n = sum(self.sizes)
 
     def coefficients(self, theta: Tensor) -> Tensor:
-        """The coefficients (chains, n); a view if they are one block."""
+        """The coefficients (chains, n); a view if there is one block."""
         parts = [theta[:, part] for part in self.slices]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def find_blocks(parameter: str, layers: Any, network: Network) -> tuple[str, ...]:
-    """Blocks of weights by their names, or those of their layers; "all": every one.
+    """Names of the blocks of weights that ``layers`` selects, in the network's order.
 
     Parameters
     ----------
     parameter : str
-        Name of the parameter whose value ``layers`` is, for the message.
+        Name of the parameter whose value is ``layers``, for the message.
     layers : "all" or list of str
-        The names.
+        Names of blocks, or of the layers that contain them. "all" selects every block.
     network : Network
-        It has the blocks.
+        The network with the blocks.
 
     Raises
     ------
     ValueError
-        There is no such block.
+        There is no such block, or a block is named twice.
     """
     if isinstance(layers, str):
         return tuple(network.fan_in)
@@ -66,8 +68,8 @@ def find_blocks(parameter: str, layers: Any, network: Network) -> tuple[str, ...
         if block not in network.fan_in or block in found:
             listed = ", ".join(repr(block) for block in network.fan_in)
             raise ValueError(
-                f"{parameter}={layers!r} is not allowed: {name!r} is not, or twice, among the "
-                f"network's blocks of weights; give 'all' or some of {listed}."
+                f"{parameter}={layers!r} is not allowed: {name!r} is given twice, or is not a "
+                f"block of the network's weights; give 'all' or some of {listed}."
             )
         found.append(block)
     return tuple(block for block in network.fan_in if block in found)

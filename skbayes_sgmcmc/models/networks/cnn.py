@@ -1,8 +1,8 @@
 r"""Convolutional networks as functions of flat parameters, for many chains at once.
 
-Activations are kept with the channels last, which is what the libraries' kernels prefer. Chains of
-a small network are the groups of one grouped convolution; large ones take turns, as their
-convolutions keep a processor busy by themselves.
+Activations are kept with the channels last, because this suits the libraries' kernels. The chains
+of a small network are the groups of one grouped convolution. The chains of a large network are
+computed one after another, because each convolution keeps a processor busy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .ensemble import StackedConvolutions
 from .mlp import ACTIVATIONS, MLP, activate, times_slope
 from .network import Network, draws_that_fit
 
-#: multiplications of one chain's widest convolution of a minibatch up to which chains are grouped
+#: largest number of multiplications, in one chain's widest convolution of a minibatch, for which
+#: chains are grouped
 GROUPED_NUMBERS = 2**24
 
 _convolve: Any = torch.ops.aten.convolution
@@ -31,30 +32,31 @@ _pool_backward: Any = torch.ops.aten.max_pool2d_with_indices_backward
 class CNN(Network):
     """Convolutions with "same" padding, each with a max pool, and fully connected layers.
 
-    The activation comes after the pool: it is monotone, so the result is that of the usual order,
-    and there is less to do. Along sides of length 1 kernels and pools have length 1. Parameters are
-    ``kernel_1`` (channels after, height, width, channels before), ``offset_1``, ..., and those of
-    the :class:`MLP` on top.
+    The activation follows the pool. Because it is monotone, the result is the same as in the usual
+    order, with less computation. If a side of the images has length 1, the corresponding side of
+    kernels and pools is 1, too. The parameters are ``kernel_1`` (channels after, height, width,
+    channels before), ``offset_1``, ..., and those of the :class:`MLP` on top.
 
     Parameters
     ----------
     image_shape : tuple of int
-        Channels, height and width.
+        Channels, height and width of an image.
     conv_channels : sequence of int
-        Channels after each convolution.
+        Number of channels after each convolution.
     kernel_size, pool_size : int
         Sides of kernels and pools.
     hidden_layer_sizes : sequence of int
-        Units of the fully connected layers.
+        Numbers of units of the hidden fully connected layers.
     activation : {"relu", "tanh", "logistic"}
-        After each layer but the last.
+        Activation after each layer except the last.
     n_outputs : int
-        Units of the last layer.
+        Number of units of the last layer.
     grouped : bool or None, default=None
-        Let all chains take part in one grouped convolution; None: small ones do.
+        Whether all chains are computed as one grouped convolution. None groups the chains of small
+        networks.
     """
 
-    single_precision = True  # torch's fast convolutions on a CPU are
+    single_precision = True  # torch's fast convolutions on a CPU need float32
 
     def __init__(
         self,
@@ -132,7 +134,7 @@ class CNN(Network):
         return n_rows * widest <= GROUPED_NUMBERS
 
     def _convolutions(self, theta: Tensor, x: Tensor, *, record: bool) -> tuple[Tensor, list[Any]]:
-        """What the layers on top see (chains, rows, units), and tapes of the chains or of all."""
+        """The units (chains, rows, units) after the convolutions, and one tape for each group."""
         if not self.layers:
             return x.flatten(2), []
         chains, together = len(theta), len(theta) if self._in_groups(x.shape[1]) else 1
@@ -196,7 +198,7 @@ class CNN(Network):
         return views
 
     def _kernels(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Kernels and offsets of all chains as those of one grouped convolution."""
+        """Kernels and offsets of all chains, in the shapes of one grouped convolution."""
         return [
             (kernel.flatten(0, 1).permute(0, 3, 1, 2), offset.reshape(-1))
             for kernel, offset in self._views(theta)
@@ -214,7 +216,7 @@ class _Convolution:
         self.pool = [min(pool_size, side) for side in sides]
         self.sides_after = [side // pool for side, pool in zip(sides, self.pool, strict=True)]
         self.multiplications = before * after * math.prod(self.kernel) * math.prod(sides)
-        # zeros on both sides; kernels of even length have one more after than before
+        # zero padding on both sides; kernels of even length need one more zero after the image
         self.half = [length // 2 for length in self.kernel]
         self.padding: list[int] | None = None
         if any(length % 2 == 0 for length in self.kernel):
@@ -226,8 +228,8 @@ class _Convolution:
 def _channels_last(x: Tensor) -> Tensor:
     """Images (chains, rows, channels, height, width) as (rows, chains * channels, height, width).
 
-    In memory the channels come last, in strides too where there is one channel, from which the
-    convolution would otherwise take its own layout.
+    In memory the channels come last. The strides say so even if there is one channel; otherwise the
+    convolution would choose its own layout.
     """
     chains, rows, channels, height, width = x.shape
     last = x.permute(1, 3, 4, 0, 2).reshape(-1)
@@ -235,7 +237,7 @@ def _channels_last(x: Tensor) -> Tensor:
 
 
 def _by_chain(h: Tensor, chains: int) -> Tensor:
-    """Units (chains, rows, ...) of grouped images (rows, chains * channels, height, width)."""
+    """Units (chains, rows, units) of grouped images (rows, chains * channels, height, width)."""
     last = h.permute(0, 2, 3, 1)
     parts = last.unflatten(3, (chains, -1)).permute(3, 0, 1, 2, 4)
     return parts.reshape(chains, len(h), -1)

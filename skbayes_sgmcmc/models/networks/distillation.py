@@ -1,15 +1,15 @@
-r"""Distillation: one network that imitates an average over the draws of a posterior.
+r"""Distillation: one network that imitates the average over the draws of a posterior.
 
-The student's parameters w minimise
+The parameters w of this network, the student, minimise
 
 .. math::
     -\frac1N \sum_i \mathrm{E}\big[ \textstyle\sum_k \bar p_k(x_i + \epsilon) \log q_k(x_i +
     \epsilon; w) \big]
 
-where p̄ is the probability averaged over the draws, q the student's and ε small Gaussian noise.
-Targets are the average over a few draws, chosen anew by weight for every block of rows: their
-expectation, and so that of the gradient, is that of the average over all draws, as in the online
-method of Korattikara et al. (2015), which has one draw.
+where p̄ is the probability averaged over the draws, q is the student's probability and ε is small
+Gaussian noise. The targets are averages over a few draws, which are chosen anew, by weight, for
+every block of rows. The expectation of the targets, and hence of the gradient, is that of the
+average over all draws. The online method of Korattikara et al. (2015) does the same with one draw.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from torch.nn.functional import cross_entropy
 
 Array = NDArray[Any]
 
-#: rows whose targets are made at once, with the same draws
+#: number of rows whose targets are made at once, with the same draws
 BLOCK_ROWS = 2000
-#: passes over the rows and steps that ``n_epochs="auto"`` makes at least
+#: smallest numbers of passes over the rows and of steps with ``n_epochs="auto"``
 AUTO_EPOCHS, AUTO_STEPS = 30, 8000
 
 
@@ -42,11 +42,11 @@ class Blueprint:
     Parameters
     ----------
     architecture : callable
-        Without arguments it builds the ``torch.nn.Module``; it can be pickled.
+        Function without arguments that builds the ``torch.nn.Module``. It can be pickled.
     center, scale : array of shape (n_features,) or (1,)
-        What is subtracted from rows, and by what they are divided then, before the network.
+        The network's input is (row - center) / scale.
     row_shape : tuple of int
-        Shape of a row for the network.
+        Shape of a row at the network's input.
     """
 
     architecture: Callable[[], Any]
@@ -57,18 +57,18 @@ class Blueprint:
 
 @dataclass
 class Training:
-    """How a student is trained.
+    """The training of a student.
 
     Parameters
     ----------
     n_epochs : int or "auto"
-        Passes over the rows.
+        Number of passes over the rows.
     batch_size : int
-        Rows in a minibatch.
+        Number of rows in a minibatch.
     learning_rate : float
-        Of Adam, at first; it falls to zero along half a cosine.
+        Initial learning rate of Adam. It falls to zero along half a cosine.
     perturbation : float
-        Standard deviation of the noise, in units of each feature's over the rows.
+        Standard deviation of the noise, in units of each feature's standard deviation.
     """
 
     n_epochs: Any
@@ -89,20 +89,21 @@ class Training:
         Parameters
         ----------
         module : nn.Module
-            It maps rows (n, n_features) to logits (n, n_classes), in its own device and precision.
+            Maps rows (n, n_features) to logits (n, n_classes), on its own device and in its own
+            precision.
         rows : array of shape (n_samples, n_features)
-            Without perturbation.
+            Rows without noise.
         targets : callable
-            It maps rows to probabilities (n, n_classes).
+            Maps rows to probabilities (n, n_classes).
         rng : Generator
-            Of the order of rows and the noise.
+            Random numbers for the order of the rows and for the noise.
         report : callable
-            It is told of every epoch.
+            Called with a message after every epoch.
 
         Raises
         ------
         FloatingPointError
-            The student left the finite numbers.
+            The cross-entropy is not finite.
         """
         like = next(module.parameters())
         blocks = list(gen_batches(len(rows), max(BLOCK_ROWS, self.batch_size)))
@@ -132,7 +133,7 @@ class Training:
             losses[epoch] = float(total) / len(rows)
             if not np.isfinite(losses[epoch]):
                 raise FloatingPointError(
-                    f"the student left the finite numbers in epoch {epoch + 1}: give a "
+                    f"the student's cross-entropy is not finite in epoch {epoch + 1}: give a "
                     f"learning_rate smaller than {self.learning_rate:g}."
                 )
             report(f"epoch {epoch + 1} of {n_epochs}, cross-entropy {losses[epoch]:.4f}")
@@ -145,24 +146,25 @@ def few_draws(
     n_draws: int,
     rng: np.random.Generator,
 ) -> Callable[[Array], Array]:
-    """Targets for rows: averages over so many draws, chosen anew at every call.
+    """A function that makes targets for rows: averages over draws that each call chooses anew.
 
     Parameters
     ----------
     predict : callable
-        ``predict(numbers of draws, rows)`` gives probabilities (draws, rows, n_classes).
+        ``predict(draws, rows)`` takes the indices of some draws and returns probabilities
+        (draws, rows, n_classes).
     weights : array of shape (all draws,)
-        Of the average whose expectation the targets have.
+        Weights of all draws. The expectation of the targets is the weighted average.
     n_draws : int
-        Draws at a call.
+        Number of draws that each call uses.
     rng : Generator
-        Of the choice.
+        Random numbers for the choice of draws.
     """
     n_draws = min(n_draws, len(weights))
     cumulative = np.cumsum(weights) / np.sum(weights)
 
     def targets(rows: Array) -> Array:
-        # systematic: far apart, so that there are some of every chain
+        # systematic sampling chooses draws that are far apart, so that every chain is represented
         places = (rng.random() + np.arange(n_draws)) / n_draws
         chosen = np.minimum(np.searchsorted(cumulative, places), len(weights) - 1)
         return predict(chosen, rows).mean(axis=0)
@@ -172,9 +174,9 @@ def few_draws(
 
 @contextmanager
 def seeded(seed: int, device: str) -> Iterator[None]:
-    """Torch's own random numbers from a seed, and as they were before afterwards.
+    """Context in which torch's global random numbers start from a seed; restored afterwards.
 
-    Modules take their starting values, and dropout its choices, from nowhere else.
+    The initial values of modules and the choices of dropout come from these numbers.
     """
     cuda = [torch.device(device)] if device.startswith("cuda") else []
     with torch.random.fork_rng(devices=cuda):

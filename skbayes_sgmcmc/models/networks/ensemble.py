@@ -1,4 +1,4 @@
-"""Averages over draws of a network as torch modules, which ``torch.export`` and ONNX accept."""
+"""Averages over draws of a network as torch modules, for ``torch.export`` and ONNX."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Array = NDArray[Any]
 
 
 class StackedLayers(nn.Module):
-    """Fully connected layers of several draws, each layer one batched product.
+    """Fully connected layers of several draws; each layer is one batched product.
 
     Parameters
     ----------
     weights : sequence of Tensor of shape (draws, before, after)
-        Of every layer.
+        Weights of every layer.
     biases : sequence of Tensor of shape (draws, after)
-        Likewise.
+        Biases of every layer.
     activation : nn.Module
-        Between the layers.
+        Activation between the layers.
     """
 
     def __init__(self, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: nn.Module):
@@ -37,7 +37,7 @@ class StackedLayers(nn.Module):
         self.biases = nn.ParameterList(biases)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs (draws, rows, n_outputs) of rows (rows, n_inputs), or of each draw's own."""
+        """Outputs (draws, rows, n_outputs) of rows (rows, n_inputs) or (draws, rows, n_inputs)."""
         h = x if x.ndim == 3 else x[None]
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             h = (self.activation(h) if layer else h) @ weight + bias[:, None]
@@ -45,20 +45,21 @@ class StackedLayers(nn.Module):
 
 
 class StackedConvolutions(nn.Module):
-    """Convolutions of several draws as the groups of one, and the layers on top of them.
+    """Convolutions of several draws as grouped convolutions, and the layers on top of them.
 
     Parameters
     ----------
     kernels : sequence of Tensor of shape (draws, after, before, height, width)
-        Of every convolution.
+        Kernels of every convolution.
     offsets : sequence of Tensor of shape (draws, after)
-        Likewise.
+        Offsets of every convolution.
     pools : sequence of tuple of int
-        Sides of the max pool after each.
+        Sides of the max pool after each convolution.
     activation : nn.Module
-        After each pool.
+        Activation after each pool.
     top : nn.Module
-        It maps what is left (draws, rows, units), channels last, to the outputs.
+        Maps the units (draws, rows, units) after the convolutions, with channels last, to the
+        outputs.
     """
 
     def __init__(
@@ -87,24 +88,24 @@ class StackedConvolutions(nn.Module):
 
 
 class StackedModule(nn.Module):
-    """A module with the parameters and buffers of several draws, one draw after the other.
+    """A module with the parameters and buffers of several draws, called once for each draw.
 
     Parameters
     ----------
     module : nn.Module
-        The function.
+        The module.
     states : dict of str to Tensor of shape (draws, ...)
-        The draws of its parameters and buffers, by name; other buffers are the same for all.
+        Draws of its parameters and buffers, by name. All draws share the other buffers.
     """
 
     def __init__(self, module: nn.Module, states: dict[str, Tensor]):
         super().__init__()
-        # not as a part, which would bring parameters that no draw has
+        # not as a submodule, whose parameters are not those of any draw
         self._call = partial(functional_call, module.eval())
         constant = {n: b for n, b in module.named_buffers() if n not in states}
         self._drawn, self._constant = list(states), list(constant)
         for number, values in enumerate([*states.values(), *constant.values()]):
-            self.register_buffer(f"values_{number}", values)  # names of parts may have dots
+            self.register_buffer(f"values_{number}", values)  # the names may contain dots
 
     def forward(self, x: Tensor) -> Tensor:
         """Outputs (draws, rows, n_outputs) of rows."""
@@ -116,16 +117,16 @@ class StackedModule(nn.Module):
 
 
 class Inputs(nn.Module):
-    """Rows as users have them, to rows as the network sees them.
+    """Converts the user's rows to the network's inputs, (row - center) / scale.
 
     Parameters
     ----------
     center, scale : array of shape (n_features,) or (1,)
-        What is subtracted, and by what is divided then.
+        Centre and scale of the rows.
     row_shape : sequence of int
-        Shape of a row for the network.
-    dtype : torch.dtype
-        Precision for the network.
+        Shape of a row at the network's input.
+    dtype : torch.dtype, default=torch.float32
+        Precision of the network's input.
     """
 
     center: Tensor
@@ -144,7 +145,7 @@ class Inputs(nn.Module):
             self.register_buffer(name, torch.tensor(value, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Rows (rows, n_features), or images, to (rows, *row_shape)."""
+        """Inputs (rows, *row_shape) of the network, for rows (rows, n_features) or images."""
         z = (x.flatten(1) - self.center) / self.scale
         return z.to(self.center.dtype).reshape(-1, *self.row_shape)
 
@@ -154,10 +155,12 @@ class MeanProbabilities(nn.Module):
 
     Parameters
     ----------
-    inputs, network : nn.Module
-        Rows to those of the network, and these to logits (draws, rows, n_classes).
+    inputs : nn.Module
+        Maps rows to the inputs of the network.
+    network : nn.Module
+        Maps these inputs to logits (draws, rows, n_classes).
     weights : array of shape (draws,)
-        Of the draws; their sum is one.
+        Weights of the draws; their sum is one.
     """
 
     weights: Tensor
@@ -178,18 +181,20 @@ class MeanAndDeviation(nn.Module):
 
     Parameters
     ----------
-    inputs, network : nn.Module
-        Rows to those of the network, and these to outputs (draws, rows, n_outputs).
+    inputs : nn.Module
+        Maps rows to the inputs of the network.
+    network : nn.Module
+        Maps these inputs to outputs (draws, rows, n_outputs).
     likelihood : Likelihood
-        Of the outputs.
+        Likelihood of the outputs.
     own : Tensor of shape (draws, m)
-        Draws of its own parameters.
+        Draws of the likelihood's own parameters.
     weights : array of shape (draws,)
-        Of the draws; their sum is one.
+        Weights of the draws; their sum is one.
     center, scale : array of shape (n_targets,)
-        A target is that of the likelihood * scale + center.
+        Centre and scale of the targets: a target is scale * (target of the likelihood) + center.
     squeeze : bool
-        Return vectors, for targets that were one.
+        Whether to return vectors, for a single target.
     """
 
     own: Tensor

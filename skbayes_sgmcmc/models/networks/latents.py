@@ -1,4 +1,4 @@
-"""Latent variables of a spike-and-slab prior: their state, and how they follow the coefficients."""
+"""Latent variables of a spike-and-slab prior: their state, and their updates after each step."""
 
 from __future__ import annotations
 
@@ -18,36 +18,39 @@ from .blocks import Blocks
 
 Array = NDArray[Any]
 
-#: smallest delta, and 1 - delta: where their logarithms still are finite in float32
+#: smallest delta and smallest 1 - delta, such that their logarithms are finite in float32
 LEAST_DELTA = 1e-35
-#: gains computed at once
+#: number of gains computed at once
 GAIN_BLOCK = 1024
-#: how much wider than the target the proposals of sigma are, so that its tails are reached
+#: width of the proposals of sigma relative to the target; above 1 so that the tails are reached
 PROPOSAL_WIDTH = 1.5
 
 
 class Latents:
-    """The latent variables of the sparse blocks of all chains; what moves is in the state tensors.
+    """The latent variables of the sparse blocks; their values are in the state tensors of chains.
 
     Parameters
     ----------
     prior : SpikeSlab
-        The prior, with a number for ``spike_scale`` before the first gradient.
+        The prior. Its ``spike_scale`` must be a number before the first gradient.
     blocks : Blocks
-        The blocks that have it.
+        The blocks with this prior.
     learn_sigma : bool
         Whether sigma is adapted.
     n_outputs : int, default=0
-        Outputs of a regression, whose noise sigma is; 0: sigma is not the noise.
+        Number of outputs of a regression, where sigma is the standard deviation of the noise. 0
+        means that sigma is not the noise.
     n_data : float, default=0.0
-        N, which sigma's conditional counts where it is the noise.
+        N, which enters the conditional distribution of sigma if sigma is the noise.
     compiled : bool, default=False
-        Compute the latents and their gradient by functions that numba compiles, on a CPU.
+        Whether functions compiled by numba update the latent variables and compute the gradient, on
+        a CPU.
 
     Notes
     -----
-    State of a chain: ``rho`` (probabilities of the slabs), ``slab`` (their weights r in the
-    gradient), ``sigma``, ``logit_delta`` (one for each block; delta itself underflows).
+    The state of a chain has the entries ``rho`` (the probabilities of the slabs), ``slab`` (the
+    weights r of the slabs in the gradient), ``sigma`` and ``logit_delta`` (one for each block;
+    delta itself could underflow).
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Latents:
         self._places = tuple(
             np.array([getattr(part, end) for part in blocks.slices]) for end in ("start", "stop")
         )
-        # a - 1 and p + b - 1 of every block: what the mode of delta adds to its counts
+        # a - 1 and p + b - 1 of every block, which enter the mode of delta
         counts = np.array([(p, *prior.beta_prior(p)) for p in blocks.sizes]).T
         learned = slice(None) if prior.learn_inclusion else slice(0)
         self._delta_counts = counts[1][learned] - 1.0, (counts[0] + counts[2])[learned] - 1.0
@@ -82,11 +85,11 @@ class Latents:
         return Latents(**{name: getattr(self, name) for name in names} | changes)
 
     def for_data(self, prior: SpikeSlab, n_data: float) -> Latents:
-        """The latents given N data, with the prior that these make."""
+        """A copy for N data, with the prior for these data."""
         return self._with(prior=prior, n_data=n_data)
 
     def with_kernel(self) -> Latents:
-        """The latents with compiled functions."""
+        """A copy that uses compiled functions."""
         return self._with(compiled=True)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,11 +99,11 @@ class Latents:
 
     @property
     def recorded(self) -> dict[str, tuple[int, ...]]:
-        """What is kept with every draw, with the shape for one chain."""
+        """Names of the latent variables that are kept with every draw, and their shapes."""
         return {"rho": (self.blocks.n,), "sigma": (), "logit_delta": (len(self.blocks.sizes),)}
 
     def init_state(self, theta: Tensor) -> State:
-        """The latents before the first step."""
+        """The latent variables before the first step."""
         prior, chains, blocks = self.prior, len(theta), self.blocks
         rho = theta.new_full((chains, blocks.n), prior.inclusion)
         start = float(logit(prior.inclusion))
@@ -112,13 +115,13 @@ class Latents:
         }
 
     def unpack(self, rho: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-        """Kept rho (..., n) as "rho_" and the name of each block, in its shape."""
+        """Split rho (..., n) into one array per block, named "rho_" and the block's name."""
         ends = np.cumsum(self.blocks.sizes)[:-1]
         parts = zip(self.blocks.names, np.split(rho, ends, axis=-1), strict=True)
         return {f"rho_{name}": part.reshape(*rho.shape[:-1], *shapes[name]) for name, part in parts}
 
     def kernels(self, theta: Tensor) -> Any:
-        """Compiled functions for the state of these positions, or None."""
+        """Compiled functions for positions on this device, or None."""
         return self.compiled_functions if theta.device.type == "cpu" else None
 
     @property
@@ -131,7 +134,7 @@ class Latents:
         return latents
 
     def arrays(self, state: State) -> tuple[Array, Array, Array, Array]:
-        """The latents as the kernels take them; they share the state's memory."""
+        """The latent variables as arrays for the kernels, which share the memory of the state."""
         kept = self._views
         if kept is None or kept[0] is not state["rho"] or kept[1] is not state["sigma"]:
             arrays = tuple(state[name].numpy() for name in ("rho", "slab", "sigma", "logit_delta"))
@@ -141,7 +144,7 @@ class Latents:
     # moves ----------------------------------------------------------------------------------------
 
     def gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
-        """The blocks of out = scale * gradient of the prior's potential, given the latents."""
+        """Write scale * gradient of the prior's potential to the blocks of ``out``."""
         prior, kernels = self.prior, self.kernels(theta)
         if kernels is not None:
             slopes = scale / prior.spike_scale, scale / prior.slab_variance
@@ -155,7 +158,7 @@ class Latents:
     def move(
         self, theta: Tensor, state: State, aux: dict[str, Tensor], k: int, rng: ChainRandom
     ) -> None:
-        """Let the latents follow the coefficients after step k, in place."""
+        """Update the latent variables after step k, in place."""
         if self.prior.adaptation is None:
             return
         if self.prior.adaptation == "gibbs":
@@ -165,7 +168,7 @@ class Latents:
             self._follow(theta, state, aux, self._gain(k))
 
     def probabilities(self, theta: Tensor, state: State) -> tuple[Tensor, Tensor]:
-        """z = |beta|/sigma, and the slabs' probabilities given beta."""
+        """z = |beta|/sigma, and the probabilities of the slabs given beta."""
         z = self.blocks.coefficients(theta).abs().div_(state["sigma"])
         odds = self.prior.log_odds(z)
         parts = odds.split(self.blocks.sizes, 1)
@@ -175,13 +178,14 @@ class Latents:
 
     def _gain(self, k: int) -> float:
         block, offset = divmod(k, GAIN_BLOCK)
-        if self._gains[0] != block:
+        kept = self._gains  # read once: chains in other threads replace it
+        if kept[0] != block:
             steps = np.arange(block * GAIN_BLOCK, (block + 1) * GAIN_BLOCK)
-            self._gains = (block, self.gains.values(steps, len(steps)).tolist())
-        return self._gains[1][offset]
+            kept = self._gains = (block, self.gains.values(steps, len(steps)).tolist())
+        return kept[1][offset]
 
     def _follow(self, theta: Tensor, state: State, aux: dict[str, Tensor], gain: float) -> None:
-        """Move by the gain towards what the coefficients say."""
+        """Move the latent variables towards their targets given the coefficients, by the gain."""
         kernels = self.kernels(theta)
         if kernels is not None:
             self._follow_compiled(kernels, theta, state, aux, gain)
@@ -208,7 +212,7 @@ class Latents:
     def _follow_compiled(
         self, kernels: Any, theta: Tensor, state: State, aux: dict[str, Tensor], gain: float
     ) -> None:
-        """As :meth:`_follow`, to rounding."""
+        """The compiled version of :meth:`_follow`, equal up to rounding."""
         prior, latents = self.prior, self.arrays(state)
         n, count, least = self._sigma_counts(aux)
         kernels.follow(
@@ -230,13 +234,13 @@ class Latents:
         return absolute * sigma, squares * sigma**2 + least, count
 
     def _sigma_counts(self, aux: dict[str, Tensor]) -> tuple[float, float, float]:
-        """N where the noise is sigma's too, else 0; R_a; nu lambda."""
+        """N if sigma is also the noise, else 0; R_a; nu lambda."""
         nu, lam = self.prior.sigma_prior
         count = self.blocks.n + nu
         if "mean_square_slope" in aux:
             n = self.n_data
             return n, count + n * self.n_outputs, nu * lam
-        # as printed: the mode in sigma^2, where in regression it is in log sigma
+        # as published, this is the mode in sigma^2; in regression it is the mode in log sigma
         return 0.0, count + (0.0 if self.prior.adaptation == "gibbs" else 2.0), nu * lam
 
     # exact conditionals ---------------------------------------------------------------------------
@@ -244,7 +248,7 @@ class Latents:
     def _draw(
         self, z: Tensor, rho: Tensor, state: State, aux: dict[str, Tensor], rng: ChainRandom
     ) -> None:
-        """Draw the latents from their conditionals, so that the chain has the exact posterior."""
+        """Draw the latent variables from their conditionals, which gives the exact posterior."""
         prior, sizes = self.prior, self.blocks.sizes
         state["rho"].copy_(rho)
         slab = state["slab"]
@@ -264,16 +268,16 @@ class Latents:
 
 
 def _columns(state: State) -> list[Tensor]:
-    """Views of logit_delta, (chains, 1) for each block."""
+    """Views of logit_delta, of shape (chains, 1), one for each block."""
     return list(state["logit_delta"].split(1, 1))
 
 
 def _draw_sigma(
     sigma: Tensor, absolute: Tensor, squares: Tensor, count: float, rng: ChainRandom
 ) -> None:
-    """One Metropolis-Hastings step of log sigma, with a normal proposal about its mode, in place.
+    """Take a Metropolis-Hastings step of log sigma in place, with a normal proposal at its mode.
 
-    The density of x = log sigma is exp(-count x - absolute e^-x - squares e^-2x / 2): log-concave.
+    The density of x = log sigma, exp(-count x - absolute e^-x - squares e^-2x / 2), is log-concave.
     """
     mode = sigma_mode(absolute, squares, count)
     curvature = absolute / mode + 2.0 * squares / mode**2

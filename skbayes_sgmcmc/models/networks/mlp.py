@@ -16,16 +16,16 @@ ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
 
 
 class MLP(Network):
-    r"""Fully connected layers, :math:`h_l = a(h_{l-1} W_l + b_l)`, linear at the end.
+    r"""Fully connected layers :math:`h_l = a(h_{l-1} W_l + b_l)`, the last of which is linear.
 
-    All chains advance as one batched product per layer, forward and backward, without autograd.
+    Each layer is one batched product for all chains, forward and backward, without autograd.
 
     Parameters
     ----------
     sizes : sequence of int
-        Units of every layer, from the inputs to the outputs.
+        Number of units of every layer, from the inputs to the outputs.
     activation : {"relu", "tanh", "logistic"}
-        a.
+        Activation a.
     """
 
     def __init__(self, sizes: tuple[int, ...], activation: str):
@@ -41,11 +41,18 @@ class MLP(Network):
 
     def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Views of the weights (chains, before, after) and biases (chains, 1, after)."""
-        for seen, views in self._seen:  # positions and gradients, which stay where they are
+        # Positions and gradients, which stay where they are. Chains in other threads write here
+        # too: what is returned was read once, and lists are replaced, never changed.
+        kept = self._seen
+        for seen, views in kept:
             if seen is theta:
                 return views
-        self._seen = [(theta, self._views(theta)), *self._seen[:1]]
-        return self._seen[0][1]
+        views = self._views(theta)
+        self._seen = [(theta, views), *kept[:1]]
+        return views
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_seen": []}
 
     def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         views, start, chains = [], 0, len(theta)
@@ -85,7 +92,7 @@ class MLP(Network):
         self.pull_back(tape, delta, out, inputs=False)
 
     def pull_back(self, tape: Any, delta: Tensor, out: Tensor, *, inputs: bool) -> Tensor:
-        """As :meth:`backward`; returns d loss / d inputs if ``inputs``."""
+        """Like :meth:`backward`; returns d loss / d inputs if ``inputs`` is true."""
         layers, hidden = tape
         gradients = self.layers(out)
         for number in range(len(layers) - 1, -1, -1):
@@ -107,7 +114,7 @@ def activate(z: Tensor, activation: str) -> Tensor:
 
 
 def times_slope(delta: Tensor, h: Tensor, activation: str) -> None:
-    """delta *= dh/dz, in terms of h = a(z)."""
+    """Multiply delta by dh/dz, given h = a(z), in place."""
     if activation == "relu":
         torch.ops.aten.threshold_backward.grad_input(delta, h, 0, grad_input=delta)
     elif activation == "tanh":

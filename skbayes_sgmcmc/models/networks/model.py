@@ -1,4 +1,4 @@
-"""Bayesian neural networks: a network, a likelihood of its outputs and a prior of its weights."""
+"""Bayesian neural networks: a network, a likelihood of the outputs and a prior of the weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .passes import InTurn
 Array = NDArray[Any]
 Augmentation = Callable[[Tensor, ChainRandom], Tensor]
 
-#: rows over which batch norms' statistics are computed for each draw
+#: largest number of rows over which the statistics of batch norms are computed for each draw
 STATISTICS_ROWS = 5000
 
 
@@ -36,23 +36,24 @@ class NetworkModel(Model):
     Parameters
     ----------
     network : Network
-        The function.
+        The network.
     likelihood : Likelihood
-        Of its outputs.
+        Likelihood of the network's outputs.
     prior : Prior
-        Of weights and biases.
+        Prior of weights and biases.
     prior_scale : "fan_in", float or sequence of float
-        Its scale; one for each layer (a block of weights and its biases) if a sequence. "fan_in":
-        sqrt(2 / fan-in) for weights, and 1 for biases, so that outputs vary as much whatever the
-        width.
+        Scale of the prior. A sequence has one scale for each layer, that is, for a block of weights
+        and its biases. "fan_in" is sqrt(2 / fan-in) for weights and 1 for biases, so that the
+        variance of the outputs does not depend on the width.
     output_gain : float, default=1.0
-        With "fan_in": the last layer's weights have the scale output_gain / sqrt(fan-in).
-    augment : callable or None
-        ``augment(x, rng)`` changes the inputs of every minibatch.
+        With "fan_in", the weights of the last layer have the scale output_gain / sqrt(fan-in).
+    augment : callable or None, default=None
+        ``augment(x, rng)`` returns changed inputs. It is applied to every minibatch.
     precision : {"full", "bfloat16"}, default="full"
-        Of products and convolutions in gradients; positions, likelihoods and sums stay as they are.
+        Precision of products and convolutions in gradients. Positions, likelihoods and sums keep
+        full precision.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        "sequential": one chain after the other; else as the network has it.
+        "sequential" computes one chain after another. Otherwise the network decides.
     """
 
     def __init__(
@@ -93,14 +94,15 @@ class NetworkModel(Model):
             if values.ndim == 1 and len(values) != len(network.fan_in):
                 raise ValueError(
                     f"prior_scale={prior_scale!r} is not allowed: the network has "
-                    f"{len(network.fan_in)} layers; give one number, one a layer, or 'fan_in'."
+                    f"{len(network.fan_in)} layers; give one number, one number per layer, or "
+                    "'fan_in'."
                 )
             by_layer = dict(
                 zip(network.fan_in, np.broadcast_to(values, len(network.fan_in)), strict=True)
             )
         fan_in = {name: np.sqrt(2.0 / n) for name, n in network.fan_in.items()}
         last = next(reversed(fan_in))
-        fan_in[last] *= output_gain / np.sqrt(2.0)  # no activation halves what comes after it
+        fan_in[last] *= output_gain / np.sqrt(2.0)  # no activation halves the variance after it
         parts, layer = [], None
         for name, shape in network.shapes.items():
             layer = name if name in network.fan_in else layer
@@ -167,11 +169,11 @@ class NetworkModel(Model):
         return theta[:, self.n_network :]
 
     def _aux(self, delta: Tensor, weighted: Tensor) -> dict[str, Tensor]:
-        """What :meth:`after_step` needs of a minibatch: of its slopes, as such and weighted."""
+        """What :meth:`after_step` needs from a minibatch, given its slopes and weighted slopes."""
         return {}
 
     def derive(self, draws: Array, data: Data) -> dict[str, Array]:
-        """The network's buffers, over at most ``STATISTICS_ROWS`` rows; read one draw at a time."""
+        """The network's buffers for each draw, computed over at most ``STATISTICS_ROWS`` rows."""
         network = self.network
         if not network.buffers:
             return {}
@@ -190,11 +192,12 @@ class NetworkModel(Model):
     def _rates_like(self, theta: Tensor, scale: float) -> Tensor:
         """The prior's rates times ``scale``, in theta's precision and on its device; cached."""
         key = (scale, theta.dtype, theta.device)
-        if self._rates is None or self._rates[0] != key:
+        kept = self._rates  # read once: chains in other threads replace it
+        if kept is None or kept[0] != key:
             # one number if all are the same: a vector would have to come from memory at each step
             rates = self.rates[:1] if (self.rates == self.rates[0]).all() else self.rates
-            self._rates = (key, torch.from_numpy(rates * scale).to(theta))
-        return self._rates[1]
+            kept = self._rates = (key, torch.from_numpy(rates * scale).to(theta))
+        return kept[1]
 
     def prior_curvature(self) -> float:
         return float(self.rates.max()) if self.prior.smooth else 0.0
@@ -205,6 +208,6 @@ def _augmented(augment: Augmentation, fields: dict[str, Any], rng: ChainRandom) 
 
 
 def by_chain(batch: Batch, name: str) -> Tensor:
-    """A field with a leading chain axis, of length 1 if the chains share it."""
+    """A field with a leading axis of chains, which has length 1 if the chains share the field."""
     field: Tensor = batch.fields[name]
     return field[None] if batch.shared else field

@@ -1,9 +1,11 @@
-"""Networks made of torch modules."""
+"""Torch modules as networks, and the modules of perceptrons and convolutional networks."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -22,42 +24,46 @@ from .passes import Autocast
 
 Array = NDArray[Any]
 
-#: parameters up to which chains go through a module together: on a CPU, measured, and on others,
-#: where starting an operation costs more than doing it
+#: largest number of parameters for which chains go through a module together: on a CPU (measured),
+#: and on other devices, where starting an operation costs more than computing it
 VECTORIZED_PARAMETERS, VECTORIZED_ELSEWHERE = 10_000, 1_000_000
-#: rows that go through a module at once when it predicts
+#: number of rows that go through a module at once in predictions
 PREDICTION_ROWS = 1000
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 _DROPOUT = nn.modules.dropout._DropoutNd
+#: torch's global random numbers are put aside by one thread at a time
+_BUILDING = threading.Lock()
 
 
 class ModuleNetwork(Network):
-    """A module whose parameters are taken from theta; gradients by autograd.
+    """A torch module as a network, with parameters from theta and gradients by autograd.
 
-    The chains of a small module go through it together, by ``torch.func.vmap``.
+    All chains go through a small module together, by ``torch.func.vmap``.
 
-    Matrices and kernels start as He et al. (2015) have it, biases at zero, other parameters (the
-    scales of batch norms) where the module has them.
+    Matrices and kernels start as in He et al. (2015), and biases start at zero. Other parameters,
+    such as the scales of batch norms, start at the values of the module.
 
     Parameters
     ----------
     module : nn.Module
-        The module. Its own parameters only give shapes.
+        The module.
     vectorized : bool, default=False
-        Let chains go through it together whatever its size, and refuse modules that can't.
+        Whether chains go through a module of any size together. Modules that do not support this
+        are refused.
 
     Raises
     ------
     ValueError
-        It has no parameters, or has dropout, which has no place in a posterior.
+        The module has no parameters, or has dropout, which makes the density random.
     """
 
     def __init__(self, module: nn.Module, vectorized: bool = False):
         dropout = [name for name, part in module.named_modules() if isinstance(part, _DROPOUT)]
         if dropout:
             raise ValueError(
-                f"module with dropout ({', '.join(dropout)}) is not allowed: the density of a "
-                "posterior is not random; remove it, the prior and the draws take its place."
+                f"module with dropout ({', '.join(dropout)}) is not allowed, because the density "
+                "of a posterior must not be random: remove the dropout. The prior and the average "
+                "over draws regularise the network instead."
             )
         self.module = module
         self.vectorized = vectorized
@@ -78,6 +84,24 @@ class ModuleNetwork(Network):
             for kind in ("running_mean", "running_var")
         ]
         self._separable = True  # until vmap says no
+        self._copies = _Copies()
+        self._copies.module = module
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_copies"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._copies = _Copies()
+        self._copies.module = self.module
+
+    @property
+    def _own(self) -> nn.Module:
+        """The module of this thread: a call puts theta in the place of its parameters."""
+        copies = self._copies
+        if copies.module is None:
+            copies.module = copy.deepcopy(self.module)
+        return copies.module
 
     def init(self, rng: np.random.Generator) -> Array:
         parts = []
@@ -106,7 +130,7 @@ class ModuleNetwork(Network):
         tape = []
         for c in range(len(theta)):
             leaf = theta[c].detach().requires_grad_()
-            with torch.enable_grad():  # under autocast outputs have another precision
+            with torch.enable_grad():  # with autocast, the outputs have another precision
                 f = self._call(self._views(leaf), x[c if len(x) > 1 else 0]).to(theta.dtype)
             tape.append((c, leaf, f))
         return torch.stack([f.detach() for _, _, f in tape]), tape
@@ -122,11 +146,11 @@ class ModuleNetwork(Network):
         return self._separable and (self.vectorized or theta.shape[1] <= few)
 
     def _all_chains(self, theta: Tensor, x: Tensor) -> Tensor:
-        # batch norms write into their statistics, of which every chain needs its own
+        # batch norms write to their statistics, so every chain needs its own
         buffers = {
             f"{name}.{kind}": buffer.expand(len(theta), *buffer.shape).clone()
             for name in self.batch_norms
-            for kind, buffer in self.module.get_submodule(name).named_buffers()
+            for kind, buffer in self._own.get_submodule(name).named_buffers()
         }
         own = len(x) > 1
         with torch.enable_grad():
@@ -135,27 +159,27 @@ class ModuleNetwork(Network):
             return f.to(theta.dtype)
 
     def _refuse(self, error: RuntimeError) -> None:
-        """Remember that chains can't go together, or blame who wanted it."""
+        """Remember that vmap fails, or raise an error if the user has asked for it."""
         if self.vectorized:
             raise ValueError(
-                "chain_method='vectorized' is not allowed: torch.func.vmap can't take chains "
-                f"through this module together ({error}); give 'sequential' or 'auto'."
+                "chain_method='vectorized' is not allowed: torch.func.vmap does not support this "
+                f"module ({error}); give 'sequential' or 'auto'."
             ) from error
         self._separable = False
 
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(self.module, state, (rows,))
+        outputs: Tensor = functional_call(self._own, state, (rows,))
         return outputs
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        # in evaluation mode
+        # the module is in evaluation mode
         self._prepare(theta, training=False)
         found = []
         for c in range(len(theta)):
             state = self._views(theta[c])
             state |= {name: values[c] for name, values in (buffers or {}).items()}
             parts = x[c if len(x) > 1 else 0].split(PREDICTION_ROWS)
-            found.append(torch.cat([functional_call(self.module, state, (p,)) for p in parts]))
+            found.append(torch.cat([self._call(state, p) for p in parts]))
         return torch.stack(found)
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
@@ -166,21 +190,22 @@ class ModuleNetwork(Network):
 
     @torch.no_grad()
     def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
-        # means and variances (units,) inside the network, with which batch norms predict
+        # the means and variances (units,) that batch norms use in predictions
         self._prepare(theta, training=True)
-        parts: list[Any] = [self.module.get_submodule(name) for name in self.batch_norms]
+        module = self._own
+        parts: list[Any] = [module.get_submodule(name) for name in self.batch_norms]
         momenta = [part.momentum for part in parts]
         try:
             for part in parts:
-                part.momentum = None  # an average over all the rows
+                part.momentum = None  # None averages over all rows
                 part.reset_running_stats()
-            # parts of one length, as each counts as much as the others
+            # parts of equal length, because all parts have the same weight in the average
             for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
-                functional_call(self.module, self._views(theta), (rows,))
+                functional_call(module, self._views(theta), (rows,))
         finally:
             for part, momentum in zip(parts, momenta, strict=True):
                 part.momentum = momentum
-        return {name: self.module.get_buffer(name).clone() for name in self.buffers}
+        return {name: module.get_buffer(name).clone() for name in self.buffers}
 
     def _views(self, theta: Tensor) -> dict[str, Tensor]:
         parts = theta.split(self._sizes, dim=-1)
@@ -190,19 +215,26 @@ class ModuleNetwork(Network):
         }
 
     def _prepare(self, like: Tensor, *, training: bool) -> None:
-        self.module.train(training)
-        for buffer in self.module.buffers():
+        module = self._own
+        module.train(training)
+        for buffer in module.buffers():
             if buffer.device != like.device or (
                 buffer.is_floating_point() and buffer.dtype != like.dtype
             ):
-                self.module.to(like.device, like.dtype)
+                module.to(like.device, like.dtype)
                 return
 
 
-def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
-    """``module`` with those of the offered arguments that its signature names.
+class _Copies(threading.local):
+    """``module``: the one given in the thread that made this; in others None until it is set."""
 
-    What a ``functools.partial`` has fixed stays fixed.
+    module: nn.Module | None = None
+
+
+def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
+    """Bind those of the offered arguments that the signature of ``module`` has.
+
+    Arguments that a ``functools.partial`` has fixed remain fixed.
     """
     try:
         names = set(inspect.signature(module).parameters)
@@ -214,19 +246,19 @@ def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
 
 
 def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
-    """Call what builds a module, leaving torch's global random numbers as they are.
+    """Build a module without changing the state of torch's global random numbers.
 
     Raises
     ------
     ValueError
-        The result is not a module; ``name`` is the parameter that is blamed.
+        The result is not a module. ``name`` is the parameter that the message names.
     """
-    with torch.random.fork_rng(devices=[]):
+    with _BUILDING, torch.random.fork_rng(devices=[]):
         built = module()
     if not isinstance(built, nn.Module):
         raise ValueError(
             f"{name}={module!r} is not allowed: called without arguments it must build a "
-            f"torch.nn.Module, and it built {type(built).__name__}."
+            f"torch.nn.Module, but it built {type(built).__name__}."
         )
     return built
 
@@ -250,19 +282,19 @@ def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int
     if outputs.shape != shape:
         raise ValueError(
             f"{name}={module!r} is not allowed: for {shape[0]} rows its output has the shape "
-            f"{tuple(outputs.shape)}; it must be {shape}."
+            f"{tuple(outputs.shape)}; give a module whose output has the shape {shape}."
         )
 
 
 class Architecture:
-    """What builds a perceptron or a convolutional network, in a form that files can hold.
+    """A function that builds a perceptron or a convolutional network, and can be stored in files.
 
     Parameters
     ----------
     kind : {"mlp", "cnn"}
-        :func:`mlp` or :func:`cnn`.
+        The function to call, :func:`mlp` or :func:`cnn`.
     *arguments
-        Theirs.
+        Arguments of this function.
     """
 
     def __init__(self, kind: str, *arguments: Any):
@@ -274,7 +306,7 @@ class Architecture:
 
 
 def mlp(sizes: Sequence[int], activation: str) -> nn.Module:
-    """Fully connected layers with these numbers of units, from the inputs to the outputs."""
+    """Fully connected layers; ``sizes`` are the numbers of units, from inputs to outputs."""
     return nn.Sequential(nn.Flatten(), *_dense(sizes, ACTIVATIONS[activation]))
 
 
@@ -289,7 +321,7 @@ def cnn(
 ) -> nn.Module:
     """Convolutions with "same" padding, each with a max pool, and fully connected layers.
 
-    Along sides of length 1 kernels and pools have length 1.
+    If a side of the images has length 1, the corresponding side of kernels and pools is 1, too.
     """
     act = ACTIVATIONS[activation]
     channels, *sides = image_shape

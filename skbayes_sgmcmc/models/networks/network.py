@@ -1,7 +1,8 @@
 r"""Feed-forward networks as functions of flat parameters, for many chains at once.
 
 A network maps positions (chains, n_parameters) and inputs (chains or 1, rows, ...) to outputs
-(chains, rows, n_outputs), and the derivatives of a loss by the outputs back to the parameters.
+(chains, rows, n_outputs). It also maps the derivatives of a loss with respect to the outputs to
+the derivatives with respect to the parameters.
 """
 
 from __future__ import annotations
@@ -17,23 +18,25 @@ from .passes import Rounded
 
 Array = NDArray[Any]
 
-#: numbers in one layer's outputs when several draws predict at once
+#: largest size of one layer's outputs if several draws predict at once
 ACTIVATION_NUMBERS = 2**20
 
 
 class Network:
-    """Base of networks.
+    """Base class of networks.
 
     Attributes
     ----------
     shapes : dict of str to tuple
-        Name and shape of every block of parameters, in their order.
+        Name and shape of every block of parameters, in the order of theta.
     fan_in : dict of str to int
-        Inputs of a unit, by block of weights; blocks that are not in it are biases and the like.
+        Number of inputs of a unit, for every block of weights. Blocks that are not in this dict are
+        biases and similar parameters.
     buffers : sequence of str
-        Names of what depends on a draw without being sampled (batch norms' statistics).
+        Names of values that depend on a draw but are not sampled, such as statistics of batch
+        norms.
     single_precision : bool
-        Whether ``dtype="auto"`` means float32 for small networks too.
+        Whether ``dtype="auto"`` means float32 even for small networks.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -44,7 +47,7 @@ class Network:
     linear: bool = False
 
     def init(self, rng: np.random.Generator) -> Array:
-        """Random starting weights of variance 2 / fan-in (He et al. 2015), other blocks zero."""
+        """Random weights of variance 2 / fan-in (He et al. 2015); the other blocks are zero."""
         parts = []
         for name, shape in self.shapes.items():
             size = int(np.prod(shape))
@@ -59,44 +62,48 @@ class Network:
         raise NotImplementedError
 
     def in_bfloat16(self) -> Any:
-        """Its :meth:`forward` and :meth:`backward` in bfloat16, from and to theta's precision."""
+        """Passes of this network in bfloat16; inputs and results keep theta's precision."""
         return Rounded(self)
 
     def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
-        """The ``buffers`` of one position (n_parameters,), over the rows x."""
+        """The ``buffers`` for one position (n_parameters,), computed over the rows x."""
         return {}
 
     def design(self, x: Tensor) -> Tensor:
-        """The design matrix of rows x, of which ``linear`` networks have one."""
+        """The design matrix of rows x; only ``linear`` networks have one."""
         raise NotImplementedError
 
     def draws_at_once(self, n_rows: int) -> int:
-        """How many draws to predict so many rows with at once."""
+        """How many draws can predict ``n_rows`` rows at once."""
         return 1
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
-        """A module for the outputs (draws, rows, n_outputs) of some draws of rows (rows, ...).
+        """A torch module that maps rows (rows, ...) to the outputs of several draws.
 
-        The draws are those of ``shapes`` and ``buffers``, in float32.
+        Its outputs have shape (draws, rows, n_outputs). ``draws`` are draws of ``shapes`` and
+        ``buffers``, in float32.
         """
         raise NotImplementedError
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
-        """Outputs, and what :meth:`backward` needs."""
+        """Outputs, and a tape of intermediate results for :meth:`backward`."""
         raise NotImplementedError
 
     def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
-        """out += d loss / d theta, for delta = d loss / d outputs, which may be overwritten."""
+        """Add d loss / d theta to ``out``, for delta = d loss / d outputs.
+
+        ``delta`` may be overwritten.
+        """
         raise NotImplementedError
 
 
 class ReferenceClass(Network):
-    """A network of one output f as one of two classes: the logits are 0 and f.
+    """A network with one output f as a classifier of two classes, with the logits 0 and f.
 
     Parameters
     ----------
     network : Network
-        The function f.
+        The network with the output f.
     """
 
     def __init__(self, network: Network):
@@ -133,5 +140,5 @@ def _after_zero(f: Tensor) -> Tensor:
 
 
 def draws_that_fit(n_rows: int, widest: int) -> int:
-    """How many draws have at most ``ACTIVATION_NUMBERS`` outputs of the widest layer."""
+    """Largest number of draws with at most ``ACTIVATION_NUMBERS`` outputs of the widest layer."""
     return max(1, ACTIVATION_NUMBERS // (n_rows * widest))

@@ -1,7 +1,8 @@
-"""Other ways forward and back through networks: in bfloat16, or one chain after the other.
+"""Other forward and backward passes of networks: in bfloat16, or one chain after another.
 
-All classes have the ``forward`` and ``backward`` of :class:`~skbayes_sgmcmc.models.Network`. In
-bfloat16 positions, losses and sums of gradients stay as they are.
+All classes have the methods ``forward`` and ``backward`` of
+:class:`~skbayes_sgmcmc.models.networks.network.Network`. In bfloat16, positions, losses and sums of
+gradients keep their precision.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import Tensor
 
 
 class Rounded:
-    """For a network with gradients of its own: all numbers in it are rounded."""
+    """Passes in bfloat16 of a network with its own gradients; all its numbers are rounded."""
 
     def __init__(self, network: Any):
         self.network = network
@@ -29,7 +30,7 @@ class Rounded:
 
 
 class Autocast:
-    """For a network by autograd: torch knows which operations bear it."""
+    """Passes in bfloat16 of a network that uses autograd; torch chooses suitable operations."""
 
     def __init__(self, network: Any):
         self.network = network
@@ -43,7 +44,7 @@ class Autocast:
 
 
 class InTurn:
-    """One chain after the other, whatever ``passes`` would do with several."""
+    """Passes of one chain after another, even if ``passes`` could take several together."""
 
     def __init__(self, passes: Any):
         self.passes = passes

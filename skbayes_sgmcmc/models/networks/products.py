@@ -1,9 +1,10 @@
-"""Products of each chain's matrices, by whichever of torch's libraries is faster.
+"""Products of each chain's matrices, by the fastest of torch's libraries.
 
-For small matrices that is one batched product for all chains. For large ones in float32 on a CPU
-that is not Intel's it is oneDNN's, one chain after the other: twice as fast there as the default
-(MKL), with the same result to rounding; on Intel's, MKL is up to half again as fast. torch reaches
-oneDNN by an operator that its own compiler uses; where that is missing the batched product serves.
+Small matrices use one batched product for all chains. Large float32 matrices on CPUs that are not
+made by Intel use oneDNN, one chain after another. There, oneDNN is twice as fast as the default
+(MKL), with the same result up to rounding. On Intel's CPUs, MKL is up to 1.5 times as fast as
+oneDNN. torch offers oneDNN through an operator of its own compiler. If this operator is missing,
+the batched product is used.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: multiplications of one chain's product from which on oneDNN is faster, measured
+#: number of multiplications in one chain's product from which oneDNN is faster (measured)
 ONEDNN_NUMBERS = 1_500_000
 
 _linear: Any = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
 
 
 def _made_by_intel() -> bool:
-    # the maker, and no timing, so that the same machine gives the same bits
+    # by the maker instead of by timing, so that the same machine always gives the same bits
     maker, cpuinfo = platform.processor(), Path("/proc/cpuinfo")
     if cpuinfo.exists():
         maker += cpuinfo.read_text(encoding="utf-8", errors="replace")[:1000]
     return "GenuineIntel" in maker
 
 
-#: whether oneDNN is the faster one here
+#: whether oneDNN is faster on this machine
 PREFER_ONEDNN = _linear is not None and not _made_by_intel()
 
 
@@ -46,7 +47,7 @@ def _by_onednn(x: Tensor, other: Tensor, inner: int, columns: int) -> bool:
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """X W + b: (C, n, p), (C, p, q), (C, 1, q)."""
+    """X W + b for shapes (C, n, p), (C, p, q) and (C, 1, q)."""
     if _by_onednn(x, weight, *weight.shape[1:]):
         parts = [
             _linear(x[c], weight[c].t(), bias[c, 0], "none", [], "") for c in range(len(weight))
@@ -58,7 +59,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def times_transposed(delta: Tensor, weight: Tensor) -> Tensor:
-    """D W': (C, n, q), (C, p, q)."""
+    """D W' for shapes (C, n, q) and (C, p, q)."""
     if _by_onednn(delta, weight, *weight.shape[1:]):
         parts = [_linear(delta[c], weight[c], None, "none", [], "") for c in range(len(weight))]
         return parts[0][None] if len(parts) == 1 else torch.stack(parts)
@@ -66,7 +67,7 @@ def times_transposed(delta: Tensor, weight: Tensor) -> Tensor:
 
 
 def add_product(out: Tensor, x: Tensor, delta: Tensor) -> None:
-    """Out += X' D: (C, p, q), (C, n, p), (C, n, q)."""
+    """Add X' D to ``out``, for shapes (C, n, p), (C, n, q) and (C, p, q)."""
     if _by_onednn(x, delta, *out.shape[1:]):
         for c in range(len(out)):
             out[c].add_(_linear(x[c].t(), delta[c].t(), None, "none", [], ""))

@@ -1,4 +1,4 @@
-"""Networks of which some blocks of weights are pruned while sampling."""
+"""Networks with magnitude pruning of some blocks of weights during sampling."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class PrunedNetworkModel(NetworkModel):
     Parameters
     ----------
     *parts, **options
-        Those of :class:`NetworkModel`.
+        Arguments of :class:`NetworkModel`.
     pruning : Pruning or None, default=None
-        The pruning.
+        The pruning. None means that nothing is pruned.
     pruned_blocks : sequence of str, default=()
-        Names of the blocks.
+        Names of the blocks to prune.
 
     Notes
     -----
-    State of a chain: ``zeros``, which coefficients of the blocks are zero.
+    The state of a chain has the entry ``zeros``, a mask of the pruned coefficients of the blocks.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Magnitude pruning inside sampling."""
+"""Magnitude pruning during sampling."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from torch import Tensor
 
 from ..._validation import check_int, check_layers, check_real
 
-#: share of the final sparsity that a run must come to, and that the automatic period comes to
+#: fraction of the final sparsity that a run must reach, and that the automatic period reaches
 REACHED, SETTLED = 0.9, 0.99
-#: automatic start, in shares of a run, and the share of the rest after which it is settled: at half
-#: of a run
+#: automatic start as a fraction of a run, and the fraction of the remaining steps after which the
+#: sparsity is settled: together, at half of a run
 TRAINING, GROWTH = 1 / 4, 1 / 3
 
 
 class Pruning(BaseEstimator):
-    r"""Set the smallest coefficients of sparse layers to zero while sampling.
+    r"""Magnitude pruning during sampling: the smallest coefficients are set to zero.
 
-    After step k of a run the share :math:`s_k = S (1 - D^{(k-k_0)/f})` of smallest magnitude, over
-    all sparse layers of a chain and to the nearest whole number but the last, is zero, with k_0 the
-    ``start``. Which coefficients these are, and how many, is decided again every ``interval``
-    steps. They are set to zero after every step, so that one of them comes back only where a single
-    step takes it beyond others: ``start`` has to leave time for them to be learned first.
+    After step k, the fraction :math:`s_k = S (1 - D^{(k-k_0)/f})` of coefficients with the smallest
+    magnitude, pooled over all pruned layers of a chain, is set to zero. The count is rounded, and
+    at least one coefficient remains. The coefficients to prune are chosen anew every ``interval``
+    steps, and are set to zero after every step. A pruned coefficient returns only if a single step
+    makes it larger than others, so ``start`` must leave enough steps to learn the coefficients
+    first.
 
     Parameters
     ----------
     sparsity : float, default=0.9
-        S, the share at the end, in [0, 1).
+        S, the final fraction of zeros, in [0, 1).
     decay : float, default=0.99
         D, in (0, 1).
     period : float or "auto", default="auto"
-        f, in steps; "auto": such that 0.99 S is reached after a third of the steps from the start.
+        f, in steps. With "auto", the fraction reaches 0.99 S after a third of the steps that follow
+        ``start``.
     start : int or "auto", default="auto"
-        Step k_0 after which the share begins to grow; "auto": a quarter of the run.
+        Step k_0 after which the fraction begins to grow. "auto" is a quarter of the run.
     interval : int, default=50
-        Steps between two choices of the coefficients.
+        Number of steps from one choice of the pruned coefficients to the next.
     layers : "auto", "all" or list of str, default="auto"
-        Layers whose weights are pruned, by the names that :class:`SpikeSlab` takes. "auto": those
-        of a spike-and-slab prior, or all layers with another prior.
+        Layers whose weights are pruned, named as in :class:`SpikeSlab`. "auto" prunes the layers of
+        a spike-and-slab prior, or all layers with another prior.
 
     References
     ----------
@@ -72,7 +74,7 @@ class Pruning(BaseEstimator):
         self.layers = layers
 
     def check(self, name: str) -> None:
-        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the object's."""
+        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is that of the object."""
         check_real(f"{name}.sparsity", self.sparsity, low=0.0, high=1.0, closed="left")
         check_real(f"{name}.decay", self.decay, low=0.0, high=1.0)
         check_int(f"{name}.interval", self.interval)
@@ -83,12 +85,12 @@ class Pruning(BaseEstimator):
         check_layers(f"{name}.layers", self.layers, ("auto", "all"))
 
     def for_run(self, n_steps: int) -> Pruning:
-        """The schedule with the numbers of a run of so many steps.
+        """The schedule for a run of ``n_steps`` steps, with numbers in place of "auto".
 
         Raises
         ------
         ValueError
-            The steps are too few for it.
+            The run has too few steps to reach the sparsity.
         """
         start = int(TRAINING * n_steps) if isinstance(self.start, str) else self.start
         period = self.period
@@ -100,29 +102,30 @@ class Pruning(BaseEstimator):
         reached = chosen.rate(start + choices * self.interval)
         if reached < REACHED * self.sparsity:
             raise ValueError(
-                f"prune={self!r} is not allowed with a run of {n_steps} steps, in which the share "
-                f"of zeros only comes to {reached:.3g}: give more steps (burn_in, n_draws, "
+                f"prune={self!r} is not allowed with a run of {n_steps} steps, because the "
+                f"fraction of zeros only reaches {reached:.3g}: give more steps (burn_in, n_draws, "
                 "thinning), period='auto', or a smaller start or interval."
             )
         return chosen
 
     def rate(self, k: int) -> float:
-        """Share of zeros after step k."""
-        # for_run has chosen them
+        """Fraction of zeros after step k."""
+        # for_run has replaced "auto" by numbers
         assert not isinstance(self.period, str) and not isinstance(self.start, str)
         past = max(k - self.start, 0) / self.period
         return float(self.sparsity * (1.0 - self.decay**past))
 
     def chooses(self, k: int) -> bool:
-        """Whether step k is one after which the zeros are chosen."""
+        """Whether the pruned coefficients are chosen anew after step k."""
         assert not isinstance(self.start, str)
         return k >= self.start and (k - self.start) % self.interval == 0
 
     def zeros(self, beta: Tensor, k: int, before: int = 0) -> Tensor:
-        """Where a coefficient is to be zero, for beta (chains, coefficients).
+        """Mask of the coefficients to prune, for beta of shape (chains, coefficients).
 
-        There are no fewer than ``before``, so that a run that goes on with pruned chains keeps
-        them so, though its schedule begins anew.
+        ``before`` is the number of coefficients that are pruned already. At least this many are
+        pruned, up to the final sparsity: a run that continues pruned chains starts its schedule
+        anew, but does not undo their pruning.
         """
         size = beta.shape[1]
         n_zeros = max(round(self.rate(k) * size), min(before, round(self.sparsity * size)))

@@ -1,4 +1,4 @@
-"""Networks, linear ones included, with a spike-and-slab prior on chosen blocks of weights."""
+"""Networks, including linear ones, with a spike-and-slab prior on chosen blocks of weights."""
 
 from __future__ import annotations
 
@@ -27,40 +27,43 @@ from .pruned_model import PrunedNetworkModel
 
 Array = NDArray[Any]
 
-#: rows from which the step size of a linear model is found, and the minibatch that it assumes
+#: number of rows from which the step size of a linear model is found, and its assumed minibatch
 STEP_ROWS, STEP_BATCH = 2000, 100
-#: half the square of the share of the spike's width that a step may move by, and the largest step
-#: size in units of other networks' (measured on seven data sets)
+#: half the square of a step's length in units of the spike's width, and the largest step size in
+#: units of that of other networks (measured on seven data sets)
 STEP_SHARE, LARGEST_RATE = 0.125, 20.0
-#: to what share of its start sigma may fall for which the spike's curvature holds, and this in
-#: linear models with at least as many rows as coefficients: below it steps widen the spikes, which
-#: matters where there are many
+#: smallest sigma, as a fraction of its initial value, for which the spike's curvature bounds the
+#: steps: in general, and in linear models with at least as many rows as coefficients. With a
+#: smaller sigma, steps widen the spikes, which matters if there are many coefficients
 SMALL_SIGMA, SMALL_SIGMA_OF_FEW = 0.1, 0.3
-#: latents of a whole run, with so many more for each step, from which on compiling is worth it
+#: number of latent variables updated in a whole run from which compilation is worth its time, and
+#: the overhead of a step in the same unit
 WORTH_NUMBERS, WORTH_MORE = 2 * 10**8, 20_000
-#: numbers in one chain's minibatch up to which one thread is as fast as torch's
+#: largest size of one chain's minibatch for which one thread is as fast as torch's threads
 ROW_NUMBERS = 2**19
 NO_WEIGHTS = np.empty((0, 0))
 
 
 class SparseNetworkModel(PrunedNetworkModel):
-    """A network whose sparse blocks have a :class:`SpikeSlab` prior and the others another one.
+    """A network with a :class:`SpikeSlab` prior on its sparse blocks; others have another prior.
 
     Parameters
     ----------
     *parts, **options
-        Those of :class:`PrunedNetworkModel`.
+        Arguments of :class:`PrunedNetworkModel`.
     spike_slab : SpikeSlab
         The prior of the sparse blocks.
     sparse_blocks : sequence of str
-        Names of these blocks.
+        Names of the sparse blocks.
     compiled : bool, default=False
-        Compute the latents and their gradient by functions that numba compiles, on a CPU.
+        Whether functions compiled by numba update the latent variables and compute the gradient, on
+        a CPU.
 
     Notes
     -----
-    State of a chain: that of its :class:`Latents`, and ``zeros``. :meth:`bound` makes the model
-    that knows the data, on which the spike's width and sigma's conditional depend.
+    The state of a chain has the entries of :class:`Latents`, and ``zeros``. :meth:`bound` returns
+    the model for given data, on which the width of the spike and the conditional distribution of
+    sigma depend.
     """
 
     kernels = ("spike_slab",)
@@ -84,7 +87,7 @@ class SparseNetworkModel(PrunedNetworkModel):
             compiled=compiled,
         )
         for part in self.latents.blocks.slices:
-            self.rates[part] = 0.0  # their prior is not that of the others
+            self.rates[part] = 0.0  # the sparse blocks do not have the prior of the other blocks
         self.recorded = self.latents.recorded
 
     @property
@@ -122,21 +125,21 @@ class SparseNetworkModel(PrunedNetworkModel):
     def after_step(
         self, theta: Tensor, state: State, aux: dict[str, Tensor], k: int, rng: ChainRandom
     ) -> None:
-        """Prune, and let the latents follow the coefficients after step k."""
+        """Prune, and update the latent variables after step k."""
         super().after_step(theta, state, aux, k, rng)
         self.latents.move(theta, state, aux, k, rng)
 
     def unpack(self, draws: Array) -> dict[str, Array]:
-        """The blocks, "rho_" and its name for each sparse one, "sigma" and "logit_delta"."""
+        """Draws of the blocks, of "rho_" + name for sparse blocks, "sigma" and "logit_delta"."""
         parts = super().unpack(draws)
         rho = parts.pop("rho")
         return parts | self.latents.unpack(rho, self.shapes)
 
     @cached_property
     def compiles_rows(self) -> bool:
-        """Whether the gradient of the rows is compiled: where f is one linear function."""
+        """Whether compiled code computes the gradient of the rows, which needs one linear f."""
         network = self.network
-        plain = self._passes is network  # not in bfloat16, nor chain by chain
+        plain = self._passes is network  # neither in bfloat16 nor one chain after another
         if not (self.latents.compiled and network.linear and plain):
             return False
         (features,) = network.fan_in.values()
@@ -175,9 +178,10 @@ class SparseNetworkModel(PrunedNetworkModel):
         return {"mean_square_slope": torch.from_numpy(squares)}
 
     def prior_curvature(self) -> float:
-        """Of the smooth part, or what a spike counts for: one over the square of its width.
+        """Largest curvature of the smooth part, or one over the square of the spike's width.
 
-        Without it pSGLD's steps are unbounded where the likelihood is flat (units that are off).
+        The spike has no curvature, but without this bound pSGLD's steps would be unbounded where
+        the likelihood is flat, as for units that are off.
         """
         least = SMALL_SIGMA
         if self.network.linear:
@@ -187,7 +191,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         return max(float(self.rates.max()), (self.spike_slab.spike_scale * sigma) ** -2)
 
     def _own(self, theta: Tensor, state: State) -> Tensor:
-        """The likelihood's own parameters: sigma, where the noise is a latent variable."""
+        """The likelihood's own parameters; sigma if the noise is a latent variable."""
         if self.likelihood.latent_noise:
             return state["sigma"]
         return super()._own(theta, state)
@@ -195,27 +199,27 @@ class SparseNetworkModel(PrunedNetworkModel):
     def _aux(self, delta: Tensor, weighted: Tensor) -> dict[str, Tensor]:
         if not self.likelihood.latent_noise:
             return {}
-        # slopes are residuals over sigma^2
+        # slopes are residuals divided by sigma^2
         return {"mean_square_slope": (delta * weighted).sum((1, 2), keepdim=True)[:, 0]}
 
 
 class SparseTuning(ManyModes):
-    """Networks with latent variables that the run has to learn.
+    """Tuning of networks with latent variables, which are learned during the run.
 
-    They start at random, without a descent: the latents need to see what the posterior's
-    temperature does to the coefficients.
+    Chains start at random, without a descent, because the latent variables must adapt to
+    coefficients at the posterior's temperature.
     """
 
     model: SparseNetworkModel
 
     def __init__(self, model: SparseNetworkModel):
-        # for sigma to settle: what adapts in burn-in only, as pSGLD does, must not be left with a
-        # noise that falls further
+        # long enough for sigma to settle: a sampler that adapts only in burn-in, such as pSGLD,
+        # would not follow a noise that continues to fall
         long = model.network.linear or model.latents.learn_sigma
         super().__init__(model, start="random", least_burn_in=10_000 if long else 3000)
 
     def step_size(self, request: Request, data: Data) -> float | None:
-        """For linear models a larger one, as far as pSGLD's steps stay small in the spike."""
+        """Eta; larger for linear models, as long as pSGLD's steps remain small in the spike."""
         model, rate = self.model, request.rate
         if not model.network.linear or request.step is not None or rate is None:
             return rate
@@ -225,8 +229,8 @@ class SparseTuning(ManyModes):
         weight = np.ones(len(rows))
         if data.weight is not None:
             weight = data.weight[::every].double().cpu().numpy()
-        # G is about sd sqrt(n), so that a step moves by sqrt(2 eta sd sqrt(n) / N); the spike is
-        # about v_0 sd wide
+        # G is about sd sqrt(n), so a step moves by about sqrt(2 eta sd sqrt(n) / N); the width of
+        # the spike is about v_0 sd
         sd = model.likelihood.noise_sd(rows, y, weight)
         root_n = np.sqrt(min(data.total, STEP_BATCH))
         spike = STEP_SHARE * model.spike_slab.spike_scale**2 * sd * data.total / root_n

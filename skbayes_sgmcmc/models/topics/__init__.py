@@ -1,1 +1,1 @@
-"""Topic models: parametrizations of topics, documents' latent variables, LDA and DPFA."""
+"""Topic models: parametrizations of topics, latent variables of documents, LDA and DPFA."""

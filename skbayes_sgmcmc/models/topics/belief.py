@@ -1,11 +1,11 @@
-r"""Deep sigmoid belief network over binary units of documents.
+r"""Deep sigmoid belief network over the binary units of documents.
 
 .. math::
     P(h^l_k = 1 \mid h^{l+1}) = \sigma(w^l_k \cdot h^{l+1} + c^l_k), \qquad
     P(h^L_k = 1) = \sigma(c^L_k)
 
-Layers are tensors (chains, documents, units) of zeros and ones, numbered from 0 here and from 1
-in names.
+Layers are tensors (chains, documents, units) of zeros and ones. They are numbered from 0 in the
+code and from 1 in the names of parameters.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Array = NDArray[Any]
 
 
 class BeliefNetwork:
-    """A network of given layers: shapes of its parameters, Gibbs sampling, gradients.
+    """A sigmoid belief network: shapes of its parameters, Gibbs sampling and gradients.
 
     Parameters
     ----------
     sizes : sequence of int
-        Units of the layers, from the one that is nearest to the data.
+        Numbers of units of the layers, starting with the layer nearest to the data.
     scale : float
-        sd of the normal prior of weights and biases.
+        Standard deviation of the normal prior of weights and biases.
     compiled : bool, default=False
-        Sample units by the compiled kernel (CPU).
+        Whether the compiled kernel samples the units (CPU).
     """
 
     def __init__(self, sizes: Sequence[int], scale: float, *, compiled: bool = False):
@@ -52,7 +52,7 @@ class BeliefNetwork:
         return len(self.sizes) - 1
 
     def start(self, rng: np.random.Generator) -> dict[str, Array]:
-        """Weights at random, so that units differ; no biases."""
+        """Random weights, so that units differ, and zero biases."""
         return {
             name: rng.standard_normal(shape) / np.sqrt(shape[1])
             if len(shape) == 2
@@ -61,9 +61,10 @@ class BeliefNetwork:
         }
 
     def curvatures(self) -> dict[str, float]:
-        """Bounds on the mean potential's curvature in each block, along whatever direction.
+        """Bounds on the curvature of the mean potential in each block, in any direction.
 
-        A quarter of the squared length of (h, 1), half of whose units are taken to be on.
+        A bound is a quarter of the squared length of (h, 1), assuming that half of the units h are
+        on.
         """
         widths = (*self.sizes[1:], 0)
         return {
@@ -91,7 +92,7 @@ class BeliefNetwork:
     def draw_layers(
         self, parameters: Mapping[str, Tensor], n_rows: int, rng: ChainRandom
     ) -> list[Tensor]:
-        """Layers from the prior, from the top down."""
+        """Draw all layers from the prior, from the top down."""
         bias = parameters[f"biases_{len(self.sizes)}"]
         log_odds = bias[:, None].expand(-1, n_rows, -1)
         layers: list[Tensor] = []
@@ -103,7 +104,7 @@ class BeliefNetwork:
         return layers
 
     def mean_log_odds(self, parameters: Mapping[str, Tensor]) -> Tensor:
-        """Log odds (chains, 1, K) of the lowest layer's units, those above being at their means."""
+        """Log odds (chains, 1, K) of the lowest layer's units, with means for the layers above."""
         log_odds = parameters[f"biases_{len(self.sizes)}"][:, None]
         for layer in range(self.top - 1, -1, -1):
             log_odds = self.activation(parameters, layer, torch.sigmoid(log_odds))
@@ -116,9 +117,9 @@ class BeliefNetwork:
         layers: Sequence[Tensor],
         rng: ChainRandom,
     ) -> Tensor:
-        """Sample the units of a layer above the lowest, one by one, in place, given all others.
+        """Sample the units of a layer above the lowest one by one, in place, given all others.
 
-        Returns their conditional probabilities.
+        Returns the conditional probabilities of the units.
         """
         h, below = layers[layer], layers[layer - 1]
         weights = parameters[f"weights_{layer}"]
@@ -136,7 +137,7 @@ class BeliefNetwork:
             return probability
         for m in range(h.shape[2]):
             of, w = h[..., m : m + 1], weights[:, None, :, m]
-            activation.addcmul_(of, w, value=-1.0)  # as if it were off
+            activation.addcmul_(of, w, value=-1.0)  # the activation if the unit is off
             cost = (softplus(activation + w) - softplus(activation)).sum(2)
             probability[..., m] = torch.sigmoid(lift[..., m] - cost)
             h[..., m] = (u[..., m] < probability[..., m]).to(h.dtype)
@@ -152,9 +153,10 @@ class BeliefNetwork:
         out: Mapping[str, Tensor],
         scale: float,
     ) -> None:
-        """Out += scale * gradient of the log probability of a layer given the one above.
+        """Add scale * gradient of the log probability of a layer given the one above to ``out``.
 
-        ``probability`` are its units' expectations given all others (Rao-Blackwellised).
+        ``probability`` are the conditional expectations of the layer's units given all others,
+        which makes the estimate Rao-Blackwellised.
         """
         log_odds = self._log_odds(parameters, layer, layers)
         residual = probability - torch.sigmoid(log_odds)

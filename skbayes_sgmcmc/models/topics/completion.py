@@ -1,4 +1,4 @@
-"""Held-out perplexity by document completion, for topics from anywhere."""
+"""Held-out perplexity by document completion, for the topics of any model."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ..._validation import check_random_state
 
 Array = NDArray[Any]
 
-#: steps of the fixed point for the proportions of a document
+#: number of fixed-point steps for the proportions of a document
 STEPS = 20
-#: words whose probabilities are computed at once
+#: number of words whose probabilities are computed at once
 BLOCK = 2**14
 
 
 def split_documents(X: Any, random_state: Any = None) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-    """Halves of every document: words to condition on, and words to score.
+    """Split every document at random into two halves: words to condition on, and words to score.
 
-    Of its n words (equal ones count each) a document has floor(n / 2), taken at random, in the
-    second half. A count c that is no whole number is ceil(c) words of weight c / ceil(c).
+    Every occurrence of a word counts. The second half of a document of n words has floor(n / 2)
+    words. A count c that is not a whole number stands for ceil(c) words of weight c / ceil(c).
 
     Parameters
     ----------
     X : CSR matrix of shape (n_documents, n_words)
         Counts.
     random_state : int, RandomState or None, default=None
-        Seed of the choice.
+        Seed of the split.
 
     Returns
     -------
@@ -58,10 +58,10 @@ def split_documents(X: Any, random_state: Any = None) -> tuple[sp.csr_matrix, sp
 
 
 def word_probabilities(topics: Array, proportions: Array, X: Any) -> Array:
-    """Probability of every word that has a count in the CSR matrix X, in the order of its data."""
+    """Probability of every word with a count in the CSR matrix X, in the order of ``X.data``."""
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     by_word = np.ascontiguousarray(topics.T)
-    parts = [  # blocks that stay in the cache
+    parts = [  # in blocks that fit into the cache
         np.einsum("ik,ik->i", proportions[row[part]], by_word[X.indices[part]])
         for part in gen_batches(len(row), BLOCK)
     ]
@@ -69,21 +69,21 @@ def word_probabilities(topics: Array, proportions: Array, X: Any) -> Array:
 
 
 def log_probabilities(topics: Array, proportions: Array, X: Any) -> Array:
-    """Log probability of each document's words given its proportions, (documents,)."""
+    """Log probability of each document's words given its proportions, shape (documents,)."""
     logs = np.log(word_probabilities(topics, proportions, X)) * X.data
     return np.asarray(sp.csr_matrix((logs, X.indices, X.indptr), shape=X.shape).sum(axis=1)).ravel()
 
 
 def mean_log_probability(draws: Iterable[tuple[Array, Array]], held_out: Any) -> float:
-    """Log probability of a word of ``held_out``, averaged over its words.
+    """Mean log probability of the words of ``held_out``.
 
     Parameters
     ----------
     draws : iterable of (topics, proportions)
-        Of every draw, topics (n_topics, n_words) and the documents' proportions
-        (n_documents, n_topics), whose products are probabilities. These are averaged over the
-        draws before the logarithm.
-    held_out : CSR matrix (n_documents, n_words)
+        For every draw, the topics (n_topics, n_words) and the documents' proportions
+        (n_documents, n_topics). Their product is the probability of every word. Probabilities are
+        averaged over the draws before the logarithm is taken.
+    held_out : CSR matrix of shape (n_documents, n_words)
         Counts.
 
     Raises
@@ -93,7 +93,7 @@ def mean_log_probability(draws: Iterable[tuple[Array, Array]], held_out: Any) ->
     """
     held_out = sp.csr_matrix(held_out)
     if held_out.sum() == 0:
-        raise ValueError("X has no document of two words or more: none can be held out.")
+        raise ValueError("X has no document of two words or more: no word can be held out.")
     probability, n_draws = np.zeros(held_out.nnz), 0
     for topics, proportions in draws:
         probability += word_probabilities(topics, proportions, held_out)
@@ -103,10 +103,11 @@ def mean_log_probability(draws: Iterable[tuple[Array, Array]], held_out: Any) ->
 
 
 def proportions(topics: Array, X: Any, doc_topic_prior: float, n_steps: int = STEPS) -> Array:
-    """Expected proportions (n_documents, n_topics) of documents under topics, row by row.
+    """Expected proportions of the topics in each document, shape (n_documents, n_topics).
 
-    (n_dk + alpha) / (n_d + K alpha), where n_dk are the expected words of topic k: the fixed point
-    of n_dk = sum_w x_dw r_dwk, r_dwk ~ (n_dk + alpha) phi_kw, from equal ones.
+    They are (n_dk + alpha) / (n_d + K alpha), where n_dk is the expected number of words of topic k
+    in document d. These numbers are the fixed point of n_dk = sum_w x_dw r_dwk with
+    r_dwk ~ (n_dk + alpha) phi_kw. The iteration starts with equal numbers for all topics.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ def proportions(topics: Array, X: Any, doc_topic_prior: float, n_steps: int = ST
     doc_topic_prior : float
         alpha.
     n_steps : int, default=20
-        Steps towards the fixed point.
+        Number of fixed-point steps.
     """
     import torch
 
@@ -131,33 +132,34 @@ def proportions(topics: Array, X: Any, doc_topic_prior: float, n_steps: int = ST
 def document_completion_perplexity(
     topics: Any, X: Any, *, doc_topic_prior: float | None = None, random_state: Any = None
 ) -> float:
-    """Held-out perplexity of topics, from this package or another.
+    """Held-out perplexity of topics from this package or any other; lower is better.
 
-    Every document is split at random into halves. Its proportions are estimated from the first (by
-    the fixed point of :func:`proportions`), for each draw of the topics; the probabilities of the
-    words of the second half are averaged over the draws, and the perplexity is exp of minus
-    their mean logarithm, over all words of all second halves. A uniform guess scores the number of
-    words in the vocabulary; lower is better.
+    Every document is split at random into two halves. For each draw of the topics, the proportions
+    of the document are estimated from the first half. The probabilities of the words of the second
+    half are then averaged over the draws. The perplexity is exp(-m), where m is the mean logarithm
+    of these probabilities over all words of all second halves. The perplexity of a uniform guess is
+    the number of words in the vocabulary.
 
     Parameters
     ----------
     topics : array of shape (n_topics, n_words) or (n_draws, n_topics, n_words)
-        Topics, or draws of them; rows are divided by their sums.
+        Topics, or draws of topics. Rows are normalised to sum to one.
     X : array or CSR matrix of shape (n_documents, n_words)
-        Counts of documents that the topics were not fitted to.
+        Word counts of documents that were not used to fit the topics.
     doc_topic_prior : float or None, default=None
-        alpha of the documents' proportions; None: 1 / n_topics.
+        alpha, the Dirichlet parameter of the documents' proportions. None means 1 / n_topics.
     random_state : int, RandomState or None, default=None
-        Seed of the halves. Give the same int to compare topics on the same halves.
+        Seed of the split. Give the same int to compare several models on the same halves.
 
     Returns
     -------
     float
+        The perplexity.
 
     Raises
     ------
     ValueError
-        No document has two words.
+        No document has two words, or ``topics`` are not allowed.
 
     Examples
     --------
@@ -174,8 +176,8 @@ def document_completion_perplexity(
     draws = draws[None] if draws.ndim == 2 else draws
     if draws.ndim != 3 or not (draws.sum(2) > 0).all() or draws.min() < 0:
         raise ValueError(
-            f"topics of shape {np.shape(topics)} is not allowed: give rows of numbers >= 0 that "
-            "are not all zero, (n_topics, n_words), or draws of them."
+            f"topics of shape {np.shape(topics)} is not allowed: give an array (n_topics, n_words) "
+            "or (n_draws, n_topics, n_words) of numbers >= 0, not all zero in any row."
         )
     alpha = 1.0 / draws.shape[1] if doc_topic_prior is None else float(doc_topic_prior)
 
@@ -192,8 +194,8 @@ def completion_perplexity(
 ) -> float:
     """Held-out perplexity of any topic model; see :func:`document_completion_perplexity`.
 
-    ``each(observed)`` gives the topics of every draw, and proportions of the documents estimated
-    from ``observed``, the first halves.
+    ``each(observed)`` yields, for every draw, the topics and the documents' proportions, which are
+    estimated from the first halves ``observed``.
     """
     observed, held_out = split_documents(X, random_state)
     return float(np.exp(-mean_log_probability(each(observed), held_out)))

@@ -1,4 +1,4 @@
-"""What models of word counts share: documents as rows, a block of topics, units of its steps."""
+"""The base of models of word counts: documents as rows, a block of topics, units of steps."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from .parametrizations import ExpandedMean, Parametrization
 
 Array = NDArray[Any]
 
-#: by which the table's rates, of networks, are multiplied in the natural parameters' coordinates:
-#: curvatures there are at most about 1
+#: factor for the table's rates, which are those of networks, with natural parameters; curvatures in
+#: their coordinates are at most about 1
 NATURAL_UNIT = 20.0
-#: documents of a minibatch for which these are meant: with fewer, one document's burst of a rare
-#: word would move natural parameters too far
+#: number of documents in a minibatch for these rates; in a smaller minibatch, a document with many
+#: occurrences of a rare word would move natural parameters too far
 RATE_BATCH = 100
 
 
 class CorpusModel(Model):
-    """Base of models whose first block of parameters are topics, phi_k over the words.
+    """Base class of models whose first block of parameters are topics phi_k over the words.
 
     Parameters
     ----------
     parametrization : Parametrization
-        Of the topics, with their prior.
+        Parametrization and prior of the topics.
     frequency : array of shape (n_words,)
-        Times that each word occurs in a document, on average over some documents.
+        Mean number of occurrences of each word in a document.
     doc_sweeps : int
-        Gibbs sweeps over the documents of a minibatch.
+        Number of Gibbs sweeps over the documents of a minibatch.
     compiled : bool, default=False
-        Sample the documents' variables by the compiled kernels.
+        Whether the compiled kernels sample the documents' variables.
     batch_size : int, default=100
-        Documents in a minibatch, for ``step_size="auto"``.
+        Number of documents in a minibatch, for ``step_size="auto"``.
     """
 
     single_precision = True
@@ -87,10 +87,10 @@ class CorpusModel(Model):
         return TopicTuning(self)
 
     def unit(self) -> float:
-        """About 1 / curvature of the mean potential in units of the metric, which is theta's.
+        """Approximate 1 / curvature of the mean potential, in units of the metric if there is one.
 
-        In the expanded mean a topic's relaxation rate is the words of a document that are of the
-        topic, over the sum of its parameters.
+        In the expanded mean, the relaxation rate of a topic is the number of words of a document
+        that belong to the topic, divided by the sum of the topic's parameters.
         """
         if self.metric is None:
             return NATURAL_UNIT
@@ -102,9 +102,9 @@ class CorpusModel(Model):
         return float(beta * V * K / max(self.frequency.sum(), 1e-12))
 
     def scales(self) -> Array | None:
-        """1 / sqrt(curvature of the mean potential) of every parameter, were its word in one topic.
+        """1 / sqrt(curvature of the mean potential) of every parameter; None with a metric.
 
-        None with a metric.
+        The curvature is that of a word which occurs in one topic only.
         """
         if self.metric is not None:
             return None
@@ -118,9 +118,10 @@ class CorpusModel(Model):
 
 
 class TopicTuning(ManyModes):
-    """The table's rates in units of the topics' curvature.
+    """Tuning of topic models: the table's rates in units of the topics' curvature.
 
-    With a metric chains start at random: at temperature 0 nothing holds the expanded mean.
+    With a metric, chains start at random, because at temperature 0 nothing determines the scale of
+    the expanded mean.
     """
 
     forgetting = 0.6

@@ -1,8 +1,8 @@
 """Topic assignments of documents given topics: Gibbs sampling, and a fixed point for predictions.
 
-A document's tokens have topics z_i ~ theta_d and words ~ phi_z, with theta_d ~ Dirichlet(alpha).
-Topics are tensors (words, topics), so that what is gathered for a word is contiguous. Nothing here
-knows how topics are parametrised, or what their prior is.
+The tokens of a document have topics z_i ~ theta_d and words ~ phi_z, with theta_d ~
+Dirichlet(alpha). Topics are tensors (words, topics), so that the numbers of one word are
+contiguous. This module does not depend on the parametrisation or the prior of topics.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from torch import Tensor
 from ..._data.chain_random import ChainRandom
 from .._design import SparseBatch
 
-#: words of a call's documents from which on the compiled kernels are worth their seconds
+#: number of words in all documents from which the compiled kernels are worth their compilation
 WORTH_WORDS = 5000
-#: steps of the fixed point from which blocked Gibbs sampling starts
+#: number of fixed-point steps before blocked Gibbs sampling starts
 START_STEPS = 5
-#: smallest weight of a topic that a document may have
+#: smallest weight of a topic that can occur in a document
 LEAST_SHARE = 1e-8
-#: less than this part of a token's weight is rounding of sums of weights
+#: remaining weight, relative to a token's weight, below which it is a rounding error
 SOLE = 1e-3
 
 
 @dataclass
 class Tokens:
-    """The words of some documents, one entry each, in the order of chains and documents.
+    """The tokens (occurrences of words) of some documents, in the order of chains and documents.
 
-    A count that is no whole number c is ceil(c) tokens of weight c / ceil(c).
+    A count c that is not a whole number stands for ceil(c) tokens of weight c / ceil(c).
 
     Attributes
     ----------
     row, word : Tensor of shape (n_tokens,)
-        Document and word of each token, numbered through all chains.
+        Document and word of each token, numbered consecutively over all chains.
     weight : Tensor of shape (n_tokens,)
-        What it adds to counts.
+        Contribution of each token to counts.
     sizes : list of int
-        Tokens of each chain.
+        Number of tokens of each chain.
     n_rows : int
-        Documents of all chains.
+        Number of documents of all chains.
     """
 
     row: Tensor
@@ -54,7 +54,7 @@ class Tokens:
 
     @classmethod
     def of(cls, batch: SparseBatch, n_chains: int) -> Tokens:
-        """The tokens of a batch of counts: of each chain's own documents, or shared ones."""
+        """The tokens of a batch of counts, whose documents may be shared by the chains."""
         row, word, count, n_rows = batch.row, batch.column, batch.value[:, 0], batch.n_rows
         if batch.shared and n_chains > 1:
             chain = torch.arange(n_chains, device=row.device).repeat_interleave(len(row))
@@ -71,27 +71,28 @@ class Tokens:
 
 
 class Assignments:
-    """The topics of tokens, Gibbs-sampled given topics, with the proportions integrated out.
+    """Topic assignments of tokens, sampled by Gibbs sampling given the topics.
 
-    A topic is on in a document, with a Dirichlet parameter ``full``, or off, where it has no
-    tokens; it is on with probability ``empty`` / ``full`` (documents of all chains, topics) if
-    it has none, which is integrated out too where tokens are sampled one by one. In plain models
-    topics are on everywhere, and the two are one.
+    The proportions of topics in a document are integrated out. In a document, a topic is either on,
+    with the Dirichlet parameter ``full``, or off, and then has no tokens. A topic without tokens is
+    on with probability ``empty`` / ``full``, and has the expected Dirichlet parameter ``empty``.
+    Both have shape (documents of all chains, topics). In models without such units, all topics are
+    on and ``empty`` is ``full``.
 
     Parameters
     ----------
     topics : Tensor of shape (chains, words, topics)
-        phi; columns sum to one, or to anything else.
+        phi. Columns need not sum to one.
     tokens : Tokens
-        The documents' words.
+        Tokens of the documents.
     compiled : bool
-        Sample tokens one by one by the compiled kernel (CPU); else all at once, in turns with the
-        proportions.
+        Whether the compiled kernel samples tokens one by one (CPU). Otherwise all tokens are
+        sampled at once, alternating with the proportions and with whether topics are on.
 
     Attributes
     ----------
     n : Tensor of shape (documents of all chains, topics)
-        Weight of the tokens of each topic.
+        Total weight of the tokens of each topic.
     """
 
     def __init__(self, topics: Tensor, tokens: Tokens, *, compiled: bool):
@@ -108,7 +109,7 @@ class Assignments:
             self._likelihood = self.topics.index_select(0, tokens.word)
 
     def expected_counts(self, concentration: Tensor) -> Tensor:
-        """Counts (documents, topics), were each token split as ``concentration`` times phi."""
+        """Counts (documents, topics) if tokens are split in proportion to concentration * phi."""
         if not self.compiled:
             return _expected_counts(concentration, self._likelihood, self.tokens)
         from ..._kernels import documents
@@ -120,7 +121,7 @@ class Assignments:
         return out
 
     def begin(self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
-        """Give every token a topic, and sweep over all of them so many times."""
+        """Give every token a topic, and sweep ``n_sweeps`` times over all tokens."""
         if not self.compiled:
             self.n.fill_(1.0)
             for _ in range(START_STEPS):
@@ -128,7 +129,7 @@ class Assignments:
         self._sweep(empty, full, n_sweeps + 1, rng, fresh=True)
 
     def sweep(self, empty: Tensor, full: Tensor, rng: ChainRandom) -> None:
-        """Sample every token once more."""
+        """Sample the topic of every token once more."""
         self._sweep(empty, full, 1, rng, fresh=False)
 
     def _sweep(
@@ -150,7 +151,7 @@ class Assignments:
             self._z, self.n = blocked_sweep(self._likelihood, self.tokens, alpha, self.n, rng)
 
     def _arrays(self, empty: Tensor, full: Tensor) -> tuple[Any, ...]:
-        """What both compiled functions take first."""
+        """The first arguments of both compiled functions."""
         word, weight = self.tokens.word, self.tokens.weight
         tensors = (word, weight, empty.contiguous(), full - empty, self._z, self.n)
         return self.topics.numpy(), self._starts, *(tensor.numpy() for tensor in tensors)
@@ -158,9 +159,9 @@ class Assignments:
     def gradient(self, empty: Tensor, full: Tensor) -> Tensor:
         """Gradient of log p(tokens | topics) in the topics, (chains, words, topics).
 
-        Entry (w, k) is sum_i p(z_i = k | ...) / phi_wk over the tokens of word w: the expected
-        assignment of each token given the sample of all others of its document
-        (Rao-Blackwellised).
+        Entry (w, k) is the sum of p(z_i = k | ...) / phi_wk over the tokens i of word w. It is
+        Rao-Blackwellised: the probabilities are conditional on the sampled topics of all other
+        tokens of the document.
         """
         out = torch.zeros_like(self.topics)
         if self.compiled:
@@ -172,7 +173,7 @@ class Assignments:
         return out.view(self.shape)
 
     def _add_expected(self, empty: Tensor, full: Tensor, out: Tensor) -> None:
-        """Out += p(z_i = k | the others) / phi_wk times the weight of every token i."""
+        """Add p(z_i = k | other tokens) / phi_wk times the weight of every token i to ``out``."""
         tokens, z, n = self.tokens, self._z, self.n
         others = (n + torch.where(n > 0, full, empty)).index_select(0, tokens.row)
         at, K = tokens.row * n.shape[1] + z, n.shape[1]
@@ -180,7 +181,7 @@ class Assignments:
         sole = own - less <= SOLE * less
         less = less + (full - empty).reshape(-1)[at] * sole
         others.view(-1).index_add_(0, torch.arange(len(z), device=z.device) * K + z, -less)
-        others.clamp_(min=0.0)  # of rounding
+        others.clamp_(min=0.0)  # rounding can make them negative
         total = (others * self._likelihood).sum(1).clamp_(min=torch.finfo(n.dtype).tiny)
         out.index_add_(0, tokens.word, others.mul_((tokens.weight / total)[:, None]))
 
@@ -194,26 +195,27 @@ def topic_gradient(
     *,
     compiled: bool,
 ) -> Tensor:
-    """Gradient of log p(tokens | topics) with equal Dirichlet parameters, in the topics.
+    """Gradient of log p(tokens | topics) in the topics, for equal Dirichlet parameters.
 
     Parameters
     ----------
     topics : Tensor of shape (chains, words, topics)
         phi.
     tokens : Tokens
-        The documents' words.
+        Tokens of the documents.
     alpha : float
         Dirichlet parameter of the documents' proportions.
     n_sweeps : int
-        Gibbs sweeps over every document, after the one that begins.
+        Number of Gibbs sweeps over every document, after the initial sweep.
     rng : ChainRandom
         Random numbers.
     compiled : bool
-        As :class:`Assignments` has it.
+        Whether to use the compiled kernel, as in :class:`Assignments`.
 
     Returns
     -------
     Tensor of shape (chains, words, topics)
+        The gradient.
     """
     assignments = Assignments(topics, tokens, compiled=compiled)
     equal = torch.full_like(assignments.n, alpha)
@@ -224,14 +226,14 @@ def topic_gradient(
 def blocked_sweep(
     likelihood: Tensor, tokens: Tokens, alpha: Tensor | float, n: Tensor, rng: ChainRandom
 ) -> tuple[Tensor, Tensor]:
-    """Proportions given counts ``n`` (documents, topics), and all assignments given these.
+    """Sample proportions given counts ``n`` (documents, topics), then all assignments given them.
 
-    ``likelihood`` (tokens, topics) is of each token's word. Returns assignments and counts.
+    ``likelihood`` (tokens, topics) is phi of each token's word. Returns assignments and counts.
     """
     n_topics = n.shape[1]
     concentration = n + alpha
     proportions = rng.gamma(concentration.view(len(tokens.sizes), -1, n_topics)).view_as(n)
-    # what has no chance stays without: torch's Gamma(0) is its smallest number
+    # topics with concentration 0 must have proportion 0; torch's Gamma(0) is its smallest number
     proportions.clamp_(min=LEAST_SHARE).mul_(concentration > 0)
     cumulative = likelihood.mul(proportions.index_select(0, tokens.row)).cumsum_(1)
     u = rng.ragged_uniform(tokens.sizes, n.dtype) * cumulative[:, -1]
@@ -242,7 +244,7 @@ def blocked_sweep(
 
 
 def _expected_counts(concentration: Tensor, likelihood: Tensor, tokens: Tokens) -> Tensor:
-    """Counts (documents, topics), were each token split as ``concentration`` times likelihood."""
+    """Counts (documents, topics) if tokens are split as ``concentration`` times ``likelihood``."""
     share = likelihood * concentration.index_select(0, tokens.row)
     share.mul_((tokens.weight / share.sum(1))[:, None])
     return torch.zeros_like(concentration).index_add_(0, tokens.row, share)
@@ -254,9 +256,10 @@ def _expected_counts(concentration: Tensor, likelihood: Tensor, tokens: Tokens) 
 def fixed_point(
     topics: Tensor, counts: Any, alpha: float | Callable[[Tensor], Tensor], n_steps: int
 ) -> Tensor:
-    """Expected topic counts n (documents, topics) of documents, row by row and without noise.
+    """Expected topic counts n (documents, topics) of documents, by a deterministic fixed point.
 
-    Repeats n_dk = sum_w x_dw r_dwk with r_dwk ~ (n_dk + alpha_dk) phi_wk, from no counts.
+    The iteration n_dk = sum_w x_dw r_dwk with r_dwk ~ (n_dk + alpha_dk) phi_wk starts with n = 0.
+    Documents do not influence each other.
 
     Parameters
     ----------
@@ -265,9 +268,10 @@ def fixed_point(
     counts : CSR matrix (documents, words)
         x.
     alpha : float or callable
-        Dirichlet parameter, or ``alpha(n)``, which returns one for each document and topic.
+        Dirichlet parameter, or a function ``alpha(n)`` that returns one for each document and
+        topic.
     n_steps : int
-        Repetitions.
+        Number of iterations.
     """
     counts = counts.tocsr()
     lengths = torch.from_numpy(np.diff(counts.indptr).astype(np.int64))

@@ -1,4 +1,4 @@
-r"""Deep Poisson factor analysis: counts of words under a deep network of binary units.
+r"""Deep Poisson factor analysis: word counts under a deep network of binary units.
 
 .. math::
     x_{wj} &\sim \mathrm{Poisson}(\textstyle\sum_k \phi_{wk} \theta_{kj}), \qquad
@@ -7,10 +7,11 @@ r"""Deep Poisson factor analysis: counts of words under a deep network of binary
     r_k \sim \mathrm{Gamma}(\gamma_0, \mathrm{rate}\ c_0), \qquad
     \gamma_0 \sim \mathrm{Gamma}(e_0, \mathrm{rate}\ f_0)
 
-Topics phi_k sum to one, so that with theta integrated out the words n_kj of topic k are negative
-binomial, NB(r_k h^1_kj, p_j), and tokens' topics are those of a document with Dirichlet parameters
-r_k h^1_kj. Parameters are the topics', the network's, log r and log gamma_0; densities are in these
-coordinates, so that log r has density r^gamma_0 e^(-c_0 r), without the power gamma_0 - 1.
+Topics phi_k sum to one. With theta integrated out, the number n_kj of words of topic k is therefore
+negative binomial, NB(r_k h^1_kj, p_j), and the topics of tokens are those of a document with
+Dirichlet parameters r_k h^1_kj. The parameters are those of the topics and of the network, log r
+and log gamma_0. Densities are in these coordinates, so log r has the density r^gamma_0 e^(-c_0 r),
+with the power gamma_0 instead of gamma_0 - 1.
 """
 
 from __future__ import annotations
@@ -35,36 +36,36 @@ from .parametrizations import Parametrization
 
 Array = NDArray[Any]
 
-#: smallest r, for counts of topics that no document has
+#: smallest r, for topics that occur in no document
 LEAST_R = 1e-6
-#: r that chains start from where p_j is each document's own
+#: initial r of chains if every document has its own p_j
 START_R = 0.1
-#: steps of a mean field from which Gibbs sampling starts
+#: number of mean-field steps before Gibbs sampling starts
 START_STEPS = 10
-#: weight of that mean field beside the tokens that have been given topics before
+#: weight of this mean field relative to the tokens that already have topics
 SHARP = 0.1
-#: part of the sweeps, the last ones, that include the layers above the lowest
+#: fraction of the sweeps, at the end, that include the layers above the lowest
 DEEP = 0.2
 
 
 @dataclass
 class Locals:
-    """A Gibbs sample of the variables of some documents, all (chains, documents, ...).
+    """A Gibbs sample of the variables of some documents.
 
     Attributes
     ----------
     assignments : Assignments
         Topics of the tokens.
     empty, full : Tensor of shape (documents of all chains, topics)
-        Their parameters.
+        Dirichlet parameters of the assignments.
     n : Tensor of shape (chains, documents, topics)
-        Their counts.
-    layers : list of Tensor
-        Units of the network, from the lowest layer; empty without one.
-    probabilities : list of Tensor
-        Their conditional probabilities of being on.
+        Counts of the tokens of each topic.
+    layers : list of Tensor of shape (chains, documents, units)
+        Units of the network, starting with the lowest layer. Empty without a network.
+    probabilities : list of Tensor of shape (chains, documents, units)
+        Conditional probabilities that the units are on.
     log_miss : Tensor
-        log(1 - p_j), that broadcasts against n.
+        log(1 - p_j), which broadcasts against n.
     """
 
     assignments: Assignments
@@ -82,21 +83,21 @@ class DPFAModel(CorpusModel):
     Parameters
     ----------
     parametrization : Parametrization
-        Of the topics, with their prior.
+        Parametrization and prior of the topics.
     frequency : array of shape (n_words,)
-        Times that each word occurs in a document, on average over some documents.
+        Mean number of occurrences of each word in a document.
     doc_sweeps : int
-        Gibbs sweeps over the documents of a minibatch.
+        Number of Gibbs sweeps over the documents of a minibatch.
     network : BeliefNetwork or None
-        Of the units h; None: all topics are on in all documents.
+        Network of the units h. None means that all topics are on in all documents.
     success : float or None
-        p of all documents; None: p_j of each, uniform on (0, 1).
-    r_rate : float
+        p of all documents. With None, every document has its own p_j, uniform on (0, 1).
+    r_rate : float, default=1.0
         c_0.
-    gamma_prior : tuple of float
+    gamma_prior : tuple of float, default=(1.0, 1.0)
         e_0 and f_0.
     **options
-        Those of :class:`CorpusModel`.
+        Other arguments of :class:`CorpusModel`.
 
     References
     ----------
@@ -136,7 +137,7 @@ class DPFAModel(CorpusModel):
         return compiled
 
     def _blocks(self, theta: Tensor) -> dict[str, Tensor]:
-        """Views (chains, *shape) of every block of theta, but the topics' as they are."""
+        """Views (chains, *shape) of every block of theta; the block of topics remains flat."""
         return {
             name: theta[:, place].view(
                 len(theta), *(self.shapes[name] if name != "theta" else [-1])
@@ -150,7 +151,7 @@ class DPFAModel(CorpusModel):
         K = self.parametrization.n_topics
         on = 1.0 if self.network is None else 0.5
         r = START_R
-        if self.success is not None:  # the words of a document, on average
+        if self.success is not None:  # gives the mean number of words of a document
             r = self.frequency.sum() * (1.0 - self.success) / self.success / (K * on)
         parts: dict[str, Any] = {"theta": super().init(rng), "log_gamma": 0.0}
         parts["log_r"] = np.full(K, np.log(r))
@@ -163,10 +164,10 @@ class DPFAModel(CorpusModel):
         return None if topics is None else np.concatenate([topics, self._other_scales()])
 
     def _other_scales(self) -> Array:
-        """1 / sqrt of a bound on the mean potential's curvature, of all parameters but topics'.
+        """1 / sqrt(bound on the mean potential's curvature), for all parameters except topics.
 
-        Of log r it is one, or more if topics have many words in a document: p_j takes up much of
-        what counts say of r.
+        The bound for log r is one, or more if topics have many words in a document. It is not
+        larger because p_j absorbs much of the information of the counts about r.
         """
         words = self.frequency.sum() / self.parametrization.n_topics
         curvature = {"log_r": 1.0 + 0.25 * words, "log_gamma": 1.0}
@@ -181,7 +182,10 @@ class DPFAModel(CorpusModel):
         )
 
     def _metric(self, theta: Tensor) -> Metric:
-        """That of the expanded mean, and beside it a constant one in which steps have its unit."""
+        """The metric of the expanded mean, with a constant metric for the other parameters.
+
+        The constant metric is scaled so that one step size suits all parameters.
+        """
         place = self.places()["theta"]
         inner = self.parametrization.metric(theta[:, place])  # type: ignore[attr-defined]
         constant = torch.from_numpy(self._other_scales() ** 2 / self.unit()).to(theta)
@@ -194,7 +198,7 @@ class DPFAModel(CorpusModel):
         self.parametrization.project(theta[:, self.places()["theta"]])  # type: ignore[attr-defined]
 
     def prior_curvature(self) -> float:
-        """That of log gamma_0, about K; data say nothing of it but through r."""
+        """The curvature of log gamma_0, about K; the data inform gamma_0 only through r."""
         return float(self.parametrization.n_topics)
 
     # gradients ----------------------------------------------------------------------------------
@@ -228,7 +232,8 @@ class DPFAModel(CorpusModel):
         found = self.sample_locals(topics, tokens, r, at, rng)
         gradient = found.assignments.gradient(found.empty, found.full)
         self.parametrization.pull_back(at["theta"], topics, gradient, to["theta"], -scale)
-        # of n log Gamma(n + r) / Gamma(r) where there are words, of r log(1 - p) where h may be on
+        # derivatives of log Gamma(n + r) / Gamma(r) if a topic has words, and of r log(1 - p) if it
+        # may be on
         digammas = torch.digamma(found.n + r).sub_(torch.digamma(r)).mul_(found.n > 0)
         missed = found.log_miss
         if self.network is not None:
@@ -248,10 +253,11 @@ class DPFAModel(CorpusModel):
         parameters: Mapping[str, Tensor],
         rng: ChainRandom,
     ) -> Locals:
-        """Gibbs sampling of the documents' variables, theta integrated out throughout.
+        """Gibbs sampling of the documents' variables, with theta integrated out.
 
-        They start from a mean field. A sweep is: layers from the top to the second given the one
-        below; p_j; tokens' topics with the lowest layer integrated out; that layer.
+        The sampling starts from a mean field. A sweep samples, in this order: the layers from the
+        top to the second; p_j; the topics of the tokens, with the lowest layer integrated out; and
+        the lowest layer.
         """
         net, n_chains = self.network, len(r)
         shape = (n_chains, tokens.n_rows // n_chains, r.shape[2])
@@ -287,7 +293,7 @@ class DPFAModel(CorpusModel):
         return Locals(assignments, empty, full, n, layers, probabilities, log_miss)
 
     def _log_miss(self, words: Tensor, concentration: Tensor, rng: ChainRandom) -> Tensor:
-        """log(1 - p): given, or p_j sampled from Beta(1 + words, 1 + sum_k r_k h_kj)."""
+        """log(1 - p) for a given p, or for p_j sampled from Beta(1 + words, 1 + sum_k r_k h_kj)."""
         if self.success is not None:
             return words.new_full((1, 1, 1), float(np.log1p(-self.success)))
         parts = torch.cat([words, concentration.sum(2, keepdim=True)], 2)
@@ -308,22 +314,23 @@ class DPFAModel(CorpusModel):
 
 
 class MeanField:
-    """Dirichlet parameters r_k q_k of documents given expected counts n of their topics.
+    """Mean field: Dirichlet parameters r_k q_k of documents, given expected counts n of topics.
 
-    The lowest layer is on with probability q_k = 1 - e^(-n_k) (1 - sigmoid(a_k + r_k log(1 - p))):
-    a topic with words is on, and e^(-n_k) is about how likely it has none. Units of the layers
-    above, which hardly matter here, are at their prior means.
+    A unit of the lowest layer is on with probability
+    q_k = 1 - e^(-n_k) (1 - sigmoid(a_k + r_k log(1 - p))). A topic with words is on, and e^(-n_k)
+    approximates the probability that the topic has no words. Units of the layers above have little
+    effect here, and are replaced by their prior means.
 
     Parameters
     ----------
     network : BeliefNetwork or None
-        Of the units.
+        Network of the units.
     parameters : mapping of str to Tensor
-        The network's, (chains, *shape).
+        Parameters of the network, of shape (chains, *shape).
     r : Tensor of shape (chains, 1, topics)
         r_k.
     success : float or None
-        p; None: each document's own, integrated out.
+        p of all documents. With None, every document has its own p_j, which is integrated out.
     """
 
     def __init__(
@@ -341,7 +348,7 @@ class MeanField:
             self.q = torch.sigmoid(self.log_odds)
 
     def __call__(self, n: Tensor) -> Tensor:
-        """Of counts n (chains, documents, topics), in their shape."""
+        """Dirichlet parameters (chains, documents, topics), given counts n of the same shape."""
         if self.q is None or self.log_odds is None:
             return self.r.expand_as(n)
         rate = (self.r * self.q).sum(2, keepdim=True)
@@ -355,9 +362,10 @@ class MeanField:
 
 
 def proportions(draw: Mapping[str, Array], X: Any, success: float | None, n_steps: int) -> Array:
-    """Expected proportions (documents, topics) of documents under one draw, row by row.
+    """Expected proportions (documents, topics) of documents given one draw of the parameters.
 
-    The fixed point of counts n and of a :class:`MeanField`, n_k + r_k q_k over their sum.
+    They are n_k + r_k q_k, normalised, at the fixed point of the counts n and of a
+    :class:`MeanField`. Documents do not influence each other.
 
     Parameters
     ----------
@@ -366,9 +374,9 @@ def proportions(draw: Mapping[str, Array], X: Any, success: float | None, n_step
     X : CSR matrix (documents, words)
         Counts.
     success : float or None
-        p; None: each document's own, integrated out.
+        p of all documents. With None, every document has its own p_j, which is integrated out.
     n_steps : int
-        Steps towards the fixed point.
+        Number of fixed-point steps.
     """
     topics = torch.from_numpy(np.ascontiguousarray(draw["components"].T))
     depth = sum(name.startswith("biases") for name in draw)

@@ -1,4 +1,4 @@
-"""Gibbs sampling of latent Dirichlet allocation on a whole corpus: the reference."""
+"""Gibbs sampling of latent Dirichlet allocation on a whole corpus, as a reference."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ Array = NDArray[Any]
 
 
 class GibbsChain:
-    """One chain of assignments z of every token, from random ones.
+    """One chain of topic assignments z of all tokens, which start at random.
 
     Parameters
     ----------
-    X : CSR matrix (n_documents, n_words)
+    X : CSR matrix of shape (n_documents, n_words)
         Counts.
     n_topics : int
-        K.
+        Number of topics K.
     alpha, beta : float
         Dirichlet parameters of documents and topics.
     seed : SeedSequence
-        Of the chain.
+        Seed of the chain.
     compiled : bool
-        Collapsed sampling, token by token, by the compiled kernel. Else topics and proportions are
-        sampled too, and all assignments at once given these: exact as well, but slower to mix.
+        Whether the compiled kernel does collapsed sampling, token by token. Otherwise topics and
+        proportions are sampled too, and then all assignments at once. This is exact as well, but
+        mixes more slowly.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class GibbsChain:
         self.n_k = self.n_wk.sum(0)
 
     def run(self, n_sweeps: int) -> None:
-        """So many sweeps over all tokens."""
+        """Take ``n_sweeps`` sweeps over all tokens."""
         for _ in range(n_sweeps):
             if self.compiled:
                 from ..._kernels.documents import collapsed_sweeps
@@ -97,7 +98,10 @@ def gibbs_draws(
     thinning: int,
     compiled: bool,
 ) -> Array:
-    """Draws of the topics, (chains, n_draws, n_topics, n_words); lengths are in sweeps."""
+    """Draws of the topics, (chains, n_draws, n_topics, n_words).
+
+    ``burn_in`` and ``thinning`` are in sweeps.
+    """
     draws = np.empty((len(seeds), n_draws, n_topics, X.shape[1]))
     for into, seed in zip(draws, seeds, strict=True):
         chain = GibbsChain(X, n_topics, alpha, beta, seed, compiled=compiled)

@@ -1,11 +1,11 @@
-r"""Latent Dirichlet allocation: topics by SG-MCMC, the documents' variables by Gibbs sampling.
+r"""Latent Dirichlet allocation: SG-MCMC for topics, Gibbs sampling for documents' variables.
 
 .. math::
     \phi_k \sim \mathrm{Dirichlet}(\beta),\quad \theta_d \sim \mathrm{Dirichlet}(\alpha),\quad
     z_{di} \sim \theta_d,\quad w_{di} \sim \phi_{z_{di}}
 
-The parameters are the topics' alone: the gradient of a minibatch of documents is an expectation
-over their assignments, of which a Gibbs sample is taken at every step.
+Only the topics have parameters. The gradient of a minibatch of documents is an expectation over
+their topic assignments, which Gibbs sampling estimates at every step.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class LDAModel(CorpusModel):
     Parameters
     ----------
     parametrization : Parametrization
-        Of the topics, with their prior.
+        Parametrization and prior of the topics.
     frequency : array of shape (n_words,)
-        Times that each word occurs in a document, on average over some documents.
+        Mean number of occurrences of each word in a document.
     doc_topic_prior : float
-        alpha.
+        alpha, the Dirichlet parameter of the documents' proportions.
     doc_sweeps : int
-        Gibbs sweeps over the documents of a minibatch.
+        Number of Gibbs sweeps over the documents of a minibatch.
     **options
-        Those of :class:`CorpusModel`.
+        Other arguments of :class:`CorpusModel`.
 
     References
     ----------

@@ -1,8 +1,8 @@
-r"""Topics, distributions phi_k over words, as functions of unconstrained parameters theta.
+r"""Topics, which are distributions phi_k over words, as functions of parameters theta.
 
-Two parametrisations, each with the prior that it needs and the chain rule from the gradient in phi
-to that in theta. Positions theta (chains, words * topics) are read as (chains, words, topics); what
-a model keeps of a draw are the topics themselves, (topics, words).
+There are two parametrisations. Each has its prior, and the chain rule that converts the gradient in
+phi to the gradient in theta. Positions theta (chains, words * topics) are viewed as
+(chains, words, topics). Draws are stored as the topics themselves, (topics, words).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from ..._metric import DiagonalMetric, Metric
 
 Array = NDArray[Any]
 
-#: spread, on the scale of log phi, of the topics that chains start from
+#: sd, on the scale of log phi, of the noise in the initial topics of chains
 START_SPREAD = 0.5
-#: smallest entry of a topic, so that no word is impossible, and of the expanded mean
+#: smallest entry of a topic and of the expanded mean, so that no word is impossible
 LEAST = 1e-30
 
 
 class Parametrization:
-    """What both have in common; ``n_topics`` K and ``n_words`` V are sizes.
+    """Base class of parametrisations of topics.
 
     Parameters
     ----------
     n_topics, n_words : int
-        K and V.
+        Number of topics K and number of words V.
     prior : GammaTopics or NormalTopics
-        Of the parameters of each topic.
+        Prior of the parameters of each topic.
     """
 
     def __init__(self, n_topics: int, n_words: int, prior: TopicPrior):
@@ -50,15 +50,15 @@ class Parametrization:
     def pull_back(
         self, theta: Tensor, topics: Tensor, gradient: Tensor, out: Tensor, scale: float
     ) -> None:
-        """Out += scale * gradient in theta, for the gradient in the topics at ``theta``."""
+        """Add scale * gradient in theta to ``out``, given the gradient in the topics."""
         raise NotImplementedError
 
     def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
-        """Out = scale * grad(-log p(theta))."""
+        """Write scale * grad(-log p(theta)) to ``out``."""
         raise NotImplementedError
 
     def start(self, frequency: Array, rng: np.random.Generator) -> Array:
-        """Parameters (words * topics,) of noisy copies of the words' ``frequency`` (words,)."""
+        """Starting parameters (words * topics,), whose topics are noisy copies of ``frequency``."""
         share = (frequency + 1e-3 * frequency.mean()) / frequency.sum()
         noise = START_SPREAD * rng.standard_normal((self.n_words, self.n_topics))
         return self._from_log(np.log(share)[:, None] + noise).reshape(-1)
@@ -67,7 +67,7 @@ class Parametrization:
         raise NotImplementedError
 
     def draws(self, draws: Array) -> Array:
-        """Topics (..., topics, words) of parameters (..., words * topics)."""
+        """Topics (..., topics, words) for parameters (..., words * topics)."""
         theta = torch.from_numpy(draws.reshape(-1, draws.shape[-1]))
         topics = np.empty((len(theta), self.n_topics, self.n_words), draws.dtype)
         for one, into in zip(theta, topics, strict=True):  # one at a time, to spare memory
@@ -84,7 +84,7 @@ class ExpandedNatural(Parametrization):
     def pull_back(
         self, theta: Tensor, topics: Tensor, gradient: Tensor, out: Tensor, scale: float
     ) -> None:
-        counts = gradient.mul_(topics)  # expected: n_wk
+        counts = gradient.mul_(topics)  # the expected counts n_wk
         counts.addcmul_(topics, counts.sum(1, keepdim=True), value=-1.0)
         self.view(out).add_(counts, alpha=scale)
 
@@ -97,7 +97,7 @@ class ExpandedNatural(Parametrization):
 
 
 class ExpandedMean(Parametrization):
-    r"""Gamma variables: :math:`\phi_{kw} = |\theta_{kw}| / \sum_v |\theta_{kv}|`, of metric diag.
+    r"""Gamma variables :math:`\phi_{kw} = |\theta_{kw}| / \sum_v |\theta_{kv}|`, diagonal metric.
 
     References
     ----------
@@ -122,11 +122,11 @@ class ExpandedMean(Parametrization):
         out.mul_(scale * (1.0 - beta)).add_(scale)
 
     def metric(self, theta: Tensor) -> Metric:
-        """M = diag(theta), whose divergence is one."""
+        """The metric M = diag(theta), whose divergence is one."""
         return DiagonalMetric(theta, torch.ones_like(theta))
 
     def project(self, theta: Tensor) -> None:
-        """Reflect what has passed zero, in place."""
+        """Reflect negative parameters at zero, in place."""
         theta.abs_().clamp_(min=LEAST)
 
     def _from_log(self, log_topics: Array) -> Array:
@@ -134,21 +134,21 @@ class ExpandedMean(Parametrization):
 
 
 class TopicPrior:
-    """A prior of a topic's parameters, the same for every word."""
+    """Base class of priors of a topic's parameters, which are the same for every word."""
 
     concentration: float = 1.0
 
     def natural_gradient(self, theta: Tensor, out: Tensor) -> None:
-        """Out = grad(-log p(theta)) of natural parameters."""
+        """Write grad(-log p(theta)), for natural parameters, to ``out``."""
         raise NotImplementedError
 
     def log_total(self, n_words: int) -> float:
-        """Log of about what e^theta adds up to over the words of a topic."""
+        """Approximate logarithm of the sum of e^theta over the words of a topic."""
         raise NotImplementedError
 
 
 class GammaTopics(TopicPrior):
-    r"""e^theta ~ Gamma(concentration, 1), so that the topic is Dirichlet(concentration)."""
+    r"""Prior e^theta ~ Gamma(concentration, 1); the topic is then Dirichlet(concentration)."""
 
     def __init__(self, concentration: float):
         self.concentration = concentration
@@ -162,7 +162,7 @@ class GammaTopics(TopicPrior):
 
 
 class NormalTopics(TopicPrior):
-    """Theta ~ N(mean, sd^2): natural parameters only."""
+    """Prior theta ~ N(mean, sd^2), for natural parameters only."""
 
     def __init__(self, mean: float, sd: float):
         self.mean = mean

@@ -1,0 +1,386 @@
+"""Which files are resumed, which are refused untouched, and how they are written."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+import pytest
+import torch
+from _checkpoint import assert_same, data, make
+from torch import nn
+
+from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
+    BayesianModuleClassifier,
+    CheckpointError,
+    SamplingError,
+    SamplingWarning,
+    sample,
+)
+from skbayes_sgmcmc._engine.checkpoint import write_atomically
+from skbayes_sgmcmc.augmentation import RandomCrop, RandomFlip
+from skbayes_sgmcmc.models import Data, Model
+from skbayes_sgmcmc.samplers import SGHMC
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+#: other processes find the package where this one did
+HERE = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+# files that are refused ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("finished") / "file.npz"
+    make("default", path).fit(*data())
+    return path.read_bytes()
+
+
+def foreign(path):
+    np.savez(path, theta=np.zeros(3))
+
+
+def pickled(path):
+    np.savez(path, format=np.array([{"a": object}], dtype=object))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-100]),
+        lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+        lambda path: path.write_bytes(path.read_bytes()[:40]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text("not a checkpoint"),
+        lambda path: flip(path, 0.5),
+        lambda path: flip(path, 0.05),
+        foreign,
+        pickled,
+    ],
+    ids=["tail", "half", "head", "empty", "text", "draws", "state", "foreign", "pickled"],
+)
+def test_a_damaged_file_is_refused_and_left_alone(tmp_path, finished, damage):
+    path = tmp_path / "file.npz"
+    path.write_bytes(finished)
+    damage(path)
+    before = path.read_bytes()
+    clf = make("default", path)
+    with pytest.raises(CheckpointError, match="can't be read and was left untouched") as caught:
+        clf.fit(*data())
+    assert str(path) in str(caught.value) and "delete it" in str(caught.value)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+    assert not hasattr(clf, "posterior_")
+
+
+def flip(path, where):
+    """Change one byte."""
+    content = bytearray(path.read_bytes())
+    content[int(where * len(content))] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prior_scale": 2.0},
+        {"prior": "laplace"},
+        {"step_size": 0.1},
+        {"n_draws": 700},
+        {"random_state": 1},
+        {"n_chains": 3},
+        {"sampler": SGHMC()},
+        {"temperature": 0.5},
+        {"fit_intercept": False},
+        {"class_weight": "balanced"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_file_of_other_parameters_is_refused(tmp_path, finished, change):
+    path = tmp_path / "file.npz"
+    path.write_bytes(finished)
+    with pytest.raises(CheckpointError, match="other data, parameters or versions"):
+        make("default", path).set_params(**change).fit(*data())
+    assert path.read_bytes() == finished
+
+
+@pytest.mark.parametrize("explicit", [{}, {"step_size": 0.1, "gradient": "minibatch"}])
+def test_a_file_of_other_data_or_prior_is_refused(tmp_path, explicit):
+    """With explicit step sizes nothing but the fingerprint of the model tells priors apart."""
+    path = tmp_path / "file.npz"
+    X, y = data()
+    clf = make("default", path).set_params(n_draws=20, burn_in=0, **explicit)
+    clf.fit(X, y)
+    before = path.read_bytes()
+    others = {
+        "one value": (np.where(np.arange(X.size).reshape(X.shape) == 7, 0.0, X), y, None),
+        "one label": (X, np.where(np.arange(len(y)) == 7, 1 - y, y), None),
+        "weights": (X, y, np.full(len(y), 2.0)),
+        "rows": (X[:-1], y[:-1], None),
+    }
+    for rows, labels, weight in others.values():
+        with pytest.raises(CheckpointError):
+            clf.fit(rows, labels, sample_weight=weight)
+    for change in ({"prior_scale": 0.1}, {"prior": "laplace"}):
+        with pytest.raises(CheckpointError):
+            make("default", path).set_params(n_draws=20, burn_in=0, **explicit, **change).fit(X, y)
+    assert path.read_bytes() == before
+
+
+# functions ----------------------------------------------------------------------------------------
+
+
+def normal_at(center):
+    return lambda theta: -0.5 * ((theta - center) ** 2).sum(1)
+
+
+class Shifted(Model):
+    """Rows of numbers around theta, or around something else."""
+
+    def __init__(self, shift):
+        self.shapes = {"theta": (1,)}
+        self.by = (lambda theta: theta + 1.0) if shift else (lambda theta: theta)
+
+    def init(self, rng):
+        return rng.standard_normal(1)
+
+    def log_prior(self, theta):
+        return -0.5 * theta.square().sum(1)
+
+    def log_lik(self, theta, batch):
+        return -0.5 * (batch.fields["x"] - self.by(theta)) ** 2
+
+
+def draws_of(target, path, **more):
+    """Draws of a target, all of whose parameters are the same."""
+    some = {"n_draws": 20, "burn_in": 5, "step_size": 0.5, "random_state": 0, "n_parameters": 2}
+    return sample(target, checkpoint=path, **(some | more))
+
+
+def test_a_file_of_another_log_density_is_refused(tmp_path):
+    """Parameters are equal, and functions have no digest: what they return tells them apart."""
+    path = tmp_path / "file.npz"
+    draws_of(normal_at(0.0), path)
+    draws_of(normal_at(0.0), path)  # another function object that does the same
+    with pytest.raises(CheckpointError, match="other functions"):
+        draws_of(normal_at(100.0), path)
+    with pytest.raises(CheckpointError, match="other functions"):
+        draws_of(normal_at(1e-3), path)
+    with pytest.raises(CheckpointError, match="belongs to a fit with other"):
+        draws_of(normal_at(0.0), path, gradient_of_potential=lambda theta, rng: 2.0 * theta)
+
+
+def test_a_file_of_another_model_of_the_same_class_is_refused(tmp_path):
+    path = tmp_path / "file.npz"
+    rows = Data({"x": torch.linspace(-1.0, 1.0, 7, dtype=torch.float64)}, 7)
+    some = {"data": rows, "n_parameters": None}
+    draws_of(Shifted(False), path, **some)
+    draws_of(Shifted(False), path, **some)
+    with pytest.raises(CheckpointError, match="other functions"):
+        draws_of(Shifted(True), path, **some)
+
+
+def network(activation, width=3):
+    return lambda n_features, n_outputs: nn.Sequential(
+        nn.Linear(n_features, width), activation, nn.Linear(width, n_outputs)
+    )
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (network(nn.Tanh()), network(nn.ReLU())),
+        (network(nn.Hardtanh(-1.0, 1.0)), network(nn.Hardtanh(-1.0, 0.9))),
+    ],
+    ids=["class", "constant"],
+)
+def test_a_file_of_another_module_is_refused(tmp_path, one, other):
+    path = tmp_path / "file.npz"
+    some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
+    clf = BayesianModuleClassifier(one, checkpoint=path, **some).fit(*data())
+    clf.fit(*data())
+    with pytest.raises(CheckpointError, match="other functions"):
+        BayesianModuleClassifier(other, checkpoint=path, **some).fit(*data())
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (RandomFlip(), RandomCrop(1)),
+        (lambda x, rng: x + 1.0, lambda x, rng: x + 2.0),
+        (RandomCrop(1), RandomCrop(2)),
+    ],
+    ids=["classes", "functions", "parameters"],
+)
+def test_a_file_of_another_augmentation_is_refused(tmp_path, one, other):
+    path = tmp_path / "file.npz"
+    X, y = np.random.default_rng(0).random((20, 1, 6, 6)), np.arange(20) % 2
+    some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
+
+    def fit(augment):
+        BayesianCNNClassifier(
+            conv_channels=(2,), hidden_layer_sizes=(3,), augment=augment, checkpoint=path, **some
+        ).fit(X, y)
+
+    fit(one)
+    fit(one)
+    with pytest.raises(CheckpointError, match="belongs to a fit with other"):
+        fit(other)
+
+
+def test_a_file_of_another_generator_is_refused(tmp_path):
+    """Its state counts: a seed, and whether the generator has been used. With None any run goes."""
+    path, X = tmp_path / "file.npz", data()
+
+    def fit(seed):
+        return make("default", path).set_params(random_state=seed, n_draws=20).fit(*X)
+
+    fit(np.random.RandomState(0))
+    fit(np.random.RandomState(0))
+    used = np.random.RandomState(0)
+    used.random_sample()
+    for other in (np.random.RandomState(1), used, 0):
+        with pytest.raises(CheckpointError, match="other data, parameters"):
+            fit(other)
+    path.unlink()
+    assert_same(fit(None), fit(None))
+
+
+def test_draws_edited_in_a_valid_file_are_refused(tmp_path, finished):
+    """Its checksums are right: the digest of the whole contents is not."""
+    path = tmp_path / "file.npz"
+    path.write_bytes(finished)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    arrays["draws"][0, 0, 0] += 1.0
+    np.savez(path, **arrays)
+    with pytest.raises(CheckpointError, match="not those that were written"):
+        make("default", path).fit(*data())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_flipped_bit_escapes(tmp_path, finished, seed):
+    """Compression and encryption bits, headers, names: each is a CheckpointError, or harmless."""
+    path, rng = tmp_path / "file.npz", np.random.default_rng(seed)
+    whole = make("default").fit(*data())
+    directory = finished.rindex(b"PK\x01\x02") - 2000
+    for _ in range(20):
+        content = bytearray(finished)
+        # the archive's own records are where flips are not caught by checksums
+        content[rng.integers(directory, len(content))] ^= 1 << rng.integers(8)
+        path.write_bytes(content)
+        try:
+            assert_same(make("default", path).fit(*data()), whole)
+        except CheckpointError as error:
+            assert "can't be read and was left untouched" in str(error)
+            assert path.read_bytes() == bytes(content)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"format": np.array([2, 2])},
+        {"format": np.array(2)},
+        {"format": np.array("two")},
+    ],
+    ids=["array", "alone", "text"],
+)
+def test_archives_of_wrong_contents_are_refused(tmp_path, contents):
+    path = tmp_path / "file.npz"
+    np.savez(path, **contents)
+    with pytest.raises(CheckpointError, match="can't be read"):
+        make("default", path).fit(*data())
+    np.save(tmp_path / "file.npy", np.zeros(3))
+    (tmp_path / "file.npy").replace(path)
+    with pytest.raises(CheckpointError, match="can't be read"):
+        make("default", path).fit(*data())
+
+
+def test_a_symbolic_link_is_followed(tmp_path):
+    (tmp_path / "disk").mkdir()
+    path, real = tmp_path / "link.npz", tmp_path / "disk" / "real.npz"
+    path.symlink_to(real)
+    make("default", path).set_params(n_draws=20).fit(*data())
+    assert path.is_symlink() and real.exists()
+    assert [entry.name for entry in (tmp_path / "disk").iterdir()] == ["real.npz"]
+
+
+def test_a_full_disk_does_not_end_a_fit(tmp_path, monkeypatch):
+    """What is in memory is worth more than the file; the warning says what failed."""
+    path = tmp_path / "file.npz"
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("numpy.savez", full)
+        with pytest.warns(SamplingWarning, match=r"could not be written .*No space left"):
+            clf = make("default", path).fit(*data())
+    assert_same(clf, make("default").fit(*data()))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["", "x" * 300 + ".npz"], ids=["empty", "long"])
+def test_names_that_no_file_can_have_are_refused_before_the_fit(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"checkpoint='.*' is not allowed"):
+        make("default", name).fit(*data())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_warm_start_needs_its_own_file(tmp_path):
+    """It has another start: the first fit's file must not pass for the second's."""
+    path = tmp_path / "file.npz"
+    clf = make("default", path).set_params(warm_start=True, burn_in=0).fit(*data())
+    with pytest.raises(CheckpointError):
+        clf.fit(*data())
+    clf.set_params(checkpoint=tmp_path / "second.npz").fit(*data())
+
+
+def test_partial_fit_has_no_checkpoints(tmp_path):
+    with pytest.raises(ValueError, match="checkpoint=.* not allowed in partial_fit"):
+        make("default", tmp_path / "file.npz").partial_fit(*data())
+
+
+def test_a_folder_that_does_not_exist_is_named_before_the_fit(tmp_path):
+    with pytest.raises(ValueError, match="its folder does not exist"):
+        make("default", tmp_path / "nowhere" / "file.npz").fit(*data())
+
+
+# writing ------------------------------------------------------------------------------------------
+
+
+def test_writes_are_atomic(tmp_path, monkeypatch):
+    """A failure at any moment of a write leaves the old file, and no other."""
+    path = tmp_path / "file.npz"
+    write_atomically(path, {"a": np.arange(3)})
+    before = path.read_bytes()
+    for where in ("numpy.savez", "os.fsync", "os.replace"):
+        with monkeypatch.context() as patch:
+
+            def fail(*args, **kwargs):
+                raise OSError("disk full")
+
+            patch.setattr(where, fail)
+            with pytest.raises(OSError, match="disk full"):
+                write_atomically(path, {"a": np.arange(4)})
+        assert path.read_bytes() == before
+        assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+
+
+def test_a_fit_leaves_no_temporary_files(tmp_path):
+    make("default", tmp_path / "file.npz").fit(*data())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+
+
+def test_divergence_does_not_overwrite_a_file(tmp_path):
+    X, y = data()
+    path = tmp_path / "file.npz"
+    clf = make("default", path).set_params(step_size=1e150)
+    with pytest.raises(SamplingError):
+        clf.fit(X * 1e140, y)
+    assert not path.exists()
