@@ -62,7 +62,7 @@ class Storage(BaseEstimator):
         if not os.path.isdir(self.dir):
             raise ValueError(f"{refused}: there is no such folder.")
         try:
-            tempfile.TemporaryFile(dir=self.dir).close()
+            tempfile.TemporaryFile(dir=os.fspath(self.dir)).close()
         except OSError as error:  # /proc, a disk that is read-only, a folder of someone else
             raise ValueError(
                 f"{refused}: no file can be made there ({error.strerror}); give another folder."

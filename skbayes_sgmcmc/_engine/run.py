@@ -22,11 +22,13 @@ from .accelerators import Workload, choose, offers
 from .chains import Plan
 from .jobs import ChainState, Job, OnProgress, Result
 from .memory import check_memory
-from .settings import Settings, is_auto
+from .settings import LARGEST, SMALLEST, Settings, is_auto
 from .target import Coordinates, Target
 
 Array = NDArray[Any]
 
+#: steps at which schedules are looked at
+SCHEDULE_STEPS = 1000
 #: rows in a minibatch of a stream
 STREAM_BATCH = 100
 
@@ -109,6 +111,8 @@ def draw(
         going_on=previous is not None,
         stream=stream,
     )
+    _check_range("step_size", plan.step_size, plan.n_steps)
+    _check_range("temperature", plan.temperature, plan.n_steps)
     if not stream:
         target = target.with_model(model.prepared(plan.n_steps))
     work = Workload(
@@ -145,6 +149,19 @@ def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
         return [job(on_progress)]
     jobs = [replace(job, group=group, seeds=[job.seeds[c] for c in group]) for group in groups]
     return list(Parallel(n_jobs=job.settings.n_jobs)(delayed(one)(None) for one in jobs))
+
+
+def _check_range(name: str, schedule: Schedule, n_steps: int) -> None:
+    """Refuse a schedule whose values, over the run, leave those that chains can compute with."""
+    steps = np.unique(np.linspace(0, n_steps - 1, SCHEDULE_STEPS).astype(int))
+    with np.errstate(over="ignore"):
+        values = schedule.values(steps, n_steps)
+    low, high = float(values.min()), float(values.max())
+    if not high <= LARGEST or (low < SMALLEST and (low > 0.0 or name == "step_size")):
+        raise ValueError(
+            f"{name}={schedule!r} is not allowed: over {n_steps} steps its values are between "
+            f"{low:g} and {high:g}; they must stay between {SMALLEST:g} and {LARGEST:g}."
+        )
 
 
 def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:

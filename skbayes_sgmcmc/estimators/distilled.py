@@ -199,7 +199,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _check(self) -> Any:
         """Check every parameter, before any work."""
-        from .._engine.settings import Settings, is_auto, resolve_device
+        from .._engine.settings import Settings, is_auto
 
         if not hasattr(self.estimator, "distill"):
             raise ValueError(
@@ -214,8 +214,10 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         check_real("learning_rate", self.learning_rate, low=0.0)
         check_real("perturbation", self.perturbation, low=0.0, closed="left")
         check_int("n_draws", self.n_draws)
-        settings = Settings(device=self.device, random_state=self.random_state)
-        resolve_device(settings.device)
+        settings = Settings(
+            device=self.device, random_state=self.random_state, verbose=self.verbose
+        )
+        settings.check()
         return settings
 
     def _blueprint(self, own: Blueprint, n_classes: int) -> Blueprint:

@@ -47,7 +47,7 @@ class _Module(SparseNetwork):
 
         from ..models.networks.module import check_outputs
 
-        if self.input_shape is not None and math.prod(self.input_shape) != X.shape[1]:
+        if self.input_shape is not None and math.prod(self._row_shape()) != X.shape[1]:
             raise ValueError(
                 f"input_shape={self.input_shape!r} is not allowed: a row of X has {X.shape[1]} "
                 "numbers."
@@ -62,7 +62,9 @@ class _Module(SparseNetwork):
         check_outputs("module", self.module, outputs, (x.shape[1], self._n_outputs))
 
     def _row_shape(self) -> tuple[int, ...]:
-        return super()._row_shape() if self.input_shape is None else tuple(self.input_shape)
+        if self.input_shape is None:
+            return super()._row_shape()
+        return check_sizes("input_shape", self.input_shape)
 
 
 class BayesianModuleClassifier(_Module, NetworkClassifier):
