@@ -187,8 +187,8 @@ def test_steps_and_temperatures_beyond_float32_are_refused(sampler, dtype, param
         (BayesianMLPClassifier, "prior_scale", (1.0, 1e-300), "a sequence of them, one a layer"),
         (BayesianICA, "prior_scale", 1e300, r"\[1e-15, 1e\+15\]"),
         (BayesianMLPClassifier, "burn_in", 10**19, "at most 1000000000000"),
-        (BayesianMLPClassifier, "thinning", 10**19, "at most 100000000"),
-        (BayesianMLPClassifier, "n_draws", 10**19, "at most 10000000000"),
+        (BayesianMLPClassifier, "thinning", 10**19, "at most 1000000000000"),
+        (BayesianMLPClassifier, "n_draws", 10**19, "at most 1000000000000"),
         (BayesianLogisticRegression, "n_jobs", "2", "give None, a whole number"),
         (BayesianLogisticRegression, "n_jobs", -1.5, "give None, a whole number"),
         (BayesianLogisticRegression, "n_jobs", 0, "give None, a whole number"),
@@ -198,6 +198,12 @@ def test_values_beyond_their_range_are_refused_by_name(kind, parameter, value, m
     estimator = kind(**(RUN | {"step_size": 1e-3} | {parameter: value}))
     with pytest.raises(ValueError, match=rf"^{parameter}=.* is not allowed: .*{message}"):
         estimator.fit(X, LABELS)
+
+
+def test_products_of_draws_and_thinning_are_limited():
+    network = BayesianMLPClassifier(**(RUN | {"thinning": 10**12}))
+    with pytest.raises(ValueError, match=r"^n_draws=4 is not allowed with thinning=10+: .*4e\+12"):
+        network.fit(X, LABELS)
 
 
 @pytest.mark.parametrize("sampler", ["sgld", "psgld", "sgnht"])

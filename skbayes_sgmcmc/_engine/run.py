@@ -22,7 +22,7 @@ from .accelerators import Workload, choose, offers
 from .chains import Plan
 from .jobs import ChainState, Job, OnProgress, Result
 from .memory import check_memory
-from .settings import LARGEST, SMALLEST, Settings, is_auto
+from .settings import LARGEST, MOST_STEPS, SMALLEST, Settings, is_auto
 from .target import Coordinates, Target
 
 Array = NDArray[Any]
@@ -111,6 +111,12 @@ def draw(
         going_on=previous is not None,
         stream=stream,
     )
+    if plan.n_steps > MOST_STEPS:
+        raise ValueError(
+            f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r}: that takes "
+            f"{plan.n_steps:.3g} steps, more than {MOST_STEPS:.0e}; give fewer draws or less "
+            "thinning."
+        )
     _check_range("step_size", plan.step_size, plan.n_steps)
     _check_range("temperature", plan.temperature, plan.n_steps)
     if not stream:

@@ -19,8 +19,8 @@ from ..schedules import MixingDistance, Schedule, as_schedule
 
 #: step sizes and temperatures of which products and quotients are still numbers in float32
 SMALLEST, LARGEST = 1e-30, 1e18
-#: with these the number of steps is still an int64
-MOST_DRAWS, MOST_STEPS, MOST_THINNING = 10**10, 10**12, 10**8
+#: steps that no run ends with; their numbers must stay int64
+MOST_STEPS = 10**12
 
 
 def is_auto(value: Any) -> bool:
@@ -106,7 +106,7 @@ class Settings:
                 check_real(name, value, low=SMALLEST, high=LARGEST, closed="both")
         for name, low, high in (
             ("batch_size", 1, math.inf),
-            ("n_draws", 1, MOST_DRAWS),
+            ("n_draws", 1, MOST_STEPS),
             ("burn_in", 0, MOST_STEPS),
         ):
             value = getattr(self, name)
@@ -115,7 +115,7 @@ class Settings:
         if isinstance(self.thinning, MixingDistance):
             self.thinning.check("thinning")
         elif not is_auto(self.thinning):
-            check_int("thinning", self.thinning, high=MOST_THINNING)
+            check_int("thinning", self.thinning, high=MOST_STEPS)
         check_int("n_chains", self.n_chains)
         if not isinstance(self.init, str):
             check_numbers("init", self.init, "'auto', 'random', 'map', 'gaussian' or an array")
