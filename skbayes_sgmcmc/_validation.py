@@ -44,6 +44,16 @@ def check_int(name: str, value: Any, *, low: int = 1, high: float = np.inf) -> i
     return int(value)
 
 
+def check_numbers(name: str, values: Any, allowed: str) -> None:
+    """Refuse what is not an array of finite numbers; ``allowed`` says what else may be given."""
+    try:
+        found = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        found = np.array(np.nan)
+    if isinstance(values, bool) or not np.isfinite(found).all():
+        raise ValueError(f"{name}={values!r} is not allowed: give {allowed} of finite numbers.")
+
+
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     """Return ``value``, after checking that it is one of ``choices``."""
     options = list(choices)
@@ -93,7 +103,39 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
         raise ValueError(
             f"sample_weight has a negative value, {weight.min():g}: give nonnegative numbers."
         )
+    if weight.max(initial=0.0) > LARGEST_WEIGHT:
+        raise ValueError(
+            f"sample_weight has a value of {weight.max():g}, more than {LARGEST_WEIGHT:g}: divide "
+            "the weights by a constant. They are exponents of the likelihood."
+        )
     return np.asarray(weight)
+
+
+#: scales of priors: their squares are numbers in float32, and differ from zero
+SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
+#: sums of more than this lose whole rows to rounding
+LARGEST_WEIGHT = 1e15
+
+
+def check_scale(name: str, value: Any) -> float:
+    """Return a prior's scale as a float."""
+    check_real(name, value, low=0.0)
+    return check_real(name, value, low=SMALLEST_SCALE, high=LARGEST_SCALE, closed="both")
+
+
+def check_scales(name: str, values: Any, allowed: str) -> Any:
+    """Return ``values`` if it is a sequence of scales of priors; ``allowed`` says what may be."""
+    try:
+        numbers = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    good = (numbers >= SMALLEST_SCALE) & (numbers <= LARGEST_SCALE)
+    if numbers.ndim != 1 or numbers.size == 0 or not good.all():
+        raise ValueError(
+            f"{name}={values!r} is not allowed: give {allowed} "
+            f"(numbers between {SMALLEST_SCALE:g} and {LARGEST_SCALE:g})."
+        )
+    return values
 
 
 #: magnitudes of data beyond these limits have squares that overflow, or are zero

@@ -323,12 +323,12 @@ def state_of(clf):
 def test_step_size_far_too_large(data, sampler):
     """The gradient is bounded, so it takes data of 1e5 for a step of 1e9 to leave the numbers."""
     X, y = data[0] * 1e140, data[1]
-    clf = small(sampler=sampler, step_size=1e150)
+    clf = small(sampler=sampler, step_size=1e17)
     with pytest.raises(SamplingError, match="2 of 2 chains diverged") as caught:
         clf.fit(X, y)
     text = str(caught.value)
     assert "chain 0 by step" in text and "chain 1 by step" in text
-    assert "last step size 1e+200" in text and "Reduce step_size" in text
+    assert "last step size 1e+17" in text and "Reduce step_size" in text
     assert set(vars(clf)) == set(clf.get_params(deep=False))  # nothing half-fitted
 
 
@@ -336,7 +336,7 @@ def test_a_failed_refit_changes_nothing(data):
     X, y = data
     clf = small().fit(X, y)
     before, predictions = state_of(clf), clf.predict_proba(X)
-    clf.step_size = 1e150
+    clf.step_size = 1e17
     before["step_size"] = id(clf.step_size)
     with pytest.raises(SamplingError):
         clf.fit(X[:, :3] * 1e140, y)  # other features, too

@@ -16,6 +16,19 @@ def check_memory(n_chains: int, n_draws: int, n_kept: int, itemsize: int) -> Non
         )
 
 
+def check_network_memory(n_parameters: int, n_chains: int) -> None:
+    """Raise ``ValueError`` if the chains of a network will not fit into memory."""
+    # the least there is: positions, gradients and noise in float32, the prior's rates in float64
+    needed = n_parameters * (3 * n_chains * 4 + 8)
+    free = _free_memory()
+    if free is not None and needed > free:
+        raise ValueError(
+            f"a network of {n_parameters:.3g} parameters is not allowed here: {n_chains} chains "
+            f"of it need at least {needed / 2**30:.3g} GiB and {free / 2**30:.1f} GiB are free; "
+            "give smaller layers (hidden_layer_sizes, conv_channels) or fewer chains."
+        )
+
+
 def _free_memory() -> int | None:
     try:
         with open("/proc/meminfo") as lines:

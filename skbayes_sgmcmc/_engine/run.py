@@ -22,11 +22,13 @@ from .accelerators import Workload, choose, offers
 from .chains import Plan
 from .jobs import ChainState, Job, OnProgress, Result
 from .memory import check_memory
-from .settings import Settings, is_auto
+from .settings import LARGEST, MOST_STEPS, SMALLEST, Settings, is_auto
 from .target import Coordinates, Target
 
 Array = NDArray[Any]
 
+#: number of steps at which schedules are checked
+SCHEDULE_STEPS = 1000
 #: number of rows in a minibatch of a stream
 STREAM_BATCH = 100
 
@@ -110,6 +112,14 @@ def draw(
         going_on=previous is not None,
         stream=stream,
     )
+    if plan.n_steps > MOST_STEPS:
+        raise ValueError(
+            f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r}: that takes "
+            f"{plan.n_steps:.3g} steps, more than {MOST_STEPS:.0e}; give fewer draws or less "
+            "thinning."
+        )
+    _check_range("step_size", plan.step_size, plan.n_steps)
+    _check_range("temperature", plan.temperature, plan.n_steps)
     if not stream:
         target = target.with_model(model.prepared(plan.n_steps))
     work = Workload(
@@ -151,6 +161,19 @@ def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
 def _run_one(job: Job) -> Result:
     """Run a job in a worker: as a function, whose name joblib's backends can use as a key."""
     return job(None)
+
+
+def _check_range(name: str, schedule: Schedule, n_steps: int) -> None:
+    """Refuse a schedule whose values, over the run, leave those that chains can compute with."""
+    steps = np.unique(np.linspace(0, n_steps - 1, SCHEDULE_STEPS).astype(int))
+    with np.errstate(over="ignore"):
+        values = schedule.values(steps, n_steps)
+    low, high = float(values.min()), float(values.max())
+    if not high <= LARGEST or (low < SMALLEST and (low > 0.0 or name == "step_size")):
+        raise ValueError(
+            f"{name}={schedule!r} is not allowed: over {n_steps} steps its values are between "
+            f"{low:g} and {high:g}; they must stay between {SMALLEST:g} and {LARGEST:g}."
+        )
 
 
 def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:

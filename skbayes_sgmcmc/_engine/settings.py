@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,14 @@ import numpy as np
 import torch
 
 from .._draws.storage import Storage
-from .._validation import check_choice, check_int, check_random_state
+from .._validation import check_choice, check_int, check_numbers, check_random_state, check_real
 from ..samplers import TABLE, resolve
-from ..schedules import MixingDistance, as_schedule
+from ..schedules import MixingDistance, Schedule, as_schedule
+
+#: step sizes and temperatures of which products and quotients are still numbers in float32
+SMALLEST, LARGEST = 1e-30, 1e18
+#: steps that no run ends with; their numbers must stay int64
+MOST_STEPS = 10**12
 
 
 def is_auto(value: Any) -> bool:
@@ -98,15 +105,28 @@ class Settings:
         if not is_auto(self.step_size):
             as_schedule("step_size", self.step_size)
         as_schedule("temperature", self.temperature)
-        for name, low in (("batch_size", 1), ("n_draws", 1), ("burn_in", 0)):
+        for name in ("step_size", "temperature"):
+            value = getattr(self, name)
+            if not is_auto(value) and not isinstance(value, Schedule) and value != 0:
+                check_real(name, value, low=SMALLEST, high=LARGEST, closed="both")
+        for name, low, high in (
+            ("batch_size", 1, math.inf),
+            ("n_draws", 1, MOST_STEPS),
+            ("burn_in", 0, MOST_STEPS),
+        ):
             value = getattr(self, name)
             if not is_auto(value):
-                check_int(name, value, low=low)
+                check_int(name, value, low=low, high=high)
         if isinstance(self.thinning, MixingDistance):
             self.thinning.check("thinning")
         elif not is_auto(self.thinning):
-            check_int("thinning", self.thinning)
+            check_int("thinning", self.thinning, high=MOST_STEPS)
         check_int("n_chains", self.n_chains)
+        if not isinstance(self.init, str):
+            check_numbers("init", self.init, "'auto', 'random', 'map', 'gaussian' or an array")
+        if self.preconditioner is not None and not isinstance(self.preconditioner, str):
+            allowed = "None, 'auto', 'hessian', 'diagonal' or an array"
+            check_numbers("preconditioner", self.preconditioner, allowed)
         resolve_device(self.device)
         check_choice("compiled", self.compiled, ("auto", True, False))
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
@@ -123,8 +143,15 @@ class Settings:
         self.kept.check("storage")
         check_random_state(self.random_state)
         check_choice("shared_minibatch", self.shared_minibatch, (True, False))
-        if self.n_jobs is not None and self.n_jobs >= 0:
-            check_int("n_jobs", self.n_jobs)
+        if not isinstance(self.verbose, bool | np.bool_):
+            check_int("verbose", self.verbose, low=0)
+        if self.n_jobs is not None:
+            whole = isinstance(self.n_jobs, Integral) and not isinstance(self.n_jobs, bool)
+            if not whole or self.n_jobs == 0:
+                raise ValueError(
+                    f"n_jobs={self.n_jobs!r} is not allowed: give None, a whole number of at least "
+                    "1, or a negative one, which counts from the number of processors."
+                )
         if self.checkpoint is not None:
             self._check_checkpoint()
 

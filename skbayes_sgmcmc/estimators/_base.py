@@ -139,6 +139,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _check(self) -> Settings:
         """Check every parameter before any work starts."""
         self._check_prior()
+        check_choice("warm_start", self.warm_start, (True, False))
         if self.total_samples is not None:
             check_real("total_samples", self.total_samples, low=0.0)
         return self._settings()

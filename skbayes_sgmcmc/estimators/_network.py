@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,8 @@ from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import inplace_column_scale, mean_variance_axis
 
 from .._data.scaling import center_and_scale
-from .._exceptions import explain_full_memory
-from .._validation import check_choice, check_real
+from .._exceptions import FIT_REMEDY, explain_full_memory
+from .._validation import check_choice, check_real, check_scale, check_scales
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._regressor import BayesianRegressor
@@ -75,22 +76,24 @@ class NetworkEstimator(SGMCMCEstimator):
         settings = super()._check()
         scales = self.prior_scale
         if isinstance(scales, Real):
-            check_real("prior_scale", scales, low=0.0)
+            check_scale("prior_scale", scales)
         elif isinstance(scales, str):
             check_choice("prior_scale", scales, ("fan_in",))
-        elif not _positive_numbers(scales):
-            raise ValueError(
-                f"prior_scale={scales!r} is not allowed: give 'fan_in', a positive number, or a "
-                "sequence of positive numbers, one for each layer."
-            )
+        else:
+            allowed = "'fan_in', a positive number, or a sequence of them, one a layer"
+            check_scales("prior_scale", scales, allowed)
         check_choice("standardize", self.standardize, (True, False))
         check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
         if self.augment is not None and not callable(self.augment):
             raise ValueError(f"augment={self.augment!r} is not allowed: give None or a callable.")
         return settings
 
+    @explain_full_memory(FIT_REMEDY)
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
+        from .._engine.memory import check_network_memory
+
         network = self._make_network(n_outputs)
+        check_network_memory(sum(map(math.prod, network.shapes.values())), self.n_chains)
         kind, options = self._model_kind(network)
         return kind(
             network,
@@ -312,11 +315,3 @@ class NormalNetworkRegressor(NetworkRegressor):
 
         noise = None if isinstance(self.noise, str) else np.asarray(self.noise / self._y_scale)
         return Gaussian(self._n_targets, noise)
-
-
-def _positive_numbers(values: Any) -> bool:
-    try:
-        numbers = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        return False
-    return numbers.ndim == 1 and bool((np.isfinite(numbers) & (numbers > 0)).all())

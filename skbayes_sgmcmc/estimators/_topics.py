@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._callbacks import with_callbacks
 from .._draws.alignment import matched
 from .._exceptions import warn
-from .._validation import check_choice, check_int, check_predictions, check_real
+from .._validation import check_choice, check_int, check_predictions, check_real, check_scale
 from ._base import SGMCMCEstimator, all_or_nothing
 
 Array = NDArray[Any]
@@ -221,7 +221,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     def _check_prior(self) -> None:
         check_choice("prior", self.prior, ("gamma", "normal"))
         check_real("prior_mean", self.prior_mean)
-        check_real("prior_scale", self.prior_scale, low=0.0)
+        check_scale("prior_scale", self.prior_scale)
         if self.prior == "normal" and self.parametrization == "expanded_mean":
             raise ValueError(
                 "prior='normal' is not allowed with parametrization='expanded_mean': give "

@@ -202,7 +202,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _check(self) -> Any:
         """Check every parameter before any work starts."""
-        from .._engine.settings import Settings, is_auto, resolve_device
+        from .._engine.settings import Settings, is_auto
         from ..models.networks.module import check_builder
 
         if not hasattr(self.estimator, "distill"):
@@ -220,8 +220,10 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         check_real("learning_rate", self.learning_rate, low=0.0)
         check_real("perturbation", self.perturbation, low=0.0, closed="left")
         check_int("n_draws", self.n_draws)
-        settings = Settings(device=self.device, random_state=self.random_state)
-        resolve_device(settings.device)
+        settings = Settings(
+            device=self.device, random_state=self.random_state, verbose=self.verbose
+        )
+        settings.check()
         return settings
 
     def _blueprint(self, own: Blueprint, n_classes: int) -> Blueprint:

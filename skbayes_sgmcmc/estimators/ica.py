@@ -12,7 +12,13 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
-from .._validation import check_choice, check_int, check_magnitude, check_predictions, check_real
+from .._validation import (
+    check_choice,
+    check_int,
+    check_magnitude,
+    check_predictions,
+    check_scale,
+)
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:
@@ -329,7 +335,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     def _check(self) -> Settings:
         settings = super()._check()
-        check_real("prior_scale", self.prior_scale, low=0.0)
+        check_scale("prior_scale", self.prior_scale)
         check_choice("whiten", self.whiten, (True, False))
         if self.n_components is not None:
             check_int("n_components", self.n_components)

@@ -13,7 +13,7 @@ from sklearn.utils import gen_batches
 from .._data.scaling import center_and_scale
 from .._draws import prediction
 from .._draws.storage import Storage
-from .._validation import check_choice, check_real
+from .._validation import check_choice, check_scale, check_scales
 from ._classifier import BayesianClassifier
 
 if TYPE_CHECKING:
@@ -244,14 +244,10 @@ class BayesianLogisticRegression(BayesianClassifier):
     def _check(self) -> Any:
         settings = super()._check()
         if isinstance(self.prior_scale, Real):
-            check_real("prior_scale", self.prior_scale, low=0.0)
+            check_scale("prior_scale", self.prior_scale)
         else:
-            scales = np.asarray(self.prior_scale, dtype=float)
-            if scales.ndim != 1 or not (np.isfinite(scales) & (scales > 0)).all():
-                raise ValueError(
-                    f"prior_scale={self.prior_scale!r} is not allowed: give a positive number, or "
-                    "an array of positive numbers of shape (n_features,)."
-                )
+            allowed = "a positive number, or an array of them of shape (n_features,)"
+            check_scales("prior_scale", self.prior_scale, allowed)
         check_choice("fit_intercept", self.fit_intercept, (True, False))
         return settings
 

@@ -46,7 +46,7 @@ class _Module(SparseNetwork):
 
         from ..models.networks.module import check_outputs
 
-        if self.input_shape is not None and math.prod(self.input_shape) != X.shape[1]:
+        if self.input_shape is not None and math.prod(self._row_shape()) != X.shape[1]:
             raise ValueError(
                 f"input_shape={self.input_shape!r} is not allowed: a row of X has {X.shape[1]} "
                 "numbers."

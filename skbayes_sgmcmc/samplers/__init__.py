@@ -97,9 +97,9 @@ def resolve(
             check_choice("sampler", sampler, listed)
         chosen, cells = TABLE[sampler][0](), TABLE[sampler][1]
     chosen.check("sampler")
-    if integrator == "auto":
+    if isinstance(integrator, str) and integrator == "auto":
         integrator = "euler" if plain and "euler" in cells else next(iter(cells))
-    if integrator not in cells:
+    if not isinstance(integrator, str) or integrator not in cells:
         listed = ", ".join(repr(name) for name in cells)
         raise ValueError(
             f"integrator={integrator!r} is not allowed with sampler {type(chosen).__name__}: "

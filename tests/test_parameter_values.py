@@ -1,0 +1,231 @@
+"""Every parameter of every estimator has a check, which names it and comes before any work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_parameters import ESTIMATORS
+from torch import nn
+
+from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
+    BayesianICA,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    DistilledClassifier,
+    SparseBayesianRegressor,
+)
+from skbayes_sgmcmc.schedules import Exponential, MultiStep
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+RUN = {"n_draws": 4, "burn_in": 2, "thinning": 1, "n_chains": 2, "random_state": 0}
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((20, 4))
+LABELS = np.arange(20) % 2
+
+
+def module(n_features, n_outputs):
+    return nn.Linear(n_features, n_outputs)
+
+
+def made(name):
+    kind = ESTIMATORS[name]
+    own = {"module": module} if "Module" in name else {}
+    if name == "BayesianCNNClassifier":
+        own = {"image_shape": (1, 2, 2), "kernel_size": 1}
+    return kind(**own).set_params(**RUN)
+
+
+def data(name):
+    if "Regressor" in name:
+        return X, X[:, 0]
+    return (X if "Classifier" in name or "Regression" in name or "ICA" in name else
+            RNG.poisson(2.0, (20, 4))), LABELS  # fmt: skip
+
+
+# wrong types --------------------------------------------------------------------------------------
+
+WRONG = {
+    "text": "no such value",
+    "nothing": None,
+    "true": True,
+    "half": 0.5,
+    "whole": 3,
+    "negative": -2.5,
+    "nan": float("nan"),
+    "list": ["no such value"],
+    "object": object(),
+}
+
+#: what parameters accept beside refusing the rest; the docstrings say so, or it is harmless
+NUMBER, COUNT = {"half", "whole"}, {"whole"}
+ACCEPTED = {
+    "prior_scale": NUMBER,
+    "step_size": NUMBER,
+    "temperature": NUMBER | {"true"},
+    "noise": NUMBER,
+    "topic_word_prior": NUMBER | {"nothing"},
+    "doc_topic_prior": NUMBER | {"nothing"},
+    "total_samples": NUMBER | {"nothing"},
+    "success_probability": {"half", "nothing"},
+    "r_rate": NUMBER,
+    "network_scale": NUMBER,
+    "prior_mean": NUMBER | {"negative"},
+    "threshold": {"half"},
+    "prune": {"half", "nothing"},
+    "hidden_layer_sizes": COUNT,
+    "conv_channels": COUNT,
+    "kernel_size": COUNT,
+    "pool_size": COUNT,
+    "n_components": COUNT | {"nothing"},
+    "batch_size": COUNT,
+    "n_chains": COUNT,
+    "n_draws": COUNT,
+    "burn_in": COUNT,
+    "thinning": COUNT,
+    "doc_sweeps": COUNT,
+    "random_state": COUNT | {"nothing"},
+    "n_jobs": COUNT | {"nothing"},
+    "verbose": COUNT | {"true"},  # as in scikit-learn
+    "standardize": {"true"},
+    "fit_intercept": {"true"},
+    "whiten": {"true"},
+    "warm_start": {"true"},
+    "shared_minibatch": {"true"},
+    "compiled": {"true"},
+    "class_weight": {"nothing"},
+    "augment": {"nothing"},
+    "image_shape": {"nothing"},
+    "input_shape": {"nothing"},
+    "student": {"whole", "nothing"},
+    "n_epochs": COUNT,
+    "learning_rate": NUMBER,
+    "perturbation": NUMBER,
+    "storage": {"nothing"},
+    "checkpoint": {"nothing", "text"},  # any text is a file name
+    "preconditioner": {"nothing"},
+    "init": {"half", "whole", "negative"},  # arrays that broadcast
+}
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_every_parameter_refuses_values_of_wrong_types(name, tmp_path, monkeypatch):
+    """A ``ValueError`` that names it, for 9 values of each parameter but those it may take."""
+    monkeypatch.chdir(tmp_path)
+    wrong = []
+    names = made(name).get_params(deep=False)
+    for parameter in names:
+        for word, value in WRONG.items():
+            if word in ACCEPTED.get(parameter, ()):
+                continue
+            estimator = made(name).set_params(**{parameter: value})
+            try:
+                estimator.fit(*data(name))
+            except ValueError as error:
+                if parameter not in str(error):
+                    wrong.append((parameter, word, repr(error)))
+            except Exception as error:  # all others are what this test looks for
+                wrong.append((parameter, word, repr(error)))
+            else:
+                wrong.append((parameter, word, "accepted"))
+    assert not wrong, "\n" + "\n".join(map(str, wrong))
+
+
+def test_every_parameter_of_distillation_refuses_values_of_wrong_types():
+    """As above; its checks come before the teacher is fitted, which here would take too long."""
+    wrong, teacher = [], BayesianLogisticRegression(n_draws=10**9)
+    for parameter in DistilledClassifier(teacher).get_params(deep=False):
+        for word, value in WRONG.items():
+            if word in ACCEPTED.get(parameter, ()):
+                continue
+            student = DistilledClassifier(teacher).set_params(**{parameter: value})
+            try:
+                student.fit(X, LABELS)
+            except ValueError as error:
+                if parameter not in str(error):
+                    wrong.append((parameter, word, repr(error)))
+            except Exception as error:
+                wrong.append((parameter, word, repr(error)))
+    assert not wrong, "\n" + "\n".join(map(str, wrong))
+
+
+# numbers out of range -----------------------------------------------------------------------------
+
+HUGE = (10**7, 10**7)
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "psgld", "sghmc", "sgnht", "msgnht"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("step_size", 1e300),
+        ("step_size", 5e-324),
+        ("temperature", 1e300),
+        ("temperature", 5e-324),
+        ("step_size", Exponential(0.1, rate=1e30)),
+        ("step_size", MultiStep(0.1, milestones=(1,), factor=1e-100)),
+    ],
+)
+def test_steps_and_temperatures_beyond_float32_are_refused(sampler, dtype, parameter, value):
+    """They were RuntimeErrors of torch, or divisions by zero, in one of these samplers or both."""
+    run = RUN | {"step_size": 1e-3} | {parameter: value}
+    network = BayesianMLPClassifier(hidden_layer_sizes=5, sampler=sampler, dtype=dtype, **run)
+    with pytest.raises(ValueError, match=rf"^{parameter}=.* is not allowed: .*1e\+18"):
+        network.fit(X, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "value", "message"),
+    [
+        (BayesianLogisticRegression, "prior_scale", 1e-300, r"\[1e-15, 1e\+15\]"),
+        (BayesianLogisticRegression, "prior_scale", "fan_in", "give a positive number, or an arr"),
+        (BayesianLogisticRegression, "prior_scale", [1.0, 1e300], "give a positive number, or an"),
+        (BayesianMLPClassifier, "prior_scale", 1e-300, r"\[1e-15, 1e\+15\]"),
+        (BayesianMLPClassifier, "prior_scale", (1.0, 1e-300), "a sequence of them, one a layer"),
+        (BayesianICA, "prior_scale", 1e300, r"\[1e-15, 1e\+15\]"),
+        (BayesianMLPClassifier, "burn_in", 10**19, "at most 1000000000000"),
+        (BayesianMLPClassifier, "thinning", 10**19, "at most 1000000000000"),
+        (BayesianMLPClassifier, "n_draws", 10**19, "at most 1000000000000"),
+        (BayesianLogisticRegression, "n_jobs", "2", "give None, a whole number"),
+        (BayesianLogisticRegression, "n_jobs", -1.5, "give None, a whole number"),
+        (BayesianLogisticRegression, "n_jobs", 0, "give None, a whole number"),
+    ],
+)
+def test_values_beyond_their_range_are_refused_by_name(kind, parameter, value, message):
+    estimator = kind(**(RUN | {"step_size": 1e-3} | {parameter: value}))
+    with pytest.raises(ValueError, match=rf"^{parameter}=.* is not allowed: .*{message}"):
+        estimator.fit(X, LABELS)
+
+
+def test_products_of_draws_and_thinning_are_limited():
+    network = BayesianMLPClassifier(**(RUN | {"thinning": 10**12}))
+    with pytest.raises(ValueError, match=r"^n_draws=4 is not allowed with thinning=10+: .*4e\+12"):
+        network.fit(X, LABELS)
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "psgld", "sgnht"])
+def test_weights_that_are_no_counts_are_refused(sampler):
+    """1e30 with sgnht in a stream had steps of no size; sums of such weights lose whole rows."""
+    network = BayesianMLPClassifier(hidden_layer_sizes=5, sampler=sampler, dtype="float32", **RUN)
+    with pytest.raises(ValueError, match=r"^sample_weight has a value of 1e\+30, more than 1e\+15"):
+        network.partial_fit(X, LABELS, sample_weight=np.full(20, 1e30))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        BayesianMLPClassifier(hidden_layer_sizes=HUGE),
+        BayesianMLPRegressor(hidden_layer_sizes=HUGE),
+        SparseBayesianRegressor(hidden_layer_sizes=HUGE),
+        BayesianCNNClassifier(hidden_layer_sizes=HUGE, image_shape=(1, 2, 2), kernel_size=1),
+    ],
+    ids=["classifier", "regressor", "sparse", "cnn"],
+)
+def test_networks_beyond_the_memory_are_refused_before_any_allocation(network):
+    """728 TiB for the prior alone."""
+    message = r"^a network of 1e\+14 parameters is not allowed here: .*GiB are free; give smaller"
+    with pytest.raises(ValueError, match=message):
+        network.set_params(**RUN).fit(X, LABELS)
