@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -19,10 +19,12 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import (
     BayesianLogisticRegression,
+    BayesianMLPClassifier,
     BayesianMLPRegressor,
     MixingDistance,
     PosteriorSamples,
     SamplingError,
+    Storage,
     skops_trusted_types,
     to_arviz,
 )
@@ -326,6 +328,26 @@ def test_a_file_is_its_draws_and_a_few_kilobytes():
         clf.set_params(**parameters).fit(X, rng.integers(0, 2, 1000))
         # a generator's state takes 5 KB a chain in a warm start
         assert len(pickle.dumps(clf)) < draws + averages + (4e3 if not parameters else 24e3)
+
+
+def test_half_precision_and_fewer_draws_make_files_small():
+    """As README has it: bfloat16 is a quarter of float64, and a quarter of the draws one of that.
+
+    10 kB is room for all that is not draws (they are 2.1 MB in float64).
+    """
+    X, y = load_digits(return_X_y=True)
+    settings = {"hidden_layer_sizes": 30, "burn_in": 10, "thinning": 1, "random_state": 0}
+    sizes = []
+    for others in (
+        {},
+        {"storage": Storage("bfloat16")},
+        {"storage": Storage("bfloat16"), "n_draws": 7},
+    ):
+        clf = BayesianMLPClassifier(**(settings | {"n_draws": 28} | others)).fit(X, y)
+        sizes.append(len(pickle.dumps(clf)))
+    draws = 4 * 28 * (64 * 30 + 30 + 300 + 10) * 8
+    for size, expected in zip(sizes, (draws, draws / 4, draws / 16), strict=True):
+        assert expected < size < expected + 10_000
 
 
 def test_skops_refuses_what_it_was_not_told_of(data):

@@ -1,0 +1,96 @@
+"""Models in other processes, and what a signal ends: docs/reliability.md says which ways work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import skbayes_sgmcmc
+
+#: with this copy of the package
+HERE = os.environ | {"PYTHONPATH": str(Path(skbayes_sgmcmc.__file__).parents[1])}
+
+FITTED = """
+import multiprocessing, signal, sys, warnings
+import torch
+from sklearn.datasets import load_iris
+from skbayes_sgmcmc import BayesianMLPClassifier
+
+X, y = load_iris(return_X_y=True)
+clf = BayesianMLPClassifier(n_draws=5, burn_in=20, thinning=1, random_state=0)
+
+def predict(queue, clf):
+    queue.put(clf.predict_proba(X).tolist())
+    queue.put(clf.fit(X, y).predict_proba(X).tolist())
+"""
+CHILD = """
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(2)
+    expected = clf.fit(X, y).predict_proba(X)
+    context = multiprocessing.get_context(sys.argv[1])
+    queue = context.Queue()
+    child = context.Process(target=predict, args=(queue, clf))
+    child.start()
+    for _ in range(2):
+        assert abs(expected - queue.get(timeout=100)).max() < 1e-6
+    child.join()
+    print("equal")
+"""
+LONG = """
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    print("fits", flush=True)
+    clf.set_params(burn_in=10**9, n_jobs=2, verbose=0).fit(X, y)
+"""
+
+
+def script(tmp_path, text):
+    path = tmp_path / "script.py"
+    path.write_text(FITTED + text)
+    return [sys.executable, str(path)]
+
+
+@pytest.mark.parametrize("start", [pytest.param("spawn", marks=pytest.mark.slow), "forkserver"])
+def test_children_that_are_started_afresh_predict_and_fit(tmp_path, start):
+    """After a fit with two torch threads, where a forked child hangs; equal to rounding."""
+    command = [*script(tmp_path, CHILD), start]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=HERE)
+    assert done.stdout == "equal\n", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="process groups are POSIX's")
+def test_a_handler_of_sigterm_ends_the_workers_too(tmp_path):
+    """Within a minute, of a fit that would take days; without it they go on to their end."""
+    fit = subprocess.Popen(
+        script(tmp_path, LONG), stdout=subprocess.PIPE, text=True, start_new_session=True, env=HERE
+    )
+    try:
+        assert fit.stdout.readline() == "fits\n"
+        time.sleep(20)  # until the workers are at work
+        assert fit.poll() is None
+        fit.send_signal(signal.SIGTERM)
+        assert fit.wait(60) == 143
+        for _ in range(60):
+            if not group_lives(fit.pid):
+                break
+            time.sleep(1)
+        assert not group_lives(fit.pid)
+    finally:
+        if group_lives(fit.pid):
+            os.killpg(fit.pid, signal.SIGKILL)
+
+
+def group_lives(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
