@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -97,7 +98,9 @@ def _by_coordinate(posterior: PosteriorSamples, name: str, figure: str, **option
         for j in range(flat.shape[2]):
             column = flat[:, :, j]
             if np.ptp(column) > 0.0:
-                out[j] = function(column, chain_axis=0, draw_axis=1, **options)
+                # chains that stand still divide by zero: R-hat is inf and the others nan
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    out[j] = function(column, chain_axis=0, draw_axis=1, **options)
     return out.reshape(values.shape[2:])
 
 
@@ -115,7 +118,7 @@ def autocorrelation_time(draws: Array) -> float:
     Returns
     -------
     float
-        tau, in draws. It is 1/2 for independent draws.
+        tau, in draws. It is 1/2 for independent draws, and nan for constant ones.
 
     References
     ----------
@@ -132,6 +135,8 @@ def autocorrelation_time(draws: Array) -> float:
     chains = np.atleast_2d(np.asarray(draws, dtype=float))
     away = chains - chains.mean()
     n = chains.shape[1]
+    if not away.any():
+        return math.nan
     spectrum = np.abs(np.fft.rfft(away, 2 * n)) ** 2
     covariance = np.fft.irfft(spectrum)[:, :n].mean(axis=0) / n
     rho = covariance / covariance[0]

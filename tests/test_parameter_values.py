@@ -202,7 +202,8 @@ def test_values_beyond_their_range_are_refused_by_name(kind, parameter, value, m
 
 def test_products_of_draws_and_thinning_are_limited():
     network = BayesianMLPClassifier(**(RUN | {"thinning": 10**12}))
-    with pytest.raises(ValueError, match=r"^n_draws=4 is not allowed with thinning=10+: .*4e\+12"):
+    message = r"^n_draws=4 is not allowed with thinning=10+ and burn_in=2: .*4e\+12"
+    with pytest.raises(ValueError, match=message):
         network.fit(X, LABELS)
 
 

@@ -114,9 +114,9 @@ def draw(
     )
     if plan.n_steps > MOST_STEPS:
         raise ValueError(
-            f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r}: that takes "
-            f"{plan.n_steps:.3g} steps, more than {MOST_STEPS:.0e}; give fewer draws or less "
-            "thinning."
+            f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r} and "
+            f"burn_in={plan.burn_in!r}: that takes {plan.n_steps:.3g} steps, more than "
+            f"{MOST_STEPS:.0e}; give smaller numbers, or scale the features."
         )
     _check_range("step_size", plan.step_size, plan.n_steps)
     _check_range("temperature", plan.temperature, plan.n_steps)

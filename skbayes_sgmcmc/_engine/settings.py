@@ -17,6 +17,7 @@ from .._draws.storage import Storage
 from .._validation import check_choice, check_int, check_numbers, check_random_state, check_real
 from ..samplers import TABLE, resolve
 from ..schedules import MixingDistance, Schedule, as_schedule
+from .memory import check_network_memory as check_network_memory
 
 #: step sizes and temperatures of which products and quotients are still numbers in float32
 SMALLEST, LARGEST = 1e-30, 1e18

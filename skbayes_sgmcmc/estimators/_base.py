@@ -279,12 +279,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         n_draws = posterior.n_chains * posterior.n_draws
         chosen, ends = {0, n_draws - 1}, []
         for name, shape in posterior.shapes.items():
-            draws = np.unique(
-                np.linspace(0, n_draws - 1, CHECKED_NUMBERS // max(1, math.prod(shape)) + 1).astype(
-                    int
-                )
-            )
-            for some in gen_batches(len(draws), -(-BATCH_NUMBERS // max(1, math.prod(shape)))):
+            size = max(1, math.prod(shape))
+            draws = posterior.spaced(min(n_draws, CHECKED_NUMBERS // size + 1))[0]
+            for some in gen_batches(len(draws), -(-BATCH_NUMBERS // size)):
                 values = posterior.select(name, draws[some]).reshape(len(draws[some]), -1)
                 high, low = values.max(1, initial=0.0), values.min(1, initial=0.0)
                 chosen |= {int(draws[some][high.argmax()]), int(draws[some][low.argmin()])}

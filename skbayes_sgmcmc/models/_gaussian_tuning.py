@@ -60,6 +60,8 @@ OWN_STEP = 0.2
 #: for these samplers, the most steps in which the slowest direction may forget its position, and
 #: the fewest steps of the burn-in, in which they adapt
 SLOWEST, LEAST_OWN_BURN_IN = 1000, 500
+#: longer ones, up to infinity, are runs that are refused anyway
+LONGEST_RELAXATION = 1e15
 
 
 class CurvedModel(Model):
@@ -369,8 +371,9 @@ class WhitenedGaussian(Tuning):
         if values.step_size is None:
             return super().lengths(values, n_rows, batch_size, n_draws)
         if values.relaxation is not None:
-            burn_in = max(LEAST_OWN_BURN_IN, math.ceil(10.0 * values.relaxation))
-            apart = values.relaxation * min(200.0 / n_draws, 2.0)
+            steps = min(float(values.relaxation), LONGEST_RELAXATION)
+            burn_in = max(LEAST_OWN_BURN_IN, math.ceil(10.0 * steps))
+            apart = steps * min(200.0 / n_draws, 2.0)
             return burn_in, max(1, math.ceil(apart))
         eta = values.step_size
         thinning = min(max(1, round(1.0 / eta)), 20)

@@ -248,7 +248,10 @@ class ICAModel(MetricModel):
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Aligned unmixing matrices of the user's features, (..., d, n_features)."""
         w = draws.reshape(*draws.shape[:-1], self.d, self.d)
-        return {"components": aligned(w, self.reference) @ self.whitening.astype(draws.dtype)}
+        # a fit whose components are not finite ends with an error
+        with np.errstate(over="ignore", invalid="ignore"):
+            whitening = self.whitening.astype(draws.dtype)
+            return {"components": aligned(w, self.reference) @ whitening}
 
 
 def _psi(y: Tensor, batch: Batch) -> Tensor:

@@ -77,7 +77,8 @@ class Normal(Prior):
         torch.mul(theta, rates, out=out)
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
-        return float(0.5 * np.sum((mean**2 + sd**2) * rates))
+        with np.errstate(over="ignore"):  # an infinite potential: a search takes a shorter step
+            return float(0.5 * np.sum((mean**2 + sd**2) * rates))
 
     def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
         return mean * rates
@@ -112,17 +113,19 @@ class Laplace(Prior):
         out.mul_(rates)
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
-        z = mean / sd
-        folded = sd * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * z**2) + mean * erf(
-            z / math.sqrt(2.0)
-        )
+        with np.errstate(over="ignore"):  # exp(-inf) is the limit
+            z = mean / sd
+            density = np.exp(-0.5 * z**2)
+        folded = sd * math.sqrt(2.0 / math.pi) * density + mean * erf(z / math.sqrt(2.0))
         return float(np.sum(rates * folded))
 
     def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
-        return np.asarray(rates * erf(mean / (sd * math.sqrt(2.0))))
+        with np.errstate(over="ignore"):  # erf(inf) is the limit
+            return np.asarray(rates * erf(mean / (sd * math.sqrt(2.0))))
 
     def expected_curvature(self, mean: Array, sd: Array, rates: Array) -> Array:
-        density = np.exp(-0.5 * (mean / sd) ** 2) / (sd * math.sqrt(2.0 * math.pi))
+        with np.errstate(over="ignore"):  # exp(-inf) is the limit
+            density = np.exp(-0.5 * (mean / sd) ** 2) / (sd * math.sqrt(2.0 * math.pi))
         return np.asarray(2.0 * rates * density)
 
 
