@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin, Progress
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import FIT_REMEDY, SamplingError, explain_full_memory, warn
+from .._exceptions import FIT_REMEDY, SamplingError, explain_full_memory
 from .._validation import check_choice, check_int, check_real, check_sample_weight
+from ._mixing import MixingWarnings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: a larger R-hat or a smaller bulk ESS of the chains raises a warning
-R_HAT_LIMIT, ESS_LIMIT = 1.05, 100.0
-#: characters of an estimator in a warning, at most (but for its class's name)
-NAME_LENGTH = 200
-#: coordinates beyond this number are checked on an even sample, since each costs a millisecond
-CHECKED_COORDINATES = 300
 #: up to this number of bytes, each block of parameters is copied, which makes it faster to read
 COPIED_BYTES = 2**28
 #: numbers of draws that are looked at after a fit, and rows that it predicts, to see that they are
@@ -66,7 +60,7 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
+class SGMCMCEstimator(MixingWarnings, CallbackSupportMixin, BaseEstimator):
     """Base class of all estimators. Subclasses make the model and its data."""
 
     posterior_: PosteriorSamples
@@ -76,9 +70,6 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     checkpoint: Any
     n_chains: int
     warm_start: bool
-    #: rows of a stream so far, None after ``fit``; and when its mixing was last checked
-    _stream_rows: float | None = None
-    _rows_checked = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         # paths become strings, because files without pickle hold no other kind of path
@@ -327,63 +318,6 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             )
         return X, target, weight
 
-    def _warn_of_mixing(
-        self,
-        draws: dict[str, Array],
-        r_hat_limit: float = R_HAT_LIMIT,
-        ess_limit: float = ESS_LIMIT,
-        *,
-        labels: dict[str, list[str]] | None = None,
-    ) -> None:
-        """Warn of a large R-hat, a small ESS, or draws (chains, draws, *shape) that do not move.
-
-        ``labels`` name their flattened coordinates; None: as in ``summary()``.
-        """
-        if self.posterior_.n_draws < 4:
-            return
-        still = [name for name, values in draws.items() if not _moves(values)]
-        if still:
-            warn(
-                f"the draws of {', '.join(still)} have no spread in {self._short_name()}: the "
-                "chains did not move. Give a larger step_size or a temperature above 0."
-            )
-            return
-        worst, least = _extremes(draws, self._labels() if labels is None else labels)
-        if not (worst[0] > r_hat_limit or least[0] < ess_limit):
-            return
-        n_draws = self.n_chains_ * self.n_draws_
-        size = f"smallest effective sample size {least[0]:.0f} of {n_draws} draws"
-        found = [f"{size}, for {least[1]!r}"]
-        if np.isfinite(worst[0]):  # one chain has no R-hat
-            found.insert(0, f"largest R-hat {worst[0]:.2f}, for {worst[1]!r}")
-        where, doubtful = self._short_name(), "uncertainties"
-        remedy = "Give more draws or a larger thinning, another step_size, or step_size='auto'."
-        if self._stream_rows is not None:
-            where += f" after {self._stream_rows:g} rows of the stream"
-            doubtful = "means and uncertainties"
-            remedy = "Pass more rows, or the same ones again with total_samples, or use fit."
-        warn(
-            f"the chains have not mixed well in {where} ({'; '.join(found)}): {doubtful} may be "
-            f"wrong. {remedy}"
-        )
-
-    def _short_name(self) -> str:
-        """Class and parameters that are not at their defaults, on one line."""
-        with config_context(print_changed_only=True):
-            text: str = BaseEstimator.__repr__(self, N_CHAR_MAX=NAME_LENGTH)
-            return " ".join(text.split())
-
-    def _check_mixing(self, X: Any) -> None:
-        """Warn if the chains have not mixed."""
-        raise NotImplementedError
-
-    def _check_stream_mixing(self, X: Any) -> None:
-        """The same after a part of a stream, each time that the rows seen have doubled."""
-        rows = self._stream_rows or 0.0
-        if self.n_draws_ >= 4 and not self._rows_checked <= rows < 2.0 * self._rows_checked:
-            self._rows_checked = rows
-            self._check_mixing(X)
-
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None
     ) -> dict[str, Array]:
@@ -423,10 +357,6 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
         check_is_fitted(self, "posterior_")
         return summary(self.posterior_, labels=self._labels(), coverage=coverage)
-
-    def _labels(self) -> dict[str, list[str]]:
-        """Names of the flattened coordinates of each block of draws, by block."""
-        return {}
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         """Names of the axes of each block of draws, with the labels along each axis."""
@@ -518,33 +448,3 @@ def _newest(
         weights = np.concatenate([old.weights, new.weights])[-kept:]
     draws = {name: np.concatenate([old[name], new[name]], axis=1)[:, -kept:] for name in new.draws}
     return PosteriorSamples(draws, weights, new.statistics)
-
-
-def _moves(draws: Array) -> bool:
-    """Whether some coordinate of some chain moves by more than rounding errors."""
-    rounding = 100 * np.finfo(draws.dtype).eps * np.abs(draws).max(axis=1)
-    return bool((np.ptp(draws, axis=1) > rounding).any())
-
-
-def _extremes(
-    draws: dict[str, Array], labels: dict[str, list[str]]
-) -> tuple[tuple[float, str], tuple[float, str]]:
-    """The largest R-hat and the smallest ESS of draws (chains, draws, *shape), each with its name.
-
-    NaN with fewer than two chains, or if no coordinate moves.
-    """
-    from ..diagnostics import effective_sample_size, r_hat
-
-    worst, least = (np.nan, ""), (np.nan, "")
-    for name, values in draws.items():
-        flat = values.reshape(*values.shape[:2], -1)
-        step = -(-flat.shape[2] // CHECKED_COORDINATES)
-        checked = PosteriorSamples({name: flat[:, :, ::step]})
-        named = labels.get(name) or [f"{name}[{j}]" for j in range(flat.shape[2])]
-        for value, label in zip(r_hat(checked, name), named[::step], strict=True):
-            if not value <= worst[0] and np.isfinite(value):
-                worst = (float(value), label)
-        for value, label in zip(effective_sample_size(checked, name), named[::step], strict=True):
-            if not value >= least[0] and np.isfinite(value):
-                least = (float(value), label)
-    return worst, least
