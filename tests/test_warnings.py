@@ -71,6 +71,7 @@ def test_a_search_warns_once_for_each_fit(data):
 
 def test_chains_that_diverge_are_said_at_the_users_line(data):
     """Warnings pass through functions of the standard library."""
-    clf = small(step_size=1e-3, n_chains=2, init=np.array([np.zeros(6), np.full(6, np.inf)]))
+    starts = np.array([np.zeros(6), np.full(6, 1e300)])  # the second one is infinite in float32
+    clf = small(step_size=1e-3, n_chains=2, dtype="float32", init=starts)
     texts = mixing_warnings(lambda: clf.fit(*data))
     assert "1 of 2 chains diverged" in texts[0]
