@@ -145,7 +145,9 @@ SMALLEST_DATA, LARGEST_DATA = 1e-150, 1e150
 def check_magnitude(name: str, values: Any) -> None:
     """Refuse data (an array or a sparse matrix) of which sums of squares can't be computed."""
     held = values.data if hasattr(values, "indptr") else np.asarray(values)
-    largest = float(max(held.max(initial=0.0), -held.min(initial=0.0)))
+    if held.dtype.kind not in "fiu":  # booleans are small; text is refused where it is converted
+        return
+    largest = max(float(held.max(initial=0)), -float(held.min(initial=0)))
     if largest > LARGEST_DATA or 0.0 < largest < SMALLEST_DATA:
         verb = "divide" if largest > 1.0 else "multiply"
         raise ValueError(

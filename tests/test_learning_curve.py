@@ -124,7 +124,7 @@ def test_curves_of_any_kind_of_draws(parameters, tmp_path):
 
 @EVERY
 def test_each_draw_is_evaluated_once_while_they_come(name, monkeypatch):
-    """As many predictions as draws times rows; the fit's own check of mixing comes after them."""
+    """As many predictions as draws times rows; the fit's own checks come after them."""
     curve, evaluated = LearningCurve(X_test, y_test), []
     estimator = ESTIMATORS[name]()
     predict = type(estimator)._predict_block
@@ -134,7 +134,8 @@ def test_each_draw_is_evaluated_once_while_they_come(name, monkeypatch):
         return predict(self, draws, x)
 
     monkeypatch.setattr(type(estimator), "_predict_block", counted)
-    monkeypatch.setattr(type(estimator), "_check_mixing", lambda *_: None)
+    for check in ("_check_mixing", "_check_finite"):
+        monkeypatch.setattr(type(estimator), check, lambda *_: None)
     estimator.set_callbacks(curve).fit(X, y)
     assert sum(evaluated) == 2 * 40 * len(X_test)
     # one report a chunk of 64 steps that had draws: 8 draws each

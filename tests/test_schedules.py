@@ -26,7 +26,7 @@ EXAMPLES = [
     Polynomial(a=2.0, b=10.0, gamma=1 / 3),
     Exponential(0.5, last=0.01),
     Exponential(0.5, rate=1.003),
-    BlockDecay(0.5, every=7),
+    BlockDecay(0.5, every=70),
     MultiStep(0.5, milestones=(10, 60), factor=0.2),
     Cyclical(0.5, n_cycles=3, exploration=0.4),
 ]
