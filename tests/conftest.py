@@ -6,10 +6,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # one process for each core: their threads would wait for each other. Libraries read it once
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import matplotlib  # noqa: E402
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
 
 
 def pytest_addoption(parser):
