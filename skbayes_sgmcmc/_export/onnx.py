@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,8 +180,8 @@ def _program(module: nn.Module, row_shape: tuple[int, ...], outputs: list[str]) 
 def _quiet() -> Iterator[None]:
     """Without what torch's exporter says of itself.
 
-    This is that torchvision, which is not needed, is missing, and that torch's own code uses a
-    class that torch deprecates.
+    This is that torchvision, which is not needed, is missing, that torch's own code uses a class
+    that torch deprecates, and how many rewrite rules older versions of onnxscript have applied.
     """
 
     def needed(record: logging.LogRecord) -> bool:
@@ -189,7 +190,7 @@ def _quiet() -> Iterator[None]:
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     logger.addFilter(needed)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
             warnings.filterwarnings("ignore", r".*\bLeafSpec\b", FutureWarning)
             yield
     finally:
