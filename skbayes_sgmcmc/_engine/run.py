@@ -112,14 +112,7 @@ def draw(
         going_on=previous is not None,
         stream=stream,
     )
-    if plan.n_steps > MOST_STEPS:
-        raise ValueError(
-            f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r} and "
-            f"burn_in={plan.burn_in!r}: that takes {plan.n_steps:.3g} steps, more than "
-            f"{MOST_STEPS:.0e}; give smaller numbers, or scale the features."
-        )
-    _check_range("step_size", plan.step_size, plan.n_steps)
-    _check_range("temperature", plan.temperature, plan.n_steps)
+    _check_plan(plan)
     if not stream:
         target = target.with_model(model.prepared(plan.n_steps))
     work = Workload(
@@ -161,6 +154,18 @@ def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
 def _run_one(job: Job) -> Result:
     """Run a job in a worker: as a function, whose name joblib's backends can use as a key."""
     return job(None)
+
+
+def _check_plan(plan: Plan) -> None:
+    """Refuse a run of too many steps, or whose schedules leave the allowed range."""
+    if plan.n_steps > MOST_STEPS:
+        raise ValueError(
+            f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r} and "
+            f"burn_in={plan.burn_in!r}: that takes {plan.n_steps:.3g} steps, more than "
+            f"{MOST_STEPS:.0e}; give smaller numbers, or scale the features."
+        )
+    _check_range("step_size", plan.step_size, plan.n_steps)
+    _check_range("temperature", plan.temperature, plan.n_steps)
 
 
 def _check_range(name: str, schedule: Schedule, n_steps: int) -> None:
