@@ -19,6 +19,7 @@ from .._metric import State
 from ..samplers._protocol import Sampler, Step
 from ..schedules import MixingDistance, Schedule
 from .accelerators import Engine
+from .auto import tuning_of
 from .denormals import flushed_denormals
 from .target import Evaluator
 
@@ -39,8 +40,8 @@ class Plan:
     n_draws: int
     burn_in: int
     thinning: int | MixingDistance
-    #: number of first steps, taken at temperature 0, in which every chain finds a mode
-    descent: int = 0
+    #: whether the step size is "auto", so that samplers may change it in the burn-in
+    auto: bool = False
     #: whether more rows will come, so that samplers that adapt in burn-in continue to adapt
     stream: bool = False
 
@@ -192,8 +193,7 @@ class Chains:
         plan = self.plan
         etas = plan.step_size.values(steps, plan.n_steps)
         exploring = plan.step_size.exploring(steps, plan.n_steps)
-        cold = exploring | (steps < plan.descent)
-        temperatures = np.where(cold, 0.0, plan.temperature.values(steps, plan.n_steps))
+        temperatures = np.where(exploring, 0.0, plan.temperature.values(steps, plan.n_steps))
         keep = self._collect(steps, etas, exploring)
         if self.kernel is not None:
             self.kernel(self.phi, etas, temperatures, keep, self.rng, self._keep)
@@ -208,6 +208,7 @@ class Chains:
         """Take steps one after another, beginning with step ``first``."""
         phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
         after_step, count = self.target.model.after_step, len(etas)
+        same_rows = self.minibatches.full and self.minibatches.data.augment is None
         indices = self.minibatches.indices(count, self.rng)
         uniforms = None
         if self.sampler.full_data:
@@ -220,9 +221,12 @@ class Chains:
                 step.uniform = uniforms[i]
             evaluator.batch = next(batches)
             self._set_scale(etas[i], temperatures[i])
+            self._set_progress(first + i)
             self.integrator(self.sampler, phi, state, step)
+            step.same_target = same_rows
             if after_step is not None:
-                after_step(phi, self.model_state, evaluator.aux, first + i, self.rng)
+                changed = after_step(phi, self.model_state, evaluator.aux, first + i, self.rng)
+                step.same_target = same_rows and not changed
             if keep[i]:
                 self._keep(phi, etas[i])
 
@@ -234,6 +238,12 @@ class Chains:
             self.cursor.last_eta = step.eta = eta
         step.temperature = temperature
         step.noise = eta * temperature / step.n
+
+    def _set_progress(self, k: int) -> None:
+        burn_in = self.plan.burn_in
+        if k <= burn_in:
+            self._step.progress = k / burn_in if burn_in else 1.0
+            self._step.tuning = self.plan.auto and k < burn_in
 
     # collecting -----------------------------------------------------------------------------------
 
@@ -315,13 +325,16 @@ class Chains:
             gradient=self._evaluator.gradient,
             likelihood=self._evaluator.likelihood,
             potential=self.target.potential,
+            value_and_gradient=self._evaluator.value_and_gradient,
             metric=model.metric,
             project=model.project,
             prior_curvature=model.prior_curvature() / self.target.n,
+            energy_error=tuning_of(model).energy_error,
             streams=self.rng.noise,
         )
         if old is not None:
             step.eta, step.temperature, step.noise = old.eta, old.temperature, old.noise
+            step.tuning, step.progress = old.tuning, old.progress
         return step
 
     def resume(self) -> None:

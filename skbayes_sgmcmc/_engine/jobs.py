@@ -17,6 +17,7 @@ from .accelerators import Workload, equip
 from .auto import AutoValues, tuning_of
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint
+from .descent import descend
 from .fingerprint import fingerprint, probe
 from .settings import Settings
 from .target import Target
@@ -69,6 +70,7 @@ class Result:
     draws: Array
     weights: Array | None
     n_steps: int
+    step_size: float
     statistics: dict[str, Array]
     state: ChainState
     diverged: dict[int, int]
@@ -205,6 +207,8 @@ class Job:
             theta = np.stack([near(center, target.data, level, rng) for rng in rngs])
         elif isinstance(init, str):
             theta = np.stack([model.init(rng) for rng in rngs])
+            if tuning_of(model).descends(init) and not self.plan.stream:
+                return descend(target, self.work.minibatches.size, theta, self.seeds)
         else:
             theta = self._given_starts(np.asarray(init, dtype=float))
         return target.from_theta(torch.from_numpy(theta).to(like)).clone()
@@ -277,6 +281,7 @@ class Job:
             draws=draws,
             weights=weights,
             n_steps=chains.cursor.step,
+            step_size=self.work.sampler.used_step(chains.cursor.last_eta, state),
             statistics=statistics,
             state=end,
             diverged={self.group[c]: step for c, step in chains.cursor.diverged.items()},

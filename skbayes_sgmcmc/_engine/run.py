@@ -192,10 +192,26 @@ def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
             "its latent variables change at every step: give another sampler."
         )
-    if sampler.full_data and type(model).log_lik is Model.log_lik:
+    if sampler.full_data and not has_density(model):
         raise ValueError(
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
             "density, only estimates of its gradient; give another sampler."
+        )
+    if sampler.needs_potential and (temperature == 0.0 or not has_density(model)):
+        reason = (
+            "it has no limit at temperature 0"
+            if has_density(model)
+            else (f"{type(model).__name__} has no density, only estimates of its gradient")
+        )
+        raise ValueError(
+            f"sampler={type(sampler).__name__} is not allowed here, because {reason}: give another "
+            "sampler."
+        )
+    if model.n_parameters < sampler.least_parameters:
+        raise ValueError(
+            f"sampler={type(sampler).__name__} is not allowed with {model.n_parameters} parameter: "
+            f"its dynamics need at least {sampler.least_parameters}, because a direction on a line "
+            "cannot turn; give another sampler, such as 'sghmc'."
         )
     if model.project is not None and not (sampler.needs_metric or sampler.full_data):
         raise ValueError(
@@ -207,6 +223,11 @@ def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
             "metric; give another sampler."
         )
+
+
+def has_density(model: Model) -> bool:
+    """Whether the model has a likelihood, not only estimates of its gradient."""
+    return type(model).log_lik is not Model.log_lik
 
 
 def _target(
@@ -292,7 +313,7 @@ def _plan(
         n_draws=n_draws,
         burn_in=burn_in,
         thinning=thinning,
-        descent=0 if going_on else tuning.descent(warm.init, burn_in),
+        auto=warm.step_size is not None,
     )
 
 
@@ -345,7 +366,7 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
         statistics=by_name(lambda r: r.statistics),
         state=state,
         target=job.target,
-        step_size=first.state.last_eta,
+        step_size=float(np.mean([result.step_size for result in alive])),
         batch_size=job.work.minibatches.size,
         n_steps=max(result.n_steps for result in results),
         plan=plan,

@@ -197,10 +197,7 @@ class Evaluator:
         target, model = self.target, self.target.model
         coordinates = target.coordinates
         theta = phi if coordinates is None else coordinates.to_theta(phi)
-        if self._g is None or self._g.shape != theta.shape:
-            self._g = torch.empty_like(theta)
-            self._likelihood = torch.empty_like(theta) if self.split else None
-        g = self._g
+        g = self._buffer(theta)
         model.prior_gradient(theta, self.state, g, 1.0 / target.n)
         data_part = g if self._likelihood is None else self._likelihood.zero_()
         self.aux = model.likelihood_gradient(
@@ -213,6 +210,24 @@ class Evaluator:
         if self._likelihood is not None:
             g.add_(self._likelihood)
         return g if coordinates is None else coordinates.pull_back(g)
+
+    def value_and_gradient(self, phi: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean potential of the minibatch, (chains,) in float64, and g at phi."""
+        target, model = self.target, self.target.model
+        g = self._buffer(phi)
+        theta = target.to_theta(phi)
+        model.prior_gradient(theta, self.state, g, 1.0 / target.n)
+        value = model.prior_potential(theta, self.state).double() / target.n
+        value += model.value_and_gradient(
+            theta, self.batch, self.state, self.rng, out=g, scale=self._scale
+        )
+        return value, g if target.coordinates is None else target.coordinates.pull_back(g)
+
+    def _buffer(self, like: Tensor) -> Tensor:
+        if self._g is None or self._g.shape != like.shape:
+            self._g = torch.empty_like(like)
+            self._likelihood = torch.empty_like(like) if self.split else None
+        return self._g
 
     def likelihood(self) -> Tensor:
         """The part of the latest gradient that comes from the data."""

@@ -181,7 +181,8 @@ class WhitenedGaussian(Tuning):
 
     def _gradient(self, request: Request, root: Array | None) -> str:
         sampler = request.sampler
-        if request.stream or sampler.full_data or sampler.self_preconditioned:
+        known = sampler.full_data or sampler.self_preconditioned or sampler.needs_potential
+        if request.stream or known:
             return "minibatch"
         full_matrix = root is not None and root.ndim == 2
         return "linear_control_variates" if full_matrix else "control_variates"

@@ -196,6 +196,29 @@ class Model:
         out.add_(gradient, alpha=-scale)
         return {}
 
+    def prior_potential(self, theta: Tensor, state: State) -> Tensor:
+        """-log prior, shape (chains,), given the latent variables in ``state``."""
+        return -self.log_prior(theta)
+
+    def value_and_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> Tensor:
+        """:meth:`likelihood_gradient`, and the potential whose gradient it adds to ``out``.
+
+        This potential, scale * (sum over rows of weight * -log p(row | theta)), has shape (chains,)
+        in float64. Samplers with an energy need it.
+        """
+        self.likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
+        rows = self.log_lik(theta, batch) * batch.weight
+        return rows.sum(1, dtype=torch.float64).mul_(-scale)
+
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         """grad log p(row | theta) of every row at one position, shape (rows, n_parameters)."""
 
@@ -220,7 +243,8 @@ class Model:
     #: models on a restricted domain override this by ``project(theta)``, which works in place
     project: Any = None
     #: models with latent variables override this by ``after_step(theta, state, aux, k, rng)``,
-    #: which works in place; ``aux`` is the dict that the step's last gradient returned
+    #: which works in place; ``aux`` is the dict that the step's last gradient returned. It returns
+    #: True if the densities have changed
     after_step: Any = None
 
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:

@@ -113,6 +113,8 @@ class Tuning:
 
     #: largest number of draws per chain with ``n_draws="auto"``
     most_draws = 1000
+    #: mean square of the energy error of a step, per parameter, for samplers with an energy
+    energy_error = 5e-4
     #: values of ``init`` that need the posterior's maximum even without whitened coordinates
     central_starts: tuple[str, ...] = ("map",)
     #: exponent with which the step sizes of a stream fall. It is less than 1 if the information in
@@ -142,7 +144,13 @@ class Tuning:
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for ``step_size="auto"``."""
-        raise self._no_map()
+        if not (request.sampler.finds_step and _is_plain(request)):
+            raise self._no_map()
+        return AutoValues(
+            "minibatch",
+            "random" if _is(request.init, "auto") else request.init,
+            step_size=request.rate,
+        )
 
     def given(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for a step size that is a number: only what the user asked for."""
@@ -223,9 +231,9 @@ class Tuning:
         thinning = int(min(max(n_rows // (10 * batch_size), 1), 100))
         return n_draws * thinning // 2, thinning
 
-    def descent(self, init: Any, burn_in: int) -> int:
-        """Number of first steps of the burn-in at temperature 0."""
-        return 0
+    def descends(self, init: Any) -> bool:
+        """Whether chains start where an optimiser ends, instead of at ``model.init``."""
+        return False
 
     def unit(self) -> float:
         """Factor that converts step sizes of a stream from whitened coordinates to the model's."""
@@ -235,8 +243,8 @@ class Tuning:
 class ManyModes(Tuning):
     """Tuning for posteriors with many modes, where every chain finds its own mode.
 
-    "auto" means the table's rate and minibatches of 100 rows. With ``init="map"``, the first half
-    of the burn-in is a descent at temperature 0.
+    "auto" means the table's rate and minibatches of 100 rows. With ``init="map"``, every chain
+    starts where an optimiser with early stopping ends (``_engine/descent.py``).
 
     Parameters
     ----------
@@ -249,6 +257,9 @@ class ManyModes(Tuning):
     """
 
     most_draws = 100  # predictions are expensive
+    #: much larger than for moments of parameters: it makes chains explore further at equal cost,
+    #: and predictions of networks did not get worse by its bias (docs/networks.md)
+    energy_error = 0.06
 
     def __init__(self, model: Model, *, start: str = "map", least_burn_in: int = 3000):
         super().__init__(model)
@@ -297,8 +308,8 @@ class ManyModes(Tuning):
         burn_in = max(10 * math.ceil(n_rows / batch_size), self.least_burn_in)
         return burn_in, max(1, burn_in // n_draws)
 
-    def descent(self, init: Any, burn_in: int) -> int:
-        return burn_in // 2 if _is(init, "map") else 0
+    def descends(self, init: Any) -> bool:
+        return _is(init, "map")
 
     @staticmethod
     def _init(init: Any, auto: str) -> Any:

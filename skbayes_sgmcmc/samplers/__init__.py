@@ -11,6 +11,7 @@ from . import integrators
 from ._protocol import Sampler, Step
 from .integrators import Integrator
 from .mala import MALA
+from .mclmc import MCLMC
 from .msgnht import MSGNHT
 from .psgld import PSGLD
 from .rsgld import RSGLD
@@ -20,6 +21,7 @@ from .sgnht import SGNHT
 
 __all__ = [
     "MALA",
+    "MCLMC",
     "MSGNHT",
     "PSGLD",
     "RSGLD",
@@ -68,6 +70,13 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
     "sghmc": (SGHMC, _MOMENTUM),
     "sgnht": (SGNHT, _MOMENTUM),
     "msgnht": (MSGNHT, _MOMENTUM),
+    "mclmc": (
+        MCLMC,
+        {
+            "minimal_norm": Cell(integrators.minimal_norm, 0.5, 1e-3),
+            "leapfrog": Cell(integrators.leapfrog, 0.1, 1e-3),
+        },
+    ),
     "mala": (MALA, {"metropolis": Cell(integrators.metropolis, None)}),
 }
 

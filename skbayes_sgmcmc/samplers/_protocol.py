@@ -57,6 +57,17 @@ class Step:
         ``metric(theta)`` returns the model's :class:`Metric`. None if the model has no metric.
     prior_curvature : float
         Largest curvature of the prior's part of u, e.g. 1 / (N sigma^2); 0 if unknown.
+    value_and_gradient : callable
+        ``value_and_gradient(theta)`` returns the mean potential u of the minibatch, of shape
+        (chains,) in float64, and g.
+    tuning : bool
+        Whether the sampler may change its own step size: in the burn-in, with "auto".
+    progress : float
+        The finished fraction of the burn-in; 1 after it.
+    energy_error : float
+        Mean square of a step's energy error, per parameter, that suits the model.
+    same_target : bool
+        Whether rows and latent variables are those of the last gradient.
     project : callable or None
         ``project(theta)`` maps a position back into the model's domain, in place.
     """
@@ -65,6 +76,7 @@ class Step:
     gradient: Callable[[Tensor], Tensor]
     likelihood: Callable[[], Tensor]
     potential: Callable[[Tensor], Tensor]
+    value_and_gradient: Callable[[Tensor], tuple[Tensor, Tensor]]
     metric: Callable[[Tensor], Metric] | None = None
     project: Callable[[Tensor], Any] | None = None
     eta: float = 0.0
@@ -73,6 +85,10 @@ class Step:
     xi: Tensor = field(default_factory=_nothing)
     uniform: Tensor = field(default_factory=_nothing)
     prior_curvature: float = 0.0
+    tuning: bool = False
+    progress: float = 1.0
+    energy_error: float = 5e-4
+    same_target: bool = False
     streams: Sequence[Any] = ()
     scratch: Tensor = field(default_factory=_nothing)
 
@@ -97,6 +113,12 @@ class Sampler(BaseEstimator):
     needs_likelihood_gradient = False
     #: whether the sampler preconditions by itself; a constant preconditioner is then refused
     self_preconditioned = False
+    #: whether the sampler needs the potential of the minibatch along with the gradient
+    needs_potential = False
+    #: whether the sampler finds its step size in the burn-in, whatever the model
+    finds_step = False
+    #: smallest number of parameters that the dynamics can move
+    least_parameters = 1
 
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the sampler's path."""
@@ -142,6 +164,10 @@ class Sampler(BaseEstimator):
     def resistance(self) -> float:
         """R such that a constant g moves the position by eta g / R per step: 1, or the friction."""
         return 1.0
+
+    def used_step(self, eta: float, state: State) -> float:
+        """The step size in use at the end of a run, if the sampler has changed it."""
+        return eta
 
     def statistics(self, state: State) -> dict[str, Tensor]:
         """Statistics of each chain to report after the run, each of shape (chains,)."""

@@ -1,4 +1,4 @@
-r"""Integrators: symmetric compositions of a sampler's sub-flows, with one gradient per step.
+r"""Integrators: symmetric compositions of a sampler's sub-flows, most with one gradient per step.
 
 The letters are those of molecular dynamics: A drift, B kick, F friction, N noise, O exact
 Ornstein-Uhlenbeck (F and N together). ``½`` is half a step.
@@ -12,6 +12,8 @@ baoab                 B½ A½ O A½ B½          2, and exact for theta on Gauss
 aboba                 A½ B½ O B½ A½          2 (SGHMC: exact for theta on Gaussians)
 leimkuhler_matthews   SGLD, shared noise     2, and exact on Gaussians
 metropolis            MALA's accept step     no bias
+leapfrog              B½ A B½ O              2 (MCLMC, whose B is a turn of u)
+minimal_norm          Bλ A½ B(1-2λ) A½ Bλ O  2, with a smaller constant; two gradients a step
 ====================  =====================  ==============================================
 """
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from ._protocol import Step
 
 Integrator = Callable[[Any, Tensor, State, "Step"], None]
+
+#: lambda of the minimal-norm scheme (Omelyan, Mryglod & Folk 2003)
+MINIMAL_NORM = 0.1931833275037836
 
 
 def euler(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
@@ -75,3 +80,26 @@ def aboba(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     sampler.ornstein_uhlenbeck(state, step)
     sampler.kick(state, step, g, 0.5)
     sampler.drift(theta, state, step, 0.5)
+
+
+def leapfrog(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """B½ A B½ O, where B turns the direction of motion."""
+    before, epsilon = sampler.begin(theta, state, step), sampler.distance(theta, state, step)
+    sampler.turn(state, step, epsilon, 0.5, before["turned"])
+    sampler.drift(theta, state, epsilon, 1.0)
+    sampler.evaluate(theta, state, step)
+    sampler.turn(state, step, epsilon, 0.5, before["turned"])
+    sampler.finish(theta, state, step, epsilon, before)
+
+
+def minimal_norm(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Bλ A½ B(1-2λ) A½ Bλ O; the errors of its terms of third order nearly cancel."""
+    before, epsilon = sampler.begin(theta, state, step), sampler.distance(theta, state, step)
+    sampler.turn(state, step, epsilon, MINIMAL_NORM, before["turned"])
+    sampler.drift(theta, state, epsilon, 0.5)
+    state["g"].copy_(step.gradient(theta))
+    sampler.turn(state, step, epsilon, 1.0 - 2.0 * MINIMAL_NORM, before["turned"])
+    sampler.drift(theta, state, epsilon, 0.5)
+    sampler.evaluate(theta, state, step)
+    sampler.turn(state, step, epsilon, MINIMAL_NORM, before["turned"])
+    sampler.finish(theta, state, step, epsilon, before)

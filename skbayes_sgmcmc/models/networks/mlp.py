@@ -28,6 +28,8 @@ class MLP(Network):
         Activation a.
     """
 
+    single_precision = True
+
     def __init__(self, sizes: tuple[int, ...], activation: str):
         self.sizes = sizes
         self.activation = activation

@@ -151,9 +151,43 @@ class NetworkModel(Model):
         out: Tensor,
         scale: float,
     ) -> dict[str, Tensor]:
+        return self._pull_back(theta, batch, state, *self._forward(theta, batch), out, scale)
+
+    def value_and_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> Tensor:
+        f, tape = self._forward(theta, batch)
+        rows = self.likelihood.log_density(f, by_chain(batch, "y"), self._own(theta, state))
+        value = (rows * batch.weight).sum(1, dtype=torch.float64).mul_(-scale)
+        self._pull_back(theta, batch, state, f, tape, out, scale)
+        return value
+
+    def _forward(self, theta: Tensor, batch: Batch) -> tuple[Tensor, Any]:
+        n = self.n_network
+        return self._passes.forward(
+            theta[:, :n] if theta.shape[1] > n else theta, by_chain(batch, "x")
+        )
+
+    def _pull_back(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        f: Tensor,
+        tape: Any,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        """Add the gradient, given outputs f, to ``out``; f may be overwritten."""
         n = self.n_network
         own = theta.shape[1] > n
-        f, tape = self._passes.forward(theta[:, :n] if own else theta, by_chain(batch, "x"))
         delta, own_slope = self.likelihood.slope(f, by_chain(batch, "y"), self._own(theta, state))
         weight: Any = scale
         if isinstance(batch.weight, Tensor):

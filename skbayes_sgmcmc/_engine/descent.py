@@ -1,0 +1,151 @@
+"""Starts of chains with many modes: each chain descends on its own, with early stopping.
+
+Adam (Kingma & Ba 2015) minimises the potential, prior included, of most rows, until the likelihood
+of the other rows no longer improves. Every chain has its own other rows. The chains then sample the
+posterior of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.chain_random import ChainRandom
+from .._data.minibatch import Batch, Minibatches
+from .denormals import flushed_denormals
+from .target import Evaluator, Target
+
+Array = NDArray[Any]
+
+#: share of the rows that stop a chain, and the largest number of them
+HELD_SHARE, MOST_HELD = 0.15, 2000
+#: fewer rows than this are not divided: the descent then takes ``FEW_STEPS`` steps with all of them
+FEWEST_ROWS, FEW_STEPS = 20, 300
+#: rows of a step: an eighth of the rows between these bounds
+SMALLEST_BATCH, LARGEST_BATCH = 16, 128
+#: steps between two looks at the other rows at most; looks without improvement after which a chain
+#: stops; and steps after which every chain stops
+MOST_BETWEEN, PATIENCE, MOST_STEPS = 200, 20, 20_000
+#: largest learning rate, and number of parameters up to which it is used; it falls like one over
+#: the root of their number
+LARGEST_RATE, RATE_PARAMETERS = 0.01, 1000
+#: Adam's averages
+FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
+
+
+@dataclass
+class Adam:
+    """Adam's averages for several chains, and its steps."""
+
+    rate: float
+    mean: Tensor
+    square: Tensor
+    steps: int = 0
+
+    @classmethod
+    def of(cls, phi: Tensor) -> Adam:
+        rate = LARGEST_RATE * min(1.0, (RATE_PARAMETERS / phi.shape[1]) ** 0.5)
+        return cls(rate, torch.zeros_like(phi), torch.zeros_like(phi))
+
+    def step(self, phi: Tensor, g: Tensor) -> None:
+        self.steps += 1
+        self.mean.lerp_(g, 1.0 - FIRST)
+        self.square.mul_(SECOND).addcmul_(g, g, value=1.0 - SECOND)
+        root = (self.square / (1.0 - SECOND**self.steps)).sqrt_().add_(TINY)
+        phi.addcdiv_(self.mean, root, value=-self.rate / (1.0 - FIRST**self.steps))
+
+    def keep(self, chains: Tensor) -> None:
+        self.mean, self.square = self.mean[chains], self.square[chains]
+
+
+def descend(
+    target: Target, batch_size: int, theta: Array, seeds: Sequence[np.random.SeedSequence]
+) -> Tensor:
+    """Positions phi (chains, n_parameters) at which descents from ``theta`` stop.
+
+    ``batch_size`` is the number of rows in the run's minibatches, which bounds that of the descent.
+    """
+    phi = target.from_theta(torch.from_numpy(theta).to(target.like)).clone()
+    rng = ChainRandom([seed.spawn(1)[0] for seed in seeds], str(target.like.device))
+    with torch.no_grad(), flushed_denormals():
+        return Descent(target, batch_size, phi, rng).run()
+
+
+class Descent:
+    """The descents of a group of chains; see :func:`descend`."""
+
+    def __init__(self, target: Target, batch_size: int, phi: Tensor, rng: ChainRandom):
+        self.target, self.phi, self.rng = target, phi, rng
+        n = target.data.n_rows
+        held = min(round(HELD_SHARE * n), MOST_HELD) if n >= FEWEST_ROWS else 0
+        orders = np.stack([stream.permutation(n) for stream in rng.rows])
+        self.held, self.rows = orders[:, :held], orders[:, held:]
+        size = int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH))
+        self.size = min(size, self.rows.shape[1])
+        self.minibatches = Minibatches(target.data, self.size)
+        self.state = target.model.init_state(target.to_theta(phi))
+
+    def run(self) -> Tensor:
+        best, lowest = self.phi.clone(), np.full(len(self.phi), np.inf)
+        waited = np.zeros(len(self.phi), dtype=int)
+        active = np.arange(len(self.phi))
+        adam = Adam.of(self.phi)
+        between = min(-(-self.rows.shape[1] // self.size), MOST_BETWEEN)
+        if not self.held.shape[1]:
+            self._advance(adam, active, FEW_STEPS)
+            return torch.where(torch.isfinite(self.phi).all(1, keepdim=True), self.phi, best)
+        while len(active) and adam.steps < MOST_STEPS:
+            self._advance(adam, active, between)
+            loss = self._loss(active)
+            better = loss < lowest[active]
+            lowest[active[better]] = loss[better]
+            best[active[better]] = self.phi[better]
+            waited[active] = np.where(better, 0, waited[active] + 1)
+            going = waited[active] < PATIENCE
+            if not going.all():
+                mask = torch.from_numpy(going).to(self.phi.device)
+                self.phi = self.phi[mask]
+                self.state = {name: values[mask] for name, values in self.state.items()}
+                adam.keep(mask)
+                active = active[going]
+        return best
+
+    def _advance(self, adam: Adam, active: Array, count: int) -> None:
+        """Take steps with minibatches of each active chain's own rows."""
+        rng = self.rng.select(active.tolist())
+        evaluator = Evaluator(self.target, self.minibatches, rng, self.state, split=False)
+        for batch in self._batches(active, count, rng):
+            evaluator.batch = batch
+            adam.step(self.phi, evaluator.gradient(self.phi))
+
+    def _batches(self, active: Array, count: int, rng: ChainRandom) -> Any:
+        n = self.rows.shape[1]
+        if self.minibatches.full:
+            return self.minibatches.chunk(None, count, rng)
+        places = np.stack(
+            [
+                np.concatenate([g.permutation(n) for _ in range(-(-count * self.size // n))])
+                for g in rng.rows
+            ]
+        )[:, : count * self.size]
+        chosen = np.take_along_axis(self.rows[active], places, axis=1)
+        return self.minibatches.gather(
+            chosen.reshape(len(active), count, self.size).swapaxes(0, 1), rng
+        )
+
+    def _loss(self, active: Array) -> Array:
+        """Mean -log p of each active chain's other rows; infinite where it is not finite."""
+        model, target = self.target.model, self.target
+        plain = replace(target.data, augment=None)
+        rows = Minibatches(plain, self.held.shape[1])
+        rng = self.rng.select(active.tolist())
+        batch: Batch = next(rows.gather(self.held[active][None], rng))
+        density = model.log_lik(target.to_theta(self.phi), batch) * batch.weight
+        loss = -density.double().mean(1).cpu().numpy()
+        return np.asarray(np.where(np.isfinite(loss), loss, np.inf))
