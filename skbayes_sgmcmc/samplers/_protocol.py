@@ -24,6 +24,10 @@ def _nothing() -> Tensor:
     return torch.empty(0)
 
 
+def _no_potential(theta: Tensor) -> tuple[Tensor, Tensor]:
+    raise NotImplementedError("this step has no potential of the minibatch")
+
+
 @dataclass(slots=True)
 class Step:
     """Everything that one step needs; one object is reused over the run.
@@ -76,9 +80,9 @@ class Step:
     gradient: Callable[[Tensor], Tensor]
     likelihood: Callable[[], Tensor]
     potential: Callable[[Tensor], Tensor]
-    value_and_gradient: Callable[[Tensor], tuple[Tensor, Tensor]]
     metric: Callable[[Tensor], Metric] | None = None
     project: Callable[[Tensor], Any] | None = None
+    value_and_gradient: Callable[[Tensor], tuple[Tensor, Tensor]] = _no_potential
     eta: float = 0.0
     noise: float = 0.0
     temperature: float = 1.0
