@@ -222,7 +222,8 @@ class Chains:
             self._set_scale(etas[i], temperatures[i])
             self.integrator(self.sampler, phi, state, step)
             if after_step is not None:
-                after_step(phi, self.model_state, evaluator.aux, first + i, self.rng)
+                at, latents = first + i, self.model_state
+                after_step(phi, latents, evaluator.aux, at, self.rng, temperatures[i])
             if keep[i]:
                 self._keep(phi, etas[i])
 
@@ -318,6 +319,7 @@ class Chains:
             metric=model.metric,
             project=model.project,
             prior_curvature=model.prior_curvature() / self.target.n,
+            prior_rates=model.prior_rates(self.model_state),
             streams=self.rng.noise,
         )
         if old is not None:

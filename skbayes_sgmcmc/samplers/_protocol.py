@@ -57,6 +57,9 @@ class Step:
         ``metric(theta)`` returns the model's :class:`Metric`. None if the model has no metric.
     prior_curvature : float
         Largest curvature of the prior's part of u, e.g. 1 / (N sigma^2); 0 if unknown.
+    prior_rates : Tensor of shape (chains, parameters) or None
+        Curvature of N u's prior part in every coordinate, which the model keeps up to date if its
+        latent variables change it. If not None, it replaces ``prior_curvature``.
     project : callable or None
         ``project(theta)`` maps a position back into the model's domain, in place.
     """
@@ -73,6 +76,7 @@ class Step:
     xi: Tensor = field(default_factory=_nothing)
     uniform: Tensor = field(default_factory=_nothing)
     prior_curvature: float = 0.0
+    prior_rates: Tensor | None = None
     streams: Sequence[Any] = ()
     scratch: Tensor = field(default_factory=_nothing)
 
