@@ -46,7 +46,7 @@ def stepped(model, theta, dtype=torch.float64, n_steps=3):
     rng = ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
     for k in range(n_steps):
         aux = {"mean_square_slope": state["sigma"] ** -4}  # of residuals of one
-        model.after_step(theta, state, aux, k, rng)
+        model.after_step(theta, state, aux, k, rng, 1.0)
     out = torch.empty_like(theta)
     model.prior_gradient(theta, state, out, 0.5)
     return state, out
@@ -205,7 +205,7 @@ def followed(model, theta, n_steps, square=1.7):
     state, rng = model.init_state(theta), ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
     for k in range(n_steps):
         aux = {} if classes else {"mean_square_slope": square * state["sigma"] ** -4}
-        model.after_step(theta, state, aux, k, rng)
+        model.after_step(theta, state, aux, k, rng, 1.0)
     return state
 
 
@@ -283,5 +283,5 @@ def test_delta_underflows_to_its_least_value_and_comes_back():
     state["logit_delta"].fill_(np.log(LEAST_DELTA))
     state["rho"].fill_(1.0)
     aux = {"mean_square_slope": torch.ones(1, 1)}
-    model.after_step(torch.full((1, model.n_parameters), 5.0), state, aux, 0, None)
+    model.after_step(torch.full((1, model.n_parameters), 5.0), state, aux, 0, None, 1.0)
     assert (state["logit_delta"] > -5.0).all()

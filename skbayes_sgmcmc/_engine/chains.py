@@ -225,7 +225,8 @@ class Chains:
             self.integrator(self.sampler, phi, state, step)
             step.same_target = same_rows
             if after_step is not None:
-                changed = after_step(phi, self.model_state, evaluator.aux, first + i, self.rng)
+                at, latents = first + i, self.model_state
+                changed = after_step(phi, latents, evaluator.aux, at, self.rng, temperatures[i])
                 step.same_target = same_rows and not changed
             if keep[i]:
                 self._keep(phi, etas[i])
@@ -330,6 +331,7 @@ class Chains:
             project=model.project,
             prior_curvature=model.prior_curvature() / self.target.n,
             energy_error=tuning_of(model).energy_error,
+            prior_rates=model.prior_rates(self.model_state),
             streams=self.rng.noise,
         )
         if old is not None:

@@ -98,7 +98,7 @@ def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[st
         if model.metric is not None:
             found["metric"] = model.metric(theta).times(torch.ones_like(theta))
         if model.after_step is not None:
-            model.after_step(theta, state, evaluator.aux, 0, rng)
+            model.after_step(theta, state, evaluator.aux, 0, rng, 1.0)
             found |= {"after": theta} | {f"after/{name}": part for name, part in state.items()}
     return {name: _summary(values) for name, values in found.items()}
 

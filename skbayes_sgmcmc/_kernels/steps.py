@@ -33,9 +33,9 @@ def sgld(theta, g, eta, sd, key, counter):
 
 @jit
 def psgld(
-    theta, g, likelihood, V, adapting, lag, decay, regularization, cap, eta, sd, key, counter
+    theta, g, likelihood, V, rates, adapting, lag, decay, regularization, cap, eta, sd, key, counter
 ):
-    """Take the step of ``PSGLD.euler``, with the same symbols."""
+    """Take the step of ``PSGLD.euler``, with the same symbols; ``rates`` may be empty."""
     bits, xi = np.empty(NUMBERS, np.uint32), np.zeros(NUMBERS, np.float32)
     G = np.empty(NUMBERS, theta.dtype)
     one = theta.dtype.type(1.0)
@@ -56,6 +56,13 @@ def psgld(
             for i in range(len(at)):
                 G[i] = v[i]
         for i in range(len(at)):
-            G[i] = min(one / (np.sqrt(G[i]) + regularization), cap)
+            G[i] = one / (np.sqrt(G[i]) + regularization)
+        if len(rates):
+            rate = rates[block]
+            for i in range(len(at)):
+                G[i] = min(G[i], cap / rate[i])
+        else:
+            for i in range(len(at)):
+                G[i] = min(G[i], cap)
         for i in range(len(at)):
             at[i] += sd * np.sqrt(G[i]) * xi[i] - eta * G[i] * by[i]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
     from ..models.networks.network import Network
+    from ..priors.learned_scale import LearnedScale
 
 Array = NDArray[Any]
 
@@ -77,16 +78,40 @@ class NetworkEstimator(SGMCMCEstimator):
         scales = self.prior_scale
         if isinstance(scales, Real):
             check_scale("prior_scale", scales)
+        elif self._learned_scale() is not None:
+            self._check_learned()
         elif isinstance(scales, str):
-            check_choice("prior_scale", scales, ("fan_in",))
+            check_choice("prior_scale", scales, ("fan_in", "learned"))
         else:
-            allowed = "'fan_in', a positive number, or a sequence of them, one a layer"
+            allowed = "'fan_in', 'learned', a positive number, a sequence of them, one a layer"
             check_scales("prior_scale", scales, allowed)
         check_choice("standardize", self.standardize, (True, False))
         check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
         if self.augment is not None and not callable(self.augment):
             raise ValueError(f"augment={self.augment!r} is not allowed: give None or a callable.")
         return settings
+
+    def _learned_scale(self) -> LearnedScale | None:
+        """The hyperprior of the scales, or None if the scales are given."""
+        from ..priors.learned_scale import LearnedScale
+
+        if isinstance(self.prior_scale, str) and self.prior_scale == "learned":
+            return LearnedScale()
+        return self.prior_scale if isinstance(self.prior_scale, LearnedScale) else None
+
+    def _check_learned(self) -> None:
+        """Raise ``ValueError`` if scales can't be learned with the other parameters."""
+        from ..priors.factorised import Normal
+
+        normal = isinstance(self.prior, str) and self.prior == "normal"
+        if not (normal or type(self.prior) is Normal):
+            raise ValueError(
+                f"prior_scale={self.prior_scale!r} is not allowed with prior={self.prior!r}: only "
+                "normal priors can learn their scales; give prior='normal', or prior_scale='fan_in'"
+                " or numbers."
+            )
+        if not isinstance(self.prior_scale, str):
+            self.prior_scale.check("prior_scale")
 
     @explain_full_memory(FIT_REMEDY)
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
@@ -99,7 +124,7 @@ class NetworkEstimator(SGMCMCEstimator):
             network,
             likelihood,
             self._prior(),
-            self.prior_scale,
+            self._learned_scale() or self.prior_scale,
             output_gain,
             augment=self.augment,
             precision=self.precision,
@@ -109,9 +134,10 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
         """Class of the model, and its options besides the network, the likelihood and the prior."""
+        from ..models.networks.learned_scales import LearnedScalesModel
         from ..models.networks.model import NetworkModel
 
-        return NetworkModel, {}
+        return (NetworkModel if self._learned_scale() is None else LearnedScalesModel), {}
 
     # inputs ---------------------------------------------------------------------------------------
 

@@ -52,6 +52,15 @@ class SparseNetwork(NetworkEstimator):
             )
         return settings
 
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        if self.prune is not None:
+            raise ValueError(
+                f"prior_scale={self.prior_scale!r} is not allowed with prune={self.prune!r}: the "
+                "weights that are pruned would draw the scales to zero; give prune=None, or "
+                "prior_scale='fan_in' or numbers."
+            )
+
     def _check_stream(self) -> None:
         super()._check_stream()
         if self.prune is not None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage
 from .._validation import check_choice, check_sizes
 from ._network import NetworkClassifier, NetworkEstimator, NormalNetworkRegressor
@@ -30,6 +33,33 @@ class _MLP(NetworkEstimator):
         from ..models.networks.module import Architecture
 
         return Architecture("mlp", self._sizes(n_outputs), self.activation)
+
+    def _set_attributes(self) -> None:
+        super()._set_attributes()
+        learned = self._learned_scale()
+        if learned is not None and learned.inputs:
+            self.relevance_ = self._relevance().mean("relevance")
+        else:
+            vars(self).pop("relevance_", None)
+
+    def _relevance(self) -> PosteriorSamples:
+        """Draws of the inputs' scales, divided by their sum, as "relevance"."""
+        posterior = self.posterior_
+        scales = posterior["scale_weight_1"].astype(np.float64)
+        draws = {"relevance": scales / scales.sum(2, keepdims=True)}
+        return PosteriorSamples(draws, posterior.weights)
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        return {"scale_weight_1": {"feature": self._feature_labels()}} if self._own_inputs() else {}
+
+    def _labels(self) -> dict[str, list[str]]:
+        if not self._own_inputs():
+            return {}
+        return {"scale_weight_1": [f"scale_weight_1[{name}]" for name in self._feature_labels()]}
+
+    def _own_inputs(self) -> bool:
+        """Whether each input of the fitted network has a learned scale of its own."""
+        return hasattr(self, "relevance_")
 
     def _sizes(self, n_outputs: int) -> tuple[int, ...]:
         hidden = check_sizes("hidden_layer_sizes", self.hidden_layer_sizes)

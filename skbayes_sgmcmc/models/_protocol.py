@@ -16,7 +16,8 @@ latent variables                            ``init_state``, ``after_step``, ``re
 RSGLD                                       ``metric``; on a restricted domain, ``project`` too
 control variates                            ``anchor``, and ``find_map`` of a ``CurvedModel``
 sampling thresholds, mixing distances       ``scores``, if autograd is too slow
-pSGLD with parameters that no row informs   ``prior_curvature``
+pSGLD with parameters that no row informs   ``prior_curvature``, or ``prior_rates``
+densities given latent variables            ``prior_potential``
 draws that hold more than theta             ``unpack``, ``derive``
 ==========================================  ====================================================
 
@@ -228,6 +229,14 @@ class Model:
         jacobian = torch.autograd.functional.jacobian(total, theta, vectorize=True)
         return jacobian[:, 0]
 
+    def prior_potential(self, theta: Tensor, state: State) -> Tensor:
+        """-log p(theta) given the latent variables in ``state``, shape (chains,).
+
+        Its gradient is what :meth:`prior_gradient` computes. It may be in a higher precision than
+        theta.
+        """
+        return -self.log_prior(theta)
+
     def prior_curvature(self) -> float:
         """Largest curvature of -log prior, e.g. 1/sigma^2; 0 if unknown.
 
@@ -236,15 +245,25 @@ class Model:
         """
         return 0.0
 
+    def prior_rates(self, state: State) -> Tensor | None:
+        """Curvature of -log prior in every coordinate, if latent variables change it; else None.
+
+        The tensor (chains, n_parameters) is an entry of the state, which ``after_step`` changes in
+        place, so that its values are always the present ones. It replaces ``prior_curvature``.
+        """
+        return None
+
     # optional parts -------------------------------------------------------------------------------
 
     #: models with a position-dependent metric override this by ``metric(theta) -> Metric``
     metric: Any = None
     #: models on a restricted domain override this by ``project(theta)``, which works in place
     project: Any = None
-    #: models with latent variables override this by ``after_step(theta, state, aux, k, rng)``,
-    #: which works in place; ``aux`` is the dict that the step's last gradient returned. It returns
-    #: True if the densities have changed
+    #: models with latent variables override this by
+    #: ``after_step(theta, state, aux, k, rng, temperature)``, which works in place after step k.
+    #: ``aux`` is the dict that the step's last gradient returned, and ``temperature`` is T of the
+    #: step. It returns True if it changed the position or the latent variables, so that densities
+    #: and gradients that were computed before no longer hold; otherwise False
     after_step: Any = None
 
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:

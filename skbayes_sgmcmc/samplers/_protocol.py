@@ -72,6 +72,9 @@ class Step:
         Mean square of a step's energy error, per parameter, that suits the model.
     same_target : bool
         Whether rows and latent variables are those of the last gradient.
+    prior_rates : Tensor of shape (chains, parameters) or None
+        Curvature of N u's prior part in every coordinate, which the model keeps up to date if its
+        latent variables change it. If not None, it replaces ``prior_curvature``.
     project : callable or None
         ``project(theta)`` maps a position back into the model's domain, in place.
     """
@@ -93,6 +96,7 @@ class Step:
     progress: float = 1.0
     energy_error: float = 5e-4
     same_target: bool = False
+    prior_rates: Tensor | None = None
     streams: Sequence[Any] = ()
     scratch: Tensor = field(default_factory=_nothing)
 

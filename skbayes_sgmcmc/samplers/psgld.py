@@ -126,12 +126,12 @@ class PSGLD(Sampler):
         if not (adapting and self.lag):
             torch.sqrt(V, out=root)
         root.add_(self.regularization)
-        cap = self.capped_at(step)
-        if cap is not None:
-            root.clamp_(min=1.0 / cap)
+        least = self._least_root(step)
+        if least is not None:
+            root.clamp_(min=least)
         drift = self._divergence(theta, g_bar, state) if self.divergence and adapting else None
-        if drift is not None and cap is not None:
-            drift.masked_fill_(root <= 1.0 / cap, 0.0)  # a capped G does not move with theta
+        if drift is not None and least is not None:
+            drift.masked_fill_(root <= least, 0.0)  # a capped G does not move with theta
         theta.addcdiv_(g, root, value=-step.eta)
         if step.noise > 0.0:
             if drift is not None:
@@ -150,10 +150,23 @@ class PSGLD(Sampler):
         return torch.maximum(out, V, out=out)
 
     def capped_at(self, step: Step) -> float | None:
-        """The bound on G."""
+        """The bound on G; with ``prior_rates``, the bound on G times these."""
+        if self.cap is None and step.prior_rates is not None:
+            return 0.5 * step.n / step.eta
         if self.cap is None and step.prior_curvature > 0.0:
             return 0.5 / (step.eta * step.prior_curvature)
         return self.cap
+
+    def rates(self, step: Step) -> Tensor | None:
+        """The prior's rates by which the bound on G is to be divided, if any."""
+        return step.prior_rates if self.cap is None else None
+
+    def _least_root(self, step: Step) -> Any:
+        """The smallest 1/G, as a number or a tensor; None if there is no bound."""
+        cap, rates = self.capped_at(step), self.rates(step)
+        if cap is None:
+            return None
+        return 1.0 / cap if rates is None else rates * (1.0 / cap)
 
     def _divergence(self, theta: Tensor, g_bar: Tensor, state: State) -> Tensor:
         """Gamma, with dg_i/dtheta_i approximated by the secant through the last two positions."""

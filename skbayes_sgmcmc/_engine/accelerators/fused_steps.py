@@ -76,11 +76,13 @@ class FusedEuler:
             )
         ]
         adapting = "adapting" in state
+        rates = sampler.rates(step)
+        limits = np.empty((len(V), 0), V.dtype) if rates is None else rates.numpy()
         run = self._kernels.psgld
         at, by = theta.numpy(), g.numpy()
 
         def advance(c: int, part: slice, key: Any, counter: Any) -> None:
-            rows = at[c, part], by[c, part], likelihood[c, part], V[c, part]
+            rows = at[c, part], by[c, part], likelihood[c, part], V[c, part], limits[c, part]
             run(*rows, adapting, sampler.lag, *numbers, key, counter)
 
         self._each(theta.shape[1], step, advance)

@@ -57,14 +57,21 @@ class PrunedNetworkModel(NetworkModel):
         return {"zeros": theta.new_zeros(len(theta), self.pruned.n, dtype=torch.bool)}
 
     def after_step(
-        self, theta: Tensor, state: State, aux: dict[str, Tensor], k: int, rng: ChainRandom
-    ) -> None:
+        self,
+        theta: Tensor,
+        state: State,
+        aux: dict[str, Tensor],
+        k: int,
+        rng: ChainRandom,
+        temperature: float,
+    ) -> bool:
         """Prune after step k."""
         if self.pruning is None:
-            return
+            return False
         pruned = self.pruned
         if self.pruning.chooses(k):
             before = int(state["zeros"].sum(1).max())
             state["zeros"].copy_(self.pruning.zeros(pruned.coefficients(theta), k, before))
         for part, zeros in zip(pruned.slices, state["zeros"].split(pruned.sizes, 1), strict=True):
             theta[:, part].masked_fill_(zeros, 0.0)
+        return True  # the pruned coefficients were moved

@@ -123,11 +123,18 @@ class SparseNetworkModel(PrunedNetworkModel):
         return super().init_state(theta) | self.latents.init_state(theta)
 
     def after_step(
-        self, theta: Tensor, state: State, aux: dict[str, Tensor], k: int, rng: ChainRandom
-    ) -> None:
+        self,
+        theta: Tensor,
+        state: State,
+        aux: dict[str, Tensor],
+        k: int,
+        rng: ChainRandom,
+        temperature: float,
+    ) -> bool:
         """Prune, and update the latent variables after step k."""
-        super().after_step(theta, state, aux, k, rng)
+        super().after_step(theta, state, aux, k, rng, temperature)
         self.latents.move(theta, state, aux, k, rng)
+        return True
 
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Draws of the blocks, of "rho_" + name for sparse blocks, "sigma" and "logit_delta"."""

@@ -1,0 +1,132 @@
+"""Networks with a normal prior whose scales are learned, one for each group of weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..._data.chain_random import ChainRandom
+from ..._metric import State
+from ...priors.factorised import Prior
+from ...priors.learned_scale import LearnedScale
+from ..likelihoods import Likelihood
+from ..scale_groups import ScaleGroups
+from .model import NetworkModel
+from .network import Network
+
+Array = NDArray[Any]
+
+#: number of steps between two draws of the scales. A draw takes as long as some steps of a small
+#: network, and in fewer steps the weights hardly change
+GIBBS_EVERY = 50
+
+
+class LearnedScalesModel(NetworkModel):
+    """A network with a normal prior whose scales are latent variables, drawn by Gibbs sampling.
+
+    Every block of weights and every block of biases has one scale. There are more of them for the
+    first layer of perceptrons, where each input has a scale of its own if the prior's ``inputs`` is
+    true, and for their last layer, where each of the likelihood's ``output_groups`` has one. The
+    likelihood's own parameters keep the scale 1.
+
+    Parameters
+    ----------
+    network, likelihood, prior, output_gain, **options
+        As in :class:`NetworkModel`. The prior must be normal.
+    prior_scale : LearnedScale
+        The hyperprior of the scales.
+
+    Notes
+    -----
+    The state of a chain has the entries of :class:`ScaleGroups`. Draws have one entry for each
+    block, "scale_" and the block's name, and "scale_inputs", the common scale of the inputs.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        likelihood: Likelihood,
+        prior: Prior,
+        prior_scale: LearnedScale,
+        output_gain: float = 1.0,
+        **options: Any,
+    ):
+        super().__init__(network, likelihood, prior, prior_scale.scale, output_gain, **options)
+        self.scale_shapes: dict[str, tuple[int, ...]] = {}
+        group, start, first = np.full(self.n_parameters, -1), 0, []
+        for name, shape in network.shapes.items():
+            within, kept = self._within(name, shape, prior_scale.inputs)
+            place = self.places()[name]
+            group[place] = start + within.ravel()
+            first += [place.start + int(np.argmax(within == i)) for i in range(within.max() + 1)]
+            self.scale_shapes[name] = kept
+            start = len(first)
+        own_inputs = prior_scale.inputs and network.input_block is not None
+        n_shared = network.shapes[network.input_block][0] if own_inputs else 0
+        self.groups = ScaleGroups(prior_scale, group, self.rates[first] ** -0.5, n_shared)
+        self.recorded = self.groups.recorded
+
+    def _within(
+        self, name: str, shape: tuple[int, ...], inputs: bool
+    ) -> tuple[Array, tuple[int, ...]]:
+        """Group of every coefficient within a block, and the shape of the block's scales."""
+        within = np.zeros(shape, dtype=int)
+        if inputs and name == self.network.input_block:
+            within += np.arange(shape[0])[:, None]
+            return within, shape[:1]
+        columns = self.likelihood.output_groups
+        if name != self.network.output_block or len(columns) == 1:
+            return within, ()
+        for number, part in enumerate(columns):
+            within[:, part] = number
+        return within, (len(columns),)
+
+    # latent variables -----------------------------------------------------------------------------
+
+    def init_state(self, theta: Tensor) -> State:
+        return self.groups.init_state(theta)
+
+    def after_step(
+        self,
+        theta: Tensor,
+        state: State,
+        aux: dict[str, Tensor],
+        k: int,
+        rng: ChainRandom,
+        temperature: float,
+    ) -> bool:
+        """Draw the scales after steps 0, ``GIBBS_EVERY``, 2 ``GIBBS_EVERY`` and so on."""
+        if k % GIBBS_EVERY:
+            return False
+        self.groups.draw(theta, state, rng, temperature)
+        return True
+
+    def unpack(self, draws: Array) -> dict[str, Array]:
+        """Draws of the blocks, and of the scales of every block."""
+        parts = super().unpack(draws)
+        scales, start = parts.pop("scales"), 0
+        for name, shape in self.scale_shapes.items():
+            stop = start + int(np.prod(shape))
+            parts[f"scale_{name}"] = scales[..., start:stop].reshape(*draws.shape[:-1], *shape)
+            start = stop
+        if "shared_scale" in parts:
+            parts["scale_inputs"] = parts.pop("shared_scale")
+        return parts
+
+    # densities ------------------------------------------------------------------------------------
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        """log p(theta), with the scales integrated out."""
+        return self.groups.log_density(theta)
+
+    def prior_potential(self, theta: Tensor, state: State) -> Tensor:
+        return self.groups.potential(theta, state)
+
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        self.groups.gradient(theta, state, out, scale)
+
+    def prior_rates(self, state: State) -> Tensor:
+        return state["prior_rate"]

@@ -1,0 +1,146 @@
+r"""Normal priors whose scales are learned: inverse-gamma hyperpriors and their conditionals.
+
+For a group g of m coefficients w with the typical scale :math:`s_0`,
+
+.. math::
+    w \mid s \sim N(0, s^2 I), \quad s^2 \sim \mathrm{IG}(a, b), \quad b = a s_0^2
+
+so that :math:`1/s^2` has the mean :math:`1/s_0^2`. Groups can share their b, which is then learned,
+too: :math:`b \sim \mathrm{Gamma}(a, 1/s_0^2)`, with the same mean. With k = a + m/2 and
+r = b + |w|^2/2, the conditional of the precision :math:`1/s^2` is Gamma(k, r), and the marginal
+density of w given b, a multivariate t density, is proportional to :math:`b^a r^{-k}`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import gammaincinv, ndtri
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from .._validation import check_choice, check_real, check_scale
+
+Array = NDArray[Any]
+
+#: smallest and largest shape of the hyperprior; precisions of smaller ones leave float32
+LEAST_SHAPE, MOST_SHAPE = 0.1, 1e6
+#: shape from which the quantiles of a gamma distribution are those of Wilson and Hilferty, whose
+#: relative error is then below 1e-8
+MANY = 1e5
+#: uniform numbers stay this far from 0 and 1, which generators with 24 bits reach
+LEAST_UNIFORM = 2.0**-25
+#: nodes of the quadrature over log b, and half its range in units of arcsinh
+NODES, REACH = 201, 6.0
+
+
+class LearnedScale(BaseEstimator):
+    r"""Scales of a normal prior that are learned from the data, one for each group of weights.
+
+    The square of a scale s has an inverse-gamma prior, s^2 ~ IG(a, a s_0^2). In networks, every
+    block of weights and every block of biases is a group. Given its scale, a group has the prior
+    N(0, s^2), and after integrating s out a multivariate t distribution with 2a degrees of freedom.
+    Gibbs sampling draws the scales along with the weights.
+
+    Parameters
+    ----------
+    shape : float, default=1.0
+        a, the shape of the inverse-gamma prior. The smaller it is, the further the data can move a
+        scale from s_0.
+    scale : "fan_in" or float, default="fan_in"
+        s_0, the typical scale. "fan_in" gives each block the scale that ``prior_scale="fan_in"``
+        of the estimator would fix.
+    inputs : bool, default=True
+        Whether each input feature has a scale of its own (automatic relevance determination), in
+        networks whose first layer is fully connected to the features. These scales are
+        s^2 ~ IG(a, b) with b ~ Gamma(a, 1/s_0^2), so that they are shrunk towards a common scale.
+
+    References
+    ----------
+    MacKay (1992), A practical Bayesian framework for backpropagation networks, Neural Computation.
+
+    Neal (1996), Bayesian learning for neural networks.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc import BayesianMLPRegressor
+    >>> from skbayes_sgmcmc.priors import LearnedScale
+    >>> BayesianMLPRegressor(prior_scale=LearnedScale(shape=0.5))
+    BayesianMLPRegressor(prior_scale=LearnedScale(shape=0.5))
+    """
+
+    def __init__(self, shape: float = 1.0, scale: Any = "fan_in", inputs: bool = True):
+        self.shape = shape
+        self.scale = scale
+        self.inputs = inputs
+
+    def check(self, name: str) -> None:
+        """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the name of the prior."""
+        limits = {"low": LEAST_SHAPE, "high": MOST_SHAPE}
+        check_real(f"{name}.shape", self.shape, **limits, closed="both")
+        if isinstance(self.scale, str):
+            check_choice(f"{name}.scale", self.scale, ("fan_in",))
+        else:
+            check_scale(f"{name}.scale", self.scale)
+        check_choice(f"{name}.inputs", self.inputs, (True, False))
+
+    def log_density(self, squares: Tensor, counts: Tensor, b: Tensor) -> Tensor:
+        """log p(w | b) of every group, given |w|^2, m and b, which broadcast."""
+        a = float(self.shape)
+        k, r = a + 0.5 * counts, b + 0.5 * squares
+        constants = torch.lgamma(k) - math.lgamma(a) - 0.5 * math.log(2.0 * math.pi) * counts
+        return constants + a * torch.log(b) - k * torch.log(r)
+
+    def log_shared_density(self, squares: Tensor, counts: Tensor, typical: float) -> Tensor:
+        r"""log p(w) of groups with a common b, :math:`\log \int p(b) \prod_g p(w_g | b)\,db`.
+
+        ``squares`` has shape (chains, groups). The integrand is log-concave in x = log b. The
+        trapezoidal rule is applied in t, x = mode + width sinh(t), where it converges fast.
+        """
+        a = float(self.shape)
+
+        def log_integrand(x: Tensor) -> Tensor:  # (chains, nodes) -> (chains, nodes)
+            b = torch.exp(x)
+            hyper = a * x - b / typical**2 - math.lgamma(a) - 2.0 * a * math.log(typical)
+            return hyper + self.log_density(squares[:, None], counts, b[..., None]).sum(2)
+
+        with torch.no_grad():
+            mode, width = self._mode(squares, counts, typical)
+            t = torch.linspace(-REACH, REACH, NODES).to(squares)
+            x = mode[:, None] + width[:, None] * torch.sinh(t)
+            weight = width[:, None] * torch.cosh(t) * (t[1] - t[0])
+        return torch.logsumexp(log_integrand(x) + torch.log(weight), 1)
+
+    def _mode(self, squares: Tensor, counts: Tensor, typical: float) -> tuple[Tensor, Tensor]:
+        """Mode of log b, found by bisection, and one over the root of the curvature there."""
+        a, n = float(self.shape), squares.shape[1]
+        k = a + 0.5 * counts
+        low = torch.full_like(squares[:, 0], math.log(typical**2) - 80.0)
+        high = torch.full_like(low, math.log(typical**2) + math.log(a * (n + 1.0)) + 1.0)
+        for _ in range(100):
+            x = 0.5 * (low + high)
+            share = torch.exp(x)[:, None] / (torch.exp(x)[:, None] + 0.5 * squares)
+            rises = a * (n + 1) - torch.exp(x) / typical**2 - (k * share).sum(1) > 0
+            low, high = torch.where(rises, x, low), torch.where(rises, high, x)
+        share = torch.exp(low)[:, None] / (torch.exp(low)[:, None] + 0.5 * squares)
+        curvature = torch.exp(low) / typical**2 + (k * share * (1.0 - share)).sum(1)
+        return low, curvature.rsqrt()
+
+
+def tempered_gamma(shape: Array, rate: Array, temperature: float, u: Array) -> Array:
+    """Draws from Gamma(shape / T, rate / T) by inversion of the uniform numbers u.
+
+    This is the conditional of a precision if the density of its *logarithm* is raised to the power
+    1/T. At T = 0 it is the limit, shape / rate.
+    """
+    if temperature == 0.0:
+        return np.asarray(np.broadcast_to(shape / rate, u.shape))
+    u = np.clip(u, LEAST_UNIFORM, 1.0 - LEAST_UNIFORM)
+    k = np.broadcast_to(shape / temperature, u.shape)
+    normal = 1.0 - 1.0 / (9.0 * k) + ndtri(u) / (3.0 * np.sqrt(k))  # the cube root of x / k
+    x = np.where(k < MANY, gammaincinv(np.minimum(k, MANY), u), k * normal**3)
+    return np.asarray(x * (temperature / rate))
