@@ -23,6 +23,7 @@ _WHERE = {
     "Pruning": "models.networks.pruning",
     "SpikeSlab": "priors",
     "Storage": "_draws.storage",
+    "StudentT": "models.likelihoods",
     "LatentDirichletAllocation": "estimators.lda",
     "PosteriorSamples": "_draws.posterior_samples",
     "MixingDistance": "schedules",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from .estimators.module import BayesianModuleRegressor as BayesianModuleRegressor
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
     from .estimators.sparse import SparseBayesianRegressor as SparseBayesianRegressor
+    from .models.likelihoods import StudentT as StudentT
     from .models.networks.pruning import Pruning as Pruning
     from .models.topics.completion import (
         document_completion_perplexity as document_completion_perplexity,

@@ -42,7 +42,10 @@ MODEL = [
     "doc_topic_prior", "success_probability", "topic_word_prior", "r_rate", "gamma_prior",
     "network_scale", "parametrization",
 ]  # fmt: skip
-PRIOR = ["prior", "prior_scale", "prior_mean", "noise", "prune", "threshold", "class_weight"]
+PRIOR = [
+    "prior", "prior_scale", "prior_mean", "likelihood", "noise", "prune", "threshold",
+    "class_weight",
+]  # fmt: skip
 DATA = ["standardize", "augment"]
 SAMPLING = [
     "algorithm", "doc_sweeps", "sampler", "integrator", "step_size", "preconditioner", "gradient",

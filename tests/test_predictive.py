@@ -1,31 +1,27 @@
-"""What regressors say of new targets: mixtures of one distribution for each draw.
-
-The last part has a Poisson regression, made of one likelihood, its family and one estimator.
-"""
+"""What regressors say of new targets: mixtures of one distribution for each draw."""
 
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
-import torch
 from scipy.optimize import brentq
-from scipy.special import gammaln, logsumexp, pdtr, xlogy
+from scipy.special import logsumexp
 from sklearn.base import clone
 
-from skbayes_sgmcmc import BayesianMLPRegressor, SparseBayesianRegressor, to_torch
+from skbayes_sgmcmc import BayesianMLPRegressor, SparseBayesianRegressor
 from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc._draws.mixture import Mixture, quantile
-from skbayes_sgmcmc.diagnostics import effective_sample_size
-from skbayes_sgmcmc.estimators._network import NetworkRegressor
-from skbayes_sgmcmc.estimators.mlp import _MLP
 from skbayes_sgmcmc.inspection import LearningCurveDisplay
-from skbayes_sgmcmc.models.likelihoods import Gaussian, LatentGaussian, Likelihood
-from skbayes_sgmcmc.models.predictive import Normal, Predictive
+from skbayes_sgmcmc.models.predictive import (
+    NegativeBinomial,
+    Normal,
+    Poisson,
+    Predictive,
+    StudentT,
+)
 from skbayes_sgmcmc.schedules import Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
@@ -34,61 +30,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 LEVELS = (1e-6, 0.001, 0.05, 0.3, 0.5, 0.77, 0.95, 1.0 - 1e-6)
 
 
-@dataclass
-class Counts(Predictive):
-    """Poisson distributions of given rates."""
-
-    rate: Any
-    discrete = True
-
-    def mean(self):
-        return self.rate
-
-    def variance(self):
-        return self.rate
-
-    def log_density(self, y):
-        log_p = xlogy(y, self.rate) - self.rate - gammaln(np.maximum(y, 0.0) + 1.0)
-        return np.where((y >= 0.0) & (y == np.floor(y)), log_p, -np.inf)
-
-    def cdf(self, y):
-        return np.where(y < 0.0, 0.0, pdtr(np.maximum(np.floor(y), 0.0), self.rate))
-
-    def sample(self, rng):
-        return rng.poisson(self.rate).astype(float)
-
-
-class TightCounts(Counts):
-    """The same with the narrowest of brackets: a bracket's end may be the quantile itself."""
+class TightCounts(Poisson):
+    """With the narrowest of brackets: a bracket's end may be the quantile itself."""
 
     def bounds(self, q):
         exact = scipy.stats.poisson.ppf(q, self.rate)
         return exact, exact
-
-
-class Poisson(Likelihood):
-    """Counts whose log rates are the outputs."""
-
-    def __init__(self, n_outputs):
-        self.n_outputs = n_outputs
-
-    def log_density(self, f, y, own):
-        return (y * f - torch.exp(f) - torch.lgamma(y + 1.0)).sum(2)
-
-    def slope(self, f, y, own):
-        return f.exp_().sub_(y), None
-
-    def predictive(self, f, own):
-        return Counts(torch.exp(f))
-
-
-class PoissonRegression(_MLP, NetworkRegressor):
-    """Poisson regression, with the perceptron's parameters; its ``noise`` has no meaning here."""
-
-    __init__ = BayesianMLPRegressor.__init__
-
-    def _likelihood(self):
-        return Poisson(self._n_targets)
 
 
 # quantiles of mixtures ----------------------------------------------------------------------------
@@ -192,19 +139,37 @@ def test_quantiles_never_fall_with_the_level(kind):
     assert (np.diff(found[:, np.argsort(levels, kind="stable")], axis=1) >= 0.0).all()
 
 
-@pytest.mark.parametrize("family", [Counts, TightCounts])
+def dispersions(n_draws=40):
+    """(draws, 1, 1), from nearly Poisson to more variance than of an exponential distribution."""
+    return np.geomspace(1e-3, 3.0, n_draws)[:, None, None]
+
+
+#: families of counts with their cdfs by scipy, given the rates
+COUNTS = {
+    "poisson": (Poisson, scipy.stats.poisson.cdf),
+    "tight": (TightCounts, scipy.stats.poisson.cdf),
+    "negative binomial": (
+        lambda rates: NegativeBinomial(rates, dispersions()),
+        lambda n, rates: scipy.stats.nbinom.cdf(
+            n, 1.0 / dispersions(), 1.0 / (1.0 + dispersions() * rates)
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("rate", [1e-3, 0.7, 30.0, 1e7])
-def test_quantiles_of_counts_are_the_least_with_their_probability(rate, family):
+def test_quantiles_of_counts_are_the_least_with_their_probability(rate, name):
     """For rates with a spread of 30%: whole numbers n with F(n - 1) < q <= F(n)."""
     rng = np.random.default_rng(0)
     rates = rate * np.exp(0.3 * rng.standard_normal((40, 3, 1)))
-    weights = weights_of("weighted", 40)
+    weights, (family, cdf) = weights_of("weighted", 40), COUNTS[name]
     for q in LEVELS:
         n = quantile(family(rates), weights, q)
         assert (n == np.floor(n)).all() and (n >= 0.0).all()
 
         def below(n):
-            return np.tensordot(weights, scipy.stats.poisson.cdf(n, rates), axes=1)
+            return np.tensordot(weights, cdf(n, rates), axes=1)
 
         assert (below(n) >= q - 1e-12).all()
         assert (below(n - 1.0) < q).all()
@@ -218,9 +183,35 @@ def test_cantellis_bounds_hold(q):
     exact = scipy.stats.norm.ppf(q, loc, sd)
     assert (low <= exact).all() and (exact <= high).all()
     rates = np.array([0.01, 1.0, 50.0])
-    low, high = Counts(rates).bounds(q)
+    low, high = Poisson(rates).bounds(q)
     exact = scipy.stats.poisson.ppf(q, rates)
     assert (low <= exact).all() and (exact <= high + 1e-9).all()
+
+
+@pytest.mark.parametrize("weighting", ["equal", "weighted"])
+@pytest.mark.parametrize("df", [0.7, 2.0, 2.001, 4.0, 1e6])
+def test_quantiles_of_heavy_tails_are_exact(df, weighting):
+    """Within 1e-6 of the smallest scale, or of the quantile, by scipy's root finder.
+
+    With up to two degrees of freedom there is no variance that could bound a quantile: the 1e-6
+    quantile of 0.7 of them is 1e8 scales from the centre.
+    """
+    loc, scale = components("plain")
+    weights = weights_of(weighting, 50)
+    dfs = df * np.linspace(1.0, 1.5, 50)[:, None, None]
+    for q in LEVELS:
+        found = quantile(StudentT(loc, scale, dfs), weights, q)
+        for row, target in np.ndindex(found.shape):
+            given = dfs[:, 0, 0], loc[:, row, target], scale[:, 0, target]
+            ends = scipy.stats.t.ppf(q, *given)
+
+            def above(y, given=given, q=q):
+                return float(np.dot(weights, scipy.stats.t.cdf(y, *given))) - q
+
+            expected = brentq(above, ends.min() - 1.0, ends.max() + 1.0, xtol=1e-12, rtol=1e-14)
+            np.testing.assert_allclose(
+                found[row, target], expected, rtol=1e-6, atol=1e-6 * scale.min()
+            )
 
 
 # moments, densities, memory -----------------------------------------------------------------------
@@ -330,47 +321,6 @@ def test_memory_is_bounded(monkeypatch):
     assert peak() < bound
 
 
-# likelihoods --------------------------------------------------------------------------------------
-
-LIKELIHOODS = {
-    "inferred": Gaussian(2, None),
-    "given": Gaussian(2, np.array([0.1, 3.0])),
-    "latent": LatentGaussian(2),
-    "poisson": Poisson(2),
-}
-
-
-@pytest.mark.parametrize("name", LIKELIHOODS)
-def test_a_likelihood_and_its_predictive_agree(name):
-    """Densities alike, whose integral or sum is the cdf; slopes are the density's."""
-    likelihood, rng = LIKELIHOODS[name], np.random.default_rng(0)
-    own = {"inferred": rng.standard_normal((3, 2)), "latent": np.array([[0.5], [1.0], [2.0]])}
-    own = torch.from_numpy(own.get(name, np.zeros((3, 0))))
-    f = torch.from_numpy(rng.standard_normal((3, 4, 2)))
-    y = torch.from_numpy(rng.poisson(2.0, (4, 2)).astype(float))
-    one = likelihood.predictive(f, own).numpy()
-    expected = likelihood.log_density(f, y[None], own).numpy()
-    np.testing.assert_allclose(one.log_density(y.numpy()).sum(axis=2), expected, rtol=1e-12)
-    f.requires_grad_(True)
-    (gradient,) = torch.autograd.grad(-likelihood.log_density(f, y[None], own).sum(), f)
-    slope, _ = likelihood.slope(f.detach().clone(), y[None], own)
-    torch.testing.assert_close(slope, gradient)
-    if one.discrete:
-        jump = one.cdf(y.numpy()) - one.cdf(y.numpy() - 1.0)
-        np.testing.assert_allclose(jump, np.exp(one.log_density(y.numpy())), rtol=1e-9, atol=1e-15)
-    else:  # a central difference of step 1e-5, with errors of 1e-10
-        slope = (one.cdf(y.numpy() + 1e-5) - one.cdf(y.numpy() - 1e-5)) / 2e-5
-        np.testing.assert_allclose(slope, np.exp(one.log_density(y.numpy())), atol=1e-6)
-    n = 40_000
-    many = likelihood.predictive(f.detach().repeat(1, n, 1), own).numpy()
-    samples = many.sample(np.random.RandomState(0)).reshape(3, n, 4, 2)
-    mean, variance = one.mean(), np.broadcast_to(one.variance(), (3, 4, 2))
-    assert (np.abs(samples.mean(1) - mean) < 5.0 * np.sqrt(variance / n)).all()
-    kurtosis = scipy.stats.kurtosis(samples, axis=1, fisher=False)
-    allowed = 5.0 * np.sqrt((kurtosis - 1.0) / n)
-    assert (np.abs(samples.var(1) / variance - 1.0) < allowed).all()
-
-
 @pytest.mark.parametrize("q", [0.01, 0.6])
 def test_moved_distributions_are_those_of_the_moved_targets(q):
     """By scipy, with unlike units of two targets, of which one counts downwards from 1e3."""
@@ -463,117 +413,3 @@ def test_log_density_refuses_other_targets():
     np.testing.assert_array_equal(
         reg.predict_log_density(X.tolist(), y.tolist()), reg.predict_log_density(X, y)
     )
-
-
-# a Poisson regression -----------------------------------------------------------------------------
-
-
-def counts(n=100):
-    """Log rate 0.5 + 0.8 x."""
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(n)
-    return x[:, None], rng.poisson(np.exp(0.5 + 0.8 * x)).astype(float)
-
-
-#: one weight and the intercept; the sampler is SGLD, whose own step a Poisson regression needs
-LINEAR = {
-    "hidden_layer_sizes": (),
-    "prior_scale": 1.0,
-    "standardize": False,
-    "sampler": "sgld",
-    "random_state": 0,
-}
-#: full batches; steps that are small to 1 / curvature, and those that "auto" has for networks
-STEPS = {
-    "numeric": {"step_size": 0.1, "n_draws": 500, "burn_in": 500, "thinning": 5},
-    "auto": {},
-}
-
-
-@pytest.fixture(scope="module")
-def poisson():
-    return PoissonRegression(batch_size=100, **LINEAR, **STEPS["numeric"]).fit(*counts())
-
-
-def by_quadrature(X, y):
-    """Means and sds of (slope, intercept) with priors N(0, 1), on a grid."""
-    slope, intercept = np.meshgrid(np.linspace(0.2, 1.4, 201), np.linspace(-0.4, 1.2, 201))
-    f = slope[..., None] * X[:, 0] + intercept[..., None]
-    log_p = (y * f - np.exp(f)).sum(axis=2) - 0.5 * (slope**2 + intercept**2)
-    p = np.exp(log_p - log_p.max())
-    p /= p.sum()
-    assert max(p[0].sum(), p[-1].sum(), p[:, 0].sum(), p[:, -1].sum()) < 1e-9  # the grid is wide
-    means = [(p * v).sum() for v in (slope, intercept)]
-    sds = [np.sqrt((p * v**2).sum() - m**2) for v, m in zip((slope, intercept), means, strict=True)]
-    return means, sds
-
-
-@pytest.mark.parametrize("steps", STEPS)
-def test_its_posterior_is_that_of_quadrature(steps):
-    """Means within four MCSE sd / sqrt(ESS), sds within four of 1 / sqrt(2 ESS).
-
-    And a bias of 1% of the sd in both, for the step. With effective sample sizes of about 200
-    ("auto") or more that is 0.3 sd and 20%, or less.
-    """
-    reg = PoissonRegression(batch_size=100, **LINEAR, **STEPS[steps]).fit(*counts())
-    for name, mean, sd in zip(("weight_1", "bias_1"), *by_quadrature(*counts()), strict=True):
-        draws = reg.posterior_.pooled(name).ravel()
-        n = float(effective_sample_size(reg.posterior_, name).ravel()[0])
-        assert n > 100.0
-        assert abs(draws.mean() - mean) < (4.0 / np.sqrt(n) + 0.01) * sd
-        assert abs(draws.std() / sd - 1.0) < 4.0 / np.sqrt(2.0 * n) + 0.01
-
-
-def rates_of(reg, X):
-    """(draws, rows), from the named draws."""
-    blocks = reg.sample_posterior()
-    return np.exp(X[:, 0] * blocks["weight_1"][:, 0] + blocks["bias_1"])
-
-
-def test_its_predictions_are_sums_over_draws(poisson):
-    """Mean and sd of the mixture; its quantiles, whole numbers; its log probabilities."""
-    X, y = counts()
-    rates = rates_of(poisson, X)
-    mean, sd = poisson.predict(X, return_std=True)
-    np.testing.assert_allclose(mean, rates.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(sd**2, rates.mean(axis=0) + rates.var(axis=0), rtol=1e-12)
-    log_p = scipy.stats.poisson.logpmf(y, rates)
-    expected = logsumexp(log_p, axis=0) - np.log(len(rates))
-    np.testing.assert_allclose(poisson.predict_log_density(X, y), expected, rtol=1e-10)
-    assert poisson.predict_log_density(X[:1], [0.5])[0] == -np.inf
-    table = scipy.stats.poisson.cdf(np.arange(50)[:, None, None], rates[:, :10]).mean(axis=1)
-    assert table[-1].min() > 0.999
-    found = poisson.predict_quantiles(X[:10], (0.01, 0.5, 0.95))
-    for k, q in enumerate((0.01, 0.5, 0.95)):
-        np.testing.assert_array_equal(found[:, k], (table < q).sum(axis=0))
-    low, high = poisson.predict_interval(X, 0.9).T
-    assert np.mean((low <= y) & (y <= high)) > 0.9 - 4.0 * np.sqrt(0.09 / 100)
-
-
-def test_its_samples_are_counts_with_the_predicted_moments(poisson):
-    """20,000 a row, within 5 standard errors; and their shares are the probabilities."""
-    X, n = counts()[0][:10], 20_000
-    samples = poisson.sample_y(X, n, random_state=0)
-    mean, sd = poisson.predict(X, return_std=True)
-    assert samples.shape == (10, n) and (samples == np.floor(samples)).all()
-    assert (np.abs(samples.mean(1) - mean) < 5.0 * sd / np.sqrt(n)).all()
-    kurtosis = scipy.stats.kurtosis(samples, axis=1, fisher=False)
-    assert (np.abs(samples.std(1) / sd - 1.0) < 5.0 * np.sqrt((kurtosis - 1.0) / (4.0 * n))).all()
-    for count in range(4):
-        p = np.exp(poisson.predict_log_density(X, np.full(10, count)))
-        share = np.mean(samples == count, axis=1)
-        assert (np.abs(share - p) < 5.0 * np.sqrt(p * (1.0 - p) / n) + 1e-4).all()
-
-
-def test_the_rest_of_the_package_takes_it(poisson):
-    """Curves, log likelihoods for arviz and torch modules ask the likelihood only."""
-    X, y = counts()
-    rates = rates_of(poisson, X)
-    curve = LearningCurveDisplay.from_estimator(poisson, X, y)
-    nll = -poisson.predict_log_density(X, y).mean()
-    np.testing.assert_allclose(curve.values["nll"][-1], nll, rtol=1e-9)
-    each = np.concatenate(list(poisson._log_lik_blocks(X, y)), axis=1)
-    np.testing.assert_allclose(each, scipy.stats.poisson.logpmf(y, rates), rtol=1e-9)
-    mean, sd = to_torch(poisson)(torch.tensor(X, dtype=torch.float32))
-    np.testing.assert_allclose(mean, rates.mean(axis=0), rtol=1e-4)
-    np.testing.assert_allclose(sd, poisson.predict(X, return_std=True)[1], rtol=1e-4)

@@ -17,7 +17,7 @@ from sklearn.utils.sparsefuncs import inplace_column_scale, mean_variance_axis
 
 from .._data.scaling import center_and_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory
-from .._validation import check_choice, check_real, check_scale, check_scales
+from .._validation import check_choice, check_scale, check_scales
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._regressor import BayesianRegressor
@@ -318,26 +318,3 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
             scale=self._y_scale,
             squeeze=not self._y_shape,
         )
-
-
-class NormalNetworkRegressor(NetworkRegressor):
-    """Base class of regressors with normal noise around the outputs of a network.
-
-    The noise is a parameter of the estimator, and targets are standardised.
-    """
-
-    noise: Any
-
-    def _check(self) -> Any:
-        if not (isinstance(self.noise, str) and self.noise == "infer"):
-            check_real("noise", self.noise, low=0.0)
-        return super()._check()
-
-    def _fit_targets(self, y: Array, weight: Array | None) -> None:
-        self._y_center, self._y_scale = center_and_scale(y, weight)
-
-    def _likelihood(self) -> Likelihood:
-        from ..models.likelihoods import Gaussian
-
-        noise = None if isinstance(self.noise, str) else np.asarray(self.noise / self._y_scale)
-        return Gaussian(self._n_targets, noise)

@@ -175,9 +175,11 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
         def predictive(draws: Any, rows: Any) -> Predictive:
             with np.errstate(all="ignore"):  # what is not finite is refused
-                f = torch.from_numpy(check_predictions(outputs(draws, rows), rows)).double()
-            one = likelihood.predictive(f, likelihood.own_draws(self.posterior_, draws))
-            return one.numpy().moved(self._y_center, self._y_scale)
+                f = torch.from_numpy(outputs(draws, rows)).double()
+            one = likelihood.predictive(f, likelihood.own_draws(self.posterior_, draws)).numpy()
+            for value in vars(one).values():  # rates may overflow although the outputs do not
+                check_predictions(value, rows)
+            return one.moved(self._y_center, self._y_scale)
 
         return predictive
 

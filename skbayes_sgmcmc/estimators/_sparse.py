@@ -13,7 +13,8 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_choice, check_real
-from ._network import NetworkEstimator, NormalNetworkRegressor
+from ._likelihoods import LikelihoodRegressor
+from ._network import NetworkEstimator
 from .mlp import _MLP
 
 if TYPE_CHECKING:
@@ -168,10 +169,15 @@ class SparseNetwork(NetworkEstimator):
         return {"logit_delta", *(f"rho_{name}" for name in self._sparse_blocks)}
 
 
-class SparseNetworkRegressor(SparseNetwork, NormalNetworkRegressor):
+class SparseNetworkRegressor(SparseNetwork, LikelihoodRegressor):
     """Mixin of sparse regressors. With a spike-and-slab prior, the noise is the prior's sigma."""
 
     def _check(self) -> Any:
+        if self._spike_slab() is not None and self.likelihood != "normal":
+            raise ValueError(
+                f"likelihood={self.likelihood!r} is not allowed with a spike-and-slab prior: give "
+                "likelihood='normal', or another prior."
+            )
         if self._spike_slab() is not None and self.noise != "infer":
             raise ValueError(
                 f"noise={self.noise!r} is not allowed with a spike-and-slab prior, whose sigma is "

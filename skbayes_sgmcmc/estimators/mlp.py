@@ -9,7 +9,8 @@ import numpy as np
 from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage
 from .._validation import check_choice, check_sizes
-from ._network import NetworkClassifier, NetworkEstimator, NormalNetworkRegressor
+from ._likelihoods import LikelihoodRegressor
+from ._network import NetworkClassifier, NetworkEstimator
 
 
 class _MLP(NetworkEstimator):
@@ -278,14 +279,15 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         self.verbose = verbose
 
 
-class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
+class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
     r"""Bayesian multilayer perceptron regressor, sampled by stochastic-gradient MCMC.
 
     .. math::
         y \sim N(f(x), \sigma^2),\quad f(x) = W_L\, a(\dots a(W_1 x + b_1) \dots) + b_L,
         \quad W, b \sim \text{prior}
 
-    Targets are standardised internally. Predictions are in the units of y.
+    Targets are standardised internally. Predictions are in the units of y. With ``noise`` and
+    ``likelihood``, the noise may depend on x, may have heavy tails, or y may be counts.
 
     Parameters
     ----------
@@ -299,10 +301,16 @@ class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
         Standard deviation of the normal prior, or scale b of the Laplace prior: one number, or one
         for each layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 1 / sqrt(fan-in) for output
         weights and 1 for biases. The prior of the function is then independent of the width.
-    noise : "infer" or float, default="infer"
+    likelihood : str or StudentT, default="normal"
+        Distribution of the targets: "normal"; "student_t", whose heavy tails reduce the influence
+        of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; or for counts, "poisson"
+        or "negative_binomial", whose mean is m exp(f(x)) with m the mean of y.
+    noise : "infer", "heteroscedastic" or float, default="infer"
         Standard deviation sigma of the noise. A number, in units of y, holds for all outputs.
         "infer": each output has its own sigma with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or
-        Laplace(0, 1) with ``prior="laplace"``.
+        Laplace(0, 1) with ``prior="laplace"``. "heteroscedastic": sigma depends on x, through a
+        second output of the network for each target. With ``likelihood="student_t"``, sigma is the
+        scale. Counts have no such noise and allow only "infer".
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
@@ -380,7 +388,10 @@ class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
     ----------
     posterior_ : PosteriorSamples
         Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on, for
-        standardised inputs and targets, and "log_noise", which is log(sigma / 0.3 sd(y)).
+        standardised inputs and targets. Inferred noise is "log_noise", log(sigma / 0.3 sd(y)).
+        ``likelihood="student_t"`` adds "log_df", log((df - 2) / 8) of the degrees of freedom df,
+        and "negative_binomial" adds "log_dispersion", log(alpha / 0.3), where the variance of a
+        count is mu + alpha mu^2. Each has the prior of the noise.
     n_chains_, n_draws_ : int
         Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
@@ -401,6 +412,15 @@ class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
     sklearn.neural_network.MLPRegressor : One network, by optimisation.
     BayesianMLPClassifier : The same for classes.
 
+    Notes
+    -----
+    With ``noise="heteroscedastic"``, the noise of a row is
+
+    .. math:: \sigma(x) = (0.001 + 0.3\, e^{s(x)})\, \mathrm{sd}(y)
+
+    where s(x) is the second output of the network. The first term keeps the density bounded where
+    the network fits some rows exactly.
+
     Examples
     --------
     >>> import numpy as np
@@ -413,6 +433,14 @@ class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
     >>> mean, sd = reg.predict([[0.0], [4.0]], return_std=True)
     >>> bool(sd[1] > 2 * sd[0])
     True
+
+    Counts, with quantiles that are whole numbers:
+
+    >>> counts = np.random.default_rng(0).poisson(np.exp(1.0 + X[:, 0]))
+    >>> reg = BayesianMLPRegressor(hidden_layer_sizes=30, likelihood="poisson", random_state=0)
+    >>> low, high = reg.fit(X, counts).predict_interval(X, 0.9).T
+    >>> bool(np.mean((low <= counts) & (counts <= high)) > 0.85)
+    True
     """
 
     def __init__(
@@ -422,6 +450,7 @@ class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
         activation: str = "relu",
         prior: Any = "normal",
         prior_scale: Any = "fan_in",
+        likelihood: Any = "normal",
         noise: Any = "infer",
         standardize: bool = True,
         sampler: Any = "psgld",
@@ -452,6 +481,7 @@ class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
         self.activation = activation
         self.prior = prior
         self.prior_scale = prior_scale
+        self.likelihood = likelihood
         self.noise = noise
         self.standardize = standardize
         self.sampler = sampler

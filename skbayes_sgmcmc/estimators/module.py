@@ -239,13 +239,15 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
 class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     r"""Bayesian regressor from any torch module, sampled by stochastic-gradient MCMC.
 
-    Targets are standardised internally. Predictions are in the units of y.
+    Targets are standardised internally, unless they are counts. Predictions are in the units of y.
 
     Parameters
     ----------
     module : callable
         Function or class that builds a ``torch.nn.Module``, which maps rows (n, ...) to outputs (n,
-        n_outputs). It is called as in :class:`BayesianModuleClassifier`.
+        n_outputs). It is called as in :class:`BayesianModuleClassifier`. There is one output for
+        each target. With ``noise="heteroscedastic"`` there are twice as many: first the means, then
+        s(x) of each target, as for :class:`BayesianMLPRegressor`.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
         be flat or have this shape. None: flat rows, as they are.
@@ -256,8 +258,12 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
         each matrix or kernel.
-    noise : "infer" or float, default="infer"
-        Standard deviation of the noise, as for :class:`BayesianMLPRegressor`.
+    likelihood : str or StudentT, default="normal"
+        Distribution of the targets: "normal", "student_t", "poisson" or "negative_binomial", as for
+        :class:`BayesianMLPRegressor`. A spike-and-slab prior allows only "normal".
+    noise : "infer", "heteroscedastic" or float, default="infer"
+        Standard deviation of the noise, as for :class:`BayesianMLPRegressor`. A spike-and-slab
+        prior allows only "infer".
     prune : None, float or Pruning, default=None
         Pruning of the smallest weights during sampling: the final fraction of zeros, or a
         :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
@@ -382,6 +388,7 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         input_shape: Any = None,
         prior: Any = "normal",
         prior_scale: Any = "fan_in",
+        likelihood: Any = "normal",
         noise: Any = "infer",
         prune: Any = None,
         standardize: bool = False,
@@ -414,6 +421,7 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         self.input_shape = input_shape
         self.prior = prior
         self.prior_scale = prior_scale
+        self.likelihood = likelihood
         self.noise = noise
         self.prune = prune
         self.standardize = standardize

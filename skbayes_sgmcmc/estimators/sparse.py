@@ -246,7 +246,8 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    #: the noise is the sigma of the prior
+    #: the noise is normal, and its sd is the sigma of the prior
+    likelihood = "normal"
     noise = "infer"
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:

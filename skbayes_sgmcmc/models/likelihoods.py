@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from .._validation import check_choice, check_real
+from . import predictive
 from .predictive import Normal, Predictive
 
 if TYPE_CHECKING:
@@ -23,6 +26,14 @@ Array = NDArray[Any]
 
 #: smallest noise of a row as a measurement of its logit: the minimum of 1 / sqrt(p (1 - p))
 LOGIT_NOISE = 2.0
+#: median of the prior of the noise, in units of y
+TYPICAL_NOISE = 0.3
+#: smallest standard deviation of heteroscedastic noise, in units of y. Without it, the density of
+#: rows that the network fits exactly has no upper bound
+NOISE_FLOOR = 1e-3
+#: inferred degrees of freedom exceed the first number, so that predictions have a variance; the
+#: second is the median of the excess
+LEAST_DF, TYPICAL_DF = 2.0, 8.0
 
 
 class Likelihood:
@@ -34,6 +45,8 @@ class Likelihood:
 
     shapes: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
     n_outputs: int
+    #: groups of outputs that mean different things, such as means and noise
+    output_groups: tuple[slice, ...] = (slice(None),)
     #: whether its own parameters are a latent variable of the model instead of a part of theta
     latent_noise = False
 
@@ -113,7 +126,7 @@ class Gaussian(Likelihood):
         s_0, the median of the prior of the noise, in units of y.
     """
 
-    def __init__(self, n_outputs: int, noise: Array | None, typical: float = 0.3):
+    def __init__(self, n_outputs: int, noise: Array | None, typical: float = TYPICAL_NOISE):
         self.n_outputs = n_outputs
         self.noise = noise
         self.typical = typical
@@ -136,7 +149,7 @@ class Gaussian(Likelihood):
         own_slope = None if self.noise is not None else 1.0 - away * away * precision
         return away.mul_(precision), own_slope
 
-    def predictive(self, f: Tensor, own: Tensor) -> Normal:
+    def predictive(self, f: Tensor, own: Tensor) -> Predictive:
         return Normal(f, torch.exp(self.log_sd(own)).expand(len(f), 1, -1))
 
 
@@ -161,6 +174,154 @@ class LatentGaussian(Gaussian):
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
         return f.sub_(y).mul_(own.pow(-2)[:, None]), None
+
+
+class Heteroscedastic(Likelihood):
+    r"""Normal noise whose standard deviation depends on the row.
+
+    The network has two outputs for each of k targets, the means :math:`\mu` and then the
+    :math:`s`, which give the standard deviations:
+
+    .. math:: \sigma = \sigma_{\min} + s_0 e^s
+
+    Parameters
+    ----------
+    n_targets : int
+        Number of targets k.
+    typical : float, default=0.3
+        s_0, in units of y.
+    floor : float, default=0.001
+        sigma_min, in units of y.
+    """
+
+    def __init__(self, n_targets: int, typical: float = TYPICAL_NOISE, floor: float = NOISE_FLOOR):
+        self.n_targets = n_targets
+        self.n_outputs = 2 * n_targets
+        self.typical = typical
+        self.floor = floor
+        self.output_groups = (slice(0, n_targets), slice(n_targets, 2 * n_targets))
+
+    def _parts(self, f: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations, each (chains, rows, k)."""
+        mean, s = f[..., : self.n_targets], f[..., self.n_targets :]
+        return mean, self.floor + self.typical * torch.exp(s)
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        mean, sd = self._parts(f)
+        z = (y - mean) / sd
+        return (-0.5 * z * z - torch.log(sd) - 0.5 * math.log(2.0 * math.pi)).sum(2)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
+        mean, sd = self._parts(f)
+        z = (mean - y).div_(sd)
+        torch.div(z, sd, out=mean)
+        # d log(sd) / ds = (sd - floor) / sd, written so that an infinite sd has the slope 1
+        torch.mul(1.0 - z * z, 1.0 - self.floor / sd, out=f[..., self.n_targets :])
+        return f, None
+
+    def predictive(self, f: Tensor, own: Tensor) -> Normal:
+        return Normal(*self._parts(f))
+
+
+class StudentT(BaseEstimator):
+    r"""Student's t distribution as the ``likelihood`` of a regressor, with given tails.
+
+    Parameters
+    ----------
+    df : "infer" or float, default="infer"
+        Degrees of freedom :math:`\nu > 2` of all outputs. The fewer, the heavier are the tails.
+        "infer": each output has its own, with the prior log((df - 2) / 8) ~ N(0, 1), whose median
+        is 10. This is what ``likelihood="student_t"`` means.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc import BayesianMLPRegressor, StudentT
+    >>> reg = BayesianMLPRegressor(likelihood=StudentT(df=4.0))
+    >>> reg.set_params(likelihood__df=5.0).likelihood
+    StudentT(df=5.0)
+    """
+
+    def __init__(self, df: Any = "infer"):
+        self.df = df
+
+    def check(self, name: str) -> None:
+        """Raise ``ValueError`` if ``df`` is not allowed; ``name`` names the likelihood."""
+        if isinstance(self.df, str):
+            check_choice(f"{name}.df", self.df, ("infer",))
+        else:
+            check_real(f"{name}.df", self.df, low=LEAST_DF)
+
+
+class StudentNoise(Gaussian):
+    r"""Student's t noise, whose scale and degrees of freedom all rows of an output share.
+
+    .. math::
+        -\log p = \log\sigma + \tfrac{\nu+1}{2} \log(1 + z^2/\nu) + c(\nu),\quad
+        z = (y - f) / \sigma,\quad \nu = 2 + 8 e^g
+
+    Its tails are heavier than those of the normal distribution, so single outliers move the
+    posterior less. :math:`\nu > 2` gives predictions a standard deviation, which is
+    :math:`\sigma \sqrt{\nu / (\nu - 2)}`.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Number of outputs k.
+    noise : array of shape (n_outputs,) or None
+        Scales. None infers them, as the parameters ``log_noise`` :math:`= \log(\sigma / s_0)`.
+    df : float or None, default=None
+        Degrees of freedom :math:`\nu` of all outputs. None infers them for each output, as the
+        parameters ``log_df`` :math:`= g`.
+    typical : float, default=0.3
+        s_0, the median of the prior of the scale, in units of y.
+    """
+
+    def __init__(
+        self,
+        n_outputs: int,
+        noise: Array | None,
+        df: float | None = None,
+        typical: float = TYPICAL_NOISE,
+    ):
+        super().__init__(n_outputs, noise, typical)
+        self.given_df = df
+        if df is None:
+            self.shapes = self.shapes | {"log_df": (n_outputs,)}
+
+    def log_sd(self, own: Tensor) -> Tensor:
+        """Logarithms of the scales, (chains or 1, 1, k)."""
+        return super().log_sd(own[:, : self.n_outputs])
+
+    def df(self, own: Tensor) -> Tensor:
+        """Degrees of freedom, (chains or 1, 1, k or 1)."""
+        if self.given_df is not None:
+            return own.new_full((1, 1, 1), self.given_df)
+        return LEAST_DF + TYPICAL_DF * torch.exp(own[:, None, -self.n_outputs :])
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        log_scale, df = self.log_sd(own), self.df(own)
+        z = (y - f) * torch.exp(-log_scale)
+        half = 0.5 * df
+        constant = torch.lgamma(half + 0.5) - torch.lgamma(half) - 0.5 * torch.log(math.pi * df)
+        return (constant - log_scale - (half + 0.5) * torch.log1p(z * z / df)).sum(2)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
+        precision, df = torch.exp(-2.0 * self.log_sd(own)), self.df(own)
+        away = f.sub_(y)
+        square = away * away * precision
+        pull = (df + 1.0) / (df + square)  # 1 for normal noise
+        own_slopes = [] if self.noise is not None else [1.0 - pull * square]
+        if self.given_df is None:
+            half, ratio = 0.5 * df, square / df
+            constant = torch.digamma(half) - torch.digamma(half + 0.5) + 1.0 / df
+            by_df = 0.5 * (constant + torch.log1p(ratio) - pull * ratio)
+            own_slopes.append(by_df * (df - LEAST_DF))
+        slope = away.mul_(precision).mul_(pull)
+        return slope, torch.cat(own_slopes, dim=2) if own_slopes else None
+
+    def predictive(self, f: Tensor, own: Tensor) -> Predictive:
+        scale = torch.exp(self.log_sd(own)).expand(len(f), 1, -1)
+        return predictive.StudentT(f, scale, self.df(own).expand(len(f), 1, -1))
 
 
 def ridge_noise(design: Array, y: Array, weight: Array) -> float:

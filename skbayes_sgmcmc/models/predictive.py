@@ -13,9 +13,25 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import (
+    betaincc,
+    betaln,
+    gammaln,
+    ndtr,
+    ndtri,
+    pdtr,
+    stdtr,
+    stdtrit,
+    xlog1py,
+    xlogy,
+)
 
 Array = NDArray[Any]
+
+#: relative error allowed for scipy's quantiles of Student's t distribution
+T_QUANTILE_ERROR = 1e-6
+#: Poisson samples of larger rates are those of a normal distribution
+LARGEST_RATE = 1e15
 
 
 @dataclass
@@ -111,6 +127,142 @@ class Normal(Predictive):
     def bounds(self, q: float) -> tuple[Array, Array]:
         quantile = self.loc + self.sd * ndtri(q)
         return quantile, quantile
+
+
+@dataclass
+class StudentT(Predictive):
+    r"""Student's t distributions.
+
+    The mean exists for more than one degree of freedom. The variance,
+    :math:`\mathrm{scale}^2\, \nu / (\nu - 2)`, is infinite up to two of them.
+
+    Parameters
+    ----------
+    loc : array or Tensor of shape (draws, rows, targets)
+        Centres.
+    scale : array or Tensor of shape (draws, rows, targets), or with rows of length 1
+        Scales.
+    df : array or Tensor of shape (draws, rows, targets), or with rows or targets of length 1
+        Degrees of freedom :math:`\nu`.
+    """
+
+    loc: Any
+    scale: Any
+    df: Any
+
+    def mean(self) -> Any:
+        return self.loc
+
+    def variance(self) -> Any:
+        return self.scale**2 * (self.df / (self.df - 2.0).clip(min=0.0))
+
+    def log_density(self, y: Array) -> Array:
+        z, half = (y - self.loc) / self.scale, 0.5 * self.df
+        constant = gammaln(half + 0.5) - gammaln(half) - 0.5 * np.log(math.pi * self.df)
+        return np.asarray(constant - np.log(self.scale) - xlog1py(half + 0.5, z * z / self.df))
+
+    def cdf(self, y: Array) -> Array:
+        return np.asarray(stdtr(self.df, (y - self.loc) / self.scale))
+
+    def sample(self, rng: np.random.RandomState) -> Array:
+        shape = self.loc.shape
+        return np.asarray(self.loc + self.scale * rng.standard_t(np.broadcast_to(self.df, shape)))
+
+    def length(self) -> Array:
+        return np.asarray(self.scale)
+
+    def bounds(self, q: float) -> tuple[Array, Array]:
+        z = stdtrit(self.df, q)
+        error = T_QUANTILE_ERROR * (1.0 + np.abs(z))
+        return self.loc + self.scale * (z - error), self.loc + self.scale * (z + error)
+
+
+@dataclass
+class Poisson(Predictive):
+    """Poisson distributions.
+
+    Parameters
+    ----------
+    rate : array or Tensor of shape (draws, rows, targets)
+        Means.
+    """
+
+    rate: Any
+    discrete = True
+
+    def mean(self) -> Any:
+        return self.rate
+
+    def variance(self) -> Any:
+        return self.rate
+
+    def log_density(self, y: Array) -> Array:
+        count = _counts(y)
+        return np.where(
+            count == y, xlogy(count, self.rate) - self.rate - gammaln(count + 1), -np.inf
+        )
+
+    def cdf(self, y: Array) -> Array:
+        return np.where(y < 0.0, 0.0, pdtr(_counts(y), self.rate))
+
+    def sample(self, rng: np.random.RandomState) -> Array:
+        return _poisson(self.rate, rng)
+
+
+@dataclass
+class NegativeBinomial(Predictive):
+    r"""Negative binomial distributions: Poisson distributions whose rates vary.
+
+    A rate has a gamma distribution with the mean :math:`\mu` and the variance
+    :math:`\alpha\mu^2`. The variance of a count is therefore :math:`\mu + \alpha\mu^2`.
+
+    Parameters
+    ----------
+    rate : array or Tensor of shape (draws, rows, targets)
+        Means :math:`\mu`.
+    dispersion : array or Tensor of shape (draws, rows, targets), or with rows of length 1
+        Dispersions :math:`\alpha`.
+    """
+
+    rate: Any
+    dispersion: Any
+    discrete = True
+
+    def mean(self) -> Any:
+        return self.rate
+
+    def variance(self) -> Any:
+        return self.rate + self.dispersion * self.rate**2
+
+    def log_density(self, y: Array) -> Array:
+        count, size, ratio = _counts(y), 1.0 / self.dispersion, self.dispersion * self.rate
+        ways = -np.log(count + size) - betaln(size, count + 1.0)
+        log_p = ways - size * np.log1p(ratio) + xlogy(count, ratio / (1.0 + ratio))
+        return np.where(count == y, log_p, -np.inf)
+
+    def cdf(self, y: Array) -> Array:
+        ratio = self.dispersion * self.rate
+        p = betaincc(_counts(y) + 1.0, 1.0 / self.dispersion, ratio / (1.0 + ratio))
+        return np.where(y < 0.0, 0.0, p)
+
+    def sample(self, rng: np.random.RandomState) -> Array:
+        shape = np.broadcast_to(1.0 / self.dispersion, self.rate.shape)
+        return _poisson(rng.standard_gamma(shape) * self.dispersion * self.rate, rng)
+
+
+def _counts(y: Array) -> Array:
+    """The largest whole numbers up to y; 0 for negative numbers."""
+    return np.asarray(np.maximum(np.floor(y), 0.0))
+
+
+def _poisson(rate: Array, rng: np.random.RandomState) -> Array:
+    """Poisson samples; numpy's generator refuses rates that its whole numbers cannot hold."""
+    samples = rng.poisson(np.minimum(rate, LARGEST_RATE)).astype(np.float64)
+    large = rate > LARGEST_RATE
+    if large.any():
+        rates = rate[large]
+        samples[large] = np.rint(rates + np.sqrt(rates) * rng.standard_normal(len(rates)))
+    return samples
 
 
 @dataclass

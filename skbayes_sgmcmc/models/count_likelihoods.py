@@ -1,0 +1,138 @@
+r"""Likelihoods of counts: the outputs f (chains, rows, k) of a network are logarithms of rates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from . import predictive
+from .likelihoods import Likelihood
+
+Array = NDArray[Any]
+
+#: median of the prior of the dispersion
+TYPICAL_DISPERSION = 0.3
+#: arguments from which the asymptotic series of log gamma and digamma are exact in float64
+SERIES_START = 20.0
+
+
+class Poisson(Likelihood):
+    r"""Poisson distribution.
+
+    .. math:: p(y|f) = e^{-\mu} \mu^y / y!,\quad \mu = m e^f
+
+    Parameters
+    ----------
+    typical : array of shape (n_outputs,)
+        Typical rates m. With the mean of the targets, f = 0 predicts this mean.
+    """
+
+    def __init__(self, typical: Array):
+        self.n_outputs = len(typical)
+        self.typical = typical
+
+    def log_rate(self, f: Tensor) -> Tensor:
+        return f + torch.from_numpy(np.log(self.typical)).to(f)
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        log_rate = self.log_rate(f)
+        return (y * log_rate - torch.exp(log_rate) - torch.lgamma(y + 1.0)).sum(2)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
+        return torch.exp(self.log_rate(f), out=f).sub_(y), None
+
+    def predictive(self, f: Tensor, own: Tensor) -> predictive.Predictive:
+        return predictive.Poisson(torch.exp(self.log_rate(f)))
+
+
+class NegativeBinomial(Poisson):
+    r"""Negative binomial distribution, whose dispersion all rows of an output share.
+
+    .. math::
+        p(y|f) = \frac{\Gamma(y + r)}{\Gamma(r)\, y!} \Big(\frac{r}{r + \mu}\Big)^r
+        \Big(\frac{\mu}{r + \mu}\Big)^y,\quad \mu = m e^f,\quad r = 1 / \alpha
+
+    The variance is :math:`\mu + \alpha\mu^2`; for :math:`\alpha \to 0` the distribution is
+    Poisson. The dispersions are inferred, as the parameters ``log_dispersion``
+    :math:`= \log(\alpha / 0.3)`.
+
+    Parameters
+    ----------
+    typical : array of shape (n_outputs,)
+        Typical rates m.
+    """
+
+    def __init__(self, typical: Array):
+        super().__init__(typical)
+        self.shapes = {"log_dispersion": (self.n_outputs,)}
+
+    def dispersion(self, own: Tensor) -> Tensor:
+        """Dispersions alpha, (chains, 1, k)."""
+        return TYPICAL_DISPERSION * torch.exp(own[:, None])
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        # Stirling's formula leaves no differences of large numbers, also if r is large
+        log_rate, size = self.log_rate(f), 1.0 / self.dispersion(own)
+        rate, total = torch.exp(log_rate), y + size
+        u = (y - rate) / (rate + size)
+        log_p = total * _log_ratio(total, rate + size, u) + y * log_rate - y - torch.lgamma(y + 1.0)
+        rest = stirling_rest(total) - stirling_rest(size) - 0.5 * torch.log1p(y / size)
+        return (log_p + rest).sum(2)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
+        size = 1.0 / self.dispersion(own)
+        rate = torch.exp(self.log_rate(f), out=f)
+        total = y + size
+        u = (y - rate) / (rate + size)
+        by_size = _log_ratio(total, rate + size, u) - u
+        by_size += digamma_rest(total) - digamma_rest(size)
+        return u.mul_(-size), by_size.mul_(size)
+
+    def predictive(self, f: Tensor, own: Tensor) -> predictive.Predictive:
+        rate = torch.exp(self.log_rate(f))
+        return predictive.NegativeBinomial(rate, self.dispersion(own).expand(len(f), 1, -1))
+
+
+def check_counts(y: Array) -> None:
+    """Raise ``ValueError`` if some targets are not counts."""
+    bad = y[(y < 0.0) | (y != np.floor(y))]
+    if len(bad):
+        raise ValueError(
+            f"y with the value {bad[0]:g} is not allowed with a likelihood of counts: give whole "
+            "numbers, 0 or more, or likelihood='normal'."
+        )
+
+
+def typical_rates(y: Array, weight: Array | None) -> Array:
+    """Mean counts of targets (rows, targets); half a count in all rows if there is none."""
+    n = float(len(y)) if weight is None else float(weight.sum())
+    return np.asarray(np.maximum(np.average(y, axis=0, weights=weight), 0.5 / n))
+
+
+def _log_ratio(a: Tensor, b: Tensor, u: Tensor) -> Tensor:
+    """log(a / b), given u = a / b - 1; exact for ratios near 0 and near 1."""
+    return torch.where(u < -0.5, torch.log(a / b), torch.log1p(u.clamp(min=-0.5)))
+
+
+def stirling_rest(x: Tensor) -> Tensor:
+    r"""log Gamma(x) - [(x - 1/2) log x - x + log(2 pi) / 2], for x > 0."""
+    v = 1.0 / x
+    w = v * v
+    series = v * (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w / 1188))))
+    small = x.clamp(max=SERIES_START)
+    direct = torch.lgamma(small) - (small - 0.5) * torch.log(small) + small
+    return torch.where(x > SERIES_START, series, direct - 0.5 * math.log(2.0 * math.pi))
+
+
+def digamma_rest(x: Tensor) -> Tensor:
+    """digamma(x) - log(x), for x > 0."""
+    v = 1.0 / x
+    w = v * v
+    series = -0.5 * v - w * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w * (1 / 240 - w / 132))))
+    small = x.clamp(max=SERIES_START)
+    return torch.where(x > SERIES_START, series, torch.digamma(small) - torch.log(small))

@@ -1,0 +1,184 @@
+"""Families of distributions by scipy, and likelihoods: their densities, slopes and predictives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from skbayes_sgmcmc.models import count_likelihoods
+from skbayes_sgmcmc.models.likelihoods import (
+    Gaussian,
+    Heteroscedastic,
+    LatentGaussian,
+    StudentNoise,
+)
+from skbayes_sgmcmc.models.predictive import NegativeBinomial, Poisson, StudentT
+
+# families -----------------------------------------------------------------------------------------
+
+
+def family_and_scipy(name):
+    """A family with parameters of many sizes, (3, 4, 2), and the same distributions by scipy."""
+    rng = np.random.default_rng(0)
+    loc, scale = rng.standard_normal((3, 4, 2)), rng.uniform(0.1, 3.0, (3, 1, 2))
+    df = np.geomspace(2.5, 300.0, 6).reshape(3, 1, 2)
+    rate, alpha = np.exp(3.0 * loc), np.geomspace(1e-3, 10.0, 6).reshape(3, 1, 2)
+    return {
+        "student": (StudentT(loc, scale, df), scipy.stats.t(df, loc, scale)),
+        "poisson": (Poisson(rate), scipy.stats.poisson(rate)),
+        "negative binomial": (
+            NegativeBinomial(rate, alpha),
+            scipy.stats.nbinom(1.0 / alpha, 1.0 / (1.0 + alpha * rate)),
+        ),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["student", "poisson", "negative binomial"])
+def test_families_are_those_of_scipy(name):
+    """To a relative 1e-8: scipy's negative binomial has lost half of its digits at r = 1000."""
+    one, other = family_and_scipy(name)
+    close = {"rtol": 1e-8, "atol": 1e-10}
+    np.testing.assert_allclose(np.broadcast_to(one.mean(), (3, 4, 2)), other.mean(), **close)
+    np.testing.assert_allclose(np.broadcast_to(one.variance(), (3, 4, 2)), other.var(), **close)
+    values = np.array([-2.5, -1.0, 0.0, 0.4, 1.0, 2.0, 7.0, 40.0, 1e3])
+    for y in values:
+        density = other.logpmf(y) if one.discrete else other.logpdf(y)
+        np.testing.assert_allclose(one.log_density(np.full((4, 2), y)), density, **close)
+        np.testing.assert_allclose(one.cdf(np.full((4, 2), y)), other.cdf(y), **close)
+    for q in (1e-3, 0.5, 0.99):
+        low, high = one.bounds(q)
+        assert (low <= other.ppf(q)).all() and (other.ppf(q) <= high).all()
+
+
+@pytest.mark.parametrize("name", ["student", "poisson", "negative binomial"])
+def test_samples_of_families_have_scipys_distribution(name):
+    """Of 20,000, the shares up to five quantiles: within five binomial sds."""
+    one, other = family_and_scipy(name)
+    rng = np.random.RandomState(0)
+    samples = np.stack([one.sample(rng) for _ in range(20_000)])
+    for q in (0.02, 0.3, 0.5, 0.7, 0.98):
+        at = other.ppf(q)
+        p = other.cdf(at)
+        allowed = 5.0 * np.sqrt(p * (1.0 - p) / 20_000) + 1e-3
+        assert (np.abs((samples <= at).mean(axis=0) - p) < allowed).all()
+
+
+def test_samples_of_huge_rates_are_whole_numbers_near_them():
+    """numpy refuses rates beyond 9e18. At 1e30 the relative sd, 1e-15, is that of rounding."""
+    rates = np.array([[[5.0, 1e18, 1e30]]])
+    samples = np.stack([Poisson(rates).sample(np.random.RandomState(k)) for k in range(200)])
+    assert (samples == np.floor(samples)).all() and np.isfinite(samples).all()
+    np.testing.assert_allclose(samples[..., 1:].mean(0), rates[..., 1:], rtol=1e-9)
+    assert samples[..., 1].std() == pytest.approx(1e9, rel=0.25)  # five sds of 200 samples
+    alpha = np.full((1, 1, 1), 1e-9)
+    assert np.isfinite(NegativeBinomial(rates, alpha).sample(np.random.RandomState(0))).all()
+
+
+# likelihoods --------------------------------------------------------------------------------------
+
+RATES = np.array([0.5, 20.0])
+LIKELIHOODS = {
+    "inferred": Gaussian(2, None),
+    "given": Gaussian(2, np.array([0.1, 3.0])),
+    "latent": LatentGaussian(2),
+    "heteroscedastic": Heteroscedastic(2),
+    "student": StudentNoise(2, None),
+    "student, given scale": StudentNoise(2, np.array([0.1, 3.0])),
+    "student, given df": StudentNoise(2, None, 12.0),
+    "student, all given": StudentNoise(2, np.array([0.1, 3.0]), 12.0),
+    "poisson": count_likelihoods.Poisson(RATES),
+    "negative binomial": count_likelihoods.NegativeBinomial(RATES),
+}
+
+
+def outputs_of(name):
+    """The likelihood, outputs (3, 4, k), targets (4, 2) and own parameters (3, m)."""
+    likelihood, rng = LIKELIHOODS[name], np.random.default_rng(0)
+    n_own = sum(int(np.prod(shape)) for shape in likelihood.shapes.values())
+    own = torch.from_numpy(rng.standard_normal((3, n_own)))
+    if name == "latent":
+        own = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64)
+    if "log_df" in likelihood.shapes:
+        own[:, -2:] = own[:, -2:].abs() + 1.0  # 20 and more, so that kurtoses can be estimated
+    f = torch.from_numpy(rng.standard_normal((3, 4, likelihood.n_outputs)))
+    return likelihood, f, torch.from_numpy(rng.poisson(2.0, (4, 2)).astype(float)), own
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_a_likelihood_and_its_predictive_agree(name):
+    """Densities alike, whose integral or sum is the cdf; samples have the moments."""
+    likelihood, f, y, own = outputs_of(name)
+    one = likelihood.predictive(f, own).numpy()
+    expected = likelihood.log_density(f, y[None], own).numpy()
+    np.testing.assert_allclose(one.log_density(y.numpy()).sum(axis=2), expected, rtol=1e-12)
+    if one.discrete:
+        jump = one.cdf(y.numpy()) - one.cdf(y.numpy() - 1.0)
+        np.testing.assert_allclose(jump, np.exp(one.log_density(y.numpy())), rtol=1e-9, atol=1e-15)
+    else:  # a central difference of step 1e-5, with errors of 1e-10
+        slope = (one.cdf(y.numpy() + 1e-5) - one.cdf(y.numpy() - 1e-5)) / 2e-5
+        np.testing.assert_allclose(slope, np.exp(one.log_density(y.numpy())), atol=1e-6)
+    n = 40_000
+    many = likelihood.predictive(f.repeat(1, n, 1), own).numpy()
+    samples = many.sample(np.random.RandomState(0)).reshape(3, n, 4, 2)
+    mean, variance = one.mean(), np.broadcast_to(one.variance(), (3, 4, 2))
+    assert (np.abs(samples.mean(1) - mean) < 5.0 * np.sqrt(variance / n)).all()
+    kurtosis = scipy.stats.kurtosis(samples, axis=1, fisher=False)
+    allowed = 5.0 * np.sqrt((kurtosis - 1.0) / n)
+    assert (np.abs(samples.var(1) / variance - 1.0) < allowed).all()
+
+
+#: what is added to own parameters: scales, degrees of freedom and dispersions of many sizes
+SHIFTS = (-9.0, -3.0, 0.0, 3.0, 6.0)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("name", [name for name in LIKELIHOODS if name != "latent"])
+def test_slopes_are_those_of_the_density(name, shift):
+    """In float64, against autograd: to a relative 1e-10, and 1e-10 of the largest slope."""
+    likelihood, f, y, own = outputs_of(name)
+    own = (own + shift).requires_grad_(True)
+    f.requires_grad_(True)
+    total = -likelihood.log_density(f, y[None], own).sum()
+    by_f = torch.autograd.grad(total, f, retain_graph=True)[0]
+    slope, own_slope = likelihood.slope(f.detach().clone(), y[None], own.detach())
+    torch.testing.assert_close(slope, by_f, rtol=1e-10, atol=1e-10 * float(by_f.abs().max()))
+    if own_slope is None:
+        assert own.shape[1] == 0
+        return
+    by_own = torch.autograd.grad(total, own)[0]
+    found = own_slope.sum(1)
+    torch.testing.assert_close(found, by_own, rtol=1e-10, atol=1e-10 * float(by_own.abs().max()))
+
+
+@pytest.mark.parametrize("dispersion", [1e-12, 1e-6, 1e-3, 0.3, 30.0, 1e3])
+def test_negative_binomials_keep_their_digits_in_float32(dispersion):
+    """Log densities to 1e-5 of their size, slopes to 1e-4, by mpmath with 50 digits.
+
+    With log gamma functions of 1e6, whose float32 spacing is 1, not one digit would be right.
+    """
+    mpmath = pytest.importorskip("mpmath")
+    mpmath.mp.dps = 50
+    likelihood = count_likelihoods.NegativeBinomial(np.array([1.0]))
+    y, f = np.array([0.0, 1.0, 3.0, 40.0, 1000.0]), np.array([-3.0, 0.5, 1.0, 4.0, 6.5])
+    own = torch.tensor([[np.log(dispersion / 0.3)]], dtype=torch.float32)
+    outputs = torch.tensor(f, dtype=torch.float32)[None, :, None]
+    targets = torch.tensor(y, dtype=torch.float32)[None, :, None]
+    found = likelihood.log_density(outputs, targets, own)[0]
+    _, own_slope = likelihood.slope(outputs.clone(), targets, own)
+
+    def log_p(count, log_rate, log_alpha):
+        r, mu = 1 / mpmath.exp(log_alpha), mpmath.exp(log_rate)
+        ways = mpmath.loggamma(count + r) - mpmath.loggamma(r) - mpmath.loggamma(count + 1)
+        return ways + r * mpmath.log(r / (r + mu)) + count * mpmath.log(mu / (r + mu))
+
+    log_alpha = mpmath.log(mpmath.mpf(float(0.3 * torch.exp(own.double()))))
+    for k in range(5):
+        count, rate = mpmath.mpf(y[k]), mpmath.mpf(float(outputs[0, k, 0]))
+        expected = float(log_p(count, rate, log_alpha))
+        assert float(found[k]) == pytest.approx(expected, rel=1e-5, abs=1e-5 * max(1.0, y[k]))
+        slope = -float(mpmath.diff(lambda a, c=count, t=rate: log_p(c, t, a), log_alpha))
+        assert float(own_slope[0, k, 0]) == pytest.approx(
+            slope, rel=1e-4, abs=2e-6 * max(1.0, y[k])
+        )
