@@ -50,11 +50,6 @@ class Likelihood:
     #: whether its own parameters are a latent variable of the model instead of a part of theta
     latent_noise = False
 
-    @property
-    def output_groups(self) -> tuple[slice, ...]:
-        """Groups of the outputs that have the same meaning, such as means, or log sds."""
-        return (slice(None),)
-
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         """The field "y" of the rows."""
         return torch.from_numpy(np.ascontiguousarray(y)).to(device, dtype)
