@@ -38,6 +38,7 @@ class MLP(Network):
             self.shapes[f"weight_{layer}"] = (before, after)
             self.shapes[f"bias_{layer}"] = (after,)
             self.fan_in[f"weight_{layer}"] = before
+        self.input_block, self.output_block = "weight_1", f"weight_{len(sizes) - 1}"
 
     def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Views of the weights (chains, before, after) and biases (chains, 1, after)."""

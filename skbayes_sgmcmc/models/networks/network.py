@@ -35,6 +35,12 @@ class Network:
     buffers : sequence of str
         Names of values that depend on a draw but are not sampled, such as statistics of batch
         norms.
+    input_block : str or None
+        Name of the block of weights, of shape (n_features, units), whose rows belong to the input
+        features. None if there is no such block.
+    output_block : str or None
+        Name of the block of weights, of shape (units, n_outputs), whose columns belong to the
+        outputs. None if there is no such block.
     single_precision : bool
         Whether ``dtype="auto"`` means float32 even for small networks.
     """
@@ -42,6 +48,8 @@ class Network:
     shapes: dict[str, tuple[int, ...]]
     fan_in: dict[str, int]
     buffers: Sequence[str] = ()
+    input_block: str | None = None
+    output_block: str | None = None
     single_precision: bool = False
     #: whether outputs are linear in theta
     linear: bool = False
