@@ -45,10 +45,13 @@ class Likelihood:
 
     shapes: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
     n_outputs: int
-    #: groups of outputs that mean different things, such as means and noise
-    output_groups: tuple[slice, ...] = (slice(None),)
     #: whether its own parameters are a latent variable of the model instead of a part of theta
     latent_noise = False
+
+    @property
+    def output_groups(self) -> tuple[slice, ...]:
+        """Groups of the outputs that have the same meaning, such as means, or log sds."""
+        return (slice(None),)
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         """The field "y" of the rows."""
@@ -194,7 +197,10 @@ class Heteroscedastic(Likelihood):
         self.n_outputs = 2 * n_targets
         self.typical = typical
         self.floor = floor
-        self.output_groups = (slice(0, n_targets), slice(n_targets, 2 * n_targets))
+
+    @property
+    def output_groups(self) -> tuple[slice, ...]:
+        return slice(0, self.n_targets), slice(self.n_targets, self.n_outputs)
 
     def _parts(self, f: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations, each (chains, rows, k)."""

@@ -125,8 +125,15 @@ class NetworkModel(Model):
         return Data(fields, len(y), weights, augment=augment)
 
     def init(self, rng: np.random.Generator) -> Array:
-        own = self.n_parameters - self.n_network
-        return np.concatenate([self.network.init(rng), np.zeros(own)])
+        start = np.concatenate(
+            [self.network.init(rng), np.zeros(self.n_parameters - self.n_network)]
+        )
+        block = self.network.output_block
+        if block is not None:
+            weights = start[self.places()[block]].reshape(self.network.shapes[block])
+            for columns in self.likelihood.output_groups[1:]:
+                weights[:, columns] = 0.0  # such as noise, which then is the same for all rows
+        return start
 
     # densities ------------------------------------------------------------------------------------
 
