@@ -40,8 +40,8 @@ class _MLP(NetworkEstimator):
         learned = self._learned_scale()
         if learned is not None and learned.inputs:
             self.relevance_ = self._relevance().mean("relevance")
-        else:
-            vars(self).pop("relevance_", None)
+        elif self._own_inputs():  # of an earlier fit
+            del self.relevance_
 
     def _relevance(self) -> PosteriorSamples:
         """Draws of the inputs' scales, divided by their sum, as "relevance"."""

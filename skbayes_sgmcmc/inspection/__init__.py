@@ -5,6 +5,7 @@ from ._callback import LearningCurve
 from ._entropy import EntropyHistogramDisplay
 from ._instability import InstabilityDisplay
 from ._learning_curve import LearningCurveDisplay
+from ._relevance import RelevanceDisplay
 from ._reliability import ReliabilityDisplay, expected_calibration_error
 from ._topics import TopicDisplay
 from ._weights import WeightHistogramDisplay
@@ -15,6 +16,7 @@ __all__ = [
     "InstabilityDisplay",
     "LearningCurve",
     "LearningCurveDisplay",
+    "RelevanceDisplay",
     "ReliabilityDisplay",
     "TopicDisplay",
     "WeightHistogramDisplay",

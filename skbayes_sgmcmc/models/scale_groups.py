@@ -81,7 +81,7 @@ class ScaleGroups:
         if n:
             precision = state["scales"][:, :n].double().cpu().numpy() ** -2
             rate = 1.0 / self.typical[0] ** 2 + precision.sum(1)
-            shared = tempered_gamma(np.float64(a * (n + 1)), rate, temperature, u[:, -1])
+            shared = tempered_gamma(np.array(a * (n + 1)), rate, temperature, u[:, -1])
             b[:, :n] = shared[:, None]
             state["shared_scale"].copy_(torch.from_numpy(_bounded(np.sqrt(shared[:, None] / a))))
         k = a + 0.5 * self.counts[:-1]

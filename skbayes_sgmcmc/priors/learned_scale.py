@@ -51,9 +51,9 @@ class LearnedScale(BaseEstimator):
     shape : float, default=1.0
         a, the shape of the inverse-gamma prior. The smaller it is, the further the data can move a
         scale from s_0.
-    scale : "fan_in" or float, default="fan_in"
+    scale : "auto", "fan_in" or float, default="auto"
         s_0, the typical scale. "fan_in" gives each block the scale that ``prior_scale="fan_in"``
-        of the estimator would fix.
+        of the estimator would fix. "auto" is twice this scale, but at most 1.
     inputs : bool, default=True
         Whether each input feature has a scale of its own (automatic relevance determination), in
         networks whose first layer is fully connected to the features. These scales are
@@ -73,7 +73,7 @@ class LearnedScale(BaseEstimator):
     BayesianMLPRegressor(prior_scale=LearnedScale(shape=0.5))
     """
 
-    def __init__(self, shape: float = 1.0, scale: Any = "fan_in", inputs: bool = True):
+    def __init__(self, shape: float = 1.0, scale: Any = "auto", inputs: bool = True):
         self.shape = shape
         self.scale = scale
         self.inputs = inputs
@@ -83,7 +83,7 @@ class LearnedScale(BaseEstimator):
         limits = {"low": LEAST_SHAPE, "high": MOST_SHAPE}
         check_real(f"{name}.shape", self.shape, **limits, closed="both")
         if isinstance(self.scale, str):
-            check_choice(f"{name}.scale", self.scale, ("fan_in",))
+            check_choice(f"{name}.scale", self.scale, ("auto", "fan_in"))
         else:
             check_scale(f"{name}.scale", self.scale)
         check_choice(f"{name}.inputs", self.inputs, (True, False))
@@ -135,10 +135,8 @@ def tempered_gamma(shape: Array, rate: Array, temperature: float, u: Array) -> A
     """Draws from Gamma(shape / T, rate / T) by inversion of the uniform numbers u.
 
     This is the conditional of a precision if the density of its *logarithm* is raised to the power
-    1/T. At T = 0 it is the limit, shape / rate.
+    1/T, with T > 0.
     """
-    if temperature == 0.0:
-        return np.asarray(np.broadcast_to(shape / rate, u.shape))
     u = np.clip(u, LEAST_UNIFORM, 1.0 - LEAST_UNIFORM)
     k = np.broadcast_to(shape / temperature, u.shape)
     normal = 1.0 - 1.0 / (9.0 * k) + ndtri(u) / (3.0 * np.sqrt(k))  # the cube root of x / k

@@ -1,0 +1,334 @@
+"""Estimators whose priors learn their scales: draws, relevance, files, bad input."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from _mlp import assert_same
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_digits, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    SparseBayesianRegressor,
+    SpikeSlab,
+    to_arviz,
+)
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._engine.chains import Chains
+from skbayes_sgmcmc.inspection import RelevanceDisplay
+from skbayes_sgmcmc.models.likelihoods import Categorical
+from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.priors import Laplace, LearnedScale, Normal
+from skbayes_sgmcmc.samplers import PSGLD, Step
+
+#: budgets too small to mix, on purpose, where draws are only compared with other draws
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 100, "thinning": 5, "random_state": 0}
+
+
+def tiny(kind=BayesianMLPRegressor, **parameters):
+    return kind(**(TINY | {"prior_scale": "learned", "hidden_layer_sizes": 6} | parameters))
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    return load_diabetes(return_X_y=True, as_frame=True)
+
+
+@pytest.fixture(scope="module")
+def fitted(diabetes):
+    return tiny().fit(*diabetes)
+
+
+# what is learned ----------------------------------------------------------------------------------
+
+
+def test_every_block_has_its_scale(fitted):
+    shapes = fitted.posterior_.shapes
+    found = {name: shape for name, shape in shapes.items() if name.startswith("scale")}
+    assert found == {"scale_weight_1": (10,), "scale_bias_1": (), "scale_weight_2": (),
+                     "scale_bias_2": (), "scale_inputs": ()}  # fmt: skip
+    for name in found:
+        draws = fitted.posterior_[name]
+        assert (draws > 0.0).all() and len(np.unique(draws[:, :, ...])) > 2
+
+
+def test_images_and_modules_have_one_scale_for_each_block():
+    X, y = load_digits(return_X_y=True)
+    cnn = BayesianCNNClassifier(
+        image_shape=(8, 8), conv_channels=(2,), hidden_layer_sizes=(5,), prior_scale="learned",
+        **TINY,
+    ).fit(X[:100], y[:100])  # fmt: skip
+    blocks = [name for name in cnn.posterior_.draws if not name.startswith("scale")]
+    assert [name for name in cnn.posterior_.draws if name.startswith("scale")] == [
+        f"scale_{name}" for name in blocks
+    ]
+    assert not hasattr(cnn, "relevance_")
+
+    def build(n_features, n_outputs):
+        return torch.nn.Sequential(torch.nn.Linear(n_features, 3), torch.nn.Linear(3, n_outputs))
+
+    module = BayesianModuleClassifier(module=build, prior_scale=LearnedScale(scale=0.5), **TINY)
+    posterior = module.fit(X[:100], y[:100]).posterior_
+    assert posterior["scale_0.weight"].shape == posterior["scale_1.bias"].shape == (2, 20)
+
+
+def test_learned_scales_follow_the_data():
+    """Targets of one input out of four: its scale is several times the others'.
+
+    Bound: the relevant input has more than half of the sum of the scales in every one of three
+    seeds (by chance a quarter), and 90% intervals that do not overlap with the others'.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 4))
+    y = np.sin(2.0 * X[:, 2]) + 0.05 * rng.standard_normal(200)
+    for seed in range(3):
+        reg = BayesianMLPRegressor(
+            hidden_layer_sizes=20, prior_scale="learned", random_state=seed
+        ).fit(X, y)
+        assert reg.relevance_.argmax() == 2 and reg.relevance_[2] > 0.5
+        lower, upper = reg._relevance().quantile("relevance", [0.05, 0.95])
+        assert lower[2] > upper[[0, 1, 3]].max()
+
+
+@pytest.mark.parametrize("sampler", ["psgld", "sgld", "sghmc", "sgnht", "msgnht"])
+def test_every_sampler_learns_scales(diabetes, sampler):
+    X, y = diabetes
+    reg = tiny(sampler=sampler).fit(X, y)
+    assert np.isfinite(reg.predict(X)).all()
+    assert reg.posterior_["scale_weight_2"].std() > 0.0
+
+
+# relevance and labels -----------------------------------------------------------------------------
+
+
+def test_relevance_is_the_mean_share_of_the_scales(fitted):
+    scales = fitted.posterior_.pooled("scale_weight_1")
+    expected = (scales / scales.sum(axis=1, keepdims=True)).mean(axis=0)
+    np.testing.assert_allclose(fitted.relevance_, expected, rtol=1e-12)
+    assert fitted.relevance_.sum() == pytest.approx(1.0)
+
+
+def test_relevance_needs_scales_of_inputs(diabetes):
+    X, y = diabetes
+    reg = tiny().fit(X, y)
+    for parameters in ({"prior_scale": LearnedScale(inputs=False)}, {"prior_scale": "fan_in"}):
+        reg.set_params(**parameters).fit(X, y)
+        assert not hasattr(reg, "relevance_")
+        assert "scale_inputs" not in reg.posterior_.draws
+
+
+def test_summary_and_arviz_name_the_features(fitted, diabetes):
+    names = list(diabetes[0].columns)
+    assert [f"scale_weight_1[{name}]" for name in names] == [
+        name for name in fitted.summary()["name"] if name.startswith("scale_weight_1")
+    ]
+    posterior = to_arviz(fitted).posterior
+    assert posterior["scale_weight_1"].coords["feature"].values.tolist() == names
+
+
+@pytest.mark.usefixtures("figures")
+def test_display(fitted, diabetes):
+    """Bars in the order of relevance, with the quantiles of the draws, also in a pipeline."""
+    display = RelevanceDisplay.from_estimator(fitted, n_features=3, coverage=0.5, color="C3")
+    order = np.argsort(-fitted.relevance_)[:3]
+    assert display.names.tolist() == diabetes[0].columns[order].tolist()
+    np.testing.assert_array_equal(display.mean, fitted.relevance_[order])
+    scales = fitted.posterior_.pooled("scale_weight_1")
+    share = (scales / scales.sum(axis=1, keepdims=True))[:, order]
+    np.testing.assert_allclose(display.lower, np.quantile(share, 0.25, axis=0))
+    np.testing.assert_allclose(display.upper, np.quantile(share, 0.75, axis=0))
+    assert [bar.get_width() for bar in display.ax_.patches] == display.mean.tolist()
+    pipeline = make_pipeline(MinMaxScaler(), tiny()).fit(*diabetes)
+    shown = RelevanceDisplay.from_estimator(pipeline, feature_names=list("abcdefghij"))
+    assert sorted(shown.names) == list("abcdefghij")
+    for change, message in (
+        ({"n_features": 11}, "n_features=11"),
+        ({"feature_names": ["a"]}, "feature_names of shape"),
+        ({"coverage": 1.0}, "coverage=1.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            RelevanceDisplay.from_estimator(fitted, **change)
+    with pytest.raises(NotFittedError):
+        RelevanceDisplay.from_estimator(tiny())
+    with pytest.raises(ValueError, match="prior_scale='learned'"):
+        other = BayesianLogisticRegression(n_draws=10, random_state=0)
+        RelevanceDisplay.from_estimator(other.fit(*load_iris(return_X_y=True)))
+
+
+# chains, files, streams ---------------------------------------------------------------------------
+
+
+def test_groups_of_chains_make_the_same_draws(diabetes):
+    """A chain's scales do not depend on other chains; bound: rounding of batched products."""
+    X, y = diabetes
+    together = tiny(n_chains=4).fit(X, y)
+    assert_same(together, tiny(n_chains=4, n_jobs=2).fit(X, y), atol=1e-9)
+    alone = tiny(n_chains=2).fit(X, y).posterior_["scale_weight_1"]
+    np.testing.assert_allclose(together.posterior_["scale_weight_1"][:2], alone, rtol=1e-9)
+
+
+@pytest.mark.parametrize("sampler", ["psgld", "sghmc"])
+def test_an_interrupted_fit_resumes_with_the_same_bits(diabetes, tmp_path, monkeypatch, sampler):
+    """Between two draws of the scales: chunks are of 1024 steps, and draws every 50."""
+    path, options = tmp_path / "file.npz", {"burn_in": 1500, "n_draws": 60, "sampler": sampler}
+    whole = tiny(**options).fit(*diabetes)
+    seen, take = [], Chains._chunk
+
+    def interrupted(self, steps):
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        seen.append(steps[0])
+        return take(self, steps)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Chains, "_chunk", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="call fit again"):
+            tiny(checkpoint=path, **options).fit(*diabetes)
+    assert_same(whole, tiny(checkpoint=path, **options).fit(*diabetes))
+
+
+def test_warm_starts_keep_the_scales(diabetes):
+    """The second fit goes on from the first one's scales, and as if pickled between."""
+    reg = tiny(warm_start=True).fit(*diabetes)
+    kept = reg._chain_state.model
+    np.testing.assert_array_equal(kept["scales"][:, :10], reg.posterior_["scale_weight_1"][:, -1])
+    back = pickle.loads(pickle.dumps(reg))
+    assert_same(back.fit(*diabetes), reg.fit(*diabetes))
+
+
+def test_pickles_and_clones_fit_alike(fitted, diabetes):
+    X, y = diabetes
+    back = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(back.predict(X), fitted.predict(X))
+    assert_same(clone(back).fit(X, y), fitted)
+    named, given = tiny(), tiny(prior_scale=LearnedScale())
+    assert_same(given.fit(X, y), named.fit(X, y))
+    assert given.get_params()["prior_scale__shape"] == 1.0
+
+
+def test_streams_learn_scales():
+    X, y = load_iris(return_X_y=True)
+    clf = tiny(BayesianMLPClassifier, batch_size=10)
+    for part in range(3):
+        clf.partial_fit(X[part::3], y[part::3], classes=[0, 1, 2])
+    assert len(np.unique(clf.posterior_["scale_weight_1"][0, :, 0])) >= 1
+    assert clf.relevance_.shape == (4,)
+
+
+# bad input ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+@pytest.mark.parametrize("sampler", ["psgld", "sghmc"])
+def test_inputs_that_are_constant_or_zero(value, sampler):
+    """Nothing informs their weights, so scales wander as their prior has it; the rest does not.
+
+    Predictions are finite and as good as without these columns: the R2 of both fits is above 0.9,
+    and they differ by less than 0.05. Standardised, a constant column is one of zeros.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 2))
+    y = X[:, 0] + 0.1 * rng.standard_normal(150)
+    more = np.column_stack([X, np.full((150, 2), value)])
+    length = {"burn_in": 3000, "n_draws": 50, "thinning": 50, "sampler": sampler}
+    plain, other = (tiny(**length).fit(rows, y) for rows in (X, more))
+    assert np.isfinite(other.posterior_["scale_weight_1"]).all()
+    scores = plain.score(X, y), other.score(more, y)
+    assert min(scores) > 0.9 and abs(scores[0] - scores[1]) < 0.05
+
+
+def test_only_inputs_of_zeros():
+    X, y = np.zeros((40, 3)), np.random.default_rng(0).standard_normal(40)
+    reg = tiny(burn_in=2000).fit(X, y)
+    assert np.isfinite(reg.predict(X)).all()
+    np.testing.assert_allclose(reg.predict(X), y.mean(), atol=0.5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "message"),
+    [
+        (BayesianMLPRegressor, {"prior": "laplace"}, "prior_scale='learned'.*prior='laplace'"),
+        (BayesianMLPClassifier, {"prior": Laplace()}, r"prior_scale='learned'.*Laplace\(\)"),
+        (BayesianMLPRegressor, {"prior_scale": "learnt"}, "one of 'fan_in', 'learned'"),
+        (BayesianMLPRegressor, {"prior_scale": LearnedScale(shape=0.0)}, "prior_scale.shape=0.0"),
+        (BayesianMLPRegressor, {"prior_scale": LearnedScale(scale=-1)}, "prior_scale.scale=-1"),
+        (BayesianMLPRegressor, {"prior_scale": LearnedScale(scale="x")}, "prior_scale.scale='x'"),
+        (BayesianMLPRegressor, {"prior_scale": LearnedScale(inputs=2)}, "prior_scale.inputs=2"),
+        (SparseBayesianRegressor, {}, "prior_scale='learned'.*prior='spike_slab'"),
+        (SparseBayesianRegressor, {"prior": SpikeSlab()}, "prior_scale='learned'.*SpikeSlab"),
+        (BayesianMLPRegressor, {"sampler": "mala", "step_size": 0.1}, "LearnedScalesModel"),
+    ],
+)  # fmt: skip
+def test_what_is_not_allowed(kind, parameters, message, diabetes):
+    with pytest.raises(ValueError, match=message):
+        tiny(kind, **parameters).fit(*diabetes)
+
+
+def test_pruning_is_not_allowed():
+    clf = BayesianModuleClassifier(module=torch.nn.Linear, prior_scale="learned", prune=0.5)
+    with pytest.raises(ValueError, match=r"prior_scale='learned'.*prune=0.5"):
+        clf.fit(*load_iris(return_X_y=True))
+
+
+def test_normal_prior_objects_are_normal(diabetes, fitted):
+    assert_same(tiny(prior=Normal()).fit(*diabetes), fitted)
+
+
+# pSGLD's bound ------------------------------------------------------------------------------------
+
+
+def test_psgld_is_stable_at_the_present_scales():
+    """Where no row informs a weight, eta G / (N s^2) <= 1/2 at every scale s, for each weight.
+
+    With the bound of fixed scales, eta G / (N s^2) would be above 2 for the smallest scales here,
+    and such weights would grow from step to step.
+    """
+    model = LearnedScalesModel(MLP((2, 3, 2), "relu"), Categorical(), Normal(), LearnedScale())
+    theta = torch.full((1, model.n_parameters), 0.1, dtype=torch.float64)
+    state = model.init_state(theta)
+    state["prior_rate"].copy_(torch.logspace(-2, 4, model.n_parameters)[None])
+    step = Step(
+        n=100.0,
+        gradient=lambda at: state["prior_rate"] * at / 100.0,
+        likelihood=lambda: torch.zeros_like(theta),
+        potential=None,
+        eta=0.01,
+        prior_curvature=model.prior_curvature() / 100.0,
+        prior_rates=model.prior_rates(state),
+        xi=torch.zeros_like(theta),
+    )
+    sampler, moved = PSGLD(regularization=1e-12), theta.clone()
+    sampler.euler(moved, {"V": torch.zeros_like(theta)}, step)
+    torch.testing.assert_close(moved, 0.5 * theta, rtol=1e-9, atol=0.0)
+    unbounded = 0.5 / model.prior_curvature() * float(state["prior_rate"].max())
+    assert unbounded > 2.0
+
+
+def test_chains_have_their_own_numbers_for_scales():
+    rng = ChainRandom(np.random.SeedSequence(0).spawn(2))
+    model = LearnedScalesModel(MLP((2, 3, 2), "relu"), Categorical(), Normal(), LearnedScale())
+    theta = torch.ones(2, model.n_parameters, dtype=torch.float64)
+    state = model.init_state(theta)
+    model.after_step(theta, state, {}, 0, rng, 1.0)
+    assert (state["scales"][0] != state["scales"][1]).all()
+
+
+def test_features_of_a_data_frame_without_names_of_strings():
+    X, y = load_diabetes(return_X_y=True)
+    reg = tiny().fit(pd.DataFrame(X), y)
+    assert reg.summary()["name"][-14:-4] == [f"scale_weight_1[x{j}]" for j in range(10)]
