@@ -115,7 +115,10 @@ class LikelihoodRegressor(NetworkRegressor):
             self._y_center, self._y_scale = np.zeros(y.shape[1]), np.ones(y.shape[1])
             self._y_rate = typical_rates(y, weight)
         else:
+            from ..models.likelihoods import rounding
+
             self._y_center, self._y_scale = center_and_scale(y, weight)
+            self._y_rounding = rounding(y) / self._y_scale
 
     def _likelihood(self) -> Likelihood:
         from ..models.count_likelihoods import NegativeBinomial, Poisson
@@ -127,7 +130,7 @@ class LikelihoodRegressor(NetworkRegressor):
         if name == "negative_binomial":
             return NegativeBinomial(self._y_rate)
         if heteroscedastic:
-            return Heteroscedastic(self._n_targets)
+            return Heteroscedastic(self._n_targets, floor=self._y_rounding)
         noise = None if isinstance(self.noise, str) else np.asarray(self.noise / self._y_scale)
         if name == "normal":
             return Gaussian(self._n_targets, noise)

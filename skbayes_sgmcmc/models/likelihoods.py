@@ -188,15 +188,17 @@ class Heteroscedastic(Likelihood):
         Number of targets k.
     typical : float, default=0.3
         s_0, in units of y.
-    floor : float, default=0.001
-        sigma_min, in units of y.
+    floor : float or array of shape (n_targets,), default=0.001
+        Lower bound of sigma_min, in units of y: at least 0.001. Targets that were rounded, such as
+        whole numbers, can be met exactly in many rows. Without a bound at the rounding error, the
+        density has no upper limit there.
     """
 
-    def __init__(self, n_targets: int, typical: float = TYPICAL_NOISE, floor: float = NOISE_FLOOR):
+    def __init__(self, n_targets: int, typical: float = TYPICAL_NOISE, floor: Any = NOISE_FLOOR):
         self.n_targets = n_targets
         self.n_outputs = 2 * n_targets
         self.typical = typical
-        self.floor = floor
+        self.floor = np.broadcast_to(np.maximum(floor, NOISE_FLOOR), n_targets).copy()
 
     @property
     def output_groups(self) -> tuple[slice, ...]:
@@ -205,7 +207,7 @@ class Heteroscedastic(Likelihood):
     def _parts(self, f: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations, each (chains, rows, k)."""
         mean, s = f[..., : self.n_targets], f[..., self.n_targets :]
-        return mean, self.floor + self.typical * torch.exp(s)
+        return mean, torch.from_numpy(self.floor).to(f) + self.typical * torch.exp(s)
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         mean, sd = self._parts(f)
@@ -217,7 +219,7 @@ class Heteroscedastic(Likelihood):
         z = (mean - y).div_(sd)
         torch.div(z, sd, out=mean)
         # d log(sd) / ds = (sd - floor) / sd, written so that an infinite sd has the slope 1
-        torch.mul(1.0 - z * z, 1.0 - self.floor / sd, out=f[..., self.n_targets :])
+        torch.mul(1.0 - z * z, 1.0 - torch.from_numpy(self.floor).to(f) / sd, out=f[..., self.n_targets :])
         return f, None
 
     def predictive(self, f: Tensor, own: Tensor) -> Normal:
@@ -323,6 +325,20 @@ class StudentNoise(Gaussian):
     def predictive(self, f: Tensor, own: Tensor) -> Predictive:
         scale = torch.exp(self.log_sd(own)).expand(len(f), 1, -1)
         return predictive.StudentT(f, scale, self.df(own).expand(len(f), 1, -1))
+
+
+def rounding(y: Array) -> Array:
+    """Sd of the rounding error of each column of y (rows, targets), as its values suggest.
+
+    This is 1/sqrt(12) of the smallest gap between different values if most rows share their value
+    with another row; else 0, because a small gap then says nothing of rounding.
+    """
+    found = np.zeros(y.shape[1])
+    for j, column in enumerate(y.T):
+        values, counts = np.unique(column, return_counts=True)
+        if len(values) > 1 and counts[counts > 1].sum() > 0.5 * len(column):
+            found[j] = np.diff(values).min() / math.sqrt(12.0)
+    return found
 
 
 def ridge_noise(design: Array, y: Array, weight: Array) -> float:
