@@ -26,6 +26,7 @@ from skbayes_sgmcmc import (
     SparseBayesianClassifier,
     SpikeSlab,
     Storage,
+    StudentT,
     document_completion_perplexity,
     inspection,
     sample,
@@ -167,9 +168,11 @@ def test_grouped_parameters_can_be_searched_cloned_and_pickled(name, group, chan
     getattr(clf, name).check(name)
 
 
-@pytest.mark.parametrize("group", [Storage("int8"), SpikeSlab(gain=2.0), Pruning(layers=[])])
+@pytest.mark.parametrize(
+    "group", [Storage("int8"), SpikeSlab(gain=2.0), Pruning(layers=[]), StudentT(df=1.0)]
+)
 def test_groups_name_the_path_of_what_is_wrong(group):
-    with pytest.raises(ValueError, match=r"^here\.(dtype|gain|layers)=.* is not allowed: "):
+    with pytest.raises(ValueError, match=r"^here\.(dtype|gain|layers|df)=.* is not allowed: "):
         group.check("here")
 
 
