@@ -157,8 +157,8 @@ class Minibatches:
         for start in range(0, n_steps, at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
 
-    def gather(self, by_step: Array, rng: ChainRandom) -> Iterator[Batch]:
-        """Batches for row indices (n_steps, chains or 1, size)."""
+    def gather(self, by_step: Array, rng: ChainRandom | None) -> Iterator[Batch]:
+        """Batches for row indices (n_steps, chains or 1, size); ``rng`` is for augmentations."""
         by_step = np.ascontiguousarray(by_step[:, 0] if self.shared else by_step)
         index = torch.from_numpy(by_step)
         flat = index.reshape(-1)
@@ -172,7 +172,7 @@ class Minibatches:
         weights = self._weights(flat, index.shape)
         for k in range(len(by_step)):
             fields = {name: column[k] for name, column in columns.items()}
-            if self.data.augment is not None:
+            if self.data.augment is not None and rng is not None:
                 fields = self.data.augment(fields, rng)
             yield Batch(fields, 1.0 if weights is None else weights[k], self.shared, self.size)
 

@@ -169,6 +169,11 @@ class Chains:
         self.state = self.sampler.init_state(self.phi, self._step)
 
     @property
+    def last_step(self) -> Step:
+        """The latest step."""
+        return self._step
+
+    @property
     def _state(self) -> State:
         assert self.state is not None
         return self.state

@@ -8,7 +8,7 @@ posterior of all rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -142,10 +142,8 @@ class Descent:
     def _loss(self, active: Array) -> Array:
         """Mean -log p of each active chain's other rows; infinite where it is not finite."""
         model, target = self.target.model, self.target
-        plain = replace(target.data, augment=None)
-        rows = Minibatches(plain, self.held.shape[1])
-        rng = self.rng.select(active.tolist())
-        batch: Batch = next(rows.gather(self.held[active][None], rng))
+        rows = Minibatches(target.data, self.held.shape[1])
+        batch: Batch = next(rows.gather(self.held[active][None], None))
         density = model.log_lik(target.to_theta(self.phi), batch) * batch.weight
         loss = -density.double().mean(1).cpu().numpy()
         return np.asarray(np.where(np.isfinite(loss), loss, np.inf))

@@ -265,7 +265,7 @@ class Job:
         state = chains.state or {}
         statistics = {
             name: np.asarray(values.double().cpu())
-            for name, values in self.work.sampler.statistics(state).items()
+            for name, values in self.work.sampler.statistics(state, chains.last_step).items()
         }
         end = ChainState(
             theta=chains.target.to_theta(chains.phi).cpu().numpy().copy(),

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data, Minibatches
+from .._draws.storage import decode
 from .._metric import State
 from .._validation import check_choice
 from ..models._protocol import Model
@@ -168,6 +169,17 @@ class Target:
         batch = self.data.all_rows()
         rows = (self.model.log_lik(positions, batch) * batch.weight).sum(1) * self.data.scale
         return np.asarray((self.model.log_prior(positions) + rows).cpu())
+
+    def log_joint_of_rows(self, theta: Array, most: int) -> Array:
+        """:meth:`log_joint`, estimated from at most ``most`` evenly spaced rows."""
+        data, every = self.data, -(-self.data.n_rows // most)
+        positions = torch.from_numpy(decode(theta)).to(self.like)
+        index = np.arange(0, data.n_rows, every)
+        batches = Minibatches(data, len(index), shared=True)
+        batch = data.all_rows() if every == 1 else next(batches.gather(index[None, None], None))
+        rows = (self.model.log_lik(positions, batch) * batch.weight).sum(1, dtype=torch.float64)
+        found = self.model.log_prior(positions) + rows * (data.scale * data.n_rows / len(index))
+        return np.asarray(found.cpu())
 
 
 class Evaluator:

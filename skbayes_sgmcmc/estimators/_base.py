@@ -20,6 +20,7 @@ from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, SamplingError, explain_full_memory
 from .._validation import check_choice, check_int, check_real, check_sample_weight
 from ._mixing import MixingWarnings
+from ._sense import SenseWarnings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -60,7 +61,7 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-class SGMCMCEstimator(MixingWarnings, CallbackSupportMixin, BaseEstimator):
+class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseEstimator):
     """Base class of all estimators. Subclasses make the model and its data."""
 
     posterior_: PosteriorSamples
@@ -125,6 +126,7 @@ class SGMCMCEstimator(MixingWarnings, CallbackSupportMixin, BaseEstimator):
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
         self.compiled_ = run.accelerators
+        self._check_run(run)
         return run
 
     def _check(self) -> Settings:

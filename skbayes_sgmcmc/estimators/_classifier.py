@@ -78,6 +78,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         self.classes_ = classes
         self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=False)
         self._check_mixing(X)
+        self._check_classification(X, codes, len(classes))
         return self
 
     @all_or_nothing

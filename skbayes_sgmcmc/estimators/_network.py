@@ -228,6 +228,11 @@ class NetworkEstimator(SGMCMCEstimator):
         inputs = Inputs(self._x_center, self._x_scale, self._row_shape())
         return inputs, network.stacked(draws)
 
+    def _check_run(self, run: Any) -> None:
+        super()._check_run(run)
+        if self._stream_rows is None and not run.plan.stream:
+            self._check_drift(run)
+
     def _check_mixing(self, X: Any) -> None:
         posterior, n_rows = self.posterior_, X.shape[0]
         rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING_ROWS)).astype(int)

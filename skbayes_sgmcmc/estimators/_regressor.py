@@ -72,6 +72,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         )
         self._fit_rows(model, X, y, weight, settings, previous=previous, stream=False)
         self._check_mixing(X)
+        self._check_regression(X, y)
         return self
 
     @all_or_nothing

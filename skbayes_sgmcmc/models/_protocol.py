@@ -197,10 +197,6 @@ class Model:
         out.add_(gradient, alpha=-scale)
         return {}
 
-    def prior_potential(self, theta: Tensor, state: State) -> Tensor:
-        """-log prior, shape (chains,), given the latent variables in ``state``."""
-        return -self.log_prior(theta)
-
     def value_and_gradient(
         self,
         theta: Tensor,

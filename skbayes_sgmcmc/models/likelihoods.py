@@ -219,7 +219,9 @@ class Heteroscedastic(Likelihood):
         z = (mean - y).div_(sd)
         torch.div(z, sd, out=mean)
         # d log(sd) / ds = (sd - floor) / sd, written so that an infinite sd has the slope 1
-        torch.mul(1.0 - z * z, 1.0 - torch.from_numpy(self.floor).to(f) / sd, out=f[..., self.n_targets :])
+        torch.mul(
+            1.0 - z * z, 1.0 - torch.from_numpy(self.floor).to(f) / sd, out=f[..., self.n_targets :]
+        )
         return f, None
 
     def predictive(self, f: Tensor, own: Tensor) -> Normal:

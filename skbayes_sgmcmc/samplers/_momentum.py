@@ -55,6 +55,11 @@ class MomentumSampler(Sampler):
     def thermostat(self, state: State, step: Step, s: float) -> None:
         """Move the friction towards the value at which the kinetic energy has its target mean."""
 
+    def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
+        if step.noise == 0.0:
+            return {}
+        return {"kinetic_temperature": state["v"].square().mean(1) / step.noise}
+
     # the flows ------------------------------------------------------------------------------------
 
     def drift(self, theta: Tensor, state: State, step: Step, s: float) -> None:
@@ -155,5 +160,5 @@ class ThermostatSampler(MomentumSampler):
             return (step.eta / step.n) / (0.3 * self.friction_of(step)) ** 2
         return float(self.mass)
 
-    def statistics(self, state: State) -> dict[str, Tensor]:
-        return {"thermostat": state["a"].mean(dim=1)}
+    def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
+        return super().statistics(state, step) | {"thermostat": state["a"].mean(dim=1)}

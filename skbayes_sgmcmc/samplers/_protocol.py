@@ -177,8 +177,11 @@ class Sampler(BaseEstimator):
         """The step size in use at the end of a run, if the sampler has changed it."""
         return eta
 
-    def statistics(self, state: State) -> dict[str, Tensor]:
-        """Statistics of each chain to report after the run, each of shape (chains,)."""
+    def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
+        """Statistics of each chain to report after the run, each of shape (chains,).
+
+        ``step`` is the last step.
+        """
         return {}
 
 

@@ -75,7 +75,7 @@ class MALA(Sampler):
         state["accepted"].zero_()
         state["proposed"].zero_()
 
-    def statistics(self, state: State) -> dict[str, Tensor]:
+    def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
         return {"acceptance_rate": state["accepted"] / state["proposed"].clamp(min=1.0)}
 
     @staticmethod

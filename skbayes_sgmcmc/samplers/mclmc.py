@@ -119,7 +119,7 @@ class MCLMC(Sampler):
         state["weight"].zero_()
         state["error"].zero_()
 
-    def statistics(self, state: State) -> dict[str, Tensor]:
+    def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
         mean = state["error"] / state["weight"].clamp(min=1e-30)
         return {"energy_error": mean[:, 0], "length": state["length"][:, 0]}
 

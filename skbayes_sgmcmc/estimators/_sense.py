@@ -1,0 +1,112 @@
+"""Warnings of fits that are plainly nonsense, although every number is finite."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._exceptions import warn
+
+if TYPE_CHECKING:
+    from .._engine.run import Run
+
+Array = NDArray[Any]
+
+#: training rows whose predictions are looked at
+LOOKED_AT = 200
+#: an error of the training rows that is this many times a constant's raises a warning. Where X says
+#: nothing of y, an honest fit is near 1
+WORST_ERROR = 1.2
+#: the same for the sd of the noise over that of the targets
+WORST_NOISE = 1.5
+#: relative error of the kinetic temperature beyond its Monte Carlo error
+WORST_HEAT = 0.2
+#: fall of the potential while draws are kept, in units of its own sd in a posterior of so many
+#: parameters, sqrt(d / 2); and how many of the draws and rows it is computed for
+WORST_DRIFT, DRIFT_DRAWS, DRIFT_ROWS = 2.0, 6, 2000
+
+REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or another sampler."
+
+
+class SenseWarnings:
+    """Mixin of estimators: checks of a finished fit against what any sensible fit achieves."""
+
+    posterior_: Any
+
+    def _short_name(self) -> str:
+        raise NotImplementedError
+
+    def _check_regression(self, X: Any, y: Array) -> None:
+        """Warn if predictions of training rows are worse than a constant, or all noise."""
+        rows = _some(len(y))
+        target, spread = y[rows], y[rows].std(0)
+        mixture = self._mixture()  # type: ignore[attr-defined]
+        mean, variance = mixture.moments(X[rows], variance=True)
+        error = np.sqrt(np.mean((mean - target) ** 2, axis=0))
+        noise = np.sqrt(np.median(variance, axis=0))
+        for j in np.flatnonzero(spread > 0.0):
+            of = f" of output {j}" if len(spread) > 1 else ""
+            if error[j] > WORST_ERROR * spread[j]:
+                self._nonsense(
+                    f"its predictions{of} are further from the training targets than their mean is "
+                    f"(root mean square {error[j]:.3g}; sd of y {spread[j]:.3g})"
+                )
+            elif noise[j] > WORST_NOISE * spread[j]:
+                self._nonsense(
+                    f"the sd of its predictions{of} is larger than that of the targets "
+                    f"({noise[j]:.3g}; sd of y {spread[j]:.3g})"
+                )
+
+    def _check_classification(self, X: Any, codes: Array, n_classes: int) -> None:
+        """Warn if the log loss of training rows is that of the classes' frequencies, or worse."""
+        rows = _some(len(codes))
+        frequency = np.bincount(codes[rows], minlength=n_classes) / len(rows)
+        constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
+        p = self.predict_proba(X[rows])[np.arange(len(rows)), codes[rows]]  # type: ignore[attr-defined]
+        loss = -float(np.log(np.maximum(p, 1e-300)).mean())
+        if constant > 0.0 and loss > WORST_ERROR * constant:
+            self._nonsense(
+                f"the log loss of its training rows is larger than that of the classes' "
+                f"frequencies ({loss:.3g}; {constant:.3g})"
+            )
+
+    def _check_run(self, run: Run) -> None:
+        """Warn if the kinetic temperature is not that of the run."""
+        heat = run.statistics.get("kinetic_temperature")
+        if heat is None:
+            return
+        error = 3.0 * math.sqrt(2.0 / (run.target.model.n_parameters * len(heat)))
+        if not abs(float(heat.mean()) - 1.0) <= WORST_HEAT + error:
+            self._nonsense(
+                f"the kinetic energy of its chains is {float(heat.mean()):.2f} times what the "
+                "temperature implies, so steps are too large or minibatches too small"
+            )
+
+    def _check_drift(self, run: Run) -> None:
+        """Warn if the potential still falls while draws are kept."""
+        n_draws = run.draws.shape[1]
+        if n_draws < 2 * DRIFT_DRAWS or run.plan.first_temperature == 0.0:
+            return
+        d = run.target.model.n_parameters
+        third = np.linspace(0, n_draws // 3, DRIFT_DRAWS).astype(int)
+        first, last = (
+            run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS).mean()
+            for part in (third, n_draws - 1 - third)
+        )
+        fall = float(last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
+        if fall > WORST_DRIFT:
+            warn(
+                f"the chains of {self._short_name()} have not reached the posterior: while draws "
+                f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
+                "longer burn_in."
+            )
+
+    def _nonsense(self, what: str) -> None:
+        warn(f"{self._short_name()} does not describe its training data: {what}. {REMEDY}")
+
+
+def _some(n: int) -> Array:
+    return np.unique(np.linspace(0, n - 1, min(n, LOOKED_AT)).astype(int))
