@@ -13,6 +13,7 @@ from scipy.special import gammaln
 from skbayes_sgmcmc import DeepPoissonFactorAnalysis, PosteriorSamples
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.diagnostics import mcse
+from skbayes_sgmcmc.models.topics import documents as of_documents
 from skbayes_sgmcmc.models.topics.belief import BeliefNetwork
 from skbayes_sgmcmc.models.topics.documents import Tokens
 from skbayes_sgmcmc.models.topics.dpfa import DPFAModel, proportions
@@ -119,12 +120,15 @@ CASES = [(SIZES, 0.4), (SIZES, None), ((2, 2), 0.5), ((2,), 0.5), ((2,), None)]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("most_tokens", [200, pytest.param(1, id="repeated")])
 @pytest.mark.parametrize(("sizes", "success"), CASES)
-def test_documents_against_enumeration(sizes, success, compiled):
+def test_documents_against_enumeration(sizes, success, compiled, most_tokens, monkeypatch):
     """Means of topic counts and of all units: the exact ones within their standard errors.
 
-    3,000 independent copies of three documents (one empty), 60 sweeps from a mean field.
+    3,000 independent copies of three documents (one empty), 60 sweeps from a mean field. Words that
+    occur more than ``most_tokens`` times in a document are sampled at once.
     """
+    monkeypatch.setattr(of_documents, "MOST_TOKENS", most_tokens)
     model = make_model(sizes, success, compiled)
     theta = position(model)
     wanted, _ = exact(model, theta, DOCUMENTS)
