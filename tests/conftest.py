@@ -1,4 +1,4 @@
-"""Fixtures of several files, and the option that shifts seeds."""
+"""Fixtures of several files, and options: shifted seeds, numbers of random cases."""
 
 import os
 
@@ -19,6 +19,9 @@ def pytest_addoption(parser):
         default=0,
         help="add this to every seed, of data and of chains: bounds must hold at any seed",
     )
+    group = parser.getgroup("fuzz", "random cases (tests/fuzz)")
+    group.addoption("--fuzz-cases", type=int, default=240, help="number of cases in all")
+    group.addoption("--fuzz-seed", type=int, default=0, help="seed of the cases")
 
 
 def pytest_configure(config):

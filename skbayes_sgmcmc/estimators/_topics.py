@@ -12,12 +12,19 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import with_callbacks
 from .._draws.alignment import matched
 from .._exceptions import warn
-from .._validation import check_choice, check_int, check_predictions, check_real, check_scale
+from .._validation import (
+    check_choice,
+    check_int,
+    check_predictions,
+    check_real,
+    check_scale,
+    validate_data,
+)
 from ._base import SGMCMCEstimator, all_or_nothing
 
 Array = NDArray[Any]

@@ -58,6 +58,7 @@ class Repeated:
         share = likelihood.double().clamp(min=LEAST_PROBABILITY)
         share *= proportions.index_select(0, self.row).double()
         share /= share.sum(1, keepdim=True)
+        share.nan_to_num_(1.0 / share.shape[1])  # of a chain that has left the finite numbers
         parts = [
             generator.multinomial(times.numpy(), share.numpy())
             for generator, times, share in zip(
