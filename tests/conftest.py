@@ -8,8 +8,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import matplotlib
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
+from _seeds import shift as shift_seeds
 
 
 def pytest_addoption(parser):
@@ -25,33 +25,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    shift = config.getoption("--shift-seeds")
-    if shift:
-        _shift(shift)
-
-
-def _shift(shift):
-    """Let every whole number that is given to a generator as its seed be another one.
-
-    The generators stay of numpy's classes, which code asks for with ``isinstance``.
-    """
-
-    def moved(seed):
-        return seed + shift if isinstance(seed, int | np.integer) else seed
-
-    class RandomState(np.random.RandomState):
-        def __init__(self, seed=None):
-            super().__init__(moved(seed))
-
-    class SeedSequence(np.random.SeedSequence):
-        def __init__(self, entropy=None, *, spawn_key=(), **options):
-            # children are made of their parent's entropy, which has been moved
-            first = moved(entropy) if not spawn_key else entropy
-            super().__init__(first, spawn_key=spawn_key, **options)
-
-    default_rng = np.random.default_rng
-    np.random.RandomState, np.random.SeedSequence = RandomState, SeedSequence
-    np.random.default_rng = lambda seed=None: default_rng(moved(seed))
+    shift_seeds(config.getoption("--shift-seeds"))
 
 
 @pytest.fixture
