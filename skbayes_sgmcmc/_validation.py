@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array
+from sklearn.utils import check_array as sklearn_check_array
 from sklearn.utils import check_random_state as sklearn_random_state
+from sklearn.utils.validation import validate_data as sklearn_validate_data
 
 
 def check_real(
@@ -66,6 +67,18 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     return value
 
 
+def check_array(*args: Any, **options: Any) -> Any:
+    """scikit-learn's function, which warns of infinities of both signs before it refuses them."""
+    with np.errstate(invalid="ignore"):
+        return sklearn_check_array(*args, **options)
+
+
+def validate_data(*args: Any, **options: Any) -> Any:
+    """The same for scikit-learn's function of this name."""
+    with np.errstate(invalid="ignore"):
+        return sklearn_validate_data(*args, **options)
+
+
 def check_random_state(random_state: Any) -> np.random.RandomState:
     """Return the generator for an int, a RandomState, or None (numpy's global generator).
 
@@ -103,6 +116,11 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
         raise ValueError(
             f"sample_weight has a negative value, {weight.min():g}: give nonnegative numbers."
         )
+    if 0.0 < weight.max(initial=0.0) < SMALLEST_WEIGHT:
+        raise ValueError(
+            f"sample_weight has no value of {SMALLEST_WEIGHT:g} or more: multiply the weights by a "
+            "constant. They are exponents of the likelihood."
+        )
     if weight.max(initial=0.0) > LARGEST_WEIGHT:
         raise ValueError(
             f"sample_weight has a value of {weight.max():g}, more than {LARGEST_WEIGHT:g}: divide "
@@ -113,8 +131,9 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
 
 #: scales of priors: their squares are numbers in float32, and differ from zero
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
-#: sums of more than this lose whole rows to rounding
-LARGEST_WEIGHT = 1e15
+#: sums of larger weights lose whole rows to rounding; below the other limit all of the data counts
+#: for nothing beside the prior, and sums of weights in float32 may be zero
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-15, 1e15
 
 
 def check_scale(name: str, value: Any) -> float:

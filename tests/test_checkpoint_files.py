@@ -250,13 +250,18 @@ def test_a_file_of_another_generator_is_refused(tmp_path):
     assert_same(fit(None), fit(None))
 
 
-def test_draws_edited_in_a_valid_file_are_refused(tmp_path, finished):
-    """Its checksums are right: the digest of the whole contents is not."""
+@pytest.mark.parametrize("name", ["draws", "meta", "kept", "fingerprint"])
+@pytest.mark.parametrize("change", ["number", "shape", "type"])
+def test_arrays_edited_in_a_valid_file_are_refused(tmp_path, finished, name, change):
+    """Its checksums are right: the digest of the whole contents is not, shapes () included."""
     path = tmp_path / "file.npz"
     path.write_bytes(finished)
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
-    arrays["draws"][0, 0, 0] += 1.0
+    values = arrays[name]
+    if change == "number":
+        values = values + 1.0 if values.dtype.kind in "fi" else np.array(str(values)[:-1])
+    arrays[name] = {"number": values, "shape": values[None], "type": values.astype("U600")}[change]
     np.savez(path, **arrays)
     with pytest.raises(CheckpointError, match="not those that were written"):
         make("default", path).fit(*data())

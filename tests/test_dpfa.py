@@ -13,6 +13,7 @@ from scipy.special import gammaln
 from skbayes_sgmcmc import DeepPoissonFactorAnalysis, PosteriorSamples
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.diagnostics import mcse
+from skbayes_sgmcmc.models.topics import documents as of_documents
 from skbayes_sgmcmc.models.topics.belief import BeliefNetwork
 from skbayes_sgmcmc.models.topics.documents import Tokens
 from skbayes_sgmcmc.models.topics.dpfa import DPFAModel, proportions
@@ -119,12 +120,15 @@ CASES = [(SIZES, 0.4), (SIZES, None), ((2, 2), 0.5), ((2,), 0.5), ((2,), None)]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("most_tokens", [200, pytest.param(1, id="repeated")])
 @pytest.mark.parametrize(("sizes", "success"), CASES)
-def test_documents_against_enumeration(sizes, success, compiled):
+def test_documents_against_enumeration(sizes, success, compiled, most_tokens, monkeypatch):
     """Means of topic counts and of all units: the exact ones within their standard errors.
 
-    3,000 independent copies of three documents (one empty), 60 sweeps from a mean field.
+    3,000 independent copies of three documents (one empty), 60 sweeps from a mean field. Words that
+    occur more than ``most_tokens`` times in a document are sampled at once.
     """
+    monkeypatch.setattr(of_documents, "MOST_TOKENS", most_tokens)
     model = make_model(sizes, success, compiled)
     theta = position(model)
     wanted, _ = exact(model, theta, DOCUMENTS)
@@ -252,24 +256,27 @@ def test_without_network_and_with_r_fixed_the_documents_are_lda():
 
 @pytest.mark.parametrize("success", [0.5, None])
 def test_proportions_are_near_the_exact_ones(success):
-    """The mean field's proportions of a document beside exact E[(n_k + r_k h_k) / sum of these].
+    """The mean field's proportions of documents beside exact E[(n_k + r_k h_k) / sum of these].
 
-    0.12 is what a mean field may be wrong by on documents this short, at proportions of about 0.5.
+    At single positions a mean field may be far off on documents this short. Over 40 positions its
+    mean error was 0.09 and 0.11, with a standard error of 0.02, where 1/2 for all is off by 0.28.
     """
     model = make_model(success=success)
-    theta = position(model)
-    draw = {name: values[0] for name, values in model.unpack(theta.numpy()).items()}
-    r, documents = draw["r"], [(0, 0, 3), (1, 3), (2, 2, 2, 1)]
-    wanted = []
-    for words in documents:
-        logs, values = zip(*states(model, theta, words), strict=True)
-        weight = torch.softmax(torch.stack(logs), 0).numpy()
-        n, on = np.stack(values)[:, :2], np.stack(values)[:, 2:4]
-        share = n + r * on
-        wanted.append(weight @ (share / share.sum(axis=1, keepdims=True)))
+    documents = [(0, 0, 3), (1, 3), (2, 2, 2, 1)]
     X = sp.csr_matrix(np.stack([np.bincount(words, minlength=4) for words in documents]) * 1.0)
-    found = proportions(draw, X, success, 30)
-    np.testing.assert_allclose(found, wanted, atol=0.12)
+    wanted, found = [], []
+    for seed in range(40):
+        theta = position(model, seed)
+        draw = {name: values[0] for name, values in model.unpack(theta.numpy()).items()}
+        for words in documents:
+            logs, values = zip(*states(model, theta, words), strict=True)
+            weight = torch.softmax(torch.stack(logs), 0).numpy()
+            n, on = np.stack(values)[:, :2], np.stack(values)[:, 2:4]
+            share = n + draw["r"] * on
+            wanted.append(weight @ (share / share.sum(axis=1, keepdims=True)))
+        found.extend(proportions(draw, X, success, 30))
+    wanted = np.array(wanted)
+    assert np.abs(np.array(found) - wanted).mean() < 0.6 * np.abs(wanted - 0.5).mean()
 
 
 # posteriors ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import _seeds
 import joblib
 import numpy as np
 import pytest
@@ -119,6 +120,7 @@ def test_fractional_counts_warn_once(kind, compiled):
 def test_empty_documents(kind, compiled):
     """They have the prior's proportions, all the same, and others those they have without them.
 
+    The same up to rounding: sums over draws may be taken in another order at the array's end.
     Minibatches of one document are sometimes empty as a whole.
     """
     X = corpus()
@@ -127,7 +129,7 @@ def test_empty_documents(kind, compiled):
     dpfa = short(compiled=compiled, batch_size=1, **kind).fit(X)
     assert np.isfinite(dpfa.components_).all()
     theta = dpfa.transform(X)
-    np.testing.assert_array_equal(theta[[7, -1]], theta[[0, 0]])
+    np.testing.assert_allclose(theta[[7, -1]], theta[[0, 0]], rtol=1e-14)
     np.testing.assert_allclose(theta.sum(axis=1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(dpfa.transform(X[1:7]), theta[1:7], rtol=1e-5)
 
@@ -250,7 +252,8 @@ def test_nothing_is_kept_of_the_documents():
 def test_killed_in_mid_stream(tmp_path):
     """Going on from what was saved ends bit for bit where the stream without a kill does."""
     path = str(tmp_path / "dpfa.joblib")
-    code = f"import test_dpfa_faults as t; t.stream_and_save({path!r}, stop=3, make=t.short)"
+    code = f"import _seeds; _seeds.shift({_seeds.SHIFT}); import test_dpfa_faults as t; "
+    code += f"t.stream_and_save({path!r}, stop=3, make=t.short)"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], env=HERE, cwd=Path(__file__).parent
     )

@@ -32,9 +32,9 @@ def arranged(X, layout):
 
 @pytest.fixture
 def torch_path(monkeypatch):
-    """``draws`` of a run that has the kernel's random numbers and torch's loop over the steps."""
+    """A run (of ``draws``, or another) with the kernel's random numbers and torch's loop."""
 
-    def run(*args, **kwargs):
+    def run(*args, of=None, **kwargs):
         with monkeypatch.context() as patch:
             patch.setattr(
                 Chains,
@@ -42,7 +42,7 @@ def torch_path(monkeypatch):
                 property(lambda self: None, lambda self, kernel: None),
                 raising=False,
             )
-            return draws(*args, **kwargs)
+            return (of or draws)(*args, **kwargs)
 
     return run
 
@@ -107,6 +107,21 @@ def test_kernel_uses_sample_weights(data, torch_path):
     unweighted = draws(data)
     np.testing.assert_allclose(compiled[0], plain[0], rtol=0, atol=1e-9)
     assert np.abs(compiled[0] - unweighted[0]).max() > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_the_weight_of_a_single_row_counts(torch_path):
+    """In a stream of single rows; the kernel once took one weight for none."""
+
+    def stream():
+        clf = BayesianLogisticRegression(
+            sampler="sgld", step_size=0.1, n_draws=20, total_samples=100, random_state=0,
+            compiled=True,
+        )  # fmt: skip
+        clf.partial_fit([[2.0]], [1], classes=[0, 1], sample_weight=[30.0])
+        return clf.posterior_["coef"]
+
+    np.testing.assert_allclose(stream(), torch_path(of=stream), rtol=0, atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

@@ -7,6 +7,7 @@ import pickle
 import joblib
 import numpy as np
 import pytest
+import scipy.stats
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.decomposition import FastICA
@@ -43,6 +44,24 @@ def mixed(n=1000, n_peaked=3, n_gaussian=3, seed=0):
     peaked = rng.laplace(size=(n, n_peaked))
     sources = np.c_[np.sign(peaked) * peaked**2, rng.standard_normal((n, n_gaussian))]
     mixing = rng.standard_normal((n_peaked + n_gaussian,) * 2)
+    return (sources / sources.std(0)) @ mixing.T + 3.0, mixing
+
+
+def turned(n=600, turns=5, seed=0):
+    """Three peaked sources and two that no data tell apart; X and the mixing matrix.
+
+    Each row comes five times, with the last two sources turned by a fifth of a circle: any other
+    turn of them changes the likelihood by harmonics of order ten only. Gaussian sources, by
+    chance, have directions that are more likely than others. Peaked ones are permuted quantiles, as
+    the kurtosis of so few random numbers can be anything.
+    """
+    rng = np.random.default_rng(seed)
+    levels = (np.arange(n // turns) + 0.5) / (n // turns)
+    peaked = np.stack([rng.permutation(scipy.stats.laplace.ppf(levels)) for _ in range(3)], axis=1)
+    pair = rng.standard_normal((n // turns, 2)) @ [1.0, 1.0j]
+    pair = (pair[:, None] * np.exp(2j * np.pi * np.arange(turns) / turns)).ravel()
+    peaked = np.repeat(np.sign(peaked) * peaked**2, turns, axis=0)
+    sources, mixing = np.c_[peaked, pair.real, pair.imag], rng.standard_normal((5, 5))
     return (sources / sources.std(0)) @ mixing.T + 3.0, mixing
 
 
@@ -102,14 +121,24 @@ def test_means_and_sds_are_those_of_corrected_langevin(data, fits):
     assert np.abs(np.log(ours.std((0, 1)) / sd)).max() < 0.2
 
 
-def test_instability_tells_gaussian_sources(data, fits):
-    """The peaked ones had .012 to .03 and the Gaussian ones .3 to 1 over seeds: five times."""
-    for ica in fits:
-        ordered = np.sort(ica.instability_)
-        assert 5.0 * ordered[2] < ordered[3]
-        rows = np.abs(ica.components_ @ data[1])
-        gaussian = rows[:, 3:].max(1) > rows[:, :3].max(1)
-        np.testing.assert_array_equal(gaussian, ica.instability_ > ordered[2])
+@pytest.mark.parametrize("sampler", ["rsgld", pytest.param("mala", marks=pytest.mark.slow)])
+def test_instability_tells_sources_that_the_data_leave_open(sampler):
+    """That of two sources that no data tell apart is known, and far above that of the peaked.
+
+    Their angle is uniform between -45 and 45 degrees, to which signs and order bring it. The rows
+    w of W have w'w = 3.3, the variance of the logistic density, so their variance about the mean
+    is 3.3 (1 - (sin(pi/4) / (pi/4))^2) = 0.62. 24 chains found 0.58 over seeds, sd 0.08: a factor
+    of two is allowed. The peaked ones had up to 0.055.
+    """
+    X, mixing = turned()
+    ica = BayesianICA(sampler=sampler, n_draws=150, n_chains=24, random_state=0).fit(X)
+    rows = np.abs(ica.components_ @ mixing)
+    is_open = rows[:, 3:].max(1) > rows[:, :3].max(1)
+    assert is_open.sum() == 2
+    known = np.pi**2 / 3 * (1.0 - np.sinc(0.25) ** 2)
+    ratio = ica.instability_[is_open] / known
+    assert ratio.min() > 0.5 and ratio.max() < 2.0
+    assert 5.0 * ica.instability_[~is_open].max() < ica.instability_[is_open].min()
 
 
 def test_instability_is_its_formula(data, fits):
@@ -167,14 +196,14 @@ def test_rounding_of_the_rows_does_not_matter(seed, prepared, parameters):
         np.testing.assert_allclose(ica.instability_, one.instability_, rtol=1e-6)
 
 
-def test_chains_start_apart_where_the_data_leave_it_open(data):
-    """Before the first step: instabilities of the starts of 20 chains tell Gaussian sources.
+def test_chains_start_apart_where_the_data_leave_it_open():
+    """Before the first step: instabilities of the starts of 40 chains tell which sources are open.
 
-    Of a Gaussian approximation's draws, so 5 times those of peaked ones, as of the chains' draws;
-    chains which all start at the mode have none.
+    Those of the Gaussian approximation's draws had 7 to 25 times those of the peaked ones, as the
+    chains' draws later have; chains which all start at the mode have none.
     """
-    still = {"step_size": 1e-12, "burn_in": 0, "n_draws": 1, "n_chains": 20}
-    ica = small(**still).fit(data[0])
+    still = {"step_size": 1e-12, "burn_in": 0, "n_draws": 1, "n_chains": 40}
+    ica = small(**still).fit(turned()[0])
     ordered = np.sort(ica.instability_)
     assert ordered[0] > 0.01 and 5.0 * ordered[2] < ordered[3]
 
@@ -325,11 +354,12 @@ def test_start(data):
     still = {"temperature": 1e-12, "step_size": 1e-9, "burn_in": 0, "n_draws": 2}
     mode = small(**still).fit(X)
     draws = mode.posterior_["components"]
-    np.testing.assert_allclose(draws, np.broadcast_to(draws[0, 0], draws.shape), atol=1e-5)
+    close = {"rtol": 0, "atol": 1e-6 * np.abs(draws).max()}  # sqrt(T)
+    np.testing.assert_allclose(draws, np.broadcast_to(draws[0, 0], draws.shape), **close)
     given = 1.1 * mode.components_
     for init in (given, np.stack([given, given])):
         moved = small(init=init, **still).fit(X)
-        np.testing.assert_allclose(moved.components_, given, atol=1e-5)
+        np.testing.assert_allclose(moved.components_, given, **close)
 
 
 def test_jobs_resumption_and_seeds(data, tmp_path):

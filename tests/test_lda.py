@@ -13,6 +13,7 @@ from scipy.special import gammaln
 from skbayes_sgmcmc import LatentDirichletAllocation, PosteriorSamples
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.diagnostics import mcse
+from skbayes_sgmcmc.models.topics import documents as of_documents
 from skbayes_sgmcmc.models.topics.gibbs import gibbs_draws
 from skbayes_sgmcmc.models.topics.lda import LDAModel
 from skbayes_sgmcmc.models.topics.parametrizations import (
@@ -53,13 +54,18 @@ def exact_gradient(topics, words, weights=None):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("n_chains", [1, 2])
-def test_gradient_of_documents(compiled, n_chains):
+@pytest.mark.parametrize(
+    ("n_chains", "most_tokens"),
+    [(1, 200), (2, 200), pytest.param(1, 1, id="1-repeated"), pytest.param(2, 0, id="2-all")],
+)
+def test_gradient_of_documents(compiled, n_chains, most_tokens, monkeypatch):
     """Mean over many gradients of three documents: the exact one, within its standard error.
 
     Forty sweeps for documents of at most four words leave nothing of where they began. One document
-    is empty and adds nothing.
+    is empty and adds nothing. Words that occur more than ``most_tokens`` times are sampled at once:
+    those that occur twice, beside tokens that are sampled one by one, or all words.
     """
+    monkeypatch.setattr(of_documents, "MOST_TOKENS", most_tokens)
     documents = [(0, 0, 3), (), (1, 2, 4, 4)]
     X = np.zeros((3, 5))
     for row, words in zip(X, documents, strict=True):
@@ -96,6 +102,42 @@ def test_fractional_counts(compiled):
     exact = np.zeros((5, 3))
     exact[2] = 0.3 / topics[2].sum().item()
     np.testing.assert_allclose(found[0], exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_fractional_counts_of_repeated_words(compiled, monkeypatch):
+    """A document of one word, of weight 2.7, whose tokens have a weight of 0.9 each.
+
+    With one topic, each of them has the gradient 0.9 / phi, however they are sampled.
+    """
+    monkeypatch.setattr(of_documents, "MOST_TOKENS", 2)
+    X = np.zeros((2, 5))
+    X[0, 2] = 2.7
+    topics = tiny_topics()
+    only = torch.zeros_like(topics)
+    only[:, 1] = topics[:, 1]
+    found = gradients(only, X, compiled, 1, repeats=2, n_sweeps=3)
+    np.testing.assert_allclose(found[:, 2, 1], 2.7 / topics[2, 1].item(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_cost_does_not_grow_with_counts(compiled):
+    """Ten words of 1,000 and of two million tokens a document have as many random numbers to draw.
+
+    The gradient of words with so many tokens is that of their proportions, which are known where
+    each topic has words of its own: n_k / phi_wk, with n_k the count of word w.
+    """
+    topics = torch.from_numpy(np.kron(np.eye(2), np.full((5, 1), 0.2)))
+    for count in (1e3, 2e6):
+        X = np.full((3, 10), count)
+        model = LDAModel(ExpandedNatural(2, 10, GammaTopics(1.0)), X.mean(0), ALPHA, 5)
+        data = model.make_data(X, None, None, torch.float64, "cpu")
+        tokens = of_documents.Tokens.of(data.fields["counts"].whole(), 1)
+        assert len(tokens.row) == 0 and len(tokens.repeated.row) == 30
+        gradient = of_documents.topic_gradient(
+            topics[None], tokens, ALPHA, 5, streams(1), compiled=compiled
+        )[0]
+        np.testing.assert_allclose((gradient * topics).sum(1), 3.0 * count, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", [ExpandedNatural, ExpandedMean])
@@ -158,7 +200,7 @@ def moments(draws):
 
 
 #: a sampler of each parametrization
-QUICK = ("sgrld", "minibatches")
+QUICK = ("sgrld", "minibatches", "repeated words", "gibbs of repeated words")
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +239,9 @@ CASES = {
         "shared_minibatch": True,
     },
     "blocked gibbs": {"algorithm": "gibbs", "compiled": False, "thinning": 8},
+    "repeated words": {"doc_sweeps": 6},
+    "gibbs of repeated words": {"algorithm": "gibbs", "thinning": 8},
+    "blocked gibbs of repeated words": {"algorithm": "gibbs", "compiled": False, "thinning": 8},
 }
 
 
@@ -204,13 +249,16 @@ CASES = {
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES],
 )
-def test_posterior_agrees_with_collapsed_gibbs(reference, name):
+def test_posterior_agrees_with_collapsed_gibbs(reference, name, monkeypatch):
     """Means of phi and phi^2 on a tiny corpus: within MCSE of long collapsed Gibbs.
 
     At matched priors expanded natural and expanded mean so agree with each other too. 0.006 is
     room for the bias of a finite step; posterior sds are up to 0.06. (With four times the draws
-    the largest distance was 0.007, and standard errors 0.001 to 0.003.)
+    the largest distance was 0.007, and standard errors 0.001 to 0.003.) Repeated words are those
+    with more than two tokens: half of all tokens and more.
     """
+    if "repeated" in name:
+        monkeypatch.setattr(of_documents, "MOST_TOKENS", 2)
     length = {"n_chains": 4, "n_draws": 250, "burn_in": 150, "thinning": 5, "doc_sweeps": 3}
     settings = {"compiled": True} | length | PRIORS | CASES[name]
     lda = LatentDirichletAllocation(2, dtype="float64", random_state=0, **settings)

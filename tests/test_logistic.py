@@ -354,17 +354,19 @@ def test_clone_and_representations(fitted):
     ("sampler", "integrator"),
     [(name, cell) for name, (_, cells) in TABLE.items() for cell in cells if name != "rsgld"],
 )
-def test_every_cell_of_the_table(binary, sampler, integrator, step_size):
+def test_every_cell_of_the_table(sampler, integrator, step_size):
     """Each fits, and agrees on the labels with a point estimate under the same prior.
 
-    The labels differ only where the probability is near 1/2: in a few of a hundred rows. 150 steps
-    of 0.1 don't reach the posterior along its flattest direction, of curvature 0.02: hence 0.85.
+    The labels differ only where the probability is near 1/2: in a few of a hundred rows. The given
+    step reaches the posterior along its flattest direction in some hundred steps. No feature is a
+    sum of others, for which pSGLD's preconditioner would be refused on some data.
     """
-    X, y = binary
+    X, y = make_classification(400, 6, n_informative=4, n_redundant=0, random_state=0)
     X = StandardScaler().fit_transform(X)
-    clf = small(sampler=sampler, integrator=integrator, step_size=step_size).fit(X, y)
-    agree = np.mean(clf.predict(X) == LogisticRegression().fit(X, y).predict(X))
-    assert agree > (0.93 if step_size == "auto" else 0.85)
+    burn_in = "auto" if step_size == "auto" else 500
+    clf = small(sampler=sampler, integrator=integrator, step_size=step_size, burn_in=burn_in)
+    agree = np.mean(clf.fit(X, y).predict(X) == LogisticRegression().fit(X, y).predict(X))
+    assert agree > 0.93
     if sampler == "mala":
         assert (clf.posterior_.statistics["acceptance_rate"] > 0.3).all()
 
@@ -435,7 +437,7 @@ def test_mixing_distance(binary, distance):
 
 def test_mixing_distance_in_two_jobs(binary):
     """Each group finds its own D0, so they may keep unequal numbers of draws: the fewer counts."""
-    thinning = MixingDistance(n_steps=300, noise_ratio=0.5)
+    thinning = MixingDistance(n_steps=300, noise_ratio=1.0)
     clf = small(step_size=Polynomial(first=0.5, last=0.02), burn_in=0, thinning=thinning, n_jobs=2)
     X = StandardScaler().fit_transform(binary[0])
     with joblib.parallel_config("threading"):

@@ -16,6 +16,7 @@ from skbayes_sgmcmc import (
     BayesianModuleRegressor,
     SparseBayesianClassifier,
     Storage,
+    to_torch,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc._draws import prediction
@@ -118,6 +119,46 @@ def test_modules_may_end_in_any_operation(likelihood, ending):
     assert net._together(theta)  # the path without copies
     found = gradient(model, theta.detach(), x, targets)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+class Sine(nn.Module):
+    """The sine of its input, in its place or in a copy."""
+
+    def __init__(self, in_place):
+        super().__init__()
+        self.in_place = in_place
+
+    def forward(self, x):
+        return x.sin_() if self.in_place else x.sin()
+
+
+def waves(in_place, n_features, n_outputs):
+    norm = nn.BatchNorm1d(n_features, affine=False)
+    return nn.Sequential(Sine(in_place), norm, nn.Linear(n_features, n_outputs))
+
+
+@pytest.mark.parametrize("batch_size", ["auto", 20])
+@pytest.mark.parametrize("chain_method", ["auto", "sequential"])
+@pytest.mark.parametrize("kind", [BayesianModuleClassifier, BayesianModuleRegressor])
+def test_modules_may_write_into_their_input(kind, chain_method, batch_size):
+    """Draws, statistics, predictions and exports as of the module that makes a copy: equal.
+
+    Steps with all rows, chains and draws of a prediction changed the same rows once more, each.
+    """
+    rows, found = X[:60, 20:30] + 0.0, []
+    run = TINY | {"step_size": 1e-3, "batch_size": batch_size, "chain_method": chain_method}
+    for in_place in (True, False):
+        given = rows.copy()
+        model = kind(partial(waves, in_place), **run).fit(given, y[:60])
+        draws = np.concatenate([np.ravel(v) for v in model.posterior_.draws.values()])
+        classifier = kind is BayesianModuleClassifier
+        predicted = model.predict_proba(given) if classifier else model.predict(given, True)
+        inputs = torch.from_numpy(given)
+        exported = to_torch(model)(inputs)
+        np.testing.assert_array_equal(given, rows)
+        found.append([draws, *np.atleast_1d(predicted), *map(np.asarray, exported)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_modules_that_vmap_can_not_take_go_in_turn():

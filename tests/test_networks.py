@@ -287,7 +287,7 @@ def wide_problem(n_chains, dtype=torch.float32):
     """Rows shared by the chains, weights as views into flat parameters, and a slope."""
     n, p, q = WIDE
     assert n * p * q >= _products.ONEDNN_NUMBERS
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.manual_seed(0)
     net = MLP((7, p, q, 2), "tanh")  # so that the views begin in the midst of a row
 
     def normal(*shape):

@@ -49,7 +49,7 @@ def test_log_density_is_normalised(prior):
 
 
 def test_flat_coordinates_count_as_zero(prior):
-    theta = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    theta = torch.randn(4, 4, dtype=torch.float64, generator=torch.manual_seed(0))
     rates = torch.from_numpy(prior.rates(SCALE))
     assert rates[3] == 0.0
     whole = prior.log_density(theta, rates)
@@ -64,7 +64,7 @@ def test_flat_coordinates_count_as_zero(prior):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_gradient_is_the_densitys(prior, dtype):
     """Against autograd of -log density, in every entry of a batch of chains."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.manual_seed(0)
     theta = torch.randn(6, 4, dtype=dtype, generator=generator).requires_grad_(True)
     rates = torch.from_numpy(prior.rates(SCALE)).to(dtype)
     (expected,) = torch.autograd.grad(-prior.log_density(theta, rates).sum(), theta)

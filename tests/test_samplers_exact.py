@@ -411,7 +411,7 @@ def test_engine_with_minibatches(name, integrator, temperature):
         batch_size=n,
         temperature=temperature,
         n_chains=96,
-        n_draws=1200,
+        n_draws=2000,
         burn_in=200,
         init=mean + rng.multivariate_normal(np.zeros(2), target.covariance, 96),
         random_state=0,

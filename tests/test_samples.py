@@ -117,13 +117,19 @@ def test_classifiers_leave_out_draws_of_weight_zero(rows):
 
 
 def test_regressors_leave_out_draws_of_weight_zero(rows):
-    """Mean, sd and quantiles of the mixture (bisected to 1e-8 sd); observations of these draws."""
+    """Mean, sd and quantiles of the mixture (bisected to 1e-8 sd); observations of these draws.
+
+    Levels are odd multiples of 1 / 2n of the n draws that count: between draws that are far apart
+    the distribution function is flat, at multiples of 1 / n, and a quantile could be anywhere.
+    """
     X, y = rows
     reg = BayesianMLPRegressor(hidden_layer_sizes=4, thinning=5, **SHORT).fit(X, y)
     weighted, short = halves(reg)
+    n = N_CHAINS * N_DRAWS // 2
+    levels = (np.array([n // 10, n // 2, n - 2]) + 0.5) / n
 
     def figures(estimator):
-        return *estimator.predict(X, return_std=True), estimator.predict_quantiles(X)
+        return *estimator.predict(X, return_std=True), estimator.predict_quantiles(X, levels)
 
     for ours, expected, plain in zip(*map(figures, (weighted, short, reg)), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-7)

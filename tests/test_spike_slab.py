@@ -304,15 +304,21 @@ def test_features_with_clear_effects_are_selected():
 
 
 def test_classifier_selects_too():
+    """It predicts as well as the true rule, whatever the noise did to the labels.
+
+    Its direction is off by some 0.02 radians, of a half circle for all rows: three rows of 300
+    have another label, of which nearly as many become right as wrong. Five net are allowed.
+    """
     X, _ = wide(n=300, p=30)
-    y = np.where(X[:, 2] - X[:, 7] + 0.3 * np.random.default_rng(0).standard_normal(300) > 0,
-                 "yes", "no")  # fmt: skip
+    rule = X[:, 2] - X[:, 7]
+    noise = 0.3 * np.random.default_rng(0).standard_normal(300)
+    y = np.where(rule + noise > 0, "yes", "no")
     clf = SparseBayesianClassifier(burn_in=3000, n_chains=2, random_state=0).fit(X, y)
     assert clf.get_support(indices=True).tolist() == [2, 7]
     assert clf.coef_.shape == (1, 30) and clf.intercept_.shape == (1,)
     p = clf.predict_proba(X)
     np.testing.assert_allclose(p.sum(1), 1.0)
-    assert clf.score(X, y) > 0.93
+    assert clf.score(X, y) >= np.mean((rule > 0) == (y == "yes")) - 5 / 300
 
 
 def test_hidden_layers_find_the_features_of_a_nonlinear_function():

@@ -11,17 +11,23 @@ Array = NDArray[Any]
 
 #: bits of a number's range that are left for sums and small spreads
 SPARE_BITS = 30
+#: deviations from a constant, in units of its last bit, up to which numbers are taken as constant
+ROUNDING = 10.0
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:
-    """Weighted mean and standard deviation along ``axis``; a scale of 1 for constants."""
+    """Weighted mean and standard deviation along ``axis``; a scale of 1 for constants.
+
+    Constants whose rounding errors are above 1, such as times in nanoseconds, have a larger scale.
+    """
     # squares of numbers near the ends of the range overflow, or are zero: multiplied by powers of
     # two, which rounds nothing, the numbers are of the order of one
     unit = _unit(X, axis)
     center, sd = _moments(X if unit is None else np.ldexp(X, -unit), weight, axis)
     if unit is not None:
         center, sd = np.ldexp(center, unit), np.ldexp(sd, unit)
-    return center[0], np.where(sd == 0.0, 1.0, sd)[0]
+    rounding = ROUNDING * np.finfo(X.dtype).eps * np.abs(center)
+    return center[0], np.where(sd == 0.0, np.maximum(1.0, rounding), sd)[0]
 
 
 def _unit(X: Array, axis: Any) -> Any:
@@ -37,7 +43,7 @@ def _moments(X: Array, weight: Array | None, axis: Any) -> tuple[Array, Array]:
     center = _mean(X, weight, axis).astype(X.dtype)
     away = X - center
     variance = _mean(np.square(away, out=away), weight, axis).astype(X.dtype)
-    constant = variance <= (10.0 * np.finfo(X.dtype).eps * np.abs(center)) ** 2
+    constant = variance <= (ROUNDING * np.finfo(X.dtype).eps * np.abs(center)) ** 2
     return center, np.where(constant, 0.0, np.sqrt(variance))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_random_state
+from .._validation import LARGEST_DATA, check_random_state
 from .storage import decode
 
 Array = NDArray[Any]
@@ -118,7 +118,9 @@ class PosteriorSamples:
     def std(self, name: str) -> Array:
         """Weighted posterior standard deviation, in float64."""
         away = self.pooled(name) - self.mean(name)
-        return np.sqrt(np.average(away**2, axis=0, weights=self.pooled_weights()))
+        largest = np.abs(away).max(initial=0.0)
+        unit = largest if largest > LARGEST_DATA else 1.0  # squares would overflow
+        return unit * np.sqrt(np.average((away / unit) ** 2, axis=0, weights=self.pooled_weights()))
 
     def quantile(self, name: str, q: Any) -> Array:
         """Weighted posterior quantiles, along a new first axis."""

@@ -41,7 +41,7 @@ def fingerprint(*parts: Any) -> str:
 
 def _update(digest: Any, part: Any) -> None:
     if isinstance(part, np.ndarray | torch.Tensor):
-        values = np.ascontiguousarray(part.cpu() if isinstance(part, torch.Tensor) else part)
+        values = np.asarray(part.cpu() if isinstance(part, torch.Tensor) else part)
         digest.update(f"{values.dtype}{values.shape}".encode())
         digest.update(values.tobytes())
     elif sp.issparse(part):

@@ -13,14 +13,15 @@ from . import jit
 
 
 @jit
-def sweep(topics, starts, words, weights, alpha, more, z, n, uniforms, fresh):
+def sweep(topics, starts, words, weights, alpha, more, z, n, base, uniforms, fresh):
     """Take sweeps of Gibbs sampling over the tokens of every document, given topics, in place.
 
     A token is assigned to topic k with probability ~ (n_k + alpha_dk) phi_wk, where n does not
     count this token. For topics that have other tokens, ``more`` is added to alpha. Shapes are
-    (words, topics) for ``topics``, (documents, topics) for ``alpha``, ``more`` and ``n``, (tokens,)
-    for ``z`` and (tokens, sweeps) for ``uniforms``. With ``fresh``, z and n have no values yet, and
-    the first sweep adds tokens to empty documents one by one.
+    (words, topics) for ``topics``, (documents, topics) for ``alpha``, ``more``, ``n`` and ``base``,
+    (tokens,) for ``z`` and (tokens, sweeps) for ``uniforms``. The part ``base`` of n belongs to
+    other tokens, which keep their topics. With ``fresh``, z has no values yet and n is ``base``, to
+    which the first sweep adds tokens one by one.
     """
     n_topics = topics.shape[1]
     longest = 0
@@ -33,8 +34,13 @@ def sweep(topics, starts, words, weights, alpha, more, z, n, uniforms, fresh):
     for d in range(len(starts) - 1):
         begin, end = starts[d], starts[d + 1]
         of, prior, extra = n[d], alpha[d], more[d]
-        held[:] = 0
         n_active = 0
+        for k in range(n_topics):
+            held[k] = 0
+            if base[d, k] > 0:  # like a token that is never removed
+                held[k] = 1
+                active[n_active] = k
+                n_active += 1
         for i in range(begin, end):
             if i > begin and words[i] == words[i - 1]:
                 totals[i - begin] = totals[i - begin - 1]

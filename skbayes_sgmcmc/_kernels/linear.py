@@ -96,7 +96,7 @@ def _steps(logits, add_gradient):
             logits(rows, at, r, values, columns, pointer)
             for b in range(len(rows)):
                 r[b] = scale / (number(1.0) + np.exp(-r[b]))
-            if len(weights) > 1:
+            if len(weights):
                 for b in range(len(rows)):
                     r[b] *= weights[rows[b]]
             add_gradient(rows, r, left, right, values, columns, pointer)

@@ -10,11 +10,17 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import Bunch, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import with_callbacks
 from .._draws import prediction
-from .._validation import check_int, check_magnitude, check_predictions, check_random_state
+from .._validation import (
+    check_int,
+    check_magnitude,
+    check_predictions,
+    check_random_state,
+    validate_data,
+)
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._probabilities import ProbabilityClassifier
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
 from .._draws.mixture import Mixture
@@ -19,6 +18,7 @@ from .._validation import (
     check_predictions,
     check_random_state,
     check_real,
+    validate_data,
 )
 from ._base import SGMCMCEstimator, all_or_nothing
 
@@ -164,7 +164,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         one = self._predictive()(draws, x)
-        return [one.mean(), one.variance()]
+        mean = one.mean()
+        return [mean, one.variance(), (mean - mean[:1]) ** 2]  # their mixture adds its spread
 
     # prediction -----------------------------------------------------------------------------------
 

@@ -12,20 +12,27 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import with_callbacks
 from .._draws.alignment import matched
 from .._exceptions import warn
-from .._validation import check_choice, check_int, check_predictions, check_real, check_scale
+from .._validation import (
+    check_choice,
+    check_int,
+    check_predictions,
+    check_real,
+    check_scale,
+    validate_data,
+)
 from ._base import SGMCMCEstimator, all_or_nothing
 
 Array = NDArray[Any]
 
 #: parametrizations, with the default sampler of each
 SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
-#: words of one document: twice those of the longest novels
-LONGEST_DOCUMENT = 1_000_000
+#: words of one document: counts up to this are exact in single precision
+LONGEST_DOCUMENT = 10_000_000
 #: number of documents on which the chains are compared, and the R-hat above which a warning is
 #: issued
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
@@ -91,15 +98,15 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
     @staticmethod
     def _check_length(X: Any) -> None:
-        """Refuse documents whose words, each of which is sampled, no memory could hold."""
+        """Refuse documents whose counts of topics would not be exact in single precision."""
         with np.errstate(over="ignore"):
             lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
         worst = int(lengths.argmax())
         if not lengths[worst] <= LONGEST_DOCUMENT:
             raise ValueError(
-                f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and every "
-                f"word is sampled; give at most {LONGEST_DOCUMENT:,} a document: divide the counts "
-                "by a constant, or split the document."
+                f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and more than "
+                f"{LONGEST_DOCUMENT:,} can't be counted in single precision; divide the counts by "
+                "a constant, or split the document."
             )
 
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:

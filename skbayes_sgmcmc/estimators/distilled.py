@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, gen_batches
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
 
 from .._data.images import check_image_shape, flat_images, shape_in
-from .._validation import check_int, check_random_state, check_real, check_sizes
+from .._validation import (
+    check_array,
+    check_int,
+    check_random_state,
+    check_real,
+    check_sizes,
+    validate_data,
+)
 from ._base import all_or_nothing
 from ._probabilities import ProbabilityClassifier
 
@@ -157,7 +164,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
             The training of the student diverged.
         """
         self._check()
-        check_array(X, allow_nd=True)  # dense: an error comes before any sampling
+        check_array(X, allow_nd=True, input_name="X")  # dense: an error comes before any sampling
         return self._distill(clone(self.estimator).fit(X, y), X)
 
     @all_or_nothing

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
 
 from .._callbacks import with_callbacks
 from .._validation import (
+    check_array,
     check_choice,
     check_int,
     check_magnitude,
     check_predictions,
     check_scale,
+    validate_data,
 )
 from ._base import SGMCMCEstimator, all_or_nothing
 

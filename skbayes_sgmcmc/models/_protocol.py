@@ -344,7 +344,20 @@ class DensityModel(Model):
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         # the density counts as the likelihood of one datum, so that samplers can precondition by
         # its gradient
-        return torch.as_tensor(self.log_density(theta))[:, None]
+        found = self.log_density(theta)
+        shape = tuple(np.shape(found.detach() if isinstance(found, Tensor) else found))
+        if shape != (len(theta),):
+            raise ValueError(
+                f"log_density returned {type(found).__name__} of shape {shape} for theta of shape "
+                f"{tuple(theta.shape)}: return a tensor with one number for each row of theta."
+            )
+        values = torch.as_tensor(found)
+        if theta.requires_grad and not values.requires_grad:
+            raise ValueError(
+                "log_density returned a tensor without a gradient in theta: compute it from theta "
+                "by operations of torch, or give gradient_of_potential."
+            )
+        return values[:, None]
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         out.zero_()

@@ -21,7 +21,9 @@ SCORE_ROWS = 2000
 
 
 def score_covariance(model: Model, data: Data, theta: Tensor) -> Array:
-    """Covariance V_s of the scores of single rows at one position."""
+    """Covariance V_s of the scores of single rows at one position; zero if there is one row."""
+    if data.n_rows == 1:
+        return np.zeros((theta.shape[1], theta.shape[1]))
     return np.atleast_2d(np.cov(_scores(model, data, theta), rowvar=False))
 
 

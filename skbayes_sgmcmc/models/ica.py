@@ -224,7 +224,10 @@ class ICAModel(MetricModel):
         a[i, j], a[j, i] = moves.T
         own = temperature / (data.total * (1.0 + np.diagonal(h)))
         np.fill_diagonal(a, np.sqrt(own) * rng.standard_normal(self.d))
-        return np.asarray((scipy.linalg.expm(a) @ w).ravel())
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # at high temperatures: the chain says so
+            return np.asarray((scipy.linalg.expm(a) @ w).ravel())
 
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
         w, x = self._at(theta), data.fields["x"]

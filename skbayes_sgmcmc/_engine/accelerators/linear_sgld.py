@@ -66,7 +66,7 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
     layout, *rows = _rows(form.design, dtype)
     compiled = STEPS[layout]
     weight = target.data.weight
-    weights = np.ones(1, dtype) if weight is None else weight.numpy().astype(dtype)
+    weights = np.empty(0, dtype) if weight is None else weight.numpy().astype(dtype)
     everything = np.arange(target.data.n_rows)[None, None]
     rates = (form.rates / target.n).astype(dtype)
     scale = dtype.type(target.likelihood_scale(minibatches))

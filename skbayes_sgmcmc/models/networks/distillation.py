@@ -113,7 +113,9 @@ class Training:
             n_epochs = max(AUTO_EPOCHS, math.ceil(AUTO_STEPS / sum(parts)))
         optimizer = torch.optim.Adam(module.parameters(), lr=self.learning_rate, fused=True)
         rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_epochs * sum(parts))
-        spread = (self.perturbation * rows.std(axis=0, dtype=np.float64)).astype(np.float32)
+        # in float32 but for its powers of two, with which columns of any size have their spread
+        spread, powers = np.frexp(self.perturbation * rows.std(axis=0, dtype=np.float64))
+        spread = spread.astype(np.float32)
         losses = np.zeros(n_epochs)
         module.train()
         for epoch in range(n_epochs):
@@ -121,7 +123,8 @@ class Training:
             for block, n_parts in zip(blocks, parts, strict=True):
                 x = rows[order[block]]
                 if self.perturbation:
-                    x = x + spread * rng.standard_normal(x.shape, dtype=np.float32)
+                    noise = spread * rng.standard_normal(x.shape, dtype=np.float32)
+                    x = x + np.ldexp(noise.astype(x.dtype), powers)
                 data = [torch.from_numpy(values).to(like) for values in (x, targets(x))]
                 for inputs, p in zip(*(v.tensor_split(n_parts) for v in data), strict=True):
                     optimizer.zero_grad()

@@ -113,7 +113,8 @@ class StackedModule(nn.Module):
         drawn, constant = values[: len(self._drawn)], values[len(self._drawn) :]
         shared = dict(zip(self._constant, constant, strict=True))
         states = [dict(zip(self._drawn, draw, strict=True)) for draw in zip(*drawn, strict=True)]
-        return torch.stack([self._call(shared | state, (x,)) for state in states])
+        # copies, which the module may write into
+        return torch.stack([self._call(shared | state, (x.clone(),)) for state in states])
 
 
 class Inputs(nn.Module):

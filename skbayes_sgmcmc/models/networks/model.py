@@ -143,7 +143,8 @@ class NetworkModel(Model):
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         f = self.network.outputs(theta[:, : self.n_network], by_chain(batch, "x"))
-        return self.likelihood.log_density(f, by_chain(batch, "y"), theta[:, self.n_network :])
+        own = self._own(theta, self.init_state(theta))
+        return self.likelihood.log_density(f, by_chain(batch, "y"), own)
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         self.prior.gradient(theta, self._rates_like(theta, scale), out)
@@ -206,7 +207,7 @@ class NetworkModel(Model):
         return self._aux(delta, weighted)
 
     def _own(self, theta: Tensor, state: State) -> Tensor:
-        """The likelihood's own parameters, (chains, m)."""
+        """The likelihood's own parameters, (chains, m); densities have the state of a start."""
         return theta[:, self.n_network :]
 
     def _aux(self, delta: Tensor, weighted: Tensor) -> dict[str, Tensor]:

@@ -168,7 +168,8 @@ class ModuleNetwork(Network):
         self._separable = False
 
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(self._own, state, (rows,))
+        # a copy, which the module may write into: the rows are those of all chains and steps
+        outputs: Tensor = functional_call(self._own, state, (rows.clone(),))
         return outputs
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
@@ -201,7 +202,7 @@ class ModuleNetwork(Network):
                 part.reset_running_stats()
             # parts of equal length, because all parts have the same weight in the average
             for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
-                functional_call(module, self._views(theta), (rows,))
+                self._call(self._views(theta), rows)
         finally:
             for part, momentum in zip(parts, momenta, strict=True):
                 part.momentum = momentum

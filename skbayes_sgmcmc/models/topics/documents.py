@@ -17,11 +17,13 @@ from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
 from .._design import SparseBatch
+from .repeated import MOST_TOKENS, Repeated
 
 #: number of words in all documents from which the compiled kernels are worth their compilation
 WORTH_WORDS = 5000
-#: number of fixed-point steps before blocked Gibbs sampling starts
-START_STEPS = 5
+#: number of fixed-point steps before blocked Gibbs sampling starts; many tokens of one word move
+#: slowly, so that words with many need more
+START_STEPS, REPEATED_STEPS = 5, 20
 #: smallest weight of a topic that can occur in a document
 LEAST_SHARE = 1e-8
 #: remaining weight, relative to a token's weight, below which it is a rounding error
@@ -32,7 +34,8 @@ SOLE = 1e-3
 class Tokens:
     """The tokens (occurrences of words) of some documents, in the order of chains and documents.
 
-    A count c that is not a whole number stands for ceil(c) tokens of weight c / ceil(c).
+    A count c that is not a whole number stands for ceil(c) tokens of weight c / ceil(c). Words with
+    more than ``MOST_TOKENS`` tokens in a document are kept as such, without a topic for each token.
 
     Attributes
     ----------
@@ -44,6 +47,8 @@ class Tokens:
         Number of tokens of each chain.
     n_rows : int
         Number of documents of all chains.
+    repeated : Repeated or None
+        Words with more tokens; None if there are none.
     """
 
     row: Tensor
@@ -51,6 +56,7 @@ class Tokens:
     weight: Tensor
     sizes: list[int]
     n_rows: int
+    repeated: Repeated | None = None
 
     @classmethod
     def of(cls, batch: SparseBatch, n_chains: int) -> Tokens:
@@ -62,12 +68,27 @@ class Tokens:
             word = word.repeat(n_chains) + chain * batch.n_columns
             count, n_rows = count.repeat(n_chains), n_rows * n_chains
         repeats = count.ceil()
-        times = repeats.long()
-        row = row.repeat_interleave(times)
+        times, weight = repeats.long(), count / repeats
         ends = torch.arange(1, n_chains + 1, device=row.device) * (n_rows // n_chains)
-        sizes = torch.searchsorted(row, ends).diff(prepend=ends.new_zeros(1)).tolist()
-        weight = (count / repeats).repeat_interleave(times)
-        return cls(row, word.repeat_interleave(times), weight, sizes, n_rows)
+
+        def sizes(rows: Tensor) -> list[int]:
+            return torch.searchsorted(rows, ends).diff(prepend=ends.new_zeros(1)).tolist()
+
+        repeated, many = None, times > MOST_TOKENS
+        if many.any():
+            of = row[many]
+            repeated = Repeated(of, word[many], times[many], weight[many], sizes(of))
+            times = times.masked_fill(many, 0)
+        row = row.repeat_interleave(times)
+        word, weight = word.repeat_interleave(times), weight.repeat_interleave(times)
+        return cls(row, word, weight, sizes(row), n_rows, repeated)
+
+    def lengths(self) -> Tensor:
+        """Total weight of the tokens of each document."""
+        out = self.weight.new_zeros(self.n_rows).index_add_(0, self.row, self.weight)
+        if self.repeated is not None:
+            out.index_add_(0, self.repeated.row, self.repeated.total)
+        return out
 
 
 class Assignments:
@@ -87,7 +108,8 @@ class Assignments:
         Tokens of the documents.
     compiled : bool
         Whether the compiled kernel samples tokens one by one (CPU). Otherwise all tokens are
-        sampled at once, alternating with the proportions and with whether topics are on.
+        sampled at once, alternating with the proportions and with whether topics are on. Words with
+        many tokens are sampled in this way in any case.
 
     Attributes
     ----------
@@ -101,6 +123,9 @@ class Assignments:
         self.tokens = tokens
         self.compiled = compiled
         self.n = self.topics.new_zeros(tokens.n_rows, topics.shape[2])
+        self._base = torch.zeros_like(self.n)  # the part of n of words with many tokens
+        if tokens.repeated is not None:
+            self._of_repeated = self.topics.index_select(0, tokens.repeated.word)
         if compiled:
             ends = torch.arange(tokens.n_rows + 1)
             self._z = torch.zeros(len(tokens.word), dtype=torch.int64)
@@ -111,21 +136,31 @@ class Assignments:
     def expected_counts(self, concentration: Tensor) -> Tensor:
         """Counts (documents, topics) if tokens are split in proportion to concentration * phi."""
         if not self.compiled:
-            return _expected_counts(concentration, self._likelihood, self.tokens)
-        from ..._kernels import documents
+            weights = self.tokens.row, self.tokens.weight
+            out = _expected_counts(concentration, self._likelihood, *weights)
+        else:
+            from ..._kernels import documents
 
-        word, weight = self.tokens.word.numpy(), self.tokens.weight.numpy()
-        out = torch.empty_like(concentration)
-        arrays = concentration.contiguous().numpy(), out.numpy()
-        documents.expected_counts(self.topics.numpy(), self._starts, word, weight, *arrays)
+            word, weight = self.tokens.word.numpy(), self.tokens.weight.numpy()
+            out = torch.empty_like(concentration)
+            arrays = concentration.contiguous().numpy(), out.numpy()
+            documents.expected_counts(self.topics.numpy(), self._starts, word, weight, *arrays)
+        many = self.tokens.repeated
+        if many is not None:
+            out += _expected_counts(concentration, self._of_repeated, many.row, many.total)
         return out
 
     def begin(self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
         """Give every token a topic, and sweep ``n_sweeps`` times over all tokens."""
-        if not self.compiled:
+        many = self.tokens.repeated
+        if many is not None or not self.compiled:
             self.n.fill_(1.0)
-            for _ in range(START_STEPS):
-                self.n = _expected_counts(self.n + empty, self._likelihood, self.tokens)
+            for _ in range(START_STEPS if many is None else REPEATED_STEPS):
+                self.n = self.expected_counts(self.n + empty)
+        if many is not None:
+            self._sample_repeated(empty, full, rng)
+        if self.compiled:
+            self.n = self._base.clone()
         self._sweep(empty, full, n_sweeps + 1, rng, fresh=True)
 
     def sweep(self, empty: Tensor, full: Tensor, rng: ChainRandom) -> None:
@@ -135,20 +170,46 @@ class Assignments:
     def _sweep(
         self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom, *, fresh: bool
     ) -> None:
+        if self.tokens.repeated is None:
+            self._sweep_tokens(empty, full, n_sweeps, rng, fresh=fresh)
+            return
+        for sweep in range(n_sweeps):
+            self._sweep_tokens(empty, full, 1, rng, fresh=fresh and sweep == 0)
+            self._sample_repeated(empty, full, rng)
+            self.n = _counted(self._z, self.tokens, self.n) + self._base
+
+    def _sweep_tokens(
+        self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom, *, fresh: bool
+    ) -> None:
         if self.compiled:
             from ..._kernels import documents
 
             sizes = [size * n_sweeps for size in self.tokens.sizes]
             uniforms = rng.ragged_uniform(sizes, empty.dtype).view(-1, n_sweeps).numpy()
-            documents.sweep(*self._arrays(empty, full), uniforms, fresh)
+            base = self._base.numpy()
+            documents.sweep(*self._arrays(empty, full), base, uniforms, fresh)
             return
         for _ in range(n_sweeps):
-            alpha = full
-            if empty is not full:
-                n_chains = len(self.tokens.sizes)
-                u = rng.uniform(len(full) // n_chains, full.shape[1], dtype=full.dtype)
-                alpha = full * ((self.n > 0) | (u.view_as(full) * full < empty))
+            alpha = self._parameters(empty, full, rng)
             self._z, self.n = blocked_sweep(self._likelihood, self.tokens, alpha, self.n, rng)
+            self.n += self._base
+
+    def _sample_repeated(self, empty: Tensor, full: Tensor, rng: ChainRandom) -> None:
+        """Sample the topics of words with many tokens, given the counts n."""
+        many = self.tokens.repeated
+        assert many is not None
+        alpha = self._parameters(empty, full, rng)
+        proportions = draw_proportions(self.n + alpha, len(many.sizes), rng)
+        self._numbers = many.draw(self._of_repeated, proportions, rng)
+        self._base = many.counts(self._numbers, len(self.n))
+
+    def _parameters(self, empty: Tensor, full: Tensor, rng: ChainRandom) -> Tensor:
+        """Dirichlet parameters, after sampling which of the topics without tokens are on."""
+        if empty is full:
+            return full
+        n_chains = len(self.tokens.sizes)
+        u = rng.uniform(len(full) // n_chains, full.shape[1], dtype=full.dtype)
+        return full * ((self.n > 0) | (u.view_as(full) * full < empty))
 
     def _arrays(self, empty: Tensor, full: Tensor) -> tuple[Any, ...]:
         """The first arguments of both compiled functions."""
@@ -170,6 +231,8 @@ class Assignments:
             documents.add_expected(*self._arrays(empty, full), SOLE, out.numpy())
         else:
             self._add_expected(empty, full, out)
+        if self.tokens.repeated is not None:
+            self._add_repeated(empty, full, self.tokens.repeated, out)
         return out.view(self.shape)
 
     def _add_expected(self, empty: Tensor, full: Tensor, out: Tensor) -> None:
@@ -184,6 +247,18 @@ class Assignments:
         others.clamp_(min=0.0)  # rounding can make them negative
         total = (others * self._likelihood).sum(1).clamp_(min=torch.finfo(n.dtype).tiny)
         out.index_add_(0, tokens.word, others.mul_((tokens.weight / total)[:, None]))
+
+    def _add_repeated(self, empty: Tensor, full: Tensor, many: Repeated, out: Tensor) -> None:
+        """Do the same for words with many tokens, of which those of one topic are alike."""
+        n, weight, phi = self.n.index_select(0, many.row), many.weight[:, None], self._of_repeated
+        full, empty = full.index_select(0, many.row), empty.index_select(0, many.row)
+        each = n + torch.where(n > 0, full, empty)
+        less = weight + (full - empty) * (n - weight <= SOLE * weight)
+        total = (each * phi).sum(1, keepdim=True)
+        least = 4.0 * torch.finfo(n.dtype).eps * total
+        part = self._numbers / torch.maximum(total - less * phi, least)
+        sums = each * part.sum(1, keepdim=True) - less * part
+        out.index_add_(0, many.word, sums.clamp_(min=0.0).mul_(weight))
 
 
 def topic_gradient(
@@ -230,24 +305,35 @@ def blocked_sweep(
 
     ``likelihood`` (tokens, topics) is phi of each token's word. Returns assignments and counts.
     """
-    n_topics = n.shape[1]
-    concentration = n + alpha
-    proportions = rng.gamma(concentration.view(len(tokens.sizes), -1, n_topics)).view_as(n)
-    # topics with concentration 0 must have proportion 0; torch's Gamma(0) is its smallest number
-    proportions.clamp_(min=LEAST_SHARE).mul_(concentration > 0)
+    proportions = draw_proportions(n + alpha, len(tokens.sizes), rng)
     cumulative = likelihood.mul(proportions.index_select(0, tokens.row)).cumsum_(1)
     u = rng.ragged_uniform(tokens.sizes, n.dtype) * cumulative[:, -1]
-    z = (cumulative <= u[:, None]).sum(1).clamp_(max=n_topics - 1)
-    n = torch.zeros_like(n)
-    n.view(-1).index_add_(0, tokens.row * n_topics + z, tokens.weight)
-    return z, n
+    z = (cumulative <= u[:, None]).sum(1).clamp_(max=n.shape[1] - 1)
+    return z, _counted(z, tokens, n)
 
 
-def _expected_counts(concentration: Tensor, likelihood: Tensor, tokens: Tokens) -> Tensor:
+def draw_proportions(concentration: Tensor, n_chains: int, rng: ChainRandom) -> Tensor:
+    """Gamma variates, which are proportions up to a factor, for all documents of all chains."""
+    shape = (n_chains, -1, concentration.shape[1])
+    proportions = rng.gamma(concentration.view(shape)).view_as(concentration)
+    # topics with concentration 0 must have proportion 0; torch's Gamma(0) is its smallest number
+    return proportions.clamp_(min=LEAST_SHARE).mul_(concentration > 0)
+
+
+def _counted(z: Tensor, tokens: Tokens, like: Tensor) -> Tensor:
+    """Counts (documents, topics) of the tokens, of the shape of ``like``."""
+    n = torch.zeros_like(like)
+    n.view(-1).index_add_(0, tokens.row * n.shape[1] + z, tokens.weight)
+    return n
+
+
+def _expected_counts(
+    concentration: Tensor, likelihood: Tensor, row: Tensor, weight: Tensor
+) -> Tensor:
     """Counts (documents, topics) if tokens are split as ``concentration`` times ``likelihood``."""
-    share = likelihood * concentration.index_select(0, tokens.row)
-    share.mul_((tokens.weight / share.sum(1))[:, None])
-    return torch.zeros_like(concentration).index_add_(0, tokens.row, share)
+    share = likelihood * concentration.index_select(0, row)
+    share.mul_((weight / share.sum(1))[:, None])
+    return torch.zeros_like(concentration).index_add_(0, row, share)
 
 
 # predictions --------------------------------------------------------------------------------------

@@ -262,7 +262,7 @@ class DPFAModel(CorpusModel):
         net, n_chains = self.network, len(r)
         shape = (n_chains, tokens.n_rows // n_chains, r.shape[2])
         full = empty = r.expand(shape).flatten(0, 1)
-        words = topics.new_zeros(tokens.n_rows).index_add_(0, tokens.row, tokens.weight)
+        words = tokens.lengths()
         assignments = Assignments(topics, tokens, compiled=self.compiled)
         field = MeanField(net, parameters, r, self.success)
         n = words[:, None].expand(-1, shape[2]) / shape[2]

@@ -9,10 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
 from .._design import SparseDesign
-from .documents import Tokens, blocked_sweep
+from .documents import Tokens, blocked_sweep, draw_proportions
 
 Array = NDArray[Any]
 
@@ -33,7 +34,7 @@ class GibbsChain:
     compiled : bool
         Whether the compiled kernel does collapsed sampling, token by token. Otherwise topics and
         proportions are sampled too, and then all assignments at once. This is exact as well, but
-        mixes more slowly.
+        mixes more slowly. Words with many tokens in a document are sampled in this way in any case.
     """
 
     def __init__(
@@ -55,14 +56,31 @@ class GibbsChain:
         self.rows, self.words = self.tokens.row.numpy(), self.tokens.word.numpy()
         self.weights = self.tokens.weight.numpy()
         self._count(self.rng.integers(n_topics, size=len(self.rows)))
+        if self.tokens.repeated is not None:
+            equal = torch.ones(X.shape[0], n_topics, dtype=torch.float64)
+            self._sample_repeated(np.ones((n_topics, X.shape[1])), equal)
 
-    def _count(self, z: Array) -> None:
+    def _count(self, z: Array, numbers: Array | None = None) -> None:
+        """Count the tokens of topics z, and ``numbers`` of those of words with many tokens."""
         n_rows, n_words, n_topics = self.shape
-        self.z = z
+        self.z, self.numbers = z, numbers
         self.n_dk, self.n_wk = np.zeros((n_rows, n_topics)), np.zeros((n_words, n_topics))
         np.add.at(self.n_dk, (self.rows, z), self.weights)
         np.add.at(self.n_wk, (self.words, z), self.weights)
+        many = self.tokens.repeated
+        if many is not None and numbers is not None:
+            weights = numbers * many.weight.numpy()[:, None]
+            np.add.at(self.n_dk, many.row.numpy(), weights)
+            np.add.at(self.n_wk, many.word.numpy(), weights)
         self.n_k = self.n_wk.sum(0)
+
+    def _sample_repeated(self, topics: Array, proportions: Tensor) -> None:
+        """Sample the topics of words with many tokens, given topics and proportions."""
+        many = self.tokens.repeated
+        assert many is not None
+        likelihood = torch.from_numpy(topics.T[many.word.numpy()])
+        numbers = many.draw(likelihood, proportions, self.random)
+        self._count(self.z, numbers.numpy())
 
     def run(self, n_sweeps: int) -> None:
         """Take ``n_sweeps`` sweeps over all tokens."""
@@ -78,7 +96,11 @@ class GibbsChain:
                 likelihood = torch.from_numpy(self.topics().T[self.words])
                 n = torch.from_numpy(self.n_dk)
                 z, _ = blocked_sweep(likelihood, self.tokens, self.alpha, n, self.random)
-                self._count(z.numpy())
+                self._count(z.numpy(), self.numbers)
+            if self.tokens.repeated is not None:
+                n = torch.from_numpy(self.n_dk)
+                proportions = draw_proportions(n + self.alpha, 1, self.random)
+                self._sample_repeated(self.topics(), proportions)
 
     def topics(self) -> Array:
         """A draw of the topics (n_topics, n_words) given the assignments."""

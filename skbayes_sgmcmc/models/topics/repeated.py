@@ -1,0 +1,77 @@
+"""Words that occur many times in a document: one multinomial draw in place of one for each token.
+
+Given the proportions theta of a document, the m tokens of a word have the topics
+Multinomial(m, ~ theta_k phi_wk), so the cost of a draw does not grow with m. Proportions are drawn
+from Dirichlet(n + alpha) for this purpose, and then forgotten. The step leaves the distribution of
+all assignments with theta integrated out as it is, and so may follow a sweep that samples the
+tokens of other words one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..._data.chain_random import ChainRandom
+
+#: occurrences of a word in a document up to which its tokens are sampled one by one
+MOST_TOKENS = 200
+#: smallest probability of a word in a topic that is told from none
+LEAST_PROBABILITY = 1e-300
+
+
+@dataclass
+class Repeated:
+    """The words with many occurrences, in the order of chains and documents.
+
+    Attributes
+    ----------
+    row, word : Tensor of shape (n,)
+        Document and word, numbered consecutively over all chains.
+    times : Tensor of int64, shape (n,)
+        Number of tokens.
+    weight : Tensor of shape (n,)
+        Contribution of each of these tokens to counts.
+    sizes : list of int
+        Number of such words of each chain.
+    """
+
+    row: Tensor
+    word: Tensor
+    times: Tensor
+    weight: Tensor
+    sizes: list[int]
+
+    @property
+    def total(self) -> Tensor:
+        """Total weight of the tokens of each word."""
+        return self.times * self.weight
+
+    def draw(self, likelihood: Tensor, proportions: Tensor, rng: ChainRandom) -> Tensor:
+        """Numbers of tokens of each topic (n, topics), given the documents' proportions.
+
+        ``likelihood`` (n, topics) is phi of each word.
+        """
+        share = likelihood.double().clamp(min=LEAST_PROBABILITY)
+        share *= proportions.index_select(0, self.row).double()
+        share /= share.sum(1, keepdim=True)
+        share.nan_to_num_(1.0 / share.shape[1])  # of a chain that has left the finite numbers
+        parts = [
+            generator.multinomial(times.numpy(), share.numpy())
+            for generator, times, share in zip(
+                rng.rows, self.times.cpu().split(self.sizes), share.cpu().split(self.sizes),
+                strict=True,
+            )
+        ]  # fmt: skip
+        return torch.from_numpy(np.concatenate(parts)).to(likelihood)
+
+    def counts(self, numbers: Tensor, n_rows: int) -> Tensor:
+        """Total weight (documents, topics) of what :meth:`draw` returns."""
+        out = numbers.new_zeros(n_rows, numbers.shape[1])
+        return out.index_add_(0, self.row, numbers * self.weight[:, None])
+
+
+__all__ = ["MOST_TOKENS", "Repeated"]

@@ -1,0 +1,133 @@
+"""Loading opens the file that it is given, and touches nothing else."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pytest
+import skops.io
+
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    BayesianMLPRegressor,
+    DeepPoissonFactorAnalysis,
+    SparseBayesianClassifier,
+    Storage,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+RUN = {"n_draws": 4, "burn_in": 2, "thinning": 1, "n_chains": 2, "random_state": 0}
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((20, 4))
+LABELS = np.arange(20) % 2
+
+MODELS = {
+    "logistic": (BayesianLogisticRegression(**RUN), X, LABELS),
+    "regressor": (BayesianMLPRegressor(hidden_layer_sizes=3, **RUN), X, X[:, 0]),
+    "sparse": (SparseBayesianClassifier(**RUN), X, LABELS),
+    "topics": (DeepPoissonFactorAnalysis((2, 2), **RUN), RNG.poisson(2.0, (20, 4)), None),
+    "on_disk": (BayesianMLPRegressor(hidden_layer_sizes=3, **RUN), X, X[:, 0]),
+}
+
+#: prints what the code after it does to the file system, the network and processes; what imports
+#: do is left out
+WATCH = """
+import json, os, sys
+
+seen = []
+
+def watch(event, arguments):
+    if event.split(".")[0] not in ("open", "os", "shutil", "tempfile", "socket", "subprocess"):
+        return
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return
+        frame = frame.f_back
+    if event in ("os.listdir", "os.scandir") or not isinstance(arguments[0], (str, bytes)):
+        return  # names only; files that are open already
+    writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    seen.append(["write" if writes else event, os.fsdecode(arguments[0])])
+
+sys.addaudithook(watch)
+exec(sys.argv[1])
+found, seen = seen, None
+watch = lambda *_: None
+print(json.dumps(found))
+"""
+
+
+def touched(code, folder):
+    """Events (kind, path) of ``code`` in a process of its own, without those of imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH, code], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(event) for event in json.loads(done.stdout.splitlines()[-1])]
+
+
+def pickled(model, path):
+    path.write_bytes(pickle.dumps(model))
+
+
+LOADERS = {
+    "joblib": "import joblib; load = joblib.load",
+    "pickle": "import pickle; load = lambda name: pickle.load(open(name, 'rb'))",
+    "skops": "import skops.io; from skbayes_sgmcmc import skops_trusted_types as types; "
+    "load = lambda name: skops.io.load(name, trusted=types())",
+}
+DUMP = {"joblib": joblib.dump, "skops": skops.io.dump, "pickle": pickled}
+
+
+@pytest.mark.parametrize("how", LOADERS)
+def test_loading_an_estimator_opens_its_file_only(how, tmp_path):
+    """Also if its draws were on disk: they are in the file, and their folder may be gone."""
+    draws = tmp_path / "draws"
+    draws.mkdir()
+    for name, (model, rows, targets) in MODELS.items():
+        if name == "on_disk":
+            model.set_params(storage=Storage(dir=str(draws)))
+        DUMP[how](model.fit(rows, targets), tmp_path / name)
+    draws.rmdir()  # it is empty
+    code = f"{LOADERS[how]}; kept = [load(name) for name in {list(MODELS)}]"
+    assert touched(code, tmp_path) == [("open", name) for name in MODELS]
+    assert {path.name for path in tmp_path.iterdir()} == set(MODELS)
+
+
+def test_the_watch_sees_files_that_are_opened_written_and_removed(tmp_path):
+    """Otherwise the other tests could not fail."""
+    code = "open('a', 'w').close(); open('a').close(); os.remove('a')"
+    events = [("write", "a"), ("open", "a"), ("os.remove", "a")]
+    assert touched(code, tmp_path) == events
+
+
+FIT = """
+import warnings
+import numpy as np
+from skbayes_sgmcmc import BayesianLogisticRegression
+warnings.simplefilter("ignore")
+X = np.arange(40.0).reshape(20, 2) % 7
+fit = BayesianLogisticRegression(
+    n_draws=4, burn_in=2, thinning=1, n_chains=2, random_state=0, checkpoint="fit.npz"
+).fit
+fit(X, np.arange(20) % 2)
+"""
+
+
+def test_a_checkpoint_is_the_only_file_of_a_fit(tmp_path):
+    """A fit that finds its finished file reads it and writes it again, through one beside it."""
+    folder = tmp_path.resolve()
+    system = (sys.prefix, sys.base_prefix, "/proc", "/sys")  # versions of packages, free memory
+    for existed in (False, True):
+        events = [(kind, str(folder / path)) for kind, path in touched(FIT, tmp_path)]
+        own = [(kind, path) for kind, path in events if not path.startswith(system)]
+        assert all(path.startswith(f"{folder}/fit.npz") for _, path in own), own
+        assert not [path for kind, path in events if kind == "write" and (kind, path) not in own]
+        assert (("open", f"{folder}/fit.npz") in own) == existed
+        assert [path.name for path in tmp_path.iterdir()] == ["fit.npz"]
