@@ -374,8 +374,8 @@ def test_weights_are_repetitions(name):
 def test_a_stream(name):
     """Later chunks have the units of the first; another likelihood needs another stream.
 
-    Coverage of the intervals was 0.70 to 0.97 over seeds. It is lowest for Poisson targets and given
-    noise, which have less variance than these rows.
+    Coverage of the intervals was 0.70 to 0.97 over seeds. It is lowest for Poisson targets and
+    given noise, which have less variance than these rows.
     """
     X, y = problem(name, 2400)
     reg = small(name, batch_size=5, step_size=0.01)
