@@ -71,6 +71,11 @@ def draw(
     """
     stream = rows_seen is not None
     model = model.bound(data)
+    if is_auto(settings.sampler):
+        chosen = auto.tuning_of(model).default_sampler(
+            data, settings.step_size, settings.batch_size
+        )
+        settings = replace(settings, sampler=chosen)
     sampler, _, cell = resolve(settings.sampler, settings.integrator, plain=not settings.auto)
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])

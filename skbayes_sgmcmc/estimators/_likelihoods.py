@@ -21,7 +21,7 @@ Array = NDArray[Any]
 SCALED = ("normal", "student_t")
 COUNTS = ("poisson", "negative_binomial")
 #: values of ``noise`` that are not numbers
-INFER, HETEROSCEDASTIC = "infer", "heteroscedastic"
+AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
 
 
 class LikelihoodRegressor(NetworkRegressor):
@@ -47,7 +47,7 @@ class LikelihoodRegressor(NetworkRegressor):
 
     def _check_noise(self) -> None:
         noise, likelihood = self.noise, self._kind[0]
-        if isinstance(noise, str) and noise == INFER:
+        if isinstance(noise, str) and noise in (AUTO, INFER):
             return
         if likelihood in COUNTS:
             raise ValueError(
@@ -58,8 +58,8 @@ class LikelihoodRegressor(NetworkRegressor):
             check_real("noise", noise, low=0.0)
         elif not (isinstance(noise, str) and noise == HETEROSCEDASTIC):
             raise ValueError(
-                f"noise={noise!r} is not allowed: give 'infer', 'heteroscedastic' or a positive "
-                "number."
+                f"noise={noise!r} is not allowed: give 'auto', 'infer', 'heteroscedastic' or a "
+                "positive number."
             )
         elif likelihood != "normal":
             raise ValueError(
@@ -77,7 +77,10 @@ class LikelihoodRegressor(NetworkRegressor):
     def _kind(self) -> tuple[str, bool]:
         """The likelihood's name, and whether its noise depends on the row."""
         name = self.likelihood if self._given_t() is None else "student_t"
-        return name, isinstance(self.noise, str) and self.noise == HETEROSCEDASTIC
+        if not isinstance(self.noise, str):
+            return name, False
+        own = name == "normal" and self.prior == "normal"
+        return name, self.noise == HETEROSCEDASTIC or (self.noise == AUTO and own)
 
     def _previous(self, *, stream: bool, same: bool = True) -> Any:
         # other likelihoods have other parameters, and see targets in other units

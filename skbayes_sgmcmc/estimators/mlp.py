@@ -291,8 +291,9 @@ class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(100,)
-        Number of units of each hidden layer.
+    hidden_layer_sizes : int or sequence of int, default=(16, 16, 16, 16)
+        Number of units of each hidden layer. Several narrow layers predicted better than one wide
+        layer on every table that was tried, at the same cost.
     activation : {"relu", "tanh", "logistic"}, default="relu"
         Activation of the hidden layers.
     prior : {"normal", "laplace"} or Prior, default="normal"
@@ -305,12 +306,13 @@ class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
         Distribution of the targets: "normal"; "student_t", whose heavy tails reduce the influence
         of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; or for counts, "poisson"
         or "negative_binomial", whose mean is m exp(f(x)) with m the mean of y.
-    noise : "infer", "heteroscedastic" or float, default="infer"
+    noise : "auto", "infer", "heteroscedastic" or float, default="auto"
         Standard deviation sigma of the noise. A number, in units of y, holds for all outputs.
         "infer": each output has its own sigma with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or
         Laplace(0, 1) with ``prior="laplace"``. "heteroscedastic": sigma depends on x, through a
         second output of the network for each target. With ``likelihood="student_t"``, sigma is the
-        scale. Counts have no such noise and allow only "infer".
+        scale. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood and
+        prior, otherwise "infer".
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
@@ -446,12 +448,12 @@ class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
     def __init__(
         self,
         *,
-        hidden_layer_sizes: Any = (100,),
+        hidden_layer_sizes: Any = (16, 16, 16, 16),
         activation: str = "relu",
         prior: Any = "normal",
         prior_scale: Any = "fan_in",
         likelihood: Any = "normal",
-        noise: Any = "infer",
+        noise: Any = "auto",
         standardize: bool = True,
         sampler: Any = "psgld",
         integrator: str = "auto",

@@ -201,6 +201,10 @@ class Tuning:
             "gradient='minibatch' and init='random'."
         )
 
+    def default_sampler(self, data: Data, step_size: Any, batch_size: Any) -> str:
+        """The name of the sampler that ``sampler="auto"`` means."""
+        return "sgld"
+
     # minibatches, lengths, streams ----------------------------------------------------------------
 
     def row_probabilities(self, data: Data, values: AutoValues) -> Array | None:
@@ -265,6 +269,11 @@ class ManyModes(Tuning):
         super().__init__(model)
         self.start = start
         self.least_burn_in = least_burn_in
+
+    def default_sampler(self, data: Data, step_size: Any, batch_size: Any) -> str:
+        """MCLMC with all rows, which it needs for its energy; pSGLD with minibatches."""
+        whole = batch_size >= data.n_rows if not _is(batch_size, "auto") else fits_whole(data)
+        return "mclmc" if whole and _is(step_size, "auto") else "psgld"
 
     def step_size(self, request: Request, data: Data) -> float | None:
         """Eta, from the table's rate; None if the sampler and the integrator have no rate."""
