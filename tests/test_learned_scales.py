@@ -324,8 +324,8 @@ def test_minibatches_sample_the_hierarchical_posterior():
     truth = Hierarchy(12, 1, False)
     options, step, allowance = RUNS["minibatches"]
     scores = truth.z_scores(
-        allowance, step_size=step / truth.curvature, burn_in=2000, n_draws=150, thinning=50, n_chains=60,
-        **options,
+        allowance, step_size=step / truth.curvature, burn_in=2000, n_draws=150, thinning=50,
+        n_chains=60, **options,
     )  # fmt: skip
     assert max(scores.values()) < 4.5, scores
 

@@ -85,10 +85,12 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         Activation of the hidden layers.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on weights and biases.
-    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+    prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
         Standard deviation of the normal prior, or scale b of the Laplace prior: one number, or one
         for each layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 4 / sqrt(fan-in) for output
         weights and 1 for biases. The prior of the function is then independent of the width.
+        "learned": the scales of the normal prior are sampled, one for each input feature and each
+        other block of weights or biases (see :class:`~skbayes_sgmcmc.priors.LearnedScale`).
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
     standardize : bool, default=True
@@ -169,7 +171,12 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
     classes_ : array of shape (n_classes,)
         Class labels.
     posterior_ : PosteriorSamples
-        Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on.
+        Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on; with
+        learned scales also "scale_weight_1" of shape (n_chains, n_draws, n_features), and so on.
+    relevance_ : array of shape (n_features,)
+        Posterior mean of each feature's learned scale, divided by the sum over the features. Only
+        with ``prior_scale="learned"``. With standardised features, large values mean features that
+        the network uses.
     n_chains_, n_draws_ : int
         Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
@@ -295,10 +302,12 @@ class BayesianMLPRegressor(_MLP, NormalNetworkRegressor):
         Activation of the hidden layers.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on weights and biases.
-    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+    prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
         Standard deviation of the normal prior, or scale b of the Laplace prior: one number, or one
         for each layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 1 / sqrt(fan-in) for output
         weights and 1 for biases. The prior of the function is then independent of the width.
+        "learned": the scales of the normal prior are sampled, one for each input feature and each
+        other block of weights or biases (see :class:`~skbayes_sgmcmc.priors.LearnedScale`).
     noise : "infer" or float, default="infer"
         Standard deviation sigma of the noise. A number, in units of y, holds for all outputs.
         "infer": each output has its own sigma with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or
