@@ -81,9 +81,9 @@ class NetworkEstimator(SGMCMCEstimator):
         elif self._learned_scale() is not None:
             self._check_learned()
         elif isinstance(scales, str):
-            check_choice("prior_scale", scales, ("fan_in", "learned"))
+            check_choice("prior_scale", scales, ("auto", "fan_in", "learned"))
         else:
-            allowed = "'fan_in', 'learned', a positive number, a sequence of them, one a layer"
+            allowed = "'auto', 'fan_in', 'learned', a positive number, a sequence of them, one a layer"
             check_scales("prior_scale", scales, allowed)
         check_choice("standardize", self.standardize, (True, False))
         check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
@@ -95,16 +95,20 @@ class NetworkEstimator(SGMCMCEstimator):
         """The hyperprior of the scales, or None if the scales are given."""
         from ..priors.learned_scale import LearnedScale
 
-        if isinstance(self.prior_scale, str) and self.prior_scale == "learned":
-            return LearnedScale()
+        if isinstance(self.prior_scale, str):
+            auto = self.prior_scale == "auto" and self._can_learn()
+            return LearnedScale() if auto or self.prior_scale == "learned" else None
         return self.prior_scale if isinstance(self.prior_scale, LearnedScale) else None
+
+    def _can_learn(self) -> bool:
+        """Whether the prior's scales can be learned."""
+        from ..priors.factorised import Normal
+
+        return self.prior == "normal" if isinstance(self.prior, str) else type(self.prior) is Normal
 
     def _check_learned(self) -> None:
         """Raise ``ValueError`` if scales can't be learned with the other parameters."""
-        from ..priors.factorised import Normal
-
-        normal = isinstance(self.prior, str) and self.prior == "normal"
-        if not (normal or type(self.prior) is Normal):
+        if not self._can_learn():
             raise ValueError(
                 f"prior_scale={self.prior_scale!r} is not allowed with prior={self.prior!r}: only "
                 "normal priors can learn their scales; give prior='normal', or prior_scale='fan_in'"
@@ -124,7 +128,7 @@ class NetworkEstimator(SGMCMCEstimator):
             network,
             likelihood,
             self._prior(),
-            self._learned_scale() or self.prior_scale,
+            self._learned_scale() or _given_scale(self.prior_scale),
             output_gain,
             augment=self.augment,
             precision=self.precision,
@@ -251,6 +255,10 @@ class NetworkEstimator(SGMCMCEstimator):
     def _output_labels(self) -> list[str]:
         """What the network's outputs are called before the name of a row: "class 1, "."""
         raise NotImplementedError
+
+
+def _given_scale(prior_scale: Any) -> Any:
+    return "fan_in" if isinstance(prior_scale, str) else prior_scale
 
 
 class NetworkClassifier(NetworkEstimator, BayesianClassifier):

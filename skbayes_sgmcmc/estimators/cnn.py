@@ -43,7 +43,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         Activation after each convolution and each hidden layer.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on all weights and biases.
-    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+    prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
         each matrix or kernel.
     class_weight : dict, "balanced" or None, default=None

@@ -86,10 +86,12 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         Activation of the hidden layers.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on weights and biases.
-    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+    prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
         Standard deviation of the normal prior, or scale b of the Laplace prior: one number, or one
         for each layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 4 / sqrt(fan-in) for output
         weights and 1 for biases. The prior of the function is then independent of the width.
+        "learned": the scales of the normal prior are sampled, one for each input feature and each
+        other block of weights or biases (see :class:`~skbayes_sgmcmc.priors.LearnedScale`).
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
     standardize : bool, default=True
@@ -170,7 +172,12 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
     classes_ : array of shape (n_classes,)
         Class labels.
     posterior_ : PosteriorSamples
-        Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on.
+        Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on; with
+        learned scales also "scale_weight_1" of shape (n_chains, n_draws, n_features), and so on.
+    relevance_ : array of shape (n_features,)
+        Posterior mean of each feature's learned scale, divided by the sum over the features. Only
+        with ``prior_scale="learned"``. With standardised features, large values mean features that
+        the network uses.
     n_chains_, n_draws_ : int
         Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
@@ -298,10 +305,13 @@ class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
         Activation of the hidden layers.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on weights and biases.
-    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+    prior_scale : str, LearnedScale, float or sequence of float, default="auto"
         Standard deviation of the normal prior, or scale b of the Laplace prior: one number, or one
         for each layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 1 / sqrt(fan-in) for output
         weights and 1 for biases. The prior of the function is then independent of the width.
+        "learned": the scales of the normal prior are sampled, one for each input feature and each
+        other block of weights or biases (see :class:`~skbayes_sgmcmc.priors.LearnedScale`).
+        "auto": "learned" with the normal prior, otherwise "fan_in".
     likelihood : str or StudentT, default="normal"
         Distribution of the targets: "normal"; "student_t", whose heavy tails reduce the influence
         of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; or for counts, "poisson"
@@ -315,9 +325,10 @@ class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
         prior, otherwise "infer".
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1.
-    sampler : str or Sampler, default="psgld"
+    sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
+        "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if every step uses
+        all rows and ``step_size="auto"``, otherwise "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -451,11 +462,11 @@ class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
         hidden_layer_sizes: Any = (16, 16, 16, 16),
         activation: str = "relu",
         prior: Any = "normal",
-        prior_scale: Any = "fan_in",
+        prior_scale: Any = "auto",
         likelihood: Any = "normal",
         noise: Any = "auto",
         standardize: bool = True,
-        sampler: Any = "psgld",
+        sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",

@@ -33,7 +33,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
         layers that it names; biases and other layers then have a normal prior. "spike_slab" means
         ``SpikeSlab()``.
-    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+    prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
         each matrix or kernel.
     prune : None, float or Pruning, default=None
@@ -255,7 +255,7 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
         layers that it names; biases and other layers then have a normal prior. "spike_slab" means
         ``SpikeSlab()``.
-    prior_scale : "fan_in", float or sequence of float, default="fan_in"
+    prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
         each matrix or kernel.
     likelihood : str or StudentT, default="normal"
