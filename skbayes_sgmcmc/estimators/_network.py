@@ -83,7 +83,7 @@ class NetworkEstimator(SGMCMCEstimator):
         elif isinstance(scales, str):
             check_choice("prior_scale", scales, ("auto", "fan_in", "learned"))
         else:
-            allowed = "'auto', 'fan_in', 'learned', a positive number, a sequence of them, one a layer"
+            allowed = "'auto', 'fan_in', 'learned', a positive number, or one number a layer"
             check_scales("prior_scale", scales, allowed)
         check_choice("standardize", self.standardize, (True, False))
         check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
