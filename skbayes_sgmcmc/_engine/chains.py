@@ -282,7 +282,8 @@ class Chains:
             parts = [self.target.to_theta(phi)]
             parts += [self.model_state[name].flatten(1) for name in self.target.model.recorded]
             values = (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).cpu().numpy()
-            self.draws[self.alive, kept] = encode(values, self.draws.dtype)
+            with np.errstate(over="ignore"):  # the fit's end reports what storage can't hold
+                self.draws[self.alive, kept] = encode(values, self.draws.dtype)
             if self.plan.weighted:
                 self.weights[kept] = eta
             self.cursor.kept = kept + 1

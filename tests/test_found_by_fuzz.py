@@ -1,0 +1,198 @@
+"""What the fuzz (``tests/fuzz``) found: one test for each, which fails without its mend."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skbayes_sgmcmc import (
+    BayesianICA,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    BayesianModuleRegressor,
+    DeepPoissonFactorAnalysis,
+    DistilledClassifier,
+    LatentDirichletAllocation,
+    PosteriorSamples,
+    SamplingError,
+    SparseBayesianRegressor,
+    Storage,
+    sample,
+)
+from skbayes_sgmcmc._data.minibatch import Batch
+from skbayes_sgmcmc.models.likelihoods import LatentGaussian
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
+from skbayes_sgmcmc.priors import Normal, SpikeSlab
+from skbayes_sgmcmc.schedules import MixingDistance
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
+    pytest.mark.filterwarnings("error::RuntimeWarning"),
+]
+
+RUN = {"n_draws": 4, "burn_in": 2, "thinning": 1, "n_chains": 2, "random_state": 0}
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((12, 3))
+Y = X[:, 0]
+LABELS = np.arange(12) % 2
+
+
+# data ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        BayesianLogisticRegression(**RUN),
+        BayesianMLPRegressor(**RUN),
+        BayesianICA(**RUN),
+        LatentDirichletAllocation(**RUN),
+        DistilledClassifier(BayesianLogisticRegression(**RUN)),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_infinities_of_both_signs_are_refused_without_a_warning(estimator):
+    """scikit-learn adds them up, and numpy warned of that before the error."""
+    rows = X.copy()
+    rows[0, 0], rows[1, 0] = np.inf, -np.inf
+    with pytest.raises(ValueError, match="Input X contains infinity"):
+        estimator.fit(rows, LABELS)
+
+
+def test_weights_that_float32_takes_for_zero_are_refused():
+    """Their sum was zero, by which a float was divided."""
+    network = BayesianMLPClassifier(hidden_layer_sizes=3, dtype="float32", **RUN)
+    with pytest.raises(ValueError, match="^sample_weight has no value of 1e-15 or more"):
+        network.fit(X, LABELS, sample_weight=np.full(12, 1e-300))
+    network.fit(X, LABELS, sample_weight=np.where(LABELS, 1.0, 1e-300))
+
+
+def test_errors_of_a_students_rows_name_them():
+    student = DistilledClassifier(BayesianLogisticRegression(**RUN))
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        student.fit(np.where(X > 0, np.nan, X).astype(object), LABELS)
+
+
+def test_rows_of_a_student_may_be_larger_than_float32():
+    """Rows and the student are in float64, only their perturbation was not."""
+    student = DistilledClassifier(BayesianLogisticRegression(**RUN), n_epochs=2, random_state=0)
+    near = student.fit(X * 2.0**20, LABELS).predict_proba(X * 2.0**20)
+    far = student.fit(X * 2.0**140, LABELS).predict_proba(X * 2.0**140)
+    # the teachers agree to 1e-9, and powers of two round nothing else
+    np.testing.assert_allclose(far, near, atol=1e-6)
+
+
+# fits ---------------------------------------------------------------------------------------------
+
+
+def test_predictions_whose_spread_overflows_end_the_fit():
+    """Outputs and targets of 1e140: each draw's mean is finite, the variance of all is not."""
+    model = BayesianModuleRegressor(partial(nn.Linear, 3, 1), step_size=1e-3, **RUN)
+    with pytest.raises(SamplingError, match="too large for finite means"):
+        model.fit(X * 1e140, Y * 1e140)
+    assert not hasattr(model, "posterior_")
+
+
+def test_draws_beyond_the_precision_of_their_storage_end_the_fit():
+    """Numpy warned of the cast to float32; the error is ours."""
+    model = BayesianLogisticRegression(
+        step_size=1e-3, init=1e60, prior_scale=1e15, storage=Storage("float32"), **RUN
+    )
+    with pytest.raises(SamplingError, match="too large for finite means"):
+        model.fit(X, LABELS)
+
+
+def test_a_start_at_a_huge_temperature_warns_of_nothing():
+    """The matrix exponential overflowed, with scipy's warning; the error is ours."""
+    with pytest.raises(SamplingError):
+        BayesianICA(temperature=1e18, **RUN).fit(X)
+
+
+def test_topics_that_left_the_finite_numbers_end_in_our_error(monkeypatch):
+    """Numpy's multinomial refused probabilities of NaN before the divergence was seen."""
+    counts = np.array([[1e6, 3.0, 2e5, 1e4], [2.0, 9e5, 1.0, 300.0]])
+    model = DeepPoissonFactorAnalysis((3, 2), step_size=1e3, **RUN)
+    with pytest.raises(SamplingError):
+        model.fit(counts)
+
+
+def two_targets(scale=1.0):
+    return np.c_[Y, X[:, 1]] * scale
+
+
+@pytest.mark.parametrize("y", [Y, two_targets()], ids=["one", "two"])
+def test_sparse_regressors_have_a_density_of_their_targets(y):
+    """The noise is a latent variable, and its density had none.
+
+    With one target the density was zero, and so were the scores of mixing distances and what a
+    checkpoint knows of the fit; with two, both crashed. Its gradient is that of the chains.
+    """
+    y = y.reshape(12, -1)
+    network, noise = MLP((3, y.shape[1]), "relu"), LatentGaussian(y.shape[1])
+    model = SparseNetworkModel(
+        network, noise, Normal(), 1.0, spike_slab=SpikeSlab(), sparse_blocks=("weight_1",)
+    )
+    data = model.make_data(X, y, None, torch.float64, "cpu")
+    model = model.bound(data)
+    theta = torch.from_numpy(model.init(np.random.default_rng(0)))[None]
+    batch = Batch(data.fields, 1.0, True, 12)
+    at, out = theta.clone().requires_grad_(), torch.zeros_like(theta)
+    (expected,) = torch.autograd.grad(-model.log_lik(at, batch).sum(), at)
+    model.likelihood_gradient(theta, batch, model.init_state(theta), None, out=out, scale=1.0)
+    torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-9)
+    assert expected.abs().max() > 0.1
+
+
+def test_sparse_regressors_of_two_targets_have_checkpoints_and_mixing_distances(tmp_path):
+    path = tmp_path / "fit.npz"
+    model = SparseBayesianRegressor(step_size=1e-4, checkpoint=path, **RUN)
+    plain = SparseBayesianRegressor(step_size=1e-4, **RUN).fit(X, two_targets())
+    for _ in range(2):  # the second finds the file
+        found = model.fit(X, two_targets()).posterior_["weight_1"]
+        np.testing.assert_array_equal(found, plain.posterior_["weight_1"])
+    distance = MixingDistance(n_steps=200)
+    model.set_params(checkpoint=None, thinning=distance, batch_size=5).fit(X, two_targets())
+
+
+# sample -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("density", "message"),
+    [
+        (lambda t: -(t**2).sum(), r"Tensor of shape \(\) for theta of shape \(2, 3\)"),
+        (lambda t: -(t**2), r"Tensor of shape \(2, 3\)"),
+        (lambda t: None, r"NoneType of shape \(\)"),
+        (lambda t: -(t.detach() ** 2).sum(1), "without a gradient in theta"),
+    ],
+)
+def test_densities_of_another_shape_are_refused(density, message):
+    with pytest.raises(ValueError, match=f"^log_density returned .*{message}"):
+        sample(density, 3, n_draws=2, burn_in=1, n_chains=2, random_state=0)
+
+
+def test_a_density_without_data_has_no_minibatch_noise():
+    """So its threshold is met at any step; the covariance of one score was NaN."""
+    posterior = sample(
+        lambda t: -0.5 * (t**2).sum(1),
+        3,
+        step_size=0.1,
+        thinning=MixingDistance(n_steps=50),
+        burn_in=10,
+        n_chains=2,
+        random_state=0,
+    )
+    assert posterior.n_draws > 0 and np.isfinite(posterior["theta"]).all()
+
+
+def test_deviations_of_huge_draws():
+    """Beyond the square root of the largest number, up to rounding those of small ones."""
+    draws = RNG.standard_normal((2, 10, 3))
+    small, huge = (PosteriorSamples({"x": draws * 2.0**power}).std("x") for power in (0, 900))
+    np.testing.assert_allclose(np.ldexp(huge, -900), small, rtol=1e-14)
