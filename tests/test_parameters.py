@@ -69,7 +69,7 @@ EVERYWHERE = {
     "warm_start", "compiled", "device", "dtype", "checkpoint", "n_jobs", "random_state", "verbose",
 }  # fmt: skip
 #: shared ones whose default depends on the kind of model
-OWN_DEFAULT = {"prior", "prior_scale", "standardize", "sampler", "n_chains", "doc_sweeps"}
+OWN_DEFAULT = {"prior", "prior_scale", "noise", "standardize", "sampler", "n_chains", "doc_sweeps"}
 #: whose whole description is the same wherever they are
 SAME_TEXT = {
     "prune", "threshold", "class_weight", "augment", "integrator", "shared_minibatch",

@@ -92,11 +92,14 @@ class SenseWarnings:
             return
         d = run.target.model.n_parameters
         third = np.linspace(0, n_draws // 3, DRIFT_DRAWS).astype(int)
-        first, last = (
-            run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS).mean()
-            for part in (third, n_draws - 1 - third)
-        )
-        fall = float(last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
+        with np.errstate(all="ignore"):  # draws that are not finite are an error of their own
+            first, last = (
+                run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS)
+                .astype(float)
+                .mean()
+                for part in (third, n_draws - 1 - third)
+            )
+            fall = float(last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
         if fall > WORST_DRIFT:
             warn(
                 f"the chains of {self._short_name()} have not reached the posterior: while draws "

@@ -28,7 +28,7 @@ class _MLP(NetworkEstimator):
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks.mlp import MLP
 
-        return MLP(self._sizes(n_outputs), self.activation)
+        return MLP(self._sizes(n_outputs), self.activation, single_precision=True)
 
     def _architecture(self, n_outputs: int) -> Any:
         from ..models.networks.module import Architecture

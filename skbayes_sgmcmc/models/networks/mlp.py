@@ -26,11 +26,12 @@ class MLP(Network):
         Number of units of every layer, from the inputs to the outputs.
     activation : {"relu", "tanh", "logistic"}
         Activation a.
+    single_precision : bool, default=False
+        Whether ``dtype="auto"`` means float32, which takes half the time.
     """
 
-    single_precision = True
-
-    def __init__(self, sizes: tuple[int, ...], activation: str):
+    def __init__(self, sizes: tuple[int, ...], activation: str, *, single_precision: bool = False):
+        self.single_precision = single_precision
         self.sizes = sizes
         self.activation = activation
         self.linear = len(sizes) == 2
