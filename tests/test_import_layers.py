@@ -46,6 +46,7 @@ STAGES = [
     {"checkpoint"},
     {"auto", "accelerators"},
     {"chains"},
+    {"descent"},
     {"jobs"},
     {"run"},
     {"sample"},

@@ -150,7 +150,7 @@ def followed(sizes, theta, compiled):
     state = model.init_state(theta)
     for k in range(3):
         aux = {"mean_square_slope": state["sigma"] ** -4}
-        model.after_step(theta, state, aux, k, streams(len(theta)))
+        model.after_step(theta, state, aux, k, streams(len(theta)), 1.0)
     out = torch.empty_like(theta)
     model.prior_gradient(theta, state, out, 0.5)
     return state | {"gradient": out}

@@ -134,7 +134,7 @@ def test_each_draw_is_evaluated_once_while_they_come(name, monkeypatch):
         return predict(self, draws, x)
 
     monkeypatch.setattr(type(estimator), "_predict_block", counted)
-    for check in ("_check_mixing", "_check_finite"):
+    for check in ("_check_mixing", "_check_finite", "_check_sense"):
         monkeypatch.setattr(type(estimator), check, lambda *_: None)
     estimator.set_callbacks(curve).fit(X, y)
     assert sum(evaluated) == 2 * 40 * len(X_test)

@@ -23,6 +23,10 @@ SMALL = {
     "n_draws": 20,
     "burn_in": 200,
     "thinning": 2,
+    "prior_scale": "fan_in",
+    "noise": "infer",
+    "sampler": "psgld",
+    "dtype": "float64",
     "random_state": 0,
 }
 

@@ -91,6 +91,11 @@ def _check(request: Request, model: Model) -> None:
             f"preconditioner={preconditioner!r} is not allowed with {type(model).__name__}, "
             "because its latent variables change at every step: give preconditioner=None."
         )
+    if request.sampler.needs_potential and gradient not in ("auto", "minibatch"):
+        raise ValueError(
+            f"gradient={gradient!r} is not allowed with {type(request.sampler).__name__}, because "
+            "control variates change the gradient and not the potential: give gradient='minibatch'."
+        )
     if request.stream and gradient not in ("auto", "minibatch"):
         raise ValueError(
             f"gradient={gradient!r} is not allowed in partial_fit, because control variates need "

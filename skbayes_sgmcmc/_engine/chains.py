@@ -29,6 +29,8 @@ Array = NDArray[Any]
 CHUNK_NUMBERS = 2**18
 #: fewest and most steps between two checks of the chains
 SHORT_CHUNK, LONG_CHUNK = 64, 1024
+#: number of steps at which schedules are checked
+SCHEDULE_STEPS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,8 @@ class Plan:
     n_draws: int
     burn_in: int
     thinning: int | MixingDistance
+    #: number of first steps, taken at temperature 0, in which every chain finds a mode
+    descent: int = 0
     #: whether the step size is "auto", so that samplers may change it in the burn-in
     auto: bool = False
     #: whether more rows will come, so that samplers that adapt in burn-in continue to adapt
@@ -57,6 +61,14 @@ class Plan:
         return float(self.temperature.values(np.zeros(1, dtype=int), self.n_steps)[0])
 
     @property
+    def coldest(self) -> float:
+        """The lowest temperature, at the steps of a grid; 0 while the step size explores."""
+        steps = np.unique(np.linspace(0, self.n_steps - 1, SCHEDULE_STEPS).astype(int))
+        if self.step_size.exploring(steps, self.n_steps).any():
+            return 0.0
+        return float(self.temperature.values(steps, self.n_steps).min())
+
+    @property
     def weighted(self) -> bool:
         """Whether draws are weighted by their step sizes."""
         return self.step_size.weights_draws and not isinstance(self.thinning, MixingDistance)
@@ -71,6 +83,8 @@ class Cursor:
     distance: float | None = None
     travelled: float = 0.0
     last_eta: float = 0.0
+    #: whether rows and latent variables are those of the last gradient
+    same_target: bool = False
     diverged: dict[int, int] = field(default_factory=dict)
 
 
@@ -198,7 +212,8 @@ class Chains:
         plan = self.plan
         etas = plan.step_size.values(steps, plan.n_steps)
         exploring = plan.step_size.exploring(steps, plan.n_steps)
-        temperatures = np.where(exploring, 0.0, plan.temperature.values(steps, plan.n_steps))
+        cold = exploring | (steps < plan.descent)
+        temperatures = np.where(cold, 0.0, plan.temperature.values(steps, plan.n_steps))
         keep = self._collect(steps, etas, exploring)
         if self.kernel is not None:
             self.kernel(self.phi, etas, temperatures, keep, self.rng, self._keep)
@@ -228,13 +243,15 @@ class Chains:
             self._set_scale(etas[i], temperatures[i])
             self._set_progress(first + i)
             self.integrator(self.sampler, phi, state, step)
-            step.same_target = same_rows
+            changed = False
             if after_step is not None:
                 at, latents = first + i, self.model_state
                 changed = after_step(phi, latents, evaluator.aux, at, self.rng, temperatures[i])
-                step.same_target = same_rows and not changed
+            # a model that does not say has changed
+            step.same_target = same_rows and changed is False
             if keep[i]:
                 self._keep(phi, etas[i])
+        self.cursor.same_target = step.same_target
 
     def _set_scale(self, eta: float, temperature: float) -> None:
         step, last = self._step, self.cursor.last_eta
@@ -340,6 +357,7 @@ class Chains:
             prior_rates=model.prior_rates(self.model_state),
             streams=self.rng.noise,
         )
+        step.same_target = self.cursor.same_target
         if old is not None:
             step.eta, step.temperature, step.noise = old.eta, old.temperature, old.noise
             step.tuning, step.progress = old.tuning, old.progress

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-FORMAT = 2
+FORMAT = 3
 #: least seconds between two writes, and the largest fraction of the run's time spent on writing
 EVERY_SECONDS, WRITE_SHARE = 10.0, 0.05
 
@@ -137,6 +137,7 @@ def _snapshot(chains: Chains, fingerprint: str) -> dict[str, Array]:
         "distance": cursor.distance,
         "travelled": cursor.travelled,
         "last_eta": cursor.last_eta,
+        "same_target": cursor.same_target,
         "diverged": {str(chain): step for chain, step in cursor.diverged.items()},
         "rows": rng["rows"],
     }
@@ -175,6 +176,7 @@ def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
     cursor.step, cursor.kept = int(meta["step"]), kept
     cursor.distance, cursor.travelled = meta["distance"], float(meta["travelled"])
     cursor.last_eta = float(meta["last_eta"])
+    cursor.same_target = bool(meta["same_target"])
     cursor.diverged = {int(chain): step for chain, step in meta["diverged"].items()}
     chains.resume()
 

@@ -86,7 +86,7 @@ class Descent:
         held = min(round(HELD_SHARE * n), MOST_HELD) if n >= FEWEST_ROWS else 0
         orders = np.stack([stream.permutation(n) for stream in rng.rows])
         self.held, self.rows = orders[:, :held], orders[:, held:]
-        size = int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH))
+        size = min(int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH)), batch_size)
         self.size = min(size, self.rows.shape[1])
         self.minibatches = Minibatches(target.data, self.size)
         self.state = target.model.init_state(target.to_theta(phi))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .._data.chain_random import ChainRandom, from_torch
 from .._draws.storage import allocate, dtype_name
+from ..samplers import Cell, Sampler
 from .accelerators import Workload, equip
 from .auto import AutoValues, tuning_of
 from .chains import Chains, Plan
@@ -74,6 +75,11 @@ class Result:
     statistics: dict[str, Array]
     state: ChainState
     diverged: dict[int, int]
+
+
+def moves_of(sampler: Sampler, cell: Cell) -> str:
+    """Identity of the sampler and the integrator, to which the sampler's state belongs."""
+    return fingerprint(sampler, cell.integrator.__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +173,7 @@ class Job:
             for name, values in self._tensors(self.previous.model).items():
                 if name in chains.model_state and chains.model_state[name].shape == values.shape:
                     chains.model_state[name] = values
-            if self.previous.moves == self._moves():
+            if self.previous.moves == moves_of(self.work.sampler, self.work.cell):
                 chains.state = self._tensors(self.previous.sampler)
                 chains.cursor.last_eta = self.previous.last_eta
                 chains.resume()
@@ -188,9 +194,6 @@ class Job:
             for name, tensor in tensors.items()
         }
 
-    def _moves(self) -> str:
-        return fingerprint(self.work.sampler, self.work.cell.integrator.__name__)
-
     def _starts(self) -> torch.Tensor:
         """Starting positions phi of this group's chains."""
         target, warm, model = self.target, self.warm, self.target.model
@@ -207,7 +210,8 @@ class Job:
             theta = np.stack([near(center, target.data, level, rng) for rng in rngs])
         elif isinstance(init, str):
             theta = np.stack([model.init(rng) for rng in rngs])
-            if tuning_of(model).descends(init) and not self.plan.stream:
+            optimised = tuning_of(model).descends(init) and not self.work.sampler.cools
+            if optimised and not self.plan.stream:
                 return descend(target, self.work.minibatches.size, theta, self.seeds)
         else:
             theta = self._given_starts(np.asarray(init, dtype=float))
@@ -273,7 +277,7 @@ class Job:
             model={name: np.asarray(t.cpu()).copy() for name, t in chains.model_state.items()},
             rng=chains.rng.get_state(),
             last_eta=chains.cursor.last_eta,
-            moves=self._moves(),
+            moves=moves_of(self.work.sampler, self.work.cell),
             n_chains=self.settings.n_chains,
         )
         draws, weights = chains.collected()

@@ -19,16 +19,14 @@ from ..samplers import Sampler, resolve
 from ..schedules import Schedule, as_schedule
 from . import auto
 from .accelerators import Workload, choose, offers
-from .chains import Plan
-from .jobs import ChainState, Job, OnProgress, Result
+from .chains import SCHEDULE_STEPS, Plan
+from .jobs import ChainState, Job, OnProgress, Result, moves_of
 from .memory import check_memory
 from .settings import LARGEST, MOST_STEPS, SMALLEST, Settings, is_auto
 from .target import Coordinates, Target
 
 Array = NDArray[Any]
 
-#: number of steps at which schedules are checked
-SCHEDULE_STEPS = 1000
 #: number of rows in a minibatch of a stream
 STREAM_BATCH = 100
 
@@ -107,6 +105,7 @@ def draw(
         eta = warm.step_size
         if rows_seen is not None:
             eta = min(eta, auto.stream_step(model, sampler, minibatches, rows_seen))
+    tuned = previous is not None and previous.moves == moves_of(sampler, cell)
     plan = _plan(
         settings,
         target,
@@ -114,10 +113,12 @@ def draw(
         warm,
         step_size=as_schedule("step_size", eta),
         temperature=temperature,
-        going_on=previous is not None,
+        # a sampler that finds its step size needs a burn-in for it
+        going_on=tuned if sampler.finds_step else previous is not None,
+        cools=sampler.cools,
         stream=stream,
     )
-    _check_plan(plan)
+    _check_plan(plan, sampler, tuned=tuned)
     if not stream:
         target = target.with_model(model.prepared(plan.n_steps))
     work = Workload(
@@ -161,8 +162,11 @@ def _run_one(job: Job) -> Result:
     return job(None)
 
 
-def _check_plan(plan: Plan) -> None:
-    """Refuse a run of too many steps, or whose schedules leave the allowed range."""
+def _check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
+    """Refuse a run of too many steps, or whose schedules leave the allowed range.
+
+    ``tuned`` means that the sampler has found its step size in an earlier run.
+    """
     if plan.n_steps > MOST_STEPS:
         raise ValueError(
             f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r} and "
@@ -171,6 +175,17 @@ def _check_plan(plan: Plan) -> None:
         )
     _check_range("step_size", plan.step_size, plan.n_steps)
     _check_range("temperature", plan.temperature, plan.n_steps)
+    if plan.auto and plan.burn_in == 0 and sampler.finds_step and not tuned:
+        raise ValueError(
+            f"burn_in=0 is not allowed with step_size='auto' and {type(sampler).__name__}, which "
+            "finds its step size in the burn-in: give burn_in='auto', or step_size a number."
+        )
+    if (sampler.full_data or not sampler.cools) and plan.coldest == 0.0:
+        raise ValueError(
+            f"temperature 0 is not allowed with {type(sampler).__name__}, and the schedules of "
+            "this run reach it: give positive temperatures, and no schedule of the step size that "
+            "explores."
+        )
 
 
 def _check_range(name: str, schedule: Schedule, n_steps: int) -> None:
@@ -188,7 +203,7 @@ def _check_range(name: str, schedule: Schedule, n_steps: int) -> None:
 
 def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
     """Refuse a sampler that cannot sample this model at this temperature."""
-    if sampler.full_data and temperature == 0.0:
+    if (sampler.full_data or not sampler.cools) and temperature == 0.0:
         raise ValueError(
             f"temperature=0 is not allowed with {type(sampler).__name__}: give a positive number."
         )
@@ -202,15 +217,10 @@ def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
             "density, only estimates of its gradient; give another sampler."
         )
-    if sampler.needs_potential and (temperature == 0.0 or not has_density(model)):
-        reason = (
-            "it has no limit at temperature 0"
-            if has_density(model)
-            else (f"{type(model).__name__} has no density, only estimates of its gradient")
-        )
+    if sampler.needs_potential and not has_density(model):
         raise ValueError(
-            f"sampler={type(sampler).__name__} is not allowed here, because {reason}: give another "
-            "sampler."
+            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
+            "this model has no density given its latent variables: give another sampler."
         )
     if model.n_parameters < sampler.least_parameters:
         raise ValueError(
@@ -231,8 +241,10 @@ def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
 
 
 def has_density(model: Model) -> bool:
-    """Whether the model has a likelihood, not only estimates of its gradient."""
-    return type(model).log_lik is not Model.log_lik
+    """Whether the model has a density, given its latent variables, not only gradients."""
+    kind = type(model)
+    latent = model.after_step is not None and kind.prior_potential is Model.prior_potential
+    return kind.log_lik is not Model.log_lik and not latent
 
 
 def _target(
@@ -282,9 +294,13 @@ def _plan(
     step_size: Schedule,
     temperature: Schedule,
     going_on: bool,
+    cools: bool,
     stream: bool,
 ) -> Plan:
-    """Numbers of steps and draws. ``going_on`` means continuing chains, without a burn-in."""
+    """Numbers of steps and draws. ``going_on`` means continuing chains, without a burn-in.
+
+    ``cools`` means that the sampler can find a mode by itself.
+    """
     model, itemsize = target.model, target.like.element_size()
     tuning = auto.tuning_of(model)
     n_draws = settings.n_draws
@@ -312,12 +328,14 @@ def _plan(
     if not is_auto(settings.burn_in):
         burn_in = settings.burn_in
     thinning = thin if is_auto(settings.thinning) else settings.thinning
+    descends = not going_on and cools and tuning.descends(warm.init)
     return Plan(
         step_size=step_size,
         temperature=temperature,
         n_draws=n_draws,
         burn_in=burn_in,
         thinning=thinning,
+        descent=burn_in // 2 if descends else 0,
         auto=warm.step_size is not None,
     )
 
@@ -340,6 +358,7 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
         )
     if diverged:
         warn(report + " The other chains were kept.")
+    _warn_of_doubts(alive, job)
     first = alive[0]
 
     def stacked(pick: Callable[[Result], Array]) -> Array:
@@ -378,6 +397,16 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
         accelerators=job.accelerators,
         alpha=job.alpha(),
     )
+
+
+def _warn_of_doubts(results: list[Result], job: Job) -> None:
+    """Warn if the sampler's own statistics say that the draws are not to be trusted."""
+    names = results[0].statistics
+    doubts = job.work.sampler.doubts(
+        {name: np.concatenate([result.statistics[name] for result in results]) for name in names}
+    )
+    if doubts is not None:
+        warn(doubts)
 
 
 def _divergence_report(

@@ -228,6 +228,7 @@ class Evaluator:
         target, model = self.target, self.target.model
         g = self._buffer(phi)
         theta = target.to_theta(phi)
+        self.aux = {}
         model.prior_gradient(theta, self.state, g, 1.0 / target.n)
         value = model.prior_potential(theta, self.state).double() / target.n
         value += model.value_and_gradient(

@@ -23,6 +23,7 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._probabilities import ProbabilityClassifier
+from ._sense import some_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,7 +85,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         self.classes_ = classes
         self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=False)
         self._check_mixing(X)
-        self._check_classification(X, codes, len(classes))
+        self._check_sense(X, codes)
         return self
 
     @all_or_nothing
@@ -210,6 +211,11 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         array of shape (n_samples, n_classes)
         """
         return self._mean_proba(self._validate_x(X))
+
+    def _check_sense(self, X: Any, codes: Array) -> None:
+        """Warn if the fit is plainly nonsense."""
+        rows = some_rows(len(codes))
+        self._check_classification(self._mean_proba(X[rows]), codes[rows])
 
     def _mean_proba(self, x: Any) -> Array:
         posterior = self.posterior_

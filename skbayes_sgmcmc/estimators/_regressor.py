@@ -72,7 +72,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         )
         self._fit_rows(model, X, y, weight, settings, previous=previous, stream=False)
         self._check_mixing(X)
-        self._check_regression(X, y)
+        self._check_sense(X, y)
         return self
 
     @all_or_nothing
@@ -107,6 +107,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         self._fit_rows(model, X, y, weight, settings, previous=previous, stream=True)
         self._check_stream_mixing(X)
         return self
+
+    def _check_sense(self, X: Any, y: Array) -> None:
+        """Warn if the fit is plainly nonsense."""
+        self._check_regression(self._mixture(), X, y)
 
     def _widths(self) -> tuple[int, ...]:
         """Numbers of features and outputs of the data; an empty tuple before the first fit."""

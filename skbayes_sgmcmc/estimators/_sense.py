@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._exceptions import warn
 
 if TYPE_CHECKING:
+    from .._draws.mixture import Mixture
     from .._engine.run import Run
 
 Array = NDArray[Any]
@@ -39,11 +40,10 @@ class SenseWarnings:
     def _short_name(self) -> str:
         raise NotImplementedError
 
-    def _check_regression(self, X: Any, y: Array) -> None:
+    def _check_regression(self, mixture: Mixture, X: Any, y: Array) -> None:
         """Warn if predictions of training rows are worse than a constant, or all noise."""
-        rows = _some(len(y))
+        rows = some_rows(len(y))
         target, spread = y[rows], y[rows].std(0)
-        mixture = self._mixture()  # type: ignore[attr-defined]
         mean, variance = mixture.moments(X[rows], variance=True)
         error = np.sqrt(np.mean((mean - target) ** 2, axis=0))
         noise = np.sqrt(np.median(variance, axis=0))
@@ -60,13 +60,15 @@ class SenseWarnings:
                     f"({noise[j]:.3g}; sd of y {spread[j]:.3g})"
                 )
 
-    def _check_classification(self, X: Any, codes: Array, n_classes: int) -> None:
-        """Warn if the log loss of training rows is that of the classes' frequencies, or worse."""
-        rows = _some(len(codes))
-        frequency = np.bincount(codes[rows], minlength=n_classes) / len(rows)
+    def _check_classification(self, proba: Array, codes: Array) -> None:
+        """Warn if the log loss of training rows is that of the classes' frequencies, or worse.
+
+        ``proba`` are the predicted probabilities of these rows.
+        """
+        frequency = np.bincount(codes, minlength=proba.shape[1]) / len(codes)
         constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
-        p = self.predict_proba(X[rows])[np.arange(len(rows)), codes[rows]]  # type: ignore[attr-defined]
-        loss = -float(np.log(np.maximum(p, 1e-300)).mean())
+        given = proba[np.arange(len(codes)), codes]
+        loss = -float(np.log(np.maximum(given, 1e-300)).mean())
         if constant > 0.0 and loss > WORST_ERROR * constant:
             self._nonsense(
                 f"the log loss of its training rows is larger than that of the classes' "
@@ -111,5 +113,6 @@ class SenseWarnings:
         warn(f"{self._short_name()} does not describe its training data: {what}. {REMEDY}")
 
 
-def _some(n: int) -> Array:
+def some_rows(n: int) -> Array:
+    """Indices of the training rows that are looked at."""
     return np.unique(np.linspace(0, n - 1, min(n, LOOKED_AT)).astype(int))

@@ -16,6 +16,8 @@ from ._network import NetworkClassifier, NetworkEstimator
 class _MLP(NetworkEstimator):
     hidden_layer_sizes: Any
     activation: str
+    #: whether ``dtype="auto"`` means float32 even for few parameters
+    _single_precision = False
 
     def _check(self) -> Any:
         from ..models.networks.mlp import ACTIVATIONS
@@ -28,7 +30,7 @@ class _MLP(NetworkEstimator):
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks.mlp import MLP
 
-        return MLP(self._sizes(n_outputs), self.activation, single_precision=True)
+        return MLP(self._sizes(n_outputs), self.activation, single_precision=self._single_precision)
 
     def _architecture(self, n_outputs: int) -> Any:
         from ..models.networks.module import Architecture
@@ -147,7 +149,8 @@ class BayesianMLPClassifier(_MLP, NetworkClassifier):
         Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
         the same device, or the CPU if that device is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float32, which takes half the time of float64.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
     precision : {"full", "bfloat16"}, default="full"
         Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
         "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
@@ -453,6 +456,8 @@ class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
     >>> bool(np.mean((low <= counts) & (counts <= high)) > 0.85)
     True
     """
+
+    _single_precision = True
 
     def __init__(
         self,

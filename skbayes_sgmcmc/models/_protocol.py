@@ -190,12 +190,22 @@ class Model:
         Returns a dict ``aux``, which :meth:`after_step` receives. Its entry "likelihood", if there
         is one, replaces the likelihood gradient that self-preconditioning samplers use.
         """
+        self._differentiate(theta, batch, out, scale)
+        return {}
+
+    @property
+    def _by_autograd(self) -> bool:
+        """Whether the gradient of the rows is that of ``log_lik`` by autograd."""
+        return type(self).likelihood_gradient is Model.likelihood_gradient
+
+    def _differentiate(self, theta: Tensor, batch: Batch, out: Tensor, scale: float) -> Tensor:
+        """Add the gradient of the rows, by autograd; return log p of the rows."""
         with torch.enable_grad():
             at = theta.detach().requires_grad_(True)
-            weighted = self.log_lik(at, batch) * batch.weight
-            (gradient,) = torch.autograd.grad(weighted.sum(), at)
+            rows = self.log_lik(at, batch) * batch.weight
+            (gradient,) = torch.autograd.grad(rows.sum(), at)
         out.add_(gradient, alpha=-scale)
-        return {}
+        return rows.detach()
 
     def value_and_gradient(
         self,
@@ -210,10 +220,14 @@ class Model:
         """:meth:`likelihood_gradient`, and the potential whose gradient it adds to ``out``.
 
         This potential, scale * (sum over rows of weight * -log p(row | theta)), has shape (chains,)
-        in float64. Samplers with an energy need it.
+        in float64. Samplers with an energy need it, and ``prior_potential`` for models with latent
+        variables. The step's ``aux`` is then empty.
         """
-        self.likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
-        rows = self.log_lik(theta, batch) * batch.weight
+        if self._by_autograd:
+            rows = self._differentiate(theta, batch, out, scale)
+        else:
+            self.likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
+            rows = self.log_lik(theta, batch) * batch.weight
         return rows.sum(1, dtype=torch.float64).mul_(-scale)
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
@@ -226,7 +240,7 @@ class Model:
         return jacobian[:, 0]
 
     def prior_potential(self, theta: Tensor, state: State) -> Tensor:
-        """-log p(theta) given the latent variables in ``state``, shape (chains,).
+        """-log p(theta) given the latent variables in ``state``, up to a constant, shape (chains,).
 
         Its gradient is what :meth:`prior_gradient` computes. It may be in a higher precision than
         theta.
@@ -358,6 +372,10 @@ class DensityModel(Model):
                 "by operations of torch, or give gradient_of_potential."
             )
         return values[:, None]
+
+    @property
+    def _by_autograd(self) -> bool:
+        return self.gradient is None
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         out.zero_()

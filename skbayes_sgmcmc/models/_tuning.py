@@ -144,13 +144,11 @@ class Tuning:
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for ``step_size="auto"``."""
-        if not (request.sampler.finds_step and _is_plain(request)):
+        if not request.sampler.finds_step:
             raise self._no_map()
-        return AutoValues(
-            "minibatch",
-            "random" if _is(request.init, "auto") else request.init,
-            step_size=request.rate,
-        )
+        values = self.given(data, request)
+        values.step_size = request.rate
+        return values
 
     def given(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for a step size that is a number: only what the user asked for."""
@@ -197,8 +195,8 @@ class Tuning:
     def _no_map(self) -> ValueError:
         return ValueError(
             "step_size='auto', control variates and init='map' are not allowed: "
-            f"{type(self.model).__name__} has no MAP; give step_size a number, "
-            "gradient='minibatch' and init='random'."
+            f"{type(self.model).__name__} has no MAP; give step_size a number (or "
+            "sampler='mclmc', which finds its step size), gradient='minibatch' and init='random'."
         )
 
     def default_sampler(self, data: Data, step_size: Any, batch_size: Any) -> str:
@@ -236,7 +234,7 @@ class Tuning:
         return n_draws * thinning // 2, thinning
 
     def descends(self, init: Any) -> bool:
-        """Whether chains start where an optimiser ends, instead of at ``model.init``."""
+        """Whether chains start at a mode, which a descent from ``model.init`` finds."""
         return False
 
     def unit(self) -> float:
@@ -248,7 +246,9 @@ class ManyModes(Tuning):
     """Tuning for posteriors with many modes, where every chain finds its own mode.
 
     "auto" means the table's rate and minibatches of 100 rows. With ``init="map"``, every chain
-    starts where an optimiser with early stopping ends (``_engine/descent.py``).
+    finds a mode first. Most samplers do so themselves, at temperature 0 in the first half of the
+    burn-in; those that have no such limit start where an optimiser with early stopping ends
+    (``_engine/descent.py``).
 
     Parameters
     ----------

@@ -36,6 +36,10 @@ class Prior(BaseEstimator):
         """log p(theta), shape (chains,); coordinates with a flat prior add 0."""
         raise NotImplementedError
 
+    def potential(self, theta: Tensor, rates: Tensor) -> Tensor:
+        """-log p(theta) up to a constant, shape (chains,)."""
+        raise NotImplementedError
+
     def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
         """Write grad(-log p), which is proportional to the rates, to ``out``."""
         raise NotImplementedError
@@ -71,7 +75,10 @@ class Normal(Prior):
 
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
         constants = 0.5 * torch.log(rates[rates > 0] / (2.0 * math.pi)).sum()
-        return constants - 0.5 * (theta * theta * rates).sum(1)
+        return constants - self.potential(theta, rates)
+
+    def potential(self, theta: Tensor, rates: Tensor) -> Tensor:
+        return 0.5 * (theta * theta * rates).sum(1)
 
     def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
         torch.mul(theta, rates, out=out)
@@ -106,7 +113,10 @@ class Laplace(Prior):
         return 1.0 / np.asarray(scale, dtype=float)
 
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
-        return torch.log(0.5 * rates[rates > 0]).sum() - (theta.abs() * rates).sum(1)
+        return torch.log(0.5 * rates[rates > 0]).sum() - self.potential(theta, rates)
+
+    def potential(self, theta: Tensor, rates: Tensor) -> Tensor:
+        return (theta.abs() * rates).sum(1)
 
     def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
         torch.sign(theta, out=out)

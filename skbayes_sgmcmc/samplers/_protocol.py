@@ -121,6 +121,8 @@ class Sampler(BaseEstimator):
     needs_likelihood_gradient = False
     #: whether the sampler preconditions by itself; a constant preconditioner is then refused
     self_preconditioned = False
+    #: whether the sampler is an optimiser at temperature 0, so that it can find its own starts
+    cools = True
     #: whether the sampler needs the potential of the minibatch along with the gradient
     needs_potential = False
     #: whether the sampler finds its step size in the burn-in, whatever the model
@@ -183,6 +185,10 @@ class Sampler(BaseEstimator):
         ``step`` is the last step.
         """
         return {}
+
+    def doubts(self, statistics: dict[str, NDArray[Any]]) -> str | None:
+        """Why draws with these statistics are not to be trusted, and what to change; else None."""
+        return None
 
 
 def chain_mean(x: Tensor) -> Tensor:

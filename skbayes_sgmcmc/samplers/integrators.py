@@ -85,21 +85,22 @@ def aboba(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
 def leapfrog(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     """B½ A B½ O, where B turns the direction of motion."""
     before, epsilon = sampler.begin(theta, state, step), sampler.distance(theta, state, step)
-    sampler.turn(state, step, epsilon, 0.5, before["turned"])
+    turned = before["turned"]
+    sampler.turn(state, step, state["g"], epsilon, 0.5, turned)
     sampler.drift(theta, state, epsilon, 1.0)
     sampler.evaluate(theta, state, step)
-    sampler.turn(state, step, epsilon, 0.5, before["turned"])
+    sampler.turn(state, step, state["g"], epsilon, 0.5, turned)
     sampler.finish(theta, state, step, epsilon, before)
 
 
 def minimal_norm(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     """Bλ A½ B(1-2λ) A½ Bλ O; the errors of its terms of third order nearly cancel."""
     before, epsilon = sampler.begin(theta, state, step), sampler.distance(theta, state, step)
-    sampler.turn(state, step, epsilon, MINIMAL_NORM, before["turned"])
+    turned = before["turned"]
+    sampler.turn(state, step, state["g"], epsilon, MINIMAL_NORM, turned)
     sampler.drift(theta, state, epsilon, 0.5)
-    state["g"].copy_(step.gradient(theta))
-    sampler.turn(state, step, epsilon, 1.0 - 2.0 * MINIMAL_NORM, before["turned"])
+    sampler.turn(state, step, step.gradient(theta), epsilon, 1.0 - 2.0 * MINIMAL_NORM, turned)
     sampler.drift(theta, state, epsilon, 0.5)
     sampler.evaluate(theta, state, step)
-    sampler.turn(state, step, epsilon, MINIMAL_NORM, before["turned"])
+    sampler.turn(state, step, state["g"], epsilon, MINIMAL_NORM, turned)
     sampler.finish(theta, state, step, epsilon, before)

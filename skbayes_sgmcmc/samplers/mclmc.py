@@ -11,24 +11,36 @@ import math
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .._validation import check_real
 from ._protocol import Sampler, State, Step
 
-#: while the step size is tuned, a step counts for this many steps
-MEMORY = 100.0
+#: number of recent steps whose energy errors set the step size: in the first step of the burn-in,
+#: when the step size may be far off, and in the last
+SHORT_MEMORY, MEMORY = 10.0, 100.0
 #: the energy error that tuning aims at begins with this multiple of its last value
-FIRST_ERROR = 5.0
-#: width, in units of the energy error's exponent, of the errors that count in tuning
+FIRST_ERROR = 25.0
+#: an energy error counts less in tuning the further the step size is, on a log scale with this
+#: width, from the one at which the error would have been the wanted one
 TRUSTED = 1.5
+#: smallest and largest energy error that tuning sees, in units of the wanted one
+LEAST_RATIO, LARGEST_RATIO = 1e-12, 1e2
 #: a step is undone if its energy error is this many times the usual one
 HUGE = 30.0
-#: the direction is kept for at least this many steps
-LEAST_STEPS = 5.0
+#: the direction is kept for at least this many steps of distance
+LEAST_STEPS = 1.0
 #: the length scale L comes from the positions in the last part of the burn-in: a position of step
 #: k is forgotten by the weight 1 / (k / RECENT)
 RECENT = 3.0
+#: L over the root of the summed variances: longer for chains that have not seen all of them yet
+LENGTH = 1.5
+#: largest 2 epsilon / L: the direction is then new after every step
+FORGOTTEN = 40.0
+#: draws are doubtful if more than this share of the steps was undone, or if the mean energy error
+#: is above this
+MOST_UNDONE, LARGEST_ERROR = 0.1, 1.0
 
 
 class MCLMC(Sampler):
@@ -50,10 +62,10 @@ class MCLMC(Sampler):
     energy_error : "auto" or float, default="auto"
         With ``step_size="auto"``, every chain changes its step size in the burn-in, until the mean
         square of a step's energy error, divided by the number of parameters d, has this value.
-        Larger values explore faster and have more bias. "auto": 5e-4, and 0.06 for networks.
+        Larger values explore faster and have more bias. "auto": 5e-4, and 0.02 for networks.
     length : "auto" or float, default="auto"
-        L, in units of the parameters. "auto": the root of the summed variances of the parameters
-        in the burn-in.
+        L, in units of the parameters. "auto": 1.5 times the root of the summed variances of the
+        parameters in the burn-in.
 
     Notes
     -----
@@ -78,6 +90,7 @@ class MCLMC(Sampler):
     MCLMC(energy_error=0.01)
     """
 
+    cools = False
     needs_potential = True
     finds_step = True
     least_parameters = 2
@@ -89,39 +102,67 @@ class MCLMC(Sampler):
     def check(self, name: str) -> None:
         for parameter in ("energy_error", "length"):
             value = getattr(self, parameter)
-            if value != "auto":
+            if not (isinstance(value, str) and value == "auto"):
                 check_real(f"{name}.{parameter}", value, low=0.0)
 
     # state ----------------------------------------------------------------------------------------
 
     def init_state(self, theta: Tensor, step: Step) -> State:
-        one = theta.new_ones(len(theta), 1)
         value, g = step.value_and_gradient(theta)
+        energy = (value * step.n)[:, None]
+        # no step leads away from a position without a gradient: such a chain has diverged
+        inside = torch.isfinite(g).all(1, keepdim=True) & torch.isfinite(energy)
+        theta.masked_fill_(~inside, math.nan)
+        one = torch.ones_like(theta[:, :1])
         state = {
             "u": _unit(step.xi),
             "g": g.clone(),
-            "energy": value * step.n,
-            "scale": one.clone(),
-            "error": one.new_zeros(one.shape),
-            "weight": one.new_zeros(one.shape),
-            "length": one.new_zeros(one.shape),
+            "energy": energy,
+            "scale": one,
+            # weight of the average that sets the scale, and mean energy error of recent steps
+            "trust": torch.zeros_like(one),
+            "usual": torch.full_like(one, self._aim(step)),
+            # number of steps, of steps that were undone, and the sum of the others' errors
+            "steps": torch.zeros_like(one),
+            "undone": torch.zeros_like(one),
+            "errors": torch.zeros_like(one),
         }
-        if self.length == "auto":
-            state |= {"mean": theta.clone(), "square": torch.zeros_like(theta), "k": one.clone()}
+        if _is_auto(self.length):
+            state |= {"length": torch.zeros_like(one), "k": torch.ones_like(one)}
+            state |= {"mean": theta.clone(), "square": torch.zeros_like(theta)}
         else:
-            state["length"].fill_(float(self.length))
+            state["length"] = torch.full_like(one, float(self.length))
         return state
+
+    def rescale(self, state: State, ratio: float) -> None:
+        state["usual"].mul_(ratio**3)  # energy errors grow like epsilon^3
 
     def end_burn_in(self, state: State) -> None:
         for name in ("mean", "square", "k"):
             state.pop(name, None)
-        # from here on the average of the errors is a statistic, not a part of the tuning
-        state["weight"].zero_()
-        state["error"].zero_()
+        for name in ("steps", "undone", "errors"):
+            state[name].zero_()
 
     def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
-        mean = state["error"] / state["weight"].clamp(min=1e-30)
-        return {"energy_error": mean[:, 0], "length": state["length"][:, 0]}
+        if not state:
+            return {}
+        steps, undone, errors = (state[name][:, 0] for name in ("steps", "undone", "errors"))
+        return {
+            "energy_error": errors / (steps - undone).clamp(min=1.0),
+            "undone": undone / steps.clamp(min=1.0),
+            "length": state["length"][:, 0],
+        }
+
+    def doubts(self, statistics: dict[str, NDArray[Any]]) -> str | None:
+        undone, error = statistics["undone"].max(), statistics["energy_error"].max()
+        if not (undone > MOST_UNDONE or error > LARGEST_ERROR):
+            return None
+        return (
+            f"The steps of MCLMC are too large: up to {undone:.0%} of a chain's steps were undone, "
+            f"and the mean energy error of the others is up to {error:.2g} per parameter (at most "
+            f"{MOST_UNDONE:.0%} and {LARGEST_ERROR:g} are sound). The draws are biased. Give a "
+            "smaller step_size (try a tenth), or step_size='auto' with a longer burn_in."
+        )
 
     def used_step(self, eta: float, state: State) -> float:
         return eta * float(state["scale"].square().mean()) if "scale" in state else eta
@@ -134,115 +175,119 @@ class MCLMC(Sampler):
         return state["scale"] * unit
 
     def begin(self, theta: Tensor, state: State, step: Step) -> dict[str, Tensor]:
-        """The gradient and energy before a step, and what undoing it needs."""
+        """Energy and gradient before a step, and what undoing it needs."""
         if not step.same_target:
-            value, g = step.value_and_gradient(theta)
-            state["energy"].copy_(value * step.n)
-            state["g"].copy_(g)
-        before = {name: state[name].clone() for name in ("u", "g", "energy")}
-        return before | {"theta": theta.clone(), "turned": torch.zeros_like(state["energy"])}
+            self.evaluate(theta, state, step)
+        before = {"theta": theta.clone(), "g": state["g"], "energy": state["energy"]}
+        return before | {"turned": torch.zeros_like(state["scale"])}
 
     def drift(self, theta: Tensor, state: State, epsilon: Tensor, s: float) -> None:
         theta.addcmul_(state["u"], epsilon, value=s)
 
-    def turn(self, state: State, step: Step, epsilon: Tensor, s: float, turned: Tensor) -> None:
-        """Turn u by the gradient in ``state``; add the change of the kinetic energy to ``turned``.
+    def turn(
+        self, state: State, step: Step, g: Tensor, epsilon: Tensor, s: float, turned: Tensor
+    ) -> None:
+        """Turn u by the gradient g; add delta + log(|u| before it is normalised) to ``turned``.
 
-        With zeta = e^-delta all numbers stay finite for every delta.
+        With b = e^-delta - 1 and w = (1 - e'u) / 2, the turned u is ((1 + b) u - b (1 + b w) e) / q
+        with q = 1 + w b (2 + b), and the kinetic energy grows by (d - 1) (delta + log q). All of
+        these are finite for every delta, and exact to rounding for small ones.
         """
-        u, g = state["u"], state["g"]
-        d = u.shape[1]
-        size = torch.linalg.vector_norm(g, dim=1, keepdim=True).clamp_(
-            min=torch.finfo(g.dtype).tiny
-        )
-        delta = epsilon * size * (s * step.n / (step.temperature * (d - 1)))
-        zeta = torch.exp(-delta)
-        c = -(g * u).sum(1, keepdim=True) / size
-        u.mul_(2.0 * zeta).addcmul_(g, (zeta - 1.0) * (1.0 + zeta + c * (1.0 - zeta)) / size)
-        u.div_(torch.linalg.vector_norm(u, dim=1, keepdim=True))
-        delta, zeta, c = delta.double(), zeta.double(), c.double()
-        growth = delta - math.log(2.0) + torch.log1p(c + (1.0 - c) * zeta * zeta)
-        turned.add_(growth[:, 0], alpha=d - 1.0)
+        u = state["u"]
+        size = torch.linalg.vector_norm(g, dim=1, keepdim=True)
+        size.clamp_(min=torch.finfo(g.dtype).tiny)
+        away = (g * u).sum(1, keepdim=True).div_(size)  # -e'u
+        slow = (epsilon * (-s * step.n / (step.temperature * (u.shape[1] - 1)))).mul_(size)
+        b = torch.expm1(slow)
+        twice_bw = torch.addcmul(b, b, away)
+        q = torch.addcmul(twice_bw, twice_bw, b, value=0.5)  # minus 1
+        turned.add_(torch.log1p(q).sub_(slow))
+        u.addcmul_(u, b).addcmul_(g, torch.addcmul(b, b, twice_bw, value=0.5).div_(size))
+        u.div_(q.add_(1.0))
 
     def evaluate(self, theta: Tensor, state: State, step: Step) -> None:
         """Store energy and gradient at theta."""
         value, g = step.value_and_gradient(theta)
-        state["energy"].copy_(value * step.n)
-        state["g"].copy_(g)
+        # new tensors, because the old ones are needed if the step is undone
+        state["energy"] = value[:, None] * step.n
+        state["g"] = g.clone()
 
     def finish(
         self, theta: Tensor, state: State, step: Step, epsilon: Tensor, before: dict[str, Tensor]
     ) -> None:
         """Undo a step with a huge energy error, tune, and turn u by chance."""
         d = theta.shape[1]
-        change = (state["energy"] - before["energy"]) / step.temperature + before["turned"]
-        error = (change.square() / d)[:, None].to(theta)
-        bad = ~(error <= self._usual(state, step) * HUGE**2)
-        bad |= ~torch.isfinite(state["g"]).all(1, keepdim=True)
-        self._undo(theta, state, step, before, bad)
+        change = (state["energy"] - before["energy"]).mul_(1.0 / step.temperature)
+        change = change.add_(before["turned"], alpha=d - 1.0)
+        error = change.square_().mul_(1.0 / d).to(theta)
+        aim, usual = self._aim(step), state["usual"]
+        # an error that is not a number is not below a bound either
+        good = error <= usual.clamp(min=aim).mul_(HUGE**2)
+        # an undone step at most doubles the usual error, so steps are soon kept if all are undone
+        usual.lerp_(torch.fmin(error, usual * MEMORY), 1.0 / MEMORY)
+        state["steps"].add_(1.0)
+        # devices other than the CPU would have to be waited for
+        if theta.device.type != "cpu" or not bool(good.all()):
+            self._undo(theta, state, step, before, good)
+            error = torch.where(good, error, 0.0)
+        state["errors"].add_(error)
         if step.tuning:
-            self._tune(state, error / self._aim(step), bad)
-        else:
-            self._average(state, torch.where(bad, 0.0, error), (~bad).to(error))
+            ratio = torch.where(good, error.mul_(1.0 / aim), LARGEST_RATIO)
+            self._tune(state, ratio, step.progress)
         self._measure(theta, state, epsilon)
-        nu = torch.sqrt(torch.expm1(2.0 * epsilon / state["length"]) / d)
-        state["u"].addcmul_(step.xi, nu)
-        state["u"].div_(torch.linalg.vector_norm(state["u"], dim=1, keepdim=True))
-
-    # adaptation -----------------------------------------------------------------------------------
+        nu = (epsilon / state["length"]).mul_(2.0).clamp_(max=FORGOTTEN).expm1_().sqrt_()
+        u = state["u"].addcmul_(step.xi, nu, value=d**-0.5)
+        u.div_(torch.linalg.vector_norm(u, dim=1, keepdim=True))
 
     @staticmethod
     def _undo(
-        theta: Tensor, state: State, step: Step, before: dict[str, Tensor], bad: Tensor
+        theta: Tensor, state: State, step: Step, before: dict[str, Tensor], good: Tensor
     ) -> None:
-        # without asking whether a step is bad, which would wait for the device
-        theta.copy_(torch.where(bad, before["theta"], theta))
-        state["g"].copy_(torch.where(bad, before["g"], state["g"]))
-        state["energy"].copy_(torch.where(bad[:, 0], before["energy"], state["energy"]))
-        state["u"].copy_(torch.where(bad, _unit(step.xi), state["u"]))
+        theta.copy_(torch.where(good, theta, before["theta"]))
+        state["g"] = torch.where(good, state["g"], before["g"])
+        state["energy"] = torch.where(good, state["energy"], before["energy"])
+        state["u"] = torch.where(good, state["u"], _unit(step.xi))
+        state["undone"].add_(~good)
+
+    # adaptation -----------------------------------------------------------------------------------
 
     def _aim(self, step: Step) -> float:
         """The energy error that tuning aims at now; it falls during the burn-in."""
-        last = step.energy_error if self.energy_error == "auto" else float(self.energy_error)
+        last = step.energy_error if _is_auto(self.energy_error) else float(self.energy_error)
         return float(last * FIRST_ERROR ** (1.0 - step.progress))
 
-    def _usual(self, state: State, step: Step) -> Tensor | float:
-        """The energy error of a usual step, (chains, 1); infinite before it is known."""
-        if step.tuning:
-            return self._aim(step)
-        mean = state["error"] / state["weight"].clamp(min=1.0)
-        return torch.where(state["weight"] > LEAST_STEPS, mean.clamp(min=1e-12), math.inf)
-
     @staticmethod
-    def _average(state: State, error: Tensor, weight: Tensor) -> None:
-        state["error"].mul_(1.0 - 1.0 / MEMORY).add_(error)
-        state["weight"].mul_(1.0 - 1.0 / MEMORY).add_(weight)
-
-    def _tune(self, state: State, ratio: Tensor, bad: Tensor) -> None:
+    def _tune(state: State, ratio: Tensor, progress: float) -> None:
         """Change the step size, given the ratio of a step's energy error to the wanted one.
 
-        The error of a symmetric step grows like epsilon^3, so its square like scale^6. The average
-        is that of ratio / scale^6; errors far from the wanted one count less.
+        The energy error of a symmetric step grows like epsilon^3, so its square like scale^6. The
+        average of ratio / scale^6 over recent steps gives the scale at which the ratio is 1. In
+        units of the present scale, the average of the earlier steps is always 1.
         """
-        scale = state["scale"]
-        ratio = torch.where(bad, 1e2, ratio).clamp(1e-8, 1e2)
+        ratio = ratio.clamp(LEAST_RATIO, LARGEST_RATIO)
         weight = torch.exp(-0.5 * (torch.log(ratio) / (6.0 * TRUSTED)) ** 2)
-        self._average(state, weight * ratio / scale.pow(6), weight)
-        scale.copy_((state["error"] / state["weight"]).pow(-1.0 / 6.0))
+        memory = SHORT_MEMORY + (MEMORY - SHORT_MEMORY) * progress
+        before = state["trust"].mul_(1.0 - 1.0 / memory).clone()
+        trust = state["trust"].add_(weight)
+        state["scale"].mul_(((before + weight * ratio) / trust).pow_(-1.0 / 6.0))
 
-    def _measure(self, theta: Tensor, state: State, epsilon: Tensor) -> None:
-        """L = root of the summed variances of recent positions."""
+    @staticmethod
+    def _measure(theta: Tensor, state: State, epsilon: Tensor) -> None:
+        """L = 1.5 times the root of the summed variances of recent positions."""
         if "k" not in state:
             return
-        state["k"].add_(1.0)
-        share = (RECENT / (state["k"] + RECENT - 1.0)).clamp(max=1.0)
+        share = RECENT / state["k"].add_(1.0).add(RECENT - 1.0)
         away = theta - state["mean"]
         state["mean"].addcmul_(away, share)
         away.mul_(theta - state["mean"]).sub_(state["square"])
         state["square"].addcmul_(away, share)
-        state["length"].copy_(state["square"].sum(1, keepdim=True).sqrt())
-        torch.maximum(state["length"], LEAST_STEPS * epsilon, out=state["length"])
+        length = state["square"].sum(1, keepdim=True).sqrt_().mul_(LENGTH)
+        torch.maximum(length, LEAST_STEPS * epsilon, out=state["length"])
 
 
 def _unit(x: Tensor) -> Tensor:
     return x / torch.linalg.vector_norm(x, dim=1, keepdim=True)
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"

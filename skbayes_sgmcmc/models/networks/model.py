@@ -80,7 +80,7 @@ class NetworkModel(Model):
         self.shapes = network.shapes | likelihood.shapes
         self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())
         self.rates = prior.rates(self._scales(prior_scale, output_gain))
-        self._rates: tuple[Any, Tensor] | None = None
+        self._rates: dict[Any, Tensor] = {}
 
     @property
     def tuning(self) -> Tuning:
@@ -145,6 +145,9 @@ class NetworkModel(Model):
         f = self.network.outputs(theta[:, : self.n_network], by_chain(batch, "x"))
         own = self._own(theta, self.init_state(theta))
         return self.likelihood.log_density(f, by_chain(batch, "y"), own)
+
+    def prior_potential(self, theta: Tensor, state: State) -> Tensor:
+        return self.prior.potential(theta, self._rates_like(theta, 1.0))
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         self.prior.gradient(theta, self._rates_like(theta, scale), out)
@@ -235,11 +238,13 @@ class NetworkModel(Model):
         """The prior's rates times ``scale``, in theta's precision and on its device; cached."""
         key = (scale, theta.dtype, theta.device)
         kept = self._rates  # read once: chains in other threads replace it
-        if kept is None or kept[0] != key:
+        if key not in kept:
             # one number if all are the same: a vector would have to come from memory at each step
             rates = self.rates[:1] if (self.rates == self.rates[0]).all() else self.rates
-            kept = self._rates = (key, torch.from_numpy(rates * scale).to(theta))
-        return kept[1]
+            # the scales of the gradient and of the potential
+            kept = {key: torch.from_numpy(rates * scale).to(theta), **dict(list(kept.items())[:1])}
+            self._rates = kept
+        return kept[key]
 
     def prior_curvature(self) -> float:
         return float(self.rates.max()) if self.prior.smooth else 0.0
