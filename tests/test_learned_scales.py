@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -370,11 +372,43 @@ def ranks_of_true_scales(seed):
 def test_simulation_based_calibration_of_the_scales():
     """Ranks of the true scales are uniform: 120 data sets, 10 bins, chi-square of each scale.
 
-    At p = 1e-4 for each of six scales, one run in 1,700 fails by chance. Draws whose log scales are
-    too wide or narrow by a third, or off by half a sd, fail nearly always. Networks with a hidden
-    layer have many modes, so each data set has nine chains from random starts.
+    At p = 1e-4 for each of six scales, one run in 1,700 fails by chance. By simulation with normal
+    posteriors, a scale whose sd is off by a factor of two, or whose mean is off by 0.75 sds, fails
+    in 99% of runs. Networks with a hidden layer have many modes, so each data set has nine chains
+    from random starts.
     """
     ranks = np.array([ranks_of_true_scales(seed) for seed in range(120)])
     for column in ranks.T:
         counts = np.bincount(column // 10, minlength=10)
         assert scipy.stats.chisquare(counts).pvalue > 1e-4, counts
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_a_network_has_the_functions_and_scales_of_nuts():
+    """Of the same hierarchical model, in tests/data/make_reference_network.py.
+
+    Bounds: predictive means within 0.25 posterior sds in the median over 40 new rows, predictive
+    sds within 0.8 to 1.25 in the median, log scales within half of their posterior sd. NUTS's own
+    halves differ by less than a fifth of these bounds.
+    """
+    with np.load(Path(__file__).parent / "data" / "reference_network.npz") as file:
+        reference = dict(file)
+    X, y, X_new = (reference[name] for name in ("X", "y", "X_new"))
+    model = LearnedScalesModel(MLP((2, 8, 1), "tanh"), Gaussian(1, None), Normal(), LearnedScale())
+    data = model.make_data(X, y[:, None], None, torch.float64, "cpu")
+    draws = sample(
+        model, data=data, sampler="sghmc", integrator="baoab", step_size=0.002, batch_size=60,
+        n_chains=16, n_draws=100, burn_in=10_000, thinning=300, random_state=0, dtype="float64",
+    )  # fmt: skip
+    theta = [draws.pooled(name).reshape(1600, -1) for name in model.network.shapes]
+    at = torch.from_numpy(np.concatenate(theta, axis=1))
+    f = model.network.outputs(at, torch.from_numpy(X_new)[None])[..., 0].numpy()
+    off = np.abs(f.mean(axis=0) - reference["mean"]) / reference["sd"]
+    ratio = f.std(axis=0) / reference["sd"]
+    assert np.median(off) < 0.25
+    assert 0.8 < np.median(ratio) < 1.25
+    names = ["scale_weight_1", "scale_bias_1", "scale_weight_2", "scale_bias_2"]
+    logs = np.log(np.concatenate([draws.pooled(name).reshape(1600, -1) for name in names], axis=1))
+    away = (logs.mean(axis=0) - reference["scale_mean"]) / reference["scale_sd"]
+    assert np.abs(away).max() < 0.5, away
