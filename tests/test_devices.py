@@ -45,7 +45,9 @@ def module(n_features, n_outputs):
 
 NETWORKS = {
     "mlp": BayesianMLPClassifier(hidden_layer_sizes=5, **TINY),
-    "mlp regressor": BayesianMLPRegressor(hidden_layer_sizes=5, activation="tanh", **TINY),
+    "mlp regressor": BayesianMLPRegressor(
+        hidden_layer_sizes=5, activation="tanh", prior_scale="fan_in", sampler="psgld", **TINY
+    ),
     "cnn": BayesianCNNClassifier(conv_channels=2, **TINY),
     "module": BayesianModuleClassifier(module, **TINY),
     "module regressor": BayesianModuleRegressor(module, noise=0.5, prior="laplace", **TINY),

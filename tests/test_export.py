@@ -108,7 +108,14 @@ def rows(n=None):
 
 
 def regressor(targets):
-    clf = BayesianMLPRegressor(hidden_layer_sizes=5, **SHORT)
+    clf = BayesianMLPRegressor(
+        hidden_layer_sizes=5,
+        prior_scale="fan_in",
+        noise="infer",
+        sampler="psgld",
+        dtype="float64",
+        **SHORT,
+    )
     return clf.fit(X, targets)
 
 

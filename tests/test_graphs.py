@@ -83,7 +83,10 @@ NETWORKS = {
     "shared rows": (BayesianMLPClassifier, FIVE | {"shared_minibatch": True}),
     "likelihood apart": (BayesianMLPClassifier, FIVE | {"sampler": PSGLD(divergence=True)}),
     "splitting": (BayesianMLPClassifier, FIVE | SPLITTING),
-    "regressor": (BayesianMLPRegressor, FIVE | {"activation": "tanh"}),
+    "regressor": (
+        BayesianMLPRegressor,
+        FIVE | {"activation": "tanh", "prior_scale": "fan_in", "sampler": "psgld"},
+    ),
     "cnn": (BayesianCNNClassifier, FIVE | {"conv_channels": 2}),
     "module": (BayesianModuleClassifier, {"module": module}),
 }

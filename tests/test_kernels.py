@@ -311,8 +311,8 @@ def test_sweeps_over_documents(corpus, n_topics, nan):
     assert len(compiled._z) == 0 or 0 <= compiled._z.min() <= compiled._z.max() < n_topics
     plain = assigned(corpus, n_topics, nan)[0]
     uniforms = np.random.default_rng(1).random((sum(lengths), 3))
-    documents.sweep(*compiled._arrays(empty, full), uniforms, False)
-    documents.sweep.py_func(*plain._arrays(empty, full), uniforms, False)
+    documents.sweep(*compiled._arrays(empty, full), compiled._base.numpy(), uniforms, False)
+    documents.sweep.py_func(*plain._arrays(empty, full), plain._base.numpy(), uniforms, False)
     assert torch.equal(compiled._z, plain._z) and torch.equal(compiled.n, plain.n)
 
 

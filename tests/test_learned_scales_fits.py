@@ -41,7 +41,10 @@ TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 100, "thinning": 5, "random_sta
 
 
 def tiny(kind=BayesianMLPRegressor, **parameters):
-    return kind(**(TINY | {"prior_scale": "learned", "hidden_layer_sizes": 6} | parameters))
+    plain = {"prior_scale": "learned", "hidden_layer_sizes": 6, "sampler": "psgld"}
+    if kind is BayesianMLPRegressor:
+        plain |= {"noise": "infer"}
+    return kind(**(TINY | {"dtype": "float64"} | plain | parameters))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +101,7 @@ def test_learned_scales_follow_the_data():
     assert reg.relevance_[2] > 2.0 * reg.relevance_[[0, 1, 3]].max()
 
 
-@pytest.mark.parametrize("sampler", ["psgld", "sgld", "sghmc", "sgnht", "msgnht"])
+@pytest.mark.parametrize("sampler", ["mclmc", "psgld", "sgld", "sghmc", "sgnht", "msgnht"])
 def test_every_sampler_learns_scales(diabetes, sampler):
     X, y = diabetes
     reg = tiny(sampler=sampler).fit(X, y)
@@ -257,7 +260,7 @@ def test_only_inputs_of_zeros():
     [
         (BayesianMLPRegressor, {"prior": "laplace"}, "prior_scale='learned'.*prior='laplace'"),
         (BayesianMLPClassifier, {"prior": Laplace()}, r"prior_scale='learned'.*Laplace\(\)"),
-        (BayesianMLPRegressor, {"prior_scale": "learnt"}, "one of 'fan_in', 'learned'"),
+        (BayesianMLPRegressor, {"prior_scale": "learnt"}, "one of 'auto', 'fan_in', 'learned'"),
         (BayesianMLPRegressor, {"prior_scale": LearnedScale(shape=0.0)}, "prior_scale.shape=0.0"),
         (BayesianMLPRegressor, {"prior_scale": LearnedScale(scale=-1)}, "prior_scale.scale=-1"),
         (BayesianMLPRegressor, {"prior_scale": LearnedScale(scale="x")}, "prior_scale.scale='x'"),

@@ -58,7 +58,7 @@ def data():
 @pytest.fixture(scope="module")
 def curve():
     """A fit of ``truth`` that has mixed, with inferred noise."""
-    reg = BayesianMLPRegressor(hidden_layer_sizes=30, burn_in=2000, thinning=20, random_state=0)
+    reg = small(hidden_layer_sizes=30, burn_in=2000, thinning=20, n_chains=4, n_draws=100)
     return reg.fit(*rows(300))
 
 
@@ -288,7 +288,8 @@ def test_given_noise_is_the_noise():
 
 
 @pytest.mark.parametrize(
-    "noise", [0, -1.0, float("nan"), float("inf"), "auto", "0.1", None, True, [0.1], np.ones(2)]
+    "noise",
+    [0, -1.0, float("nan"), float("inf"), "automatic", "0.1", None, True, [0.1], np.ones(2)],
 )
 def test_bad_noise_is_named(data, noise):
     reg = small(noise=noise)

@@ -30,7 +30,9 @@ from skbayes_sgmcmc.samplers import PSGLD, SGHMC, TABLE, Step
 from skbayes_sgmcmc.samplers._momentum import ThermostatSampler
 
 CELLS = [(name, integrator) for name, (_, cells) in TABLE.items() for integrator in cells]
-LINEAR = [cell for cell in CELLS if cell[0] != "mala"]
+#: not linear: an accepted or refused proposal, and a direction of length one (tests/test_mclmc.py)
+NONLINEAR = ("mala", "mclmc")
+LINEAR = [cell for cell in CELLS if cell[0] not in NONLINEAR]
 THERMOSTATS = [cell for cell in CELLS if issubclass(TABLE[cell[0]][0], ThermostatSampler)]
 
 #: step sizes at which the integrators' own errors are several MCSE

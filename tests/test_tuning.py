@@ -54,7 +54,7 @@ def rows():
 @pytest.mark.parametrize("asked", [{"step_size": "auto"}, {"step_size": 0.1, "init": "map"}])
 @pytest.mark.parametrize("model", [ShortModel(3, 1.0), DensityModel(lambda t: -(t.sum(1) ** 2), 3)])
 def test_without_tuning_auto_is_refused_with_a_remedy(model, asked):
-    message = f"{type(model).__name__} has no MAP; give step_size a number, gradient='minibatch'"
+    message = f"{type(model).__name__} has no MAP; give step_size a number"
     with pytest.raises(ValueError, match=message):
         sample(model, data=rows(), **asked)
     with pytest.raises(ValueError, match="no curvature; give preconditioner=None or an array"):

@@ -70,6 +70,9 @@ class NetworkEstimator(SGMCMCEstimator):
         """A callable that builds the network of one draw as a ``torch.nn.Module``."""
         raise NotImplementedError
 
+    def _samplers(self) -> tuple[str, ...]:
+        return (*super()._samplers(), "mclmc")
+
     def _check_network(self, X: Array) -> None:
         """Raise ``ValueError`` if the network does not fit the data."""
 

@@ -46,7 +46,7 @@ class SenseWarnings:
         target, spread = y[rows], y[rows].std(0)
         mean, variance = mixture.moments(X[rows], variance=True)
         error = np.sqrt(np.mean((mean - target) ** 2, axis=0))
-        noise = np.sqrt(np.median(variance, axis=0))
+        noise = np.sqrt(np.median(np.asarray(variance), axis=0))
         for j in np.flatnonzero(spread > 0.0):
             of = f" of output {j}" if len(spread) > 1 else ""
             if error[j] > WORST_ERROR * spread[j]:

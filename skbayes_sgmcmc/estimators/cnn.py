@@ -55,7 +55,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
     sampler : str or Sampler, default="psgld"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
+        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the

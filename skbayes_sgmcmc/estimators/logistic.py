@@ -252,7 +252,7 @@ class BayesianLogisticRegression(BayesianClassifier):
         return settings
 
     def _samplers(self) -> tuple[str, ...]:
-        return (*super()._samplers(), "mala")
+        return (*super()._samplers(), "mclmc", "mala")
 
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
         from ..models.logistic import LogisticModel

@@ -48,7 +48,7 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         If True, the model sees features and targets scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
+        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -295,7 +295,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         If True, the model sees features scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "sghmc", "sgnht" and "msgnht".
+        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
