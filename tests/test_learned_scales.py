@@ -330,7 +330,7 @@ def test_minibatches_sample_the_hierarchical_posterior():
     options, step, allowance = RUNS["minibatches"]
     scores = truth.z_scores(
         allowance, step_size=step / truth.curvature, burn_in=2000, n_draws=300, thinning=50,
-        n_chains=60, **options,
+        n_chains=120, **options,
     )  # fmt: skip
     assert max(scores.values()) < 4.5, scores
 

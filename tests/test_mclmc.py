@@ -1,0 +1,266 @@
+"""Microcanonical Langevin: its flows, its invariant density, and how it finds its step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+from sklearn.datasets import load_diabetes
+
+from skbayes_sgmcmc import (
+    BayesianMLPRegressor,
+    LatentDirichletAllocation,
+    SamplingError,
+    SamplingWarning,
+    sample,
+)
+from skbayes_sgmcmc.samplers import MCLMC, Step, integrators
+
+INTEGRATORS = ["leapfrog", "minimal_norm"]
+
+
+def unit(rng, chains, d):
+    u = torch.from_numpy(rng.standard_normal((chains, d)))
+    return u / u.norm(dim=1, keepdim=True)
+
+
+def gaussian_step(precision, *, n=1.0, eta=0.1, temperature=1.0, **others):
+    """A step on the potential N u = theta' A theta / 2."""
+    A = torch.from_numpy(precision) / n
+
+    def value_and_gradient(theta):
+        g = theta @ A
+        return 0.5 * (theta * g).sum(1), g
+
+    return Step(
+        n=n, gradient=lambda theta: theta @ A, likelihood=None, potential=None,
+        value_and_gradient=value_and_gradient, eta=eta, temperature=temperature,
+        noise=eta * temperature / n, **others,
+    )  # fmt: skip
+
+
+def correlated(d):
+    """Precisions from 1/2 to 2, in directions that are not the axes."""
+    axes = np.linalg.qr(np.random.default_rng(d).standard_normal((d, d)))[0]
+    return axes @ np.diag(np.geomspace(0.5, 2.0, d)) @ axes.T
+
+
+# the flows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 30.0])
+def test_a_turn_solves_its_differential_equation(size):
+    """du = -P(u) grad S dt / (d - 1) for a constant gradient; and the growth of the kinetic energy.
+
+    Tolerances of the solver are 1e-12, so 1e-9 is far above its error.
+    """
+    rng, d, epsilon = np.random.default_rng(0), 5, 0.7
+    u, g = unit(rng, 1, d), size * torch.from_numpy(rng.standard_normal((1, d)))
+    start, gradient = u[0].numpy().copy(), g[0].numpy()
+
+    def slope(t, z):
+        along = z[:d] @ gradient
+        return [*(-(gradient - along * z[:d]) / (d - 1)), -along]
+
+    expected = solve_ivp(slope, (0.0, epsilon), [*start, 0.0], rtol=1e-12, atol=1e-12).y[:, -1]
+    turned = torch.zeros(1, 1, dtype=torch.float64)
+    step = gaussian_step(np.eye(d))
+    MCLMC().turn({"u": u}, step, g, torch.full((1, 1), epsilon).double(), 1.0, turned)
+    np.testing.assert_allclose(u[0], expected[:d], atol=1e-9)
+    np.testing.assert_allclose((d - 1) * turned[0], expected[d], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e10, 1e30])
+def test_turns_by_extreme_gradients_stay_finite(size):
+    """In float32: the direction keeps its length, and becomes that of -g for a large gradient."""
+    rng, d = np.random.default_rng(0), 5
+    u, direction = unit(rng, 2, d).float(), unit(rng, 2, d).float()
+    before, turned = u.clone(), torch.zeros(2, 1, dtype=torch.float64)
+    MCLMC().turn(
+        {"u": u}, gaussian_step(np.eye(d)), size * direction, torch.ones(2, 1), 1.0, turned
+    )
+    assert torch.isfinite(turned).all()
+    expected = before if size < 1.0 else -direction
+    torch.testing.assert_close(u, expected, atol=1e-6, rtol=0.0)
+
+
+def energy_error(integrator, eta, d=10):
+    """Root mean square energy error of one step from 200 positions of a Gaussian."""
+    rng = np.random.default_rng(0)
+    theta, xi = (torch.from_numpy(rng.standard_normal((200, d))) for _ in range(2))
+    step = gaussian_step(correlated(d), eta=eta, xi=xi)
+    sampler = MCLMC(energy_error=1e-3, length=1.0)
+    state = sampler.init_state(theta, step)
+    getattr(integrators, integrator)(sampler, theta, state, step)
+    return float(sampler.statistics(state, step)["energy_error"].mean()) ** 0.5
+
+
+def test_energy_errors_of_a_step_are_of_third_order():
+    """Half the step, an eighth of the error: exponents within 0.1 of 3 for these small steps.
+
+    The minimal-norm scheme takes twice the gradients, and its errors are less than a tenth.
+    """
+    errors = {name: [energy_error(name, eta) for eta in (4e-3, 1e-3)] for name in INTEGRATORS}
+    for large, small in errors.values():
+        assert abs(np.log2(large / small) - 3.0) < 0.1
+    assert errors["minimal_norm"][0] < 0.1 * errors["leapfrog"][0]
+
+
+# the invariant density ----------------------------------------------------------------------------
+
+
+def draws_of(d, temperature=1.0, n=1, **settings):
+    A = torch.from_numpy(correlated(d))
+    options = {
+        "sampler": "mclmc", "temperature": temperature, "n_chains": 100, "n_draws": 200,
+        "burn_in": 500, "thinning": 5, "random_state": 0,
+        "init": np.random.default_rng(1).standard_normal((100, d)),
+    }  # fmt: skip
+    return sample(lambda theta: -0.5 * ((theta @ A) * theta).sum(1), d, **(options | settings))
+
+
+def errors_of(posterior, d, temperature=1.0):
+    """Errors of means and second moments (d + d^2) in sds, and their standard errors."""
+    covariance = temperature * np.linalg.inv(correlated(d))
+    root = np.linalg.cholesky(np.linalg.inv(covariance))
+    white = posterior["theta"] @ root
+    moments = np.concatenate([white, (white[..., :, None] * white[..., None, :]).reshape(
+        *white.shape[:2], -1)], axis=2)  # fmt: skip
+    by_chain = moments.mean(axis=1)
+    error = by_chain.std(axis=0, ddof=1) / np.sqrt(len(by_chain))
+    expected = np.concatenate([np.zeros(d), np.eye(d).ravel()])
+    return by_chain.mean(axis=0) - expected, error
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("d", [2, 10])
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_gaussians_at_a_small_step(integrator, d, temperature):
+    """Means and covariances within 4.5 standard errors, and 0.5% of a sd for the step's bias.
+
+    Of at most 110 moments, the largest exceeds 4.5 by chance with a probability of 1e-3. The
+    standard errors are below 3% of a sd.
+    """
+    posterior = draws_of(d, temperature, integrator=integrator, step_size=0.03)
+    off, error = errors_of(posterior, d, temperature)
+    assert error.max() < 0.03
+    assert (np.maximum(np.abs(off) - 0.005, 0.0) / error).max() < 4.5
+
+
+def test_the_step_found_by_the_sampler_is_as_good():
+    """``step_size="auto"``: the wanted energy error of 5e-4 leaves less than 2% of bias."""
+    posterior = draws_of(10, step_size="auto", burn_in=2000)
+    off, error = errors_of(posterior, 10)
+    assert (np.maximum(np.abs(off) - 0.02, 0.0) / error).max() < 4.5
+
+
+# the step size ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("wanted", [5e-4, 0.05])
+def test_every_chain_finds_the_step_of_the_wanted_energy_error(wanted, scale):
+    """From a first step that is 1,000 times too large or too small; within a factor of 2.5.
+
+    The mean square over 2,000 steps of a heavy-tailed error has an error of tens of percent, and
+    what the burn-in's average of 100 steps found has one, too.
+    """
+    posterior = sample(
+        lambda theta: -0.5 * ((theta / scale) ** 2).sum(1), 10, sampler=MCLMC(energy_error=wanted),
+        step_size="auto", n_chains=8, n_draws=100, burn_in=3000, thinning=20, random_state=0,
+        init=scale * np.random.default_rng(0).standard_normal((8, 10)), dtype="float64",
+    )  # fmt: skip
+    ratio = posterior.statistics["energy_error"] / wanted
+    assert ((ratio > 0.4) & (ratio < 2.5)).all(), ratio
+    if wanted == 5e-4:  # with little bias, L is 1.5 times the root of the exact variances' sum
+        exact = 1.5 * scale * 10**0.5
+        np.testing.assert_allclose(posterior.statistics["length"], exact, rtol=0.35)
+
+
+def test_given_steps_are_kept():
+    """A step moves every chain by sqrt(eta d / N), whatever the gradient is."""
+    posterior = draws_of(10, step_size=0.04, thinning=1, n_draws=20, integrator="leapfrog")
+    moves = np.linalg.norm(np.diff(posterior["theta"], axis=1), axis=2)
+    np.testing.assert_allclose(moves, 0.4**0.5 * 0.2 / 0.2, rtol=1e-5)
+
+
+def test_steps_that_are_too_large_are_doubted():
+    with pytest.warns(SamplingWarning, match="MCLMC are too large"):
+        draws_of(10, step_size=1e4, n_chains=4, init="random")
+
+
+# what is not allowed ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("d", "settings", "message"),
+    [
+        (1, {}, "not allowed with 1 parameter: its dynamics need at least 2"),
+        (3, {"temperature": 0.0}, "temperature=0 is not allowed with MCLMC"),
+        (3, {"step_size": "auto", "burn_in": 0}, "burn_in=0 is not allowed"),
+        (3, {"sampler": MCLMC(length=0.0)}, "sampler.length=0.0 is not allowed"),
+        (3, {"sampler": MCLMC(energy_error=-1)}, "sampler.energy_error=-1 is not allowed"),
+        (3, {"integrator": "baoab"}, "integrator='baoab' is not allowed"),
+    ],
+)
+def test_what_is_not_allowed(d, settings, message):
+    options = {"sampler": "mclmc", "step_size": 0.1, "n_draws": 4, "burn_in": 4} | settings
+    with pytest.raises(ValueError, match=message):
+        sample(lambda theta: -0.5 * (theta**2).sum(1), d, **options)
+
+
+def test_models_without_a_density_are_refused():
+    counts = np.random.default_rng(0).poisson(1.0, (10, 8))
+    lda = LatentDirichletAllocation(2, sampler="mclmc", parametrization="reduced_natural")
+    with pytest.raises(ValueError, match="is not allowed"):
+        lda.fit(counts)
+
+
+def test_a_density_that_is_nowhere_finite_is_an_error():
+    with pytest.raises((SamplingError, ValueError)):
+        sample(lambda theta: theta.sum(1) * np.nan, 3, sampler="mclmc", step_size=0.1)
+
+
+# networks -----------------------------------------------------------------------------------------
+
+
+def network(**parameters):
+    options = {"n_chains": 3, "n_draws": 10, "burn_in": 300, "thinning": 7, "random_state": 0}
+    return BayesianMLPRegressor(hidden_layer_sizes=(6, 6), sampler="mclmc", **options | parameters)
+
+
+def same(a, b, atol):
+    for name in a.posterior_.draws:
+        np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0.0, atol=atol)
+
+
+def test_groups_of_chains_make_the_same_draws():
+    """To rounding: other shapes of products are summed in another order, and 300 steps amplify it.
+
+    In float64 with few steps, that stays below 1e-6.
+    """
+    X, y = load_diabetes(return_X_y=True)
+    few = {"burn_in": 60, "n_draws": 5, "thinning": 2, "dtype": "float64", "init": "random"}
+    same(network(**few).fit(X, y), network(n_jobs=3, **few).fit(X, y), atol=1e-6)
+
+
+@pytest.mark.parametrize("at", [150, 310])
+def test_an_interrupted_fit_resumes_with_the_same_bits(tmp_path, monkeypatch, at):
+    """In the burn-in, while the step is tuned, and after it; with learned scales."""
+    from skbayes_sgmcmc._engine import chains
+
+    monkeypatch.setattr(chains, "LONG_CHUNK", 64)
+    X, y = load_diabetes(return_X_y=True)
+    whole, path = network().fit(X, y), tmp_path / "file.npz"
+    take = chains.Chains._chunk
+
+    def interrupted(self, steps):
+        if steps[0] > at:
+            raise KeyboardInterrupt
+        return take(self, steps)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(chains.Chains, "_chunk", interrupted)
+        network(checkpoint=path).fit(X, y)
+    same(whole, network(checkpoint=path).fit(X, y), atol=0.0)
