@@ -1,0 +1,115 @@
+"""One fit of ``tabular.py`` in a process of its own: ``python _tabular_worker.py REQUEST.json``.
+
+The request names the file of the data, the module and function that fits, its options, the seed
+and the file for the predictions. The last line of the output is a JSON object of what the fit
+cost. This file needs only numpy, scipy and scikit-learn, so that it runs in environments that have
+a peer but not this package.
+
+A function ``fit(X, y, seed, **options)`` returns ``predict(X)``. In classification that gives
+probabilities (rows, classes), in regression an object with the methods of ``NormalMixture``.
+"""
+
+import importlib
+import json
+import os
+import resource
+import sys
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+#: number of draws of each row's predictive distribution that its CRPS is computed from
+N_DRAWS = 1000
+LEVEL = 0.9
+MISSING = 3  # exit status: the library is not installed
+
+
+class NormalMixture:
+    """Equally weighted normals for each row: ``means`` and ``sds`` of shape (normals, rows)."""
+
+    def __init__(self, means, sds):
+        means = np.atleast_2d(np.asarray(means, dtype=np.float64))
+        sds = np.atleast_2d(np.asarray(sds, dtype=np.float64))
+        self.means, self.sds = np.broadcast_arrays(means, sds)
+        self.mean = self.means.mean(axis=0)
+        self.sd = np.sqrt((self.sds**2).mean(axis=0) + self.means.var(axis=0))
+
+    def log_density(self, y):
+        z = (y - self.means) / self.sds
+        each = -0.5 * z**2 - np.log(self.sds) - 0.5 * np.log(2.0 * np.pi)
+        return logsumexp(each, axis=0) - np.log(len(each))
+
+    def covered(self, y, level):
+        """Whether y lies in the central interval."""
+        p = ndtr((y - self.means) / self.sds).mean(axis=0)
+        return np.abs(p - 0.5) <= level / 2.0
+
+    def draws(self, n, rng):
+        """Draws of shape (n, rows), as many of each normal as of the others, or one more."""
+        which = np.arange(n) * len(self.means) // n if n < len(self.means) else (
+            np.arange(n) % len(self.means))  # fmt: skip
+        noise = rng.standard_normal((n, self.means.shape[1]))
+        return self.means[which] + self.sds[which] * noise
+
+
+def crps(draws, y):
+    """CRPS of each row by draws (n, rows): E|Z - y| - E|Z - Z'| / 2, both without bias."""
+    draws = np.sort(draws, axis=0)
+    n = len(draws)
+    weights = (2.0 * np.arange(n) - n + 1.0) / (n * (n - 1.0))
+    return np.abs(draws - y).mean(axis=0) - weights @ draws
+
+
+def processor_seconds():
+    """User and system time of this process, its threads, and children that have ended."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        request = json.load(file)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    warnings.simplefilter("ignore")  # of optimisers that have not converged, among others
+    try:
+        module = importlib.import_module(request["module"])
+        for library in request["libraries"]:
+            importlib.import_module(library)  # its time is not that of a fit
+    except ModuleNotFoundError as error:
+        print(error, file=sys.stderr)
+        sys.exit(MISSING)
+    with np.load(request["data"]) as data:
+        X, y, X_test, y_test = (data[key] for key in ("X", "y", "X_test", "y_test"))
+    start = processor_seconds()
+    predict = getattr(module, request["function"])(X, y, request["seed"], **request["options"])
+    fitted = processor_seconds()
+    found = predict(X_test)
+    done = processor_seconds()
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if request["task"] == "regression":
+        draws = found.draws(N_DRAWS, np.random.default_rng(request["seed"]))
+        found = {"mean": found.mean, "sd": found.sd, "log_density": found.log_density(y_test),
+                 "covered": found.covered(y_test, LEVEL), "crps": crps(draws, y_test)}  # fmt: skip
+    else:
+        found = {"proba": found}
+    np.savez(request["out"], **found)
+    costs = {"fit_s": fitted - start, "predict_s": done - fitted, "memory_mb": kilobytes / 1024.0,
+             "versions": versions(request["packages"])}  # fmt: skip
+    print(json.dumps(costs))
+
+
+def versions(packages):
+    """Those that are installed: {package: version}."""
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    main()
