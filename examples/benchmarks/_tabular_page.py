@@ -107,12 +107,15 @@ DENSITIES = {
     "forest": "500 trees. Regression: a normal with variance a + b v, where v is the variance of "
     "the trees' predictions; a and b maximise the out-of-bag likelihood. Classification: the "
     "mean of the trees, and of the uniform distribution with the weight of one tree.",
-    "xgboost": "2,000 trees at most of depth 6, learning rate 0.05, subsample 0.8. Stops after 50 "
-    "rounds without a lower loss on a held-out tenth; the RMSE there is the sd of the normal.",
-    "catboost": "1,000 trees at most of depth 6, learning rate 0.05, stopped in the same way. "
-    "Regression: RMSEWithUncertainty, the total uncertainty of ten virtual ensembles as the "
-    "variance of a normal.",
-    "ngboost": "1,000 rounds at most, learning rate 0.03, stopped in the same way; a normal.",
+    "xgboost": "2,000 trees of depth 6, learning rate 0.05, subsample 0.8. Regression, as "
+    "published by bde: no early stopping; the sd of the normal is the RMSE on a held-out tenth of "
+    "a fit to the others. Classification: stops after 50 rounds without a lower loss on a held-out "
+    "tenth.",
+    "catboost": "1,000 trees of depth 6, learning rate 0.05. Regression, as published by bde: "
+    "RMSEWithUncertainty, no early stopping; the total uncertainty of ten virtual ensembles is the "
+    "variance of a normal. Classification: stopped in the same way as XGBoost.",
+    "ngboost": "1,000 rounds at most, learning rate 0.03, stopped by a held-out tenth in the same "
+    "way; a normal.",
     "mlp": "MLPRegressor() and MLPClassifier() by default. Regression: the sd of the normal is the "
     "RMSE on a held-out tenth of a fit to the others; the mean is that of a fit to all rows. "
     "Both fits count.",

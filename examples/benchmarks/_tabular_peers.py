@@ -31,6 +31,14 @@ def rmse(prediction, y):
     return max(float(np.sqrt(np.mean((prediction - y) ** 2))), MIN_SD)
 
 
+def normal_by_held_out(model, X, y, seed):
+    """Two fits: to nine tenths for the sd, the RMSE on the others, and to all rows for the mean."""
+    X_most, y_most, X_few, y_few = held_out_tenth(X, y, seed, False)
+    sigma = rmse(model.fit(X_most, y_most).predict(X_few), y_few)
+    model.fit(X, y)
+    return lambda X: NormalMixture(model.predict(X), sigma)
+
+
 def some_rows(y, n, seed):
     """n row numbers, or all if there are fewer."""
     return np.random.default_rng(seed).permutation(len(y))[:n]
@@ -102,11 +110,7 @@ def mlp_regression(X, y, seed, **options):
     """sigma is the RMSE on a held-out tenth; the network that predicts has seen all rows."""
     from sklearn.neural_network import MLPRegressor
 
-    model = MLPRegressor(random_state=seed, **options)
-    X_most, y_most, X_few, y_few = held_out_tenth(X, y, seed, False)
-    sigma = rmse(model.fit(X_most, y_most).predict(X_few), y_few)
-    model.fit(X, y)
-    return lambda X: NormalMixture(model.predict(X), sigma)
+    return normal_by_held_out(MLPRegressor(random_state=seed, **options), X, y, seed)
 
 
 def mlp_classification(X, y, seed, **options):
@@ -197,18 +201,15 @@ def forest_classification(X, y, seed, n_trees):
     return lambda X: (n_trees * model.predict_proba(X) + 1.0 / n_classes) / (n_trees + 1.0)
 
 
-# Boosting: all stop early by the held-out tenth
+# Boosting
 
 
 def xgboost_regression(X, y, seed, **options):
-    """sigma is the RMSE on the held-out tenth."""
+    """sigma is the RMSE on a held-out tenth; the trees that predict have seen all rows."""
     from xgboost import XGBRegressor
 
-    X, y, X_few, y_few = held_out_tenth(X, y, seed, False)
     model = XGBRegressor(random_state=seed, n_jobs=1, **options)
-    model.fit(X, y, eval_set=[(X_few, y_few)], verbose=False)
-    sigma = rmse(model.predict(X_few), y_few)
-    return lambda X: NormalMixture(model.predict(X), sigma)
+    return normal_by_held_out(model, X, y, seed)
 
 
 def xgboost_classification(X, y, seed, **options):
@@ -227,10 +228,8 @@ def catboost_regression(X, y, seed, **options):
     """Each tree ensemble of ten virtual ones gives a mean and a variance."""
     from catboost import CatBoostRegressor
 
-    X, y, X_few, y_few = held_out_tenth(X, y, seed, False)
     loss = {"loss_function": "RMSEWithUncertainty", **CATBOOST}
-    model = CatBoostRegressor(random_seed=seed, **loss, **options)
-    model.fit(X, y, eval_set=(X_few, y_few))
+    model = CatBoostRegressor(random_seed=seed, **loss, **options).fit(X, y)
 
     def predict(X):
         found = model.virtual_ensembles_predict(

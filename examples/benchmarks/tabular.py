@@ -50,10 +50,12 @@ HIDDEN = {"hidden": (64, 64)}
 BDE_LARGER = {"n_members": 4, "hidden_layers": [16, 16, 16, 16], "epochs": 1200, "patience": 20,
               "warmup_steps": 10_000, "n_samples": 1000, "n_thinning": 10}  # fmt: skip
 BDE_SHORT = {"warmup_steps": 50, "n_samples": 10, "epochs": 5}
+#: regression as in bde's benchmark; classification stops early
 XGBOOST = {"n_estimators": 2000, "learning_rate": 0.05, "max_depth": 6, "subsample": 0.8,
-           "tree_method": "hist", "early_stopping_rounds": 50}  # fmt: skip
-CATBOOST = {"iterations": 1000, "learning_rate": 0.05, "depth": 6, "early_stopping_rounds": 50}
-NGBOOST = {"n_estimators": 1000, "learning_rate": 0.03, "early_stopping_rounds": 50}
+           "tree_method": "hist"}  # fmt: skip
+CATBOOST = {"iterations": 1000, "learning_rate": 0.05, "depth": 6}
+EARLY = {"early_stopping_rounds": 50}
+NGBOOST = {"n_estimators": 1000, "learning_rate": 0.03, **EARLY}
 
 
 class Method(NamedTuple):
@@ -91,10 +93,12 @@ METHODS = {
                  "sklearn.gaussian_process"),
     "forest": Method("random forest", PEERS, "forest", {"n_trees": 500}, {"n_trees": 20},
                      "sklearn.ensemble"),
-    "xgboost": Method("XGBoost", PEERS, "xgboost", XGBOOST, {"n_estimators": 20}, "xgboost",
-                      ("xgboost-cpu", "xgboost")),
-    "catboost": Method("CatBoost", PEERS, "catboost", CATBOOST, {"iterations": 20}, "catboost",
-                       ("catboost",)),
+    "xgboost": Method("XGBoost", PEERS, "xgboost",
+                      {"regression": XGBOOST, "classification": XGBOOST | EARLY},
+                      {"n_estimators": 20}, "xgboost", ("xgboost-cpu", "xgboost")),
+    "catboost": Method("CatBoost", PEERS, "catboost",
+                       {"regression": CATBOOST, "classification": CATBOOST | EARLY},
+                       {"iterations": 20}, "catboost", ("catboost",)),
     "ngboost": Method("NGBoost", PEERS, "ngboost", NGBOOST, {"n_estimators": 20}, "ngboost",
                       ("ngboost",)),
     "mlp": Method("one MLP of scikit-learn", PEERS, "mlp", {}, {"max_iter": 20},
