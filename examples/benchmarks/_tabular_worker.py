@@ -48,8 +48,7 @@ class NormalMixture:
 
     def draws(self, n, rng):
         """Draws of shape (n, rows), as many of each normal as of the others, or one more."""
-        which = np.arange(n) * len(self.means) // n if n < len(self.means) else (
-            np.arange(n) % len(self.means))  # fmt: skip
+        which = np.arange(n) * len(self.means) // n  # spread over them, if they are more than n
         noise = rng.standard_normal((n, self.means.shape[1]))
         return self.means[which] + self.sds[which] * noise
 
