@@ -13,7 +13,7 @@ from _tabular_peers import MIN_SD, bounded
 from _tabular_worker import NormalMixture
 from torch.nn import functional
 
-VALIDATION, PATIENCE, MAX_EPOCHS, RATE = 0.15, 30, 1000, 2e-3
+VALIDATION, PATIENCE, RATE = 0.15, 30, 2e-3
 SMALLEST_BATCH, LARGEST_BATCH = 32, 256
 
 
@@ -57,7 +57,7 @@ def class_loss(outputs, y):
     return functional.cross_entropy(outputs.transpose(1, 2), y, reduction="none")
 
 
-def trained(X, y, seed, n_outputs, loss, *, hidden, n_members=1, dropout=0.0):
+def trained(X, y, seed, n_outputs, loss, *, hidden, max_epochs, n_members=1, dropout=0.0):
     """Networks at the parameters of each member's best epoch."""
     generator = torch.Generator().manual_seed(seed)
     x, y = torch.from_numpy(X).float(), torch.from_numpy(y)
@@ -73,7 +73,7 @@ def trained(X, y, seed, n_outputs, loss, *, hidden, n_members=1, dropout=0.0):
     best = [parameter.detach().clone() for parameter in networks.parameters]
     lowest = torch.full((n_members,), torch.inf)
     waited = torch.zeros(n_members, dtype=torch.long)
-    for _ in range(MAX_EPOCHS):
+    for _ in range(max_epochs):
         order = torch.argsort(torch.rand(n_members, n_train, generator=generator), dim=1)
         shuffled = torch.gather(rows, 1, order)
         for start in range(0, n_train - n_train % batch or n_train, batch):
@@ -127,7 +127,7 @@ def ensemble_classification(X, y, seed, n_random=0, **options):
     return predict
 
 
-def laplace(X, y, seed, likelihood, n_outputs, loss, hidden):
+def laplace(X, y, seed, likelihood, n_outputs, loss, options):
     """laplace-torch's posterior of the last layer.
 
     Prior precision and noise maximise the marginal likelihood in regression; the prior precision
@@ -135,7 +135,7 @@ def laplace(X, y, seed, likelihood, n_outputs, loss, hidden):
     """
     from laplace import Laplace
 
-    networks = trained(X, y, seed, n_outputs, loss, hidden=hidden)
+    networks = trained(X, y, seed, n_outputs, loss, **options)
     layers = []
     for weight, bias in zip(networks.parameters[::2], networks.parameters[1::2], strict=True):
         layer = torch.nn.Linear(*weight.shape[1:])
@@ -163,8 +163,8 @@ def laplace(X, y, seed, likelihood, n_outputs, loss, hidden):
     return found
 
 
-def laplace_regression(X, y, seed, hidden):
-    found = laplace(X, y, seed, "regression", 1, squared_loss, hidden)
+def laplace_regression(X, y, seed, **options):
+    found = laplace(X, y, seed, "regression", 1, squared_loss, options)
 
     def predict(X):
         mean, variance = found(torch.from_numpy(X).float())
@@ -175,8 +175,8 @@ def laplace_regression(X, y, seed, hidden):
     return predict
 
 
-def laplace_classification(X, y, seed, hidden):
-    found = laplace(X, y, seed, "classification", int(y.max()) + 1, class_loss, hidden)
+def laplace_classification(X, y, seed, **options):
+    found = laplace(X, y, seed, "classification", int(y.max()) + 1, class_loss, options)
 
     def predict(X):
         proba = found(torch.from_numpy(X).float(), link_approx="probit")

@@ -150,7 +150,7 @@ def compose(args, results, missing, failed, methods):
         summary=summary(results, rows, complete, ranks, args.sets, methods),
         published=published(results, rows, args.sets, methods),
         tables="\n\n".join(tables(results, rows, args.sets, methods)),
-        methods="\n".join(description(key, methods) for key in args.methods),
+        methods="\n".join(description(key, methods) for key in rows),
         gaps=gaps(results, rows, missing, failed, methods, args),
     )
     return body, figures
@@ -291,8 +291,8 @@ def score_table(results, rows, names, methods, score, factor, digits, best):
     if best:
         for j in range(len(names)):
             if np.isfinite(means[:, j]).any():
-                i = int(np.nanargmin(means[:, j]))
-                cells[i][j] = f"**{cells[i][j]}**"
+                for i in np.flatnonzero(means[:, j] == np.nanmin(means[:, j])):
+                    cells[i][j] = f"**{cells[i][j]}**"
     return [[methods[key].label, *row] for key, row in zip(rows, cells, strict=True) if any(row)]
 
 
@@ -307,11 +307,12 @@ def gaps(results, rows, missing, failed, methods, args):
     words = [f"Versions: {'; '.join(known)}."]
     if missing:
         words.append(f"Not installed: {', '.join(methods[key].label for key in missing)}.")
-    absent = [
-        f"{methods[key].label} ({', '.join(lacking)})"
-        for key in rows
-        if (lacking := [name for name in args.sets if (key, name) not in results])
-    ]
+    absent = []
+    for key in args.methods:
+        lacking = [name for name in args.sets if (key, name) not in results]
+        if lacking and key not in missing:
+            which = ", ".join(lacking) if key in rows else "all sets"
+            absent.append(f"{methods[key].label} ({which})")
     if absent:
         words.append(f"Not run: {'; '.join(absent)}.")
     if failed:

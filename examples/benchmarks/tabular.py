@@ -45,7 +45,8 @@ LARGER = {
                    "n_draws": 200, "thinning": 50},
     "classification": {"n_chains": 8, "burn_in": 10_000, "n_draws": 200, "thinning": 50},
 }  # fmt: skip
-HIDDEN = {"hidden": (64, 64)}
+NETWORK = {"hidden": (64, 64), "max_epochs": 1000}
+NETWORK_SHORT = {"max_epochs": 3}
 #: of the published experiments, but 4 of 10 members and 10,000 of 50,000 steps of warm-up
 BDE_LARGER = {"n_members": 4, "hidden_layers": [16, 16, 16, 16], "epochs": 1200, "patience": 20,
               "warmup_steps": 10_000, "n_samples": 1000, "n_thinning": 10}  # fmt: skip
@@ -79,13 +80,13 @@ METHODS = {
     "ours_larger": Method("ours, larger budget", PEERS, "ours", LARGER, SHORT_CHAINS, *OWN),
     "bde": Method("bde, no arguments", PEERS, "bde", {}, BDE_SHORT, *BDE),
     "bde_larger": Method("bde, larger budget", PEERS, "bde", BDE_LARGER, BDE_SHORT, *BDE),
-    "ensemble5": Method("deep ensemble (5)", NETWORKS, "ensemble", HIDDEN | {"n_members": 5},
-                        {"n_members": 2}, *TORCH),
-    "ensemble10": Method("deep ensemble (10)", NETWORKS, "ensemble", HIDDEN | {"n_members": 10},
-                         {"n_members": 2}, *TORCH),
+    "ensemble5": Method("deep ensemble (5)", NETWORKS, "ensemble", NETWORK | {"n_members": 5},
+                        NETWORK_SHORT, *TORCH),
+    "ensemble10": Method("deep ensemble (10)", NETWORKS, "ensemble", NETWORK | {"n_members": 10},
+                         NETWORK_SHORT, *TORCH),
     "dropout": Method("MC dropout", NETWORKS, "ensemble",
-                      HIDDEN | {"dropout": 0.1, "n_random": 100}, {}, *TORCH),
-    "laplace": Method("last-layer Laplace", NETWORKS, "laplace", HIDDEN, {}, "laplace",
+                      NETWORK | {"dropout": 0.1, "n_random": 100}, NETWORK_SHORT, *TORCH),
+    "laplace": Method("last-layer Laplace", NETWORKS, "laplace", NETWORK, NETWORK_SHORT, "laplace",
                       ("laplace-torch", "torch")),
     "gp": Method("Gaussian process", PEERS, "gp",
                  {"regression": {"n_fit": 1000, "n_rows": 3000},
