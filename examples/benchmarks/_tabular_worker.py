@@ -1,9 +1,10 @@
-"""One fit of ``tabular.py`` in a process of its own: ``python _tabular_worker.py REQUEST.json``.
+"""Runs the fits of ``tabular.py``, each in a process of its own.
 
-The request names the file of the data, the module and function that fits, its options, the seed
-and the file for the predictions. The last line of the output is a JSON object of what the fit
-cost. This file needs only numpy, scipy and scikit-learn, so that it runs in environments that have
-a peer but not this package.
+Each line of the input is a JSON object: the file of the data, the module and function that fits,
+its options, the seed, and the files for predictions and costs. The libraries are imported, and a
+forked process fits, predicts, measures and ends. The answer is its exit status. This file needs
+only numpy, scipy and scikit-learn, so that it runs in environments that have a peer but not this
+package.
 
 A function ``fit(X, y, seed, **options)`` returns ``predict(X)``. In classification that gives
 probabilities (rows, classes), in regression an object with the methods of ``NormalMixture``.
@@ -14,6 +15,7 @@ import json
 import os
 import resource
 import sys
+import traceback
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 
@@ -77,22 +79,13 @@ def peak_megabytes():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
-def main():
-    with open(sys.argv[1], encoding="utf-8") as file:
-        request = json.load(file)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    warnings.simplefilter("ignore")  # of optimisers that have not converged, among others
-    try:
-        module = importlib.import_module(request["module"])
-        for library in request["libraries"]:
-            importlib.import_module(library)  # its time is not that of a fit
-    except ModuleNotFoundError as error:
-        print(error, file=sys.stderr)
-        sys.exit(MISSING)
+def fit_one(request):
+    """Fit and predict; writes what is needed for the scores, and the costs."""
+    fit = getattr(importlib.import_module(request["module"]), request["function"])
     with np.load(request["data"]) as data:
         X, y, X_test, y_test = (data[key] for key in ("X", "y", "X_test", "y_test"))
     start = processor_seconds()
-    predict = getattr(module, request["function"])(X, y, request["seed"], **request["options"])
+    predict = fit(X, y, request["seed"], **request["options"])
     fitted = processor_seconds()
     found = predict(X_test)
     done = processor_seconds()
@@ -106,7 +99,40 @@ def main():
     np.savez(request["out"], **found)
     costs = {"fit_s": fitted - start, "predict_s": done - fitted, "memory_mb": megabytes,
              "versions": versions(request["packages"])}  # fmt: skip
-    print(json.dumps(costs))
+    with open(request["costs"], "w", encoding="utf-8") as file:
+        json.dump(costs, file)
+
+
+def forked(request):
+    """Exit status of a process that is a copy of this one and runs ``fit_one``."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            fit_one(request)
+            status = 0
+        except BaseException:  # the caller reads it in the log
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    warnings.simplefilter("ignore")  # of optimisers that have not converged, among others
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            for module in (request["library"], request["module"]):
+                importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            print(error, file=sys.stderr)
+            sys.exit(MISSING)
+        print(forked(request), file=answers, flush=True)
 
 
 def versions(packages):

@@ -12,6 +12,7 @@ The libraries of the peers are in requirements-peers.txt. A method whose library
 is left out. bde is best in an environment of its own, whose interpreter is ``--bde-python``.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -131,38 +132,65 @@ class MissingLibraryError(Exception):
     """A method cannot run here."""
 
 
+class Worker:
+    """A process that has imported a library and runs each fit in a copy of itself."""
+
+    def __init__(self, python):
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115  - lives as long as the process
+        self.process = subprocess.Popen(
+            [str(python), str(Path(__file__).with_name("_tabular_worker.py"))],
+            env=os.environ | ONE_THREAD,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
+
+    def run(self, request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        if answer != "0":
+            missing = not answer and self.close() == MISSING
+            self.log.seek(0)
+            raise (MissingLibraryError if missing else RuntimeError)(
+                self.log.read()[-2000:].strip()
+            )
+
+    def close(self):
+        self.process.stdin.close()
+        return self.process.wait()
+
+
+@functools.cache
+def shared_worker(python, _library):
+    return Worker(python)
+
+
 def run(args, key, name, seed):
     """The scores and costs of one fit, in another process."""
     method, task = METHODS[key], task_of(name)
     X, y, X_test, y_test = load_split(name, seed)
-    own = method.library == "bde" and args.bde_python is not None
     with tempfile.TemporaryDirectory() as folder:
-        paths = {"data": f"{folder}/data.npz", "out": f"{folder}/out.npz"}
+        paths = {"data": f"{folder}/data.npz", "out": f"{folder}/out.npz",
+                 "costs": f"{folder}/costs.json"}  # fmt: skip
         np.savez(paths["data"], X=X, y=y, X_test=X_test, y_test=y_test)
         request = paths | {
             "task": task,
             "module": method.module,
             "function": f"{method.function}_{task}",
-            "libraries": [method.library],
+            "library": method.library,
             "packages": method.packages,
             "options": options_of(method, task, args.short),
             "seed": seed,
         }
-        file = Path(folder) / "request.json"
-        file.write_text(json.dumps(request))
-        worker = Path(__file__).with_name("_tabular_worker.py")
-        done = subprocess.run(
-            [str(args.bde_python) if own else sys.executable, str(worker), str(file)],
-            env=os.environ | ONE_THREAD,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode == MISSING:
-            raise MissingLibraryError(done.stderr.strip())
-        if done.returncode != 0:
-            raise RuntimeError(f"{key} on {name}, seed {seed}: {done.stderr[-2000:]}")
-        costs = json.loads(done.stdout.splitlines()[-1])
+        if method.library == "bde":  # JAX has threads, which do not survive a fork
+            worker = Worker(args.bde_python or sys.executable)
+            worker.run(request)
+            worker.close()
+        else:
+            shared_worker(sys.executable, method.library).run(request)
+        costs = json.loads(Path(paths["costs"]).read_text())
         with np.load(paths["out"]) as data:
             found = dict(data)
     scores = regression_scores if task == "regression" else class_scores
@@ -213,8 +241,9 @@ def fill(args):
                     print(f"{METHODS[key].label} is left out: {error}", flush=True)
                     continue
                 except RuntimeError as error:  # the others may be well
+                    shared_worker.cache_clear()
                     failed.append(f"{key} on {name}, seed {seed}")
-                    print(error, flush=True)
+                    print(f"{failed[-1]}: {error}", flush=True)
                     continue
                 if found is not None:
                     results.setdefault((key, name), {})[seed] = found
