@@ -125,15 +125,16 @@ DENSITIES = {
 def compose(args, results, missing, failed, methods):
     """Body and figures; ``results`` are {(method, set): {seed: numbers}}."""
     rows = [key for key in args.methods if any((key, name) in results for name in args.sets)]
-    complete = [key for key in rows if all((key, name) in results for name in args.sets)]
+    sets = [name for name in args.sets if any((key, name) in results for key in rows)]
+    complete = [key for key in rows if all((key, name) in results for name in sets)]
     figures, words, ranks = [], "Too few methods or sets for ranks.", {}
-    if len(complete) > 2 and len(args.sets) > 1:
-        ranks = {score: mean_ranks(results, complete, args.sets, score) for score in ("nll", None)}
-        distance, p = critical_difference(results, complete, args.sets)
+    if len(complete) > 2 and len(sets) > 1:
+        ranks = {score: mean_ranks(results, complete, sets, score) for score in ("nll", None)}
+        distance, p = critical_difference(results, complete, sets)
         labels = [methods[key].label for key in complete]
         figure = rank_figure(labels, ranks["nll"], distance)
         caption = (
-            f"Mean ranks by NLL over {len(args.sets)} sets (1 is best). Methods joined by a bar do "
+            f"Mean ranks by NLL over {len(sets)} sets (1 is best). Methods joined by a bar do "
             f"not differ at the 5% level by Nemenyi's test (critical difference {distance:.2f}; "
             f"Friedman's test: p = {p:.1g})."
         )
@@ -147,11 +148,11 @@ def compose(args, results, missing, failed, methods):
         a9a_rows=f"{A9A_ROWS:,}",
         made=" and ".join(f"`{in_words(options)}`" for options in MADE.values()),
         ranks=words,
-        summary=summary(results, rows, complete, ranks, args.sets, methods),
-        published=published(results, rows, args.sets, methods),
-        tables="\n\n".join(tables(results, rows, args.sets, methods)),
+        summary=summary(results, rows, complete, ranks, sets, methods),
+        published=published(results, rows, sets, methods),
+        tables="\n\n".join(tables(results, rows, sets, methods)),
         methods="\n".join(description(key, methods) for key in rows),
-        gaps=gaps(results, rows, missing, failed, methods, args),
+        gaps=gaps(results, rows, sets, missing, failed, methods, args),
     )
     return body, figures
 
@@ -296,7 +297,7 @@ def score_table(results, rows, names, methods, score, factor, digits, best):
     return [[methods[key].label, *row] for key, row in zip(rows, cells, strict=True) if any(row)]
 
 
-def gaps(results, rows, missing, failed, methods, args):
+def gaps(results, rows, sets, missing, failed, methods, args):
     """What is not in the tables, and the versions of what is."""
     versions = {}
     for runs in results.values():
@@ -309,10 +310,12 @@ def gaps(results, rows, missing, failed, methods, args):
         words.append(f"Not installed: {', '.join(methods[key].label for key in missing)}.")
     absent = []
     for key in args.methods:
-        lacking = [name for name in args.sets if (key, name) not in results]
+        lacking = [name for name in sets if (key, name) not in results]
         if lacking and key not in missing:
             which = ", ".join(lacking) if key in rows else "all sets"
             absent.append(f"{methods[key].label} ({which})")
+    if unused := [name for name in args.sets if name not in sets]:
+        absent.append(f"all methods ({', '.join(unused)})")
     if absent:
         words.append(f"Not run: {'; '.join(absent)}.")
     if failed:

@@ -269,7 +269,7 @@ def main():
     constants = {"a9a_rows": A9A_ROWS, "friedman_rows": FRIEDMAN_ROWS}
     args = parse_args(__doc__, 5, 1, runs="tabular", constants=constants, more=more)
     args.sets = args.sets or (QUICK_SETS if args.quick else SETS)
-    if args.forget:
+    if args.forget and args.runs.exists():
         forget(args.runs, args.forget)
     results, missing, failed = fill(args)
     title = "Small tables: untuned networks and their peers"
