@@ -86,13 +86,14 @@ class Records:
         """The numbers (a dict) of a run that is stored; else of ``run()``, which are then stored.
 
         ``settings`` are what the numbers depend on besides the constants, by name. "seconds" of
-        processor time are added. None with ``no_new`` if the run is not stored.
+        processor time are added, those of this process if ``run`` does not return others. None
+        with ``no_new`` if the run is not stored.
         """
         numbers = self.stored(name, settings)
         if numbers is None and not self.no_new:
             start = time.process_time()
             numbers = run()
-            seconds = time.process_time() - start
+            seconds = numbers.pop("seconds", time.process_time() - start)
             self._append(name, settings, numbers, seconds)
             print(time.strftime("%H:%M:%S"), name, f"{seconds:.0f} s", flush=True)
             numbers = self.stored(name, settings)

@@ -9,7 +9,7 @@ import itertools
 from functools import partial
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, make_friedman1
 
 #: whether stand-ins may be used: ``parse_args`` sets it for ``--quick``
 wanted = False
@@ -107,6 +107,13 @@ def uci():
     return data
 
 
+def tabular():
+    data = {}
+    for seed, name in enumerate(("airfoil", "bikesharing")):
+        data[f"{name}/X"], data[f"{name}/y"] = make_friedman1(300, random_state=seed)
+    return data
+
+
 MAKERS = {
     "australian": australian,
     "a9a": a9a,
@@ -114,6 +121,7 @@ MAKERS = {
     "fashion_mnist": mnist,
     "cifar10_jpeg": cifar10,
     "uci_regression": uci,
+    "tabular_regression": tabular,
     "20news_bow": partial(documents, {"_train": 400, "_test": 100}),
     "nips_bow": partial(documents, {"_train": 400, "_test": 100}),
     "reuters_bow": partial(documents, {"": 300}),

@@ -1,0 +1,86 @@
+"""The data sets and splits of ``tabular.py``.
+
+Every set is a function of the seed that returns standardised ``X_train, y_train, X_test, y_test``.
+Inputs and real-valued targets are standardised by the training part, so that the scores of
+regression are in units of the training targets' standard deviation.
+"""
+
+import numpy as np
+from _common import load_a9a, load_australian, load_uci, open_npz
+from sklearn import datasets
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+A9A_ROWS = 10_000
+FRIEDMAN_ROWS = 1000
+#: arguments of make_classification; each seed makes other data
+MADE = {
+    "made2": {"n_samples": 1000, "n_features": 20, "n_informative": 5, "n_redundant": 5,
+              "flip_y": 0.05},
+    "made5": {"n_samples": 2000, "n_features": 20, "n_informative": 10, "n_classes": 5,
+              "flip_y": 0.02},
+}  # fmt: skip
+UCI = {
+    "boston": "bostonHousing",
+    "concrete": "concrete",
+    "energy": "energy",
+    "winered": "wine-quality-red",
+    "yacht": "yacht",
+}
+BUNDLED = {
+    "breast_cancer": datasets.load_breast_cancer,
+    "wine": datasets.load_wine,
+    "iris": datasets.load_iris,
+    "digits": datasets.load_digits,
+}
+REGRESSION = ("airfoil", "bikesharing", *UCI, "diabetes", "friedman1")
+CLASSIFICATION = (*BUNDLED, "australian", "a9a", *MADE)
+SETS = REGRESSION + CLASSIFICATION
+
+
+def task_of(name):
+    return "regression" if name in REGRESSION else "classification"
+
+
+def load_split(name, seed):
+    """Standardised X_train, y_train, X_test, y_test, dense, of one seed."""
+    if name in UCI:
+        X, y, train, test = load_uci(UCI[name])
+        parts = X[train[seed]], X[test[seed]], y[train[seed]], y[test[seed]]
+    elif name == "a9a":
+        return _a9a(seed)
+    else:
+        X, y = _table(name, seed)
+        classes = None if name in REGRESSION else y
+        parts = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=classes)
+    X_train, X_test, y_train, y_test = parts
+    scaler = StandardScaler().fit(X_train)
+    X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
+    if name in REGRESSION:
+        center, scale = y_train.mean(), y_train.std()
+        y_train, y_test = (y_train - center) / scale, (y_test - center) / scale
+    return X_train, y_train, X_test, y_test
+
+
+def _table(name, seed):
+    if name in BUNDLED:
+        return BUNDLED[name](return_X_y=True)
+    if name in MADE:
+        return datasets.make_classification(**MADE[name], random_state=seed)
+    if name == "australian":
+        return load_australian()
+    if name == "diabetes":
+        return datasets.load_diabetes(return_X_y=True)
+    if name == "friedman1":
+        return datasets.make_friedman1(FRIEDMAN_ROWS, noise=1.0, random_state=seed)
+    with open_npz("tabular_regression") as data:
+        if data is None:
+            raise SystemExit("Set SKBAYES_DATA to a folder that holds tabular_regression.npz.")
+        return data[f"{name}/X"], data[f"{name}/y"]
+
+
+def _a9a(seed):
+    """A9A_ROWS of the training rows, and all test rows; the features are binary, not scaled."""
+    X_train, y_train, X_test, y_test = load_a9a()
+    rows = np.random.default_rng(seed).permutation(len(y_train))[:A9A_ROWS]
+    return X_train[rows].toarray(), y_train[rows], X_test.toarray(), y_test

@@ -1,0 +1,323 @@
+"""The page of ``tabular.py``: tables by score, ranks and the critical-difference figure."""
+
+import math
+
+import numpy as np
+from _common import markdown_table, mean_sd, new_figure, save_figure
+from _tabular_data import A9A_ROWS, CLASSIFICATION, FRIEDMAN_ROWS, MADE, REGRESSION
+from scipy.stats import friedmanchisquare, rankdata, studentized_range
+
+#: score: its heading, factor, digits, and whether the lowest is the best
+SCORES = {
+    "regression": {
+        "rmse": ("RMSE", 1.0, 3, True),
+        "nll": ("NLL", 1.0, 3, True),
+        "crps": ("CRPS", 1.0, 3, True),
+        "coverage": ("Coverage of 90% intervals, %", 100.0, 1, False),
+    },
+    "classification": {
+        "error": ("Error, %", 100.0, 2, True),
+        "nll": ("NLL", 1.0, 3, True),
+        "brier": ("Brier score", 1.0, 3, True),
+        "ece": ("ECE", 1.0, 3, True),
+    },
+}
+COSTS = {
+    "seconds": ("Core-seconds, fit and prediction", 1.0, 1, False),
+    "memory_mb": ("Peak memory, MB", 1.0, 0, False),
+}
+#: published by bde: mean and sd of RMSE, NLL of N(mean, sd), and NLL with the test RMSE as sd
+PUBLISHED = {
+    "airfoil": {
+        "linear regression": (".660", "", "1.003"),
+        "random forest (1,000)": (".256", "", ".057"),
+        "XGBoost (2,000)": (".203", "", "−.178"),
+        "CatBoost with uncertainty": (".239", ".148", "−.011"),
+        "deep ensemble (10)": (".365", ".176", ".410"),
+        "TabPFN v2": (".136 ± .003", "−.934 ± .020", "−.577"),
+        "bde, 10 members, 50,000 steps": (".1215 ± .0042", "−.913 ± .013", "−.689"),
+    },
+    "bikesharing": {
+        "linear regression": (".780", "", "1.170"),
+        "random forest (1,000)": (".244", "", ".009"),
+        "XGBoost (2,000)": (".214", "", "−.122"),
+        "CatBoost with uncertainty": (".265", "−.374", ".092"),
+        "deep ensemble (10)": (".288", "−.455", ".174"),
+        "TabPFN v2": (".210 ± .001", "−.686 ± .006", "−.140"),
+        "bde, 10 members, 50,000 steps": (".226 ± .002", "−.732 ± .010", "−.068"),
+    },
+}
+BODY = """
+No method is tuned: each runs with one setting on all sets, chosen beforehand. Each fit runs in a
+process of its own with one thread. Core-seconds are user and system time of the fit and of the
+prediction of the test rows, compilation included and imports excluded. Memory is the process's
+largest resident set, libraries and data included. **Bold**: the best mean of a column.
+
+**Data.** `airfoil` and `bikesharing`: `train_test_split(test_size=0.2, random_state=seed)`, as in
+bde's benchmark. `boston`, `concrete`, `energy`, `winered` and `yacht`: the UCI sets with their
+stored splits (10% for testing). `diabetes`, `friedman1` ({friedman_rows} rows, new ones for each
+seed) and the classification sets: a fifth for testing, stratified by class. `a9a`: {a9a_rows}
+training rows, chosen by the seed, and all 16,281 test rows, binary features not scaled. `made2` and
+`made5`: `make_classification` with {made}, new ones for each seed. All other inputs, and the
+targets of regression, are standardised by the training part; RMSE, NLL and CRPS of regression are
+in these units.
+
+**Scores.** NLL: minus the mean log predictive density or probability. In regression that is the
+density of the mixture over draws (ours, bde), members (ensembles) or random passes (dropout), and
+of one normal otherwise. CRPS: from 1,000 draws of that distribution. Coverage: the fraction of
+targets inside central 90% intervals. Brier score: the sum of squares over the classes. ECE: 15 bins
+of equal width. Probabilities are at least 1e-6, except ours.
+
+**Ranks.** {ranks}
+
+{summary}
+
+**Published figures**, for comparison with the NLL of N(mean, sd) that our runs also give. bde's
+benchmark has a single split, the seeds are those of the models, and the fits used 10 cores.
+
+{published}
+
+{tables}
+
+**Methods.**
+
+{methods}
+
+{gaps}
+"""
+DENSITIES = {
+    "ours": "the estimators' defaults; only the seed is set.",
+    "ours_larger": "`{options}`.",
+    "bde": "the defaults of sklearn-contrib-bde (two members of 4-4 units, 50 steps of warm-up).",
+    "bde_larger": "{options}. The members, 4 of 10, and the warm-up, 10,000 of 50,000 steps, are "
+    "smaller than published.",
+    "ensemble5": "perceptrons of 64-64 ReLU units, Adam with learning rate 0.002, minibatches of "
+    "32 to 256 rows (a fiftieth of all), at most 1,000 epochs. Training stops after 30 epochs "
+    "without a lower loss on 15% held-out rows, other ones for each member. Outputs are mean and "
+    "sd of a normal, by the NLL.",
+    "ensemble10": "the same with ten members.",
+    "dropout": "one such network with dropout of 0.1; 100 random passes.",
+    "laplace": "one such network with squared loss in regression, and laplace-torch's full "
+    "covariance of the last layer. Regression: prior precision and noise maximise the marginal "
+    "likelihood, and the density is one normal. Classification: the prior precision is the best "
+    "of a grid on the held-out rows; probit approximation.",
+    "gp": "squared exponential kernel, one length scale for each feature, and noise, fitted to at "
+    "most 1,000 rows; predictions condition on at most 3,000. Classification: one length scale "
+    "and Laplace's approximation, on at most 500 rows, with two classes at most 1,000.",
+    "forest": "500 trees. Regression: a normal with variance a + b v, where v is the variance of "
+    "the trees' predictions; a and b maximise the out-of-bag likelihood. Classification: the "
+    "mean of the trees, and of the uniform distribution with the weight of one tree.",
+    "xgboost": "2,000 trees of depth 6, learning rate 0.05, subsample 0.8. Regression, as "
+    "published by bde: no early stopping; the sd of the normal is the RMSE on a held-out tenth of "
+    "a fit to the others. Classification: stops after 50 rounds without a lower loss on a held-out "
+    "tenth.",
+    "catboost": "1,000 trees of depth 6, learning rate 0.05. Regression, as published by bde: "
+    "RMSEWithUncertainty, no early stopping; the total uncertainty of ten virtual ensembles is the "
+    "variance of a normal. Classification: stopped in the same way as XGBoost.",
+    "ngboost": "1,000 rounds at most, learning rate 0.03, stopped by a held-out tenth in the same "
+    "way; a normal.",
+    "mlp": "MLPRegressor() and MLPClassifier() by default. Regression: the sd of the normal is the "
+    "RMSE on a held-out tenth of a fit to the others; the mean is that of a fit to all rows. "
+    "Both fits count.",
+}
+
+
+def compose(args, results, missing, failed, methods):
+    """Body and figures; ``results`` are {(method, set): {seed: numbers}}."""
+    rows = [key for key in args.methods if any((key, name) in results for name in args.sets)]
+    sets = [name for name in args.sets if any((key, name) in results for key in rows)]
+    complete = [key for key in rows if all((key, name) in results for name in sets)]
+    figures, words, ranks = [], "Too few methods or sets for ranks.", {}
+    if len(complete) > 2 and len(sets) > 1:
+        ranks = {score: mean_ranks(results, complete, sets, score) for score in ("nll", None)}
+        distance, p = critical_difference(results, complete, sets)
+        labels = [methods[key].label for key in complete]
+        figure = rank_figure(labels, ranks["nll"], distance)
+        caption = (
+            f"Mean ranks by NLL over {len(sets)} sets (1 is best). Methods joined by a bar do "
+            f"not differ at the 5% level by Nemenyi's test (critical difference {distance:.2f}; "
+            f"Friedman's test: p = {p:.1g})."
+        )
+        figures = [save_figure(args, figure, "tabular_ranks", caption)]
+        words = (
+            "Each set's methods are ranked by their means over the seeds that all of them have "
+            "finished. Only methods with results on all sets take part."
+        )
+    body = BODY.format(
+        friedman_rows=f"{FRIEDMAN_ROWS:,}",
+        a9a_rows=f"{A9A_ROWS:,}",
+        made=" and ".join(f"`{in_words(options)}`" for options in MADE.values()),
+        ranks=words,
+        summary=summary(results, rows, complete, ranks, sets, methods),
+        published=published(results, rows, sets, methods),
+        tables="\n\n".join(tables(results, rows, sets, methods)),
+        methods="\n".join(description(key, methods) for key in rows),
+        gaps=gaps(results, rows, sets, missing, failed, methods, args),
+    )
+    return body, figures
+
+
+def in_words(options):
+    return ", ".join(f"{name}={value!r}" for name, value in options.items())
+
+
+def description(key, methods):
+    options = methods[key].options
+    if "regression" in options:
+        words = "; ".join(f"{task}: {in_words(given)}" for task, given in options.items())
+    else:
+        words = in_words(options)
+    return f"* {methods[key].label}: {DENSITIES[key].format(options=words)}"
+
+
+def values_of(results, key, name, score):
+    return [numbers[score] for numbers in results.get((key, name), {}).values()]
+
+
+def mean_ranks(results, methods, sets, score):
+    """Ranks (methods,), averaged over sets; the score None is the RMSE or the error."""
+    return set_ranks(results, methods, sets, score).mean(axis=0)
+
+
+def set_ranks(results, methods, sets, score):
+    rows = []
+    for name in sets:
+        column = score or ("rmse" if name in REGRESSION else "error")
+        seeds = set.intersection(*(set(results[key, name]) for key in methods))
+        # no seed in common: all that there are
+        rows.append(
+            rankdata([
+                np.mean([run[column] for seed, run in results[key, name].items()
+                         if seed in seeds or not seeds])
+                for key in methods
+            ])
+        )  # fmt: skip
+    return np.array(rows)
+
+
+def critical_difference(results, methods, sets):
+    """Nemenyi's critical difference at the 5% level, and the p-value of Friedman's test."""
+    ranks = set_ranks(results, methods, sets, "nll")
+    n, k = ranks.shape
+    quantile = studentized_range.ppf(0.95, k, np.inf) / math.sqrt(2.0)
+    return quantile * math.sqrt(k * (k + 1) / (6.0 * n)), friedmanchisquare(*ranks.T).pvalue
+
+
+def rank_figure(labels, ranks, distance):
+    """Names beside their mean ranks, and a bar over each group within the critical difference."""
+    order = np.argsort(ranks)
+    sorted_ranks = ranks[order]
+    figure, (ax,) = new_figure(1, width=7.0, height=0.6 + 0.24 * len(labels))
+    places = np.arange(len(labels))
+    ax.plot(sorted_ranks, places, "o", color="C0")
+    for place, (rank, which) in enumerate(zip(sorted_ranks, order, strict=True)):
+        ax.annotate(labels[which], (rank, place), (8, 0), textcoords="offset points", va="center",
+                    fontsize=9)  # fmt: skip
+    last = -1
+    for first, rank in enumerate(sorted_ranks):
+        end = int(np.flatnonzero(sorted_ranks <= rank + distance)[-1])
+        if end > max(last, first):  # no part of an earlier bar
+            ax.plot([rank - 0.25] * 2, [first, end], color="0.6", linewidth=3)
+            last = end
+    ax.set(xlabel="mean rank by NLL", yticks=[], xlim=(0.5, len(labels) + 2.5))
+    ax.spines["left"].set_visible(False)
+    ax.invert_yaxis()
+    return figure
+
+
+def summary(results, rows, complete, ranks, sets, methods):
+    """One row a method: mean ranks, and medians of the costs over the sets."""
+    table = []
+    for key in rows:
+        row = [methods[key].label]
+        for score in ("nll", None):
+            known = key in complete and bool(ranks)
+            row.append(f"{ranks[score][complete.index(key)]:.1f}" if known else "")
+        done = [name for name in sets if (key, name) in results]
+        for cost, digits in (("seconds", 1), ("memory_mb", 0)):
+            means = [np.mean(values_of(results, key, name, cost)) for name in done]
+            row.append(f"{np.median(means):.{digits}f}")
+        n_seeds = [len(results[key, name]) for name in done]
+        seeds = f"{min(n_seeds)}" if min(n_seeds) == max(n_seeds) else (
+            f"{min(n_seeds)} to {max(n_seeds)}")  # fmt: skip
+        table.append([*row, f"{len(done)}", seeds])
+    header = ["method", "mean rank, NLL", "mean rank, RMSE or error", "core-seconds, median set",
+              "memory, MB", "sets", "seeds"]  # fmt: skip
+    return markdown_table(header, table)
+
+
+def published(results, rows, sets, methods):
+    """For bde's two sets: its published figures, and ours in the same units."""
+    parts = []
+    for name, figures in PUBLISHED.items():
+        if name not in sets:
+            continue
+        table = [[f"{label} (published)", *cells, ""] for label, cells in figures.items()]
+        for key in rows:
+            if (key, name) not in results:
+                continue
+            errors = np.array(values_of(results, key, name, "rmse"))
+            one_sd = np.log(errors) + 0.5 * math.log(2.0 * math.pi) + 0.5
+            table.append([
+                methods[key].label, mean_sd(errors),
+                mean_sd(values_of(results, key, name, "nll_normal")), mean_sd(one_sd),
+                mean_sd(values_of(results, key, name, "seconds"), 1),
+            ])  # fmt: skip
+        header = [name, "RMSE", "NLL of N(mean, sd)", "NLL, test RMSE as sd", "core-seconds"]
+        parts.append(markdown_table(header, table))
+    return "\n\n".join(parts) or "None of the chosen sets is in them."
+
+
+def tables(results, rows, sets, methods):
+    """One table for each task and score."""
+    parts = []
+    for task, names in (("regression", REGRESSION), ("classification", CLASSIFICATION)):
+        names = [name for name in names if name in sets]
+        for score, (words, factor, digits, best) in (SCORES[task] | COSTS).items():
+            table = score_table(results, rows, names, methods, score, factor, digits, best)
+            if names and table:
+                parts.append(markdown_table([f"{words} ({task})", *names], table))
+    return parts
+
+
+def score_table(results, rows, names, methods, score, factor, digits, best):
+    means = np.full((len(rows), len(names)), np.nan)
+    cells = [[""] * len(names) for _ in rows]
+    for i, key in enumerate(rows):
+        for j, name in enumerate(names):
+            values = factor * np.array(values_of(results, key, name, score))
+            if len(values):
+                means[i, j] = values.mean()
+                cells[i][j] = mean_sd(values, digits)
+    if best:
+        for j in range(len(names)):
+            if np.isfinite(means[:, j]).any():
+                for i in np.flatnonzero(means[:, j] == np.nanmin(means[:, j])):
+                    cells[i][j] = f"**{cells[i][j]}**"
+    return [[methods[key].label, *row] for key, row in zip(rows, cells, strict=True) if any(row)]
+
+
+def gaps(results, rows, sets, missing, failed, methods, args):
+    """What is not in the tables, and the versions of what is."""
+    versions = {}
+    for runs in results.values():
+        for numbers in runs.values():
+            for package, found in numbers["versions"].items():
+                versions.setdefault(package, set()).add(found)
+    known = (f"{name} {', '.join(sorted(found))}" for name, found in sorted(versions.items()))
+    words = [f"Versions: {'; '.join(known)}."]
+    if missing:
+        words.append(f"Not installed: {', '.join(methods[key].label for key in missing)}.")
+    absent = []
+    for key in args.methods:
+        lacking = [name for name in sets if (key, name) not in results]
+        if lacking and key not in missing:
+            which = ", ".join(lacking) if key in rows else "all sets"
+            absent.append(f"{methods[key].label} ({which})")
+    if unused := [name for name in args.sets if name not in sets]:
+        absent.append(f"all methods ({', '.join(unused)})")
+    if absent:
+        words.append(f"Not run: {'; '.join(absent)}.")
+    if failed:
+        words.append(f"Failed: {'; '.join(failed)}.")
+    return " ".join(words)

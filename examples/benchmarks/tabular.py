@@ -1,0 +1,281 @@
+"""Untuned predictions with uncertainty on small tables: our perceptrons next to what else there is.
+
+    SKBAYES_DATA=folder python examples/benchmarks/tabular.py --bde-python bde-env/bin/python
+
+Each fit runs in a process of its own with one thread, which also measures its processor time and
+its peak memory. The numbers of finished runs are stored in the file ``--runs`` and are not computed
+again, so that ``--methods``, ``--sets`` and ``--seeds`` fill the table piece by piece. ``--forget``
+removes stored runs of methods, whose settings have changed, for instance. A run of seed 0 for all
+methods and sets comes before those of seed 1. ``--no-new`` makes the page of the stored runs.
+
+The libraries of the peers are in requirements-peers.txt. A method whose library is not installed
+is left out. bde is best in an environment of its own, whose interpreter is ``--bde-python``.
+"""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from _common import (
+    SHORT_CHAINS,
+    error_rate,
+    expected_calibration_error,
+    finished,
+    nll,
+    parse_args,
+    write_results,
+)
+from _records import read_records
+from _tabular_data import A9A_ROWS, FRIEDMAN_ROWS, SETS, load_split, task_of
+from _tabular_page import compose
+from _tabular_worker import MISSING
+
+from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+
+#: arguments of our estimators in the row "larger budget"
+LARGER = {
+    "regression": {"hidden_layer_sizes": (16, 16, 16, 16), "n_chains": 8, "burn_in": 20_000,
+                   "n_draws": 200, "thinning": 50},
+    "classification": {"n_chains": 8, "burn_in": 10_000, "n_draws": 200, "thinning": 50},
+}  # fmt: skip
+NETWORK = {"hidden": (64, 64), "max_epochs": 1000}
+NETWORK_SHORT = {"max_epochs": 3}
+#: of the published experiments, but 4 of 10 members and 10,000 of 50,000 steps of warm-up
+BDE_LARGER = {"n_members": 4, "hidden_layers": [16, 16, 16, 16], "epochs": 1200, "patience": 20,
+              "warmup_steps": 10_000, "n_samples": 1000, "n_thinning": 10}  # fmt: skip
+BDE_SHORT = {"warmup_steps": 50, "n_samples": 10, "epochs": 5}
+#: regression as in bde's benchmark; classification stops early
+XGBOOST = {"n_estimators": 2000, "learning_rate": 0.05, "max_depth": 6, "subsample": 0.8,
+           "tree_method": "hist"}  # fmt: skip
+CATBOOST = {"iterations": 1000, "learning_rate": 0.05, "depth": 6}
+EARLY = {"early_stopping_rounds": 50}
+NGBOOST = {"n_estimators": 1000, "learning_rate": 0.03, **EARLY}
+
+
+class Method(NamedTuple):
+    """A row: its name, the module of its functions and their prefix, options and libraries."""
+
+    label: str
+    module: str
+    function: str
+    options: dict
+    short: dict
+    library: str | None  # what is imported before the time is taken
+    packages: tuple = ("scikit-learn",)
+
+
+OWN = "skbayes_sgmcmc", ("skbayes-sgmcmc", "torch")
+BDE = "bde", ("sklearn-contrib-bde", "jax", "blackjax")
+PEERS, NETWORKS = "_tabular_peers", "_tabular_networks"
+TORCH = "torch", ("torch",)
+METHODS = {
+    "ours": Method("ours, no arguments", PEERS, "ours", {}, SHORT_CHAINS, *OWN),
+    "ours_larger": Method("ours, larger budget", PEERS, "ours", LARGER, SHORT_CHAINS, *OWN),
+    "bde": Method("bde, no arguments", PEERS, "bde", {}, BDE_SHORT, *BDE),
+    "bde_larger": Method("bde, larger budget", PEERS, "bde", BDE_LARGER, BDE_SHORT, *BDE),
+    "ensemble5": Method("deep ensemble (5)", NETWORKS, "ensemble", NETWORK | {"n_members": 5},
+                        NETWORK_SHORT, *TORCH),
+    "ensemble10": Method("deep ensemble (10)", NETWORKS, "ensemble", NETWORK | {"n_members": 10},
+                         NETWORK_SHORT, *TORCH),
+    "dropout": Method("MC dropout", NETWORKS, "ensemble",
+                      NETWORK | {"dropout": 0.1, "n_random": 100}, NETWORK_SHORT, *TORCH),
+    "laplace": Method("last-layer Laplace", NETWORKS, "laplace", NETWORK, NETWORK_SHORT, "laplace",
+                      ("laplace-torch", "torch")),
+    "gp": Method("Gaussian process", PEERS, "gp",
+                 {"regression": {"n_fit": 1000, "n_rows": 3000},
+                  "classification": {"n_fit": 500, "n_rows": 1000}}, {"n_fit": 50, "n_rows": 100},
+                 "sklearn.gaussian_process"),
+    "forest": Method("random forest", PEERS, "forest", {"n_trees": 500}, {"n_trees": 20},
+                     "sklearn.ensemble"),
+    "xgboost": Method("XGBoost", PEERS, "xgboost",
+                      {"regression": XGBOOST, "classification": XGBOOST | EARLY},
+                      {"n_estimators": 20}, "xgboost", ("xgboost-cpu", "xgboost")),
+    "catboost": Method("CatBoost", PEERS, "catboost",
+                       {"regression": CATBOOST, "classification": CATBOOST | EARLY},
+                       {"iterations": 20}, "catboost", ("catboost",)),
+    "ngboost": Method("NGBoost", PEERS, "ngboost", NGBOOST, {"n_estimators": 20}, "ngboost",
+                      ("ngboost",)),
+    "mlp": Method("one MLP of scikit-learn", PEERS, "mlp", {}, {"max_iter": 20},
+                  "sklearn.neural_network"),
+}  # fmt: skip
+QUICK_SETS = ("airfoil", "yacht", "iris")
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC",
+     "PJRT_NPROC"), "1",
+) | {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "JAX_PLATFORMS": "cpu"}  # fmt: skip
+
+
+def options_of(method, task, short):
+    options = method.options.get(task, method.options)
+    return options | (method.short if short else {})
+
+
+def settings_of(key, name, seed, short):
+    """What the numbers of a fit depend on; of our estimators all parameters, defaults too."""
+    task = task_of(name)
+    options = options_of(METHODS[key], task, short)
+    if METHODS[key].function == "ours":
+        kind = BayesianMLPRegressor if task == "regression" else BayesianMLPClassifier
+        options = kind(**options).get_params()
+    return {"set": name, "method": key, "seed": seed, "options": options}
+
+
+class MissingLibraryError(Exception):
+    """A method cannot run here."""
+
+
+class Worker:
+    """A process that has imported a library and runs each fit in a copy of itself."""
+
+    def __init__(self, python):
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115  - lives as long as the process
+        self.process = subprocess.Popen(
+            [str(python), str(Path(__file__).with_name("_tabular_worker.py"))],
+            env=os.environ | ONE_THREAD,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
+
+    def run(self, request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        if answer != "0":
+            missing = not answer and self.close() == MISSING
+            self.log.seek(0)
+            raise (MissingLibraryError if missing else RuntimeError)(
+                self.log.read()[-2000:].strip()
+            )
+
+    def close(self):
+        self.process.stdin.close()
+        return self.process.wait()
+
+
+@functools.cache
+def shared_worker(python, _library):
+    return Worker(python)
+
+
+def run(args, key, name, seed):
+    """The scores and costs of one fit, in another process."""
+    method, task = METHODS[key], task_of(name)
+    X, y, X_test, y_test = load_split(name, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {"data": f"{folder}/data.npz", "out": f"{folder}/out.npz",
+                 "costs": f"{folder}/costs.json"}  # fmt: skip
+        np.savez(paths["data"], X=X, y=y, X_test=X_test, y_test=y_test)
+        request = paths | {
+            "task": task,
+            "module": method.module,
+            "function": f"{method.function}_{task}",
+            "library": method.library,
+            "packages": method.packages,
+            "options": options_of(method, task, args.short),
+            "seed": seed,
+        }
+        if method.library == "bde":  # JAX has threads, which do not survive a fork
+            worker = Worker(args.bde_python or sys.executable)
+            worker.run(request)
+            worker.close()
+        else:
+            shared_worker(sys.executable, method.library).run(request)
+        costs = json.loads(Path(paths["costs"]).read_text())
+        with np.load(paths["out"]) as data:
+            found = dict(data)
+    scores = regression_scores if task == "regression" else class_scores
+    seconds = costs["fit_s"] + costs["predict_s"]
+    return scores(found, y_test) | costs | {"seconds": seconds}
+
+
+def regression_scores(found, y):
+    """``nll`` is that of the predictive density, ``nll_normal`` that of N(mean, sd)."""
+    error = y - found["mean"]
+    sd = found["sd"]
+    normal = 0.5 * (error / sd) ** 2 + np.log(sd) + 0.5 * np.log(2.0 * np.pi)
+    return {
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "nll": float(-found["log_density"].mean()),
+        "nll_normal": float(normal.mean()),
+        "crps": float(found["crps"].mean()),
+        "coverage": float(found["covered"].mean()),
+    }
+
+
+def class_scores(found, y):
+    """``brier`` is the sum of squares over the classes, from 0 to 2."""
+    proba = found["proba"]
+    hit = np.eye(proba.shape[1])[y]
+    return {
+        "error": error_rate(y, proba),
+        "nll": nll(y, proba),
+        "brier": float(((proba - hit) ** 2).sum(axis=1).mean()),
+        "ece": expected_calibration_error(y, proba),
+    }
+
+
+def fill(args):
+    """The numbers of all fits that are stored or can be run: {(method, set): {seed: numbers}}."""
+    results, missing, failed = {}, {}, []
+    for seed in args.seeds:
+        for name in args.sets:
+            for key in args.methods:
+                if key in missing:
+                    continue
+                settings = settings_of(key, name, seed, args.short)
+                one = partial(run, args, key, name, seed)
+                try:
+                    found = finished(args, f"{name}-{key}-{seed}", one, **settings)
+                except MissingLibraryError as error:
+                    missing[key] = str(error)
+                    print(f"{METHODS[key].label} is left out: {error}", flush=True)
+                    continue
+                except RuntimeError as error:  # the others may be well
+                    shared_worker.cache_clear()
+                    failed.append(f"{key} on {name}, seed {seed}")
+                    print(f"{failed[-1]}: {error}", flush=True)
+                    continue
+                if found is not None:
+                    results.setdefault((key, name), {})[seed] = found
+    return results, missing, failed
+
+
+def forget(path, methods):
+    """Remove the stored runs of methods from the file."""
+    kept = [record for record in read_records(path) if record["settings"]["method"] not in methods]
+    path.write_text("".join(json.dumps(record) + "\n" for record in kept))
+
+
+def more(parser):
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--sets", nargs="+", choices=SETS, help="default all; if quick, three")
+    parser.add_argument("--bde-python", type=Path, help="interpreter of an environment with bde")
+    parser.add_argument("--forget", nargs="+", choices=METHODS, default=[], metavar="METHOD",
+                        help="first remove the stored runs of these methods")  # fmt: skip
+
+
+def main():
+    torch.set_num_threads(1)  # as in the processes of the fits, for the records
+    constants = {"a9a_rows": A9A_ROWS, "friedman_rows": FRIEDMAN_ROWS}
+    args = parse_args(__doc__, 5, 1, runs="tabular", constants=constants, more=more)
+    args.sets = args.sets or (QUICK_SETS if args.quick else SETS)
+    if args.forget and args.runs.exists():
+        forget(args.runs, args.forget)
+    results, missing, failed = fill(args)
+    title = "Small tables: untuned networks and their peers"
+    body, figures = compose(args, results, missing, failed, METHODS)
+    write_results(args, "tabular", title, body, figures)
+
+
+if __name__ == "__main__":
+    main()
