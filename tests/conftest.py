@@ -20,7 +20,7 @@ def pytest_addoption(parser):
         help="add this to every seed, of data and of chains: bounds must hold at any seed",
     )
     group = parser.getgroup("fuzz", "random cases (tests/fuzz)")
-    group.addoption("--fuzz-cases", type=int, default=240, help="number of cases in all")
+    group.addoption("--fuzz-cases", type=int, default=1000, help="number of cases in all")
     group.addoption("--fuzz-seed", type=int, default=0, help="seed of the cases")
 
 

@@ -148,6 +148,8 @@ def same(a, b):
     if isinstance(a, pd.DataFrame | pd.Series):
         return a.equals(b)
     a, b = np.asarray(a), np.asarray(b)
+    if a.dtype.kind == "O":  # NaN among objects is not equal to itself
+        return repr(a.tolist()) == repr(b.tolist())
     return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
 
 

@@ -72,7 +72,9 @@ def looked_at(config, strategy, property_):
             text = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
             kind = "".join(c for c in text[:70] if not c.isdigit())
             ended["broken"] += 1
-            broken.setdefault(kind, f"{text}\n    {case!r}")
+            if kind not in broken:
+                broken[kind] = f"{text}\n    {case!r}"
+                print(broken[kind], flush=True)  # with -s, hours before the end
         slowest = max(slowest, (perf_counter() - start, repr(case)))
 
     with np.printoptions(threshold=20):
