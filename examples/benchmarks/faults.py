@@ -343,9 +343,10 @@ Commit {commit()}.
 
 ## Kill -9
 
-{n_kills} kills of child processes at random moments of a checkpointed fit, up to three for each fit,
-which then continues from its file to its end. Files are written after every chunk of steps, so that
-many kills come while a file is being written. "With a checkpoint": there was a file to go on from.
+{n_kills} kills of child processes at random moments of a checkpointed fit, up to three for each
+fit, which then continues from its file to its end. Files are written after every chunk of steps, so
+that many kills come while a file is being written. "With a checkpoint": there was a file to go on
+from.
 
 {table_of_kills}
 
