@@ -29,15 +29,16 @@ def ar1(rho, n_chains, n_draws, seed=0):
 def test_autocorrelation_time_of_an_autoregression(rho):
     """tau = 1/2 + sum rho^t = 1/2 + rho / (1 - rho), within 5%.
 
-    The estimate's relative sd is about sqrt(2 W / n), with a window W of some 10 tau and n =
-    200,000 draws: below 1.5%.
+    The estimate's relative sd is about sqrt(2 (2W + 1) / n), with a window W of some 13 tau and n =
+    3,200,000 draws: below 0.9%.
     """
     expected = 0.5 + rho / (1 - rho)
-    assert autocorrelation_time(ar1(rho, 4, 50_000)) == pytest.approx(expected, rel=0.05)
+    assert autocorrelation_time(ar1(rho, 64, 50_000)) == pytest.approx(expected, rel=0.05)
 
 
 def test_effective_sample_size_and_mcse_agree_with_the_autocorrelation_time():
-    x = ar1(0.8, 4, 10_000)
+    """Over seeds their sds were 2.3% and 1.4% of what is expected."""
+    x = ar1(0.8, 16, 10_000)
     posterior = PosteriorSamples({"x": x[:, :, None]})
     expected = x.size * (1 - 0.8) / (1 + 0.8)
     ess = effective_sample_size(posterior, "x", method="mean")[0]

@@ -343,19 +343,25 @@ Commit {commit()}.
 
 ## Kill -9
 
-{n_kills} kills of child processes at random moments of a checkpointed fit, up to three of one fit,
-which then goes on from its file to its end. Files are written after every chunk of steps, so that
-many kills come while one is written.
+{n_kills} kills of child processes at random moments of a checkpointed fit, up to three for each
+fit, which then continues from its file to its end. Files are written after every chunk of steps, so
+that many kills come while a file is being written. "With a checkpoint": there was a file to go on
+from.
 
 {table_of_kills}
 
 ## Damaged checkpoints
 
-{args.files} files of three fits that were killed, each damaged in one way. "refused": a
-CheckpointError, and the file is left as it was. "harmless": the fit ends with the right bits, as
-bytes were hit that say nothing (dates of the archive; "members" keeps all contents). "changed":
-refused, but not left as it was. "escaped": another error. "wrong": other draws. In "number" and
-"shape" and "missing" archives are valid, and one array is another.
+{args.files} files of three fits that were killed, each damaged in one way. The last four are valid
+archives: with another number in an array, an array of another shape or type, an array missing, and
+the same contents in another order.
+
+- refused: a CheckpointError, and the file is left as it was;
+- harmless: the fit ends with the right bits, because the damage concerns nothing that is read, such
+  as the dates in an archive;
+- changed: refused, but the file is not as it was;
+- escaped: another error;
+- wrong: other draws.
 
 {table_of_files}
 
