@@ -263,7 +263,7 @@ class ManyModes(Tuning):
     most_draws = 100  # predictions are expensive
     #: much larger than for moments of parameters: it makes chains explore further at equal cost,
     #: and predictions of networks did not get worse by its bias (docs/networks.md)
-    energy_error = 0.02
+    energy_error = 0.005
 
     def __init__(self, model: Model, *, start: str = "map", least_burn_in: int = 3000):
         super().__init__(model)

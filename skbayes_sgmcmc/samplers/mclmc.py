@@ -21,7 +21,7 @@ from ._protocol import Sampler, State, Step
 #: when the step size may be far off, and in the last
 SHORT_MEMORY, MEMORY = 10.0, 100.0
 #: the energy error that tuning aims at begins with this multiple of its last value
-FIRST_ERROR = 25.0
+FIRST_ERROR = 100.0
 #: an energy error counts less in tuning the further the step size is, on a log scale with this
 #: width, from the one at which the error would have been the wanted one
 TRUSTED = 1.5
@@ -62,7 +62,7 @@ class MCLMC(Sampler):
     energy_error : "auto" or float, default="auto"
         With ``step_size="auto"``, every chain changes its step size in the burn-in, until the mean
         square of a step's energy error, divided by the number of parameters d, has this value.
-        Larger values explore faster and have more bias. "auto": 5e-4, and 0.02 for networks.
+        Larger values explore faster and have more bias. "auto": 5e-4, and 0.005 for networks.
     length : "auto" or float, default="auto"
         L, in units of the parameters. "auto": 1.5 times the root of the summed variances of the
         parameters in the burn-in.
