@@ -391,9 +391,10 @@ def test_simulation_based_calibration_of_the_scales():
 def test_a_network_has_the_functions_and_scales_of_nuts():
     """Of the same hierarchical model, in tests/data/make_reference_network.py.
 
-    Bounds: predictive means within 0.25 posterior sds in the median over 40 new rows, predictive
-    sds within 0.8 to 1.25 in the median, log scales within half of their posterior sd. NUTS's own
-    halves differ by less than a fifth of these bounds.
+    Bounds: predictive means within 0.1 posterior sds in the median over 40 new rows, predictive sds
+    within 10% in the median, log scales within 0.4 of their posterior sds. Measured were 0.03, 1.4%
+    and 0.15; the halves of NUTS's chains differ by 0.02 and 1.9%. The scales of the two layers, of
+    which mostly the product matters, mix slowly: after 40,000 steps they were off by 0.5 sds.
     """
     with np.load(Path(__file__).parent / "data" / "reference_network.npz") as file:
         reference = dict(file)
@@ -402,16 +403,16 @@ def test_a_network_has_the_functions_and_scales_of_nuts():
     data = model.make_data(X, y[:, None], None, torch.float64, "cpu")
     draws = sample(
         model, data=data, sampler="sghmc", integrator="baoab", step_size=0.002, batch_size=60,
-        n_chains=16, n_draws=100, burn_in=10_000, thinning=300, random_state=0, dtype="float64",
+        n_chains=16, n_draws=100, burn_in=60_000, thinning=1500, random_state=0, dtype="float64",
     )  # fmt: skip
     theta = [draws.pooled(name).reshape(1600, -1) for name in model.network.shapes]
     at = torch.from_numpy(np.concatenate(theta, axis=1))
     f = model.network.outputs(at, torch.from_numpy(X_new)[None])[..., 0].numpy()
     off = np.abs(f.mean(axis=0) - reference["mean"]) / reference["sd"]
     ratio = f.std(axis=0) / reference["sd"]
-    assert np.median(off) < 0.25
-    assert 0.8 < np.median(ratio) < 1.25
+    assert np.median(off) < 0.1
+    assert 0.9 < np.median(ratio) < 1.1
     names = ["scale_weight_1", "scale_bias_1", "scale_weight_2", "scale_bias_2"]
     logs = np.log(np.concatenate([draws.pooled(name).reshape(1600, -1) for name in names], axis=1))
     away = (logs.mean(axis=0) - reference["scale_mean"]) / reference["scale_sd"]
-    assert np.abs(away).max() < 0.5, away
+    assert np.abs(away).max() < 0.4, away

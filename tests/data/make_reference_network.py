@@ -24,7 +24,7 @@ from numpyro.infer import MCMC, NUTS
 
 jax.config.update("jax_enable_x64", True)
 
-A, HIDDEN, TYPICAL_NOISE, CHAINS, DRAWS = 1.0, 8, 0.3, 8, 2000
+A, HIDDEN, TYPICAL_NOISE, CHAINS, DRAWS = 1.0, 8, 0.3, 4, 1500
 #: "auto" typical scales: twice those of fan-in, but at most 1
 TYPICAL = {"weight_1": 1.0, "bias_1": 1.0, "weight_2": 2.0 / np.sqrt(HIDDEN), "bias_2": 1.0}
 
@@ -64,8 +64,8 @@ def model(X, y):
 def main():
     X, y, X_new = data()
     mcmc = MCMC(
-        NUTS(model, target_accept_prob=0.95), num_warmup=DRAWS, num_samples=DRAWS,
-        num_chains=CHAINS, chain_method="vectorized", progress_bar=False,
+        NUTS(model, target_accept_prob=0.9), num_warmup=1000, num_samples=DRAWS,
+        num_chains=CHAINS, chain_method="sequential", progress_bar=False,
     )  # fmt: skip
     mcmc.run(jax.random.PRNGKey(0), X, y)
     draws = {name: np.asarray(v) for name, v in mcmc.get_samples(group_by_chain=True).items()}
