@@ -42,8 +42,7 @@ from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 
 #: arguments of our estimators in the row "larger budget"
 LARGER = {
-    "regression": {"hidden_layer_sizes": (16, 16, 16, 16), "n_chains": 8, "burn_in": 20_000,
-                   "n_draws": 200, "thinning": 50},
+    "regression": {"n_chains": 8, "burn_in": 8000, "n_draws": 100, "thinning": 40},
     "classification": {"n_chains": 8, "burn_in": 10_000, "n_draws": 200, "thinning": 50},
 }  # fmt: skip
 NETWORK = {"hidden": (64, 64), "max_epochs": 1000}
