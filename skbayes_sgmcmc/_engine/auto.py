@@ -125,7 +125,7 @@ def minibatches(
         size = int(batch_size)
     elif warm.step_size is None:
         size = PLAIN_BATCH
-    elif fits_whole(data):
+    elif fits_whole(data) or sampler.needs_potential:
         size = data.n_rows
     elif warm.batch_size is not None:
         size = warm.batch_size

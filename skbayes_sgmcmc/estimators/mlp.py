@@ -329,8 +329,8 @@ class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
         If True, the network sees features scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if every step uses
-        all rows and ``step_size="auto"``, otherwise "psgld".
+        "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if X and y have at
+        most 262,144 values and ``step_size="auto"``, otherwise "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -341,7 +341,7 @@ class BayesianMLPRegressor(_MLP, LikelihoodRegressor):
         integrator.
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
-        values, otherwise 100.
+        values, with MCLMC always, and otherwise 100.
     shared_minibatch : bool, default=False
         If True, all chains use the same minibatch in a step. This is faster, but the errors of the
         chains are then correlated, which makes R-hat and MCSE too small.
