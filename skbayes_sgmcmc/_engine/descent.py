@@ -7,8 +7,8 @@ posterior of all rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,10 @@ Array = NDArray[Any]
 HELD_SHARE, MOST_HELD = 0.15, 2000
 #: fewer rows than this are not divided: the descent then takes ``FEW_STEPS`` steps with all of them
 FEWEST_ROWS, FEW_STEPS = 20, 300
-#: rows of a step: an eighth of the rows between these bounds
+#: rows of a step: an eighth of the rows between these bounds, and at most those of the run's steps
 SMALLEST_BATCH, LARGEST_BATCH = 16, 128
+#: most rows whose likelihood is computed at once
+LOOK_ROWS = 256
 #: steps between two looks at the other rows at most; looks without improvement after which a chain
 #: stops; and steps after which every chain stops
 MOST_BETWEEN, PATIENCE, MOST_STEPS = 200, 20, 20_000
@@ -70,6 +72,7 @@ def descend(
     """Positions phi (chains, n_parameters) at which descents from ``theta`` stop.
 
     ``batch_size`` is the number of rows in the run's minibatches, which bounds that of the descent.
+    Latent variables keep their initial values.
     """
     phi = target.from_theta(torch.from_numpy(theta).to(target.like)).clone()
     rng = ChainRandom([seed.spawn(1)[0] for seed in seeds], str(target.like.device))
@@ -86,8 +89,8 @@ class Descent:
         held = min(round(HELD_SHARE * n), MOST_HELD) if n >= FEWEST_ROWS else 0
         orders = np.stack([stream.permutation(n) for stream in rng.rows])
         self.held, self.rows = orders[:, :held], orders[:, held:]
-        size = min(int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH)), batch_size)
-        self.size = min(size, self.rows.shape[1])
+        size = int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH))
+        self.size = min(size, batch_size, self.rows.shape[1])
         self.minibatches = Minibatches(target.data, self.size)
         self.state = target.model.init_state(target.to_theta(phi))
 
@@ -96,10 +99,10 @@ class Descent:
         waited = np.zeros(len(self.phi), dtype=int)
         active = np.arange(len(self.phi))
         adam = Adam.of(self.phi)
-        between = min(-(-self.rows.shape[1] // self.size), MOST_BETWEEN)
         if not self.held.shape[1]:
             self._advance(adam, active, FEW_STEPS)
             return torch.where(torch.isfinite(self.phi).all(1, keepdim=True), self.phi, best)
+        between = min(-(-self.rows.shape[1] // self.size), MOST_BETWEEN)
         while len(active) and adam.steps < MOST_STEPS:
             self._advance(adam, active, between)
             loss = self._loss(active)
@@ -109,12 +112,15 @@ class Descent:
             waited[active] = np.where(better, 0, waited[active] + 1)
             going = waited[active] < PATIENCE
             if not going.all():
-                mask = torch.from_numpy(going).to(self.phi.device)
-                self.phi = self.phi[mask]
-                self.state = {name: values[mask] for name, values in self.state.items()}
-                adam.keep(mask)
+                self._keep(adam, torch.from_numpy(going).to(self.phi.device))
                 active = active[going]
         return best
+
+    def _keep(self, adam: Adam, chains: Tensor) -> None:
+        """Go on with these chains only."""
+        self.phi = self.phi[chains]
+        self.state = {name: values[chains] for name, values in self.state.items()}
+        adam.keep(chains)
 
     def _advance(self, adam: Adam, active: Array, count: int) -> None:
         """Take steps with minibatches of each active chain's own rows."""
@@ -124,26 +130,26 @@ class Descent:
             evaluator.batch = batch
             adam.step(self.phi, evaluator.gradient(self.phi))
 
-    def _batches(self, active: Array, count: int, rng: ChainRandom) -> Any:
-        n = self.rows.shape[1]
+    def _batches(self, active: Array, count: int, rng: ChainRandom) -> Iterator[Batch]:
+        """Minibatches of the chains' own rows, each row once in every pass over them."""
         if self.minibatches.full:
             return self.minibatches.chunk(None, count, rng)
-        places = np.stack(
-            [
-                np.concatenate([g.permutation(n) for _ in range(-(-count * self.size // n))])
-                for g in rng.rows
-            ]
-        )[:, : count * self.size]
-        chosen = np.take_along_axis(self.rows[active], places, axis=1)
-        return self.minibatches.gather(
-            chosen.reshape(len(active), count, self.size).swapaxes(0, 1), rng
-        )
+        rows, length = self.rows[active], count * self.size
+        n = rows.shape[1]
+        passes = range(-(-length // n))
+        orders = [np.concatenate([g.permutation(n) for _ in passes])[:length] for g in rng.rows]
+        chosen = np.take_along_axis(rows, np.stack(orders), axis=1)
+        return self.minibatches.chunk(chosen.reshape(len(active), count, self.size), count, rng)
 
     def _loss(self, active: Array) -> Array:
         """Mean -log p of each active chain's other rows; infinite where it is not finite."""
-        model, target = self.target.model, self.target
-        rows = Minibatches(target.data, self.held.shape[1])
-        batch: Batch = next(rows.gather(self.held[active][None], None))
-        density = model.log_lik(target.to_theta(self.phi), batch) * batch.weight
-        loss = -density.double().mean(1).cpu().numpy()
-        return np.asarray(np.where(np.isfinite(loss), loss, np.inf))
+        model, theta = self.target.model, self.target.to_theta(self.phi)
+        held, plain = self.held[active], replace(self.target.data, augment=None)
+        rng, loss = self.rng.select(active.tolist()), np.zeros(len(active))
+        for start in range(0, held.shape[1], LOOK_ROWS):
+            rows = held[:, start : start + LOOK_ROWS]
+            (batch,) = Minibatches(plain, rows.shape[1]).chunk(rows[:, None], 1, rng)
+            density = model.log_lik(theta, batch) * batch.weight
+            loss -= density.double().sum(1).cpu().numpy() / held.shape[1]
+        finite = torch.isfinite(self.phi).all(1).cpu().numpy() & np.isfinite(loss)
+        return np.asarray(np.where(finite, loss, np.inf))

@@ -1,0 +1,151 @@
+"""Starts by descent: every chain on its own rows, with early stopping."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from skbayes_sgmcmc._data.minibatch import Data
+from skbayes_sgmcmc._engine.descent import FEWEST_ROWS, MOST_STEPS, PATIENCE, Descent, descend
+from skbayes_sgmcmc._engine.target import Target
+from skbayes_sgmcmc.models.likelihoods import Gaussian
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.models.networks.model import NetworkModel
+from skbayes_sgmcmc.priors import Normal
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+def problem(n=120, noise=0.1, hidden=(10,), prior_scale=1.0, seed=0):
+    """A smooth function of two features as the target of a network, in float64."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    y = np.sin(X[:, :1]) + noise * rng.standard_normal((n, 1))
+    model = NetworkModel(
+        MLP((2, *hidden, 1), "tanh"), Gaussian(1, np.array([0.3])), Normal(), prior_scale
+    )
+    return model, Target(model, model.make_data(X, y, None, torch.float64, "cpu"))
+
+
+def starts(model, chains, seed=0):
+    seeds = np.random.SeedSequence(seed).spawn(chains)
+    return np.stack([model.init(np.random.default_rng(s)) for s in seeds]), seeds
+
+
+def potential(target, theta):
+    return target.potential(torch.as_tensor(theta)).numpy()
+
+
+def test_descents_end_far_below_their_starts():
+    """Mean potentials: a random network is about the sd of y off; a good one about the noise."""
+    model, target = problem()
+    theta, seeds = starts(model, 4)
+    found = descend(target, 100, theta, seeds)
+    assert (potential(target, found) < potential(target, theta) - 0.5).all()
+
+
+def test_each_chain_has_its_own_rows_and_result():
+    model, target = problem()
+    theta, seeds = starts(model, 3)
+    theta[:] = theta[0]  # the same start: what differs is the rows
+    found = descend(target, 100, theta, seeds).numpy()
+    assert np.abs(found[0] - found[1]).max() > 1e-3
+    assert np.abs(found[0] - found[2]).max() > 1e-3
+
+
+def test_a_chain_descends_alone_as_in_a_group():
+    """The same to rounding, although other chains stop earlier or later."""
+    model, target = problem()
+    theta, seeds = starts(model, 3)
+    together = descend(target, 100, theta, seeds).numpy()
+    for c in range(3):
+        _, seeds = starts(model, 3)  # seeds remember what was spawned
+        alone = descend(target, 100, theta[c : c + 1], seeds[c : c + 1]).numpy()
+        np.testing.assert_allclose(alone[0], together[c], rtol=0.0, atol=1e-6)
+
+
+def test_descents_stop_when_other_rows_get_worse():
+    """Pure noise and a flat prior: a long descent overfits, early stopping keeps a better start.
+
+    The loss is the mean squared error of 2,000 new rows, whose least value is the variance, 1. What
+    the other rows choose is below the long descent's in the mean of four chains.
+    """
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 2)), rng.standard_normal((60, 1))
+    new, target_of_new = rng.standard_normal((2000, 2)), rng.standard_normal((2000, 1))
+    network = MLP((2, 30, 1), "tanh")
+    model = NetworkModel(network, Gaussian(1, np.array([0.3])), Normal(), 10.0)
+    target = Target(model, model.make_data(X, y, None, torch.float64, "cpu"))
+    theta, seeds = starts(model, 4)
+
+    def error(theta):
+        f = network.outputs(torch.as_tensor(theta), torch.from_numpy(new)[None])
+        return float(((f.numpy() - target_of_new) ** 2).mean())
+
+    stopped = descend(target, 100, theta, seeds)
+    _, seeds = starts(model, 4)
+    from skbayes_sgmcmc._engine import descent
+
+    long = pytest.MonkeyPatch()
+    long.setattr(descent, "FEWEST_ROWS", 1000)  # no other rows, so nothing stops it
+    long.setattr(descent, "FEW_STEPS", 5000)
+    overfitted = descend(target, 100, theta, seeds)
+    long.undo()
+    assert error(stopped) < 0.7 * error(overfitted)
+
+
+@pytest.mark.parametrize("n", [2, FEWEST_ROWS - 1])
+def test_few_rows_are_not_divided(n):
+    model, target = problem(n)
+    theta, seeds = starts(model, 2)
+    found = descend(target, 100, theta, seeds)
+    assert torch.isfinite(found).all()
+    assert (potential(target, found) < potential(target, theta)).all()
+
+
+def test_steps_are_bounded_and_batches_are_not_larger_than_the_runs():
+    model, target = problem()
+    theta, seeds = starts(model, 2)
+    phi = torch.from_numpy(theta)
+    from skbayes_sgmcmc._data.chain_random import ChainRandom
+
+    one = Descent(target, 5, phi.clone(), ChainRandom(seeds))
+    assert one.size == 5
+    assert one.held.shape == (2, 18) and one.rows.shape == (2, 102)
+    assert PATIENCE < MOST_STEPS
+    for held, rows in zip(one.held, one.rows, strict=True):
+        assert sorted([*held, *rows]) == list(range(120))
+
+
+def test_rows_that_are_not_finite_leave_the_start():
+    """Losses that are not finite never are the best, so the chain begins where it would have."""
+    model, target = problem()
+    bad = Data({"x": target.data.fields["x"], "y": target.data.fields["y"] * np.inf}, 120)
+    broken = Target(model, bad)
+    theta, seeds = starts(model, 2)
+    np.testing.assert_array_equal(descend(broken, 100, theta, seeds).numpy(), theta)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_the_same_seed_has_the_same_starts(n_jobs):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 2)), rng.standard_normal(40)
+    options = {"n_draws": 2, "burn_in": 2, "thinning": 1, "n_chains": 2, "dtype": "float64"}
+    fits = [
+        BayesianMLPRegressor(random_state=0, n_jobs=jobs, **options).fit(X, y)
+        for jobs in (None, n_jobs)
+    ]
+    np.testing.assert_allclose(*(fit.predict(X) for fit in fits), rtol=0.0, atol=1e-6)
+
+
+def test_a_class_with_one_row_and_weights():
+    """The row may be among those that stop the descent; the fit knows all classes anyway."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 2)), np.r_[np.zeros(20), np.ones(19), 2.0]
+    clf = BayesianMLPClassifier(
+        sampler="mclmc", n_draws=5, burn_in=50, thinning=1, n_chains=2, random_state=0
+    ).fit(X, y, sample_weight=rng.uniform(0.5, 2.0, 40))
+    assert clf.predict_proba(X).shape == (40, 3)
+    assert np.isfinite(clf.predict_proba(X)).all()
