@@ -98,7 +98,7 @@ def test_bad_parameters_are_named(data, parameters, message):
 
 
 def test_unknown_names_and_impossible_pairs_list_what_is_possible(data):
-    samplers = "'sgld', 'psgld', 'sghmc', 'sgnht', 'msgnht', 'mala'"
+    samplers = "'sgld', 'psgld', 'sghmc', 'sgnht', 'msgnht', 'mclmc', 'mala'"
     with pytest.raises(ValueError, match=f"sampler='hmc' is not allowed: give one of {samplers}"):
         small(sampler="hmc").fit(*data)
     pairs = [("sgld", "baoab"), ("psgld", "splitting"), ("mala", "euler"), ("sghmc", "leapfrog")]

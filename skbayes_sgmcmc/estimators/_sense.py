@@ -18,6 +18,8 @@ Array = NDArray[Any]
 
 #: training rows whose predictions are looked at
 LOOKED_AT = 200
+#: fewer rows do not say what a sensible fit achieves
+FEWEST_ROWS = 10
 #: an error of the training rows that is this many times a constant's raises a warning. Where X says
 #: nothing of y, an honest fit is near 1
 WORST_ERROR = 1.2
@@ -42,6 +44,8 @@ class SenseWarnings:
 
     def _check_regression(self, mixture: Mixture, X: Any, y: Array) -> None:
         """Warn if predictions of training rows are worse than a constant, or all noise."""
+        if len(y) < FEWEST_ROWS:
+            return
         rows = some_rows(len(y))
         target, spread = y[rows], y[rows].std(0)
         mean, variance = mixture.moments(X[rows], variance=True)
@@ -65,6 +69,8 @@ class SenseWarnings:
 
         ``proba`` are the predicted probabilities of these rows.
         """
+        if len(codes) < FEWEST_ROWS:
+            return
         frequency = np.bincount(codes, minlength=proba.shape[1]) / len(codes)
         constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
         given = proba[np.arange(len(codes)), codes]

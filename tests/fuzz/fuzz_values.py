@@ -15,7 +15,14 @@ from test_parameter_values import WRONG
 from torch import nn
 
 import skbayes_sgmcmc
-from skbayes_sgmcmc import BayesianLogisticRegression, Pruning, SpikeSlab, Storage, samplers
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    Pruning,
+    SpikeSlab,
+    Storage,
+    StudentT,
+    samplers,
+)
 from skbayes_sgmcmc import schedules as sch
 from skbayes_sgmcmc.priors import Laplace, Normal
 from skbayes_sgmcmc.samplers import TABLE
@@ -95,7 +102,8 @@ ORDINARY = {
     "n_epochs": [1, 2],
     "n_jobs": [None, 1],
     "network_scale": [1.0, 0.1],
-    "noise": ["infer", 0.5, 1.0],
+    "likelihood": ["normal", "student_t", "poisson", "negative_binomial", StudentT(df=4.0)],
+    "noise": ["auto", "infer", "heteroscedastic", 0.5, 1.0],
     "parametrization": ["expanded_mean", "expanded_natural"],
     "perturbation": [0.0, 0.3],
     "pool_size": [1, 2],
@@ -107,7 +115,13 @@ ORDINARY = {
     "prune": [None, 0.5, Pruning(0.8, period=2, interval=1)],
     "r_rate": [1.0, 0.1],
     "random_state": [0, 1, 2**32 - 1],
-    "sampler": ["auto", *TABLE, samplers.PSGLD(adapt="always"), samplers.SGHMC(friction=0.5)],
+    "sampler": [
+        "auto",
+        *TABLE,
+        samplers.PSGLD(adapt="always"),
+        samplers.SGHMC(friction=0.5),
+        samplers.MCLMC(energy_error=0.01, length=2.0),
+    ],
     "shared_minibatch": [False, True],
     "standardize": [False, True],
     "step_size": ["auto", "auto", *STEPS],
@@ -149,7 +163,13 @@ EXTREME = {
     "prior_scale": [1e-15, 1e15, [1e-15, 1e15]],
     "prune": [0.0, 0.999],
     "r_rate": [1e-10, 1e10],
-    "sampler": [samplers.SGHMC(friction=1e-6), samplers.SGNHT(friction=1e3), samplers.MALA()],
+    "sampler": [
+        samplers.SGHMC(friction=1e-6),
+        samplers.SGNHT(friction=1e3),
+        samplers.MALA(),
+        samplers.MCLMC(energy_error=1e-9),
+        samplers.MCLMC(length=1e9),
+    ],
     "step_size": [1e-30, 1e-10, 1.0, 10.0, 1e5, 1e18, sch.Constant(1e-300), sch.Constant(1e3)],
     "success_probability": [1e-10, 1.0 - 1e-10],
     "temperature": [1e-30, 1e6, 1e18],

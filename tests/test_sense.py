@@ -1,0 +1,125 @@
+"""Fits that are plainly nonsense warn and say what to change; honest fits do not."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    BayesianMLPRegressor,
+    SamplingWarning,
+)
+from skbayes_sgmcmc.estimators._sense import SenseWarnings
+
+RUN = {"n_chains": 2, "n_draws": 20, "burn_in": 200, "thinning": 5, "random_state": 0}
+FORMER = {"prior_scale": 1.0, "noise": "infer", "hidden_layer_sizes": (50,)}
+
+
+def sine(n=100):
+    rng = np.random.default_rng(0)
+    x = np.r_[rng.uniform(-3.0, -1.0, n // 2), rng.uniform(1.0, 3.0, n // 2)]
+    return x[:, None], np.sin(2.0 * x) + 0.1 * rng.standard_normal(n)
+
+
+def messages(fit):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit()
+    return [str(one.message) for one in caught if issubclass(one.category, SamplingWarning)]
+
+
+def test_noise_beyond_the_spread_of_the_targets():
+    """This fit ends at a noise of thousands of sds of y, with finite numbers throughout."""
+    with pytest.warns(SamplingWarning, match="does not describe its training data.*Give step_size"):
+        BayesianMLPRegressor(sampler="sghmc", random_state=0, **FORMER).fit(*sine())
+
+
+class Stub(SenseWarnings):
+    """What a fit would have predicted: given means and sds of all rows."""
+
+    def __init__(self, mean=0.0, sd=1.0):
+        self.mean, self.sd = mean, sd
+
+    def _short_name(self):
+        return "Stub()"
+
+    def moments(self, X, variance):
+        return np.full((len(X), 1), self.mean), np.full((len(X), 1), self.sd**2)
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd", "message"),
+    [
+        (0.0, 1.0, None),
+        (0.6, 1.0, None),  # an error of 1.17 sds of y
+        (0.7, 1.0, "further from the training targets than their mean is"),  # 1.22
+        (0.0, 1.4, None),
+        (0.0, 1.6, "the sd of its predictions is larger than that of the targets"),
+    ],
+)
+def test_bounds_of_regression(mean, sd, message):
+    """Targets have mean 0 and sd 1: the error of a constant is 1, and so is its noise."""
+    y = np.repeat([-1.0, 1.0], 100)[:, None]
+    stub = Stub(mean, sd)
+    found = messages(lambda: stub._check_regression(stub, y, y))
+    assert len(found) == (message is not None)
+    assert all(message in text and "Give step_size" in text for text in found)
+
+
+@pytest.mark.parametrize(("p", "warned"), [(0.5, False), (0.44, False), (0.42, True)])
+def test_bounds_of_classification(p, warned):
+    """Two equal classes: the log loss of their frequencies is log 2; 1.2 of that is p = 0.435."""
+    codes = np.repeat([0, 1], 50)
+    proba = np.full((100, 2), 1.0 - p)
+    proba[np.arange(100), codes] = p
+    found = messages(lambda: Stub()._check_classification(proba, codes))
+    assert [("log loss of its training rows" in text) for text in found] == [True] * warned
+
+
+@pytest.mark.parametrize(("batch_size", "warned"), [(2, True), (100, False)])
+def test_kinetic_temperature(batch_size, warned):
+    """Gradients of two rows heat SGHMC with little friction; those of all rows do not.
+
+    The bound is 20% and three standard errors, sqrt(2 / (152 * 2)) = 8% each; without gradient
+    noise the kinetic temperature is 1 within a few percent for this step.
+    """
+    X, y = sine()
+    reg = BayesianMLPRegressor(
+        sampler="sghmc", integrator="baoab", step_size=1e-4, batch_size=batch_size,
+        **RUN, **FORMER | {"noise": 0.1, "prior_scale": "fan_in"},
+    )  # fmt: skip
+    found = messages(lambda: reg.fit(X, y))
+    assert any("kinetic energy" in text for text in found) == warned
+    heat = reg.posterior_.statistics["kinetic_temperature"]
+    assert heat.shape == (2,)
+    assert (heat.mean() > 1.5) == warned
+
+
+def test_a_potential_that_still_falls():
+    """From a random start without a burn-in, most of the fall happens while draws are kept."""
+    X, y = load_diabetes(return_X_y=True)
+    reg = BayesianMLPRegressor(
+        sampler="sgld", step_size=1e-4, init="random", hidden_layer_sizes=(20,),
+        prior_scale="fan_in", noise=20.0, **RUN | {"burn_in": 0, "thinning": 20},
+    )  # fmt: skip
+    assert any("have not reached the posterior" in text for text in messages(lambda: reg.fit(X, y)))
+
+
+@pytest.mark.parametrize("name", ["noise", "logistic", "two rows", "constant"])
+def test_honest_fits_do_not_warn_of_nonsense(name):
+    """Where X says nothing of y the error is that of the mean, and the noise the spread of y."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    if name == "logistic":
+        estimator, y = BayesianLogisticRegression(random_state=0), rng.integers(0, 2, 200)
+    else:
+        estimator = BayesianMLPRegressor(n_draws=20, burn_in=1000, thinning=10, random_state=0)
+        y = np.ones(200) if name == "constant" else rng.standard_normal(200)
+    if name == "two rows":
+        X, y = X[:2], y[:2]
+    found = messages(lambda: estimator.fit(X, y))
+    assert not [text for text in found if "does not describe" in text]
