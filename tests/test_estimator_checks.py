@@ -47,7 +47,7 @@ class Linear(nn.Linear):
 ESTIMATORS = [
     BayesianLogisticRegression(**SMALL),
     # weights are repetitions only to rounding, and if no descent draws minibatches of the rows
-    BayesianMLPRegressor(hidden_layer_sizes=8, sampler="psgld", dtype="float64", **SHORT),
+    BayesianMLPRegressor(hidden_layer_sizes=8, init="random", dtype="float64", **SHORT),
     BayesianICA(**SHORTER),
     LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=20, burn_in=20),
 ]

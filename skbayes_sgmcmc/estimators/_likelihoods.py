@@ -121,7 +121,7 @@ class LikelihoodRegressor(NetworkRegressor):
             from ..models.likelihoods import rounding
 
             self._y_center, self._y_scale = center_and_scale(y, weight)
-            self._y_rounding = rounding(y) / self._y_scale
+            self._y_rounding = rounding(y, weight) / self._y_scale
 
     def _likelihood(self) -> Likelihood:
         from ..models.count_likelihoods import NegativeBinomial, Poisson

@@ -329,16 +329,18 @@ class StudentNoise(Gaussian):
         return predictive.StudentT(f, scale, self.df(own).expand(len(f), 1, -1))
 
 
-def rounding(y: Array) -> Array:
+def rounding(y: Array, weight: Array | None = None) -> Array:
     """Sd of the rounding error of each column of y (rows, targets), as its values suggest.
 
     This is 1/sqrt(12) of the smallest gap between different values if most rows share their value
-    with another row; else 0, because a small gap then says nothing of rounding.
+    with another row; else 0, because a small gap then says nothing of rounding. A row of weight two
+    counts as two rows.
     """
     found = np.zeros(y.shape[1])
     for j, column in enumerate(y.T):
-        values, counts = np.unique(column, return_counts=True)
-        if len(values) > 1 and counts[counts > 1].sum() > 0.5 * len(column):
+        values, place = np.unique(column, return_inverse=True)
+        counts = np.bincount(place, weight)
+        if len(values) > 1 and counts[counts > 1].sum() > 0.5 * counts.sum():
             found[j] = np.diff(values).min() / math.sqrt(12.0)
     return found
 
