@@ -63,7 +63,7 @@ def test_small_tables_are_fitted_by_mclmc_with_all_rows_in_float32():
     ],
 )
 def test_defaults_that_do_not_fit_each_other_give_way(parameters, noise, learned):
-    """Scales can be learned of normal priors only, and sigma(x) belongs to the normal likelihood."""
+    """Scales of normal priors only can be learned; sigma(x) belongs to the normal likelihood."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 2)), rng.standard_normal(40)
     reg = BayesianMLPRegressor(sampler="psgld", **RUN, **parameters).fit(X, y)
