@@ -6,7 +6,11 @@ import numpy as np
 
 from skbayes_sgmcmc import BayesianMLPClassifier
 
+#: a sampler with minibatches and a fixed prior, in the precision that bounds of rounding want
 SMALL = {
+    "sampler": "psgld",
+    "prior_scale": "fan_in",
+    "dtype": "float64",
     "hidden_layer_sizes": 6,
     "n_chains": 2,
     "n_draws": 20,

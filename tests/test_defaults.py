@@ -1,14 +1,17 @@
-"""What "auto" means for perceptrons that regress: the sampler, the rows of a step, the lengths."""
+"""What "auto" means for perceptrons: the sampler, the rows of a step, the lengths."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from skbayes_sgmcmc import BayesianMLPRegressor
+from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._data.minibatch import Data
-from skbayes_sgmcmc.models._tuning import NETWORK_NUMBERS, ROWS_OF_ALL_STEPS, AutoValues, ManyModes
+from skbayes_sgmcmc.models._tuning import NETWORK_WORK, WORK_OF_ALL_STEPS, ManyModes, Request
+from skbayes_sgmcmc.samplers import MCLMC, PSGLD
 
 RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 1, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -18,27 +21,62 @@ def rows(n, p=3):
     return Data({"x": torch.zeros(n, p), "y": torch.zeros(n, 1)}, n)
 
 
+def of_parameters(number):
+    return ManyModes(SimpleNamespace(n_parameters=number, metric=None))
+
+
 @pytest.mark.parametrize(
     ("n", "step_size", "batch_size", "expected"),
     [
         (100, "auto", "auto", "mclmc"),
-        (NETWORK_NUMBERS // 4, "auto", "auto", "mclmc"),  # 3 features and a target
-        (NETWORK_NUMBERS // 4 + 1, "auto", "auto", "psgld"),
+        (NETWORK_WORK // 1000, "auto", "auto", "mclmc"),
+        (NETWORK_WORK // 1000 + 1, "auto", "auto", "psgld"),
         (100, 1e-3, "auto", "psgld"),  # a given step was chosen for the sampler that it had
         (100, "auto", 50, "psgld"),  # MCLMC is for all rows
         (10**6, "auto", 10**6, "mclmc"),
     ],
 )
 def test_the_sampler_depends_on_the_rows_of_a_step(n, step_size, batch_size, expected):
-    assert ManyModes(None).default_sampler(rows(n), step_size, batch_size) == expected
+    """With 1,000 parameters."""
+    tuning = of_parameters(1000)
+    assert tuning.default_sampler(rows(n), step_size, batch_size) == expected
 
 
-def test_chains_with_all_rows_take_fewer_steps_of_many():
-    """3,000 steps up to 2,500 rows; of four times as many, half."""
-    values = AutoValues("minibatch", "map", step_size=1e-3)
-    for n, expected in ((10, 3000), (ROWS_OF_ALL_STEPS, 3000), (4 * ROWS_OF_ALL_STEPS, 1500)):
-        assert ManyModes(None).lengths(values, n, n, 100) == (expected, expected // 100)
-    assert ManyModes(None).lengths(values, 10_000, 100, 100)[0] == 3000  # minibatches
+def test_streams_take_minibatches():
+    """Chains that see some rows at a time have no energy; the scores were those of a constant."""
+    assert of_parameters(10).default_sampler(rows(100), "auto", "auto", stream=True) == "psgld"
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    for estimator in (BayesianMLPRegressor, BayesianMLPClassifier):
+        assert estimator(n_chains=2).partial_fit(X, X[:, 0] > 0).posterior_.statistics == {}
+
+
+@pytest.mark.parametrize(
+    ("sampler", "n", "batch_size", "expected"),
+    [
+        (MCLMC(), 10, 10, 3000),
+        (MCLMC(), 2500, 2500, 3000),
+        (MCLMC(), 10_000, 10_000, 1500),  # four times the work, half the steps
+        (PSGLD(), 10_000, 100, 3000),
+    ],
+)
+def test_chains_with_all_rows_take_fewer_steps_of_much_work(sampler, n, batch_size, expected):
+    """With as many parameters as let 2,500 rows have all of their steps."""
+    request = Request(
+        sampler=sampler,
+        step=None,
+        rate=1e-3,
+        temperature=1.0,
+        auto=True,
+        gradient="auto",
+        init="auto",
+        preconditioner="auto",
+        batch_size=batch_size,
+        thinning="auto",
+        stream=False,
+    )
+    tuning = of_parameters(round(WORK_OF_ALL_STEPS / 2500))
+    values = tuning.tuned(rows(n), request)
+    assert tuning.lengths(values, n, batch_size, 100) == (expected, expected // 100)
 
 
 def test_small_tables_are_fitted_by_mclmc_with_all_rows_in_float32():
@@ -51,6 +89,26 @@ def test_small_tables_are_fitted_by_mclmc_with_all_rows_in_float32():
     assert reg.posterior_["weight_1"].shape == (2, 4, 3, 16)
     assert reg.posterior_["bias_5"].shape == (2, 4, 2)  # mean and log sd
     assert reg.relevance_.shape == (3,)
+
+
+@pytest.mark.parametrize(("n_features", "units"), [(32, 16), (33, 32)])
+def test_perceptrons_of_many_features_are_wider(n_features, units):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, n_features)), np.arange(40) % 3
+    clf = BayesianMLPClassifier(**RUN).fit(X, y)
+    assert clf.posterior_["weight_1"].shape == (2, 4, n_features, units)
+    assert clf.posterior_["weight_1"].dtype == np.float32
+    assert len([name for name in clf.posterior_.draws if name.startswith("bias")]) == (
+        5 if units == 16 else 3
+    )
+    assert set(clf.posterior_.statistics) == {"energy_error", "undone", "length"}
+    assert clf.relevance_.shape == (n_features,)
+
+
+def test_sizes_of_layers_are_numbers_or_auto():
+    for estimator in (BayesianMLPRegressor, BayesianMLPClassifier):
+        with pytest.raises(ValueError, match="hidden_layer_sizes='wide' is not allowed"):
+            estimator(hidden_layer_sizes="wide").fit(np.eye(9), np.arange(9) % 2)
 
 
 @pytest.mark.parametrize(

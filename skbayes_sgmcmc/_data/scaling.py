@@ -13,6 +13,9 @@ Array = NDArray[Any]
 SPARE_BITS = 30
 #: deviations from a constant, in units of its last bit, up to which numbers are taken as constant
 ROUNDING = 10.0
+#: features have the same unit if their values are at most this many different ones, and at most
+#: this share of all values; so many rows are looked at
+MOST_VALUES, LARGEST_SHARE, LOOK_ROWS = 256, 0.05, 1000
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:
@@ -28,6 +31,27 @@ def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Arr
         center, sd = np.ldexp(center, unit), np.ldexp(sd, unit)
     rounding = ROUNDING * np.finfo(X.dtype).eps * np.abs(center)
     return center[0], np.where(sd == 0.0, np.maximum(1.0, rounding), sd)[0]
+
+
+def shared_scale(X: Array, scale: Array) -> Array:
+    """The scale of every feature: one for all of them if they have the same unit, else ``scale``.
+
+    They do if all their values are among a few, and half of the features that are not constant have
+    the smallest and the largest of these: pixels, ratings, yes or no. The scale is then the root
+    mean square of their standard deviations, so that pixels that are rarely other than black stay
+    small. Divided by their own standard deviation, they would be the largest numbers of all.
+    """
+    low, high = X.min(axis=0), X.max(axis=0)
+    varies = low < high
+    if not varies.any():
+        return scale
+    whole = (low == low.min()) & (high == high.max())
+    values = np.unique(X[:: -(-len(X) // LOOK_ROWS)])
+    few = len(values) <= min(MOST_VALUES, LARGEST_SHARE * X.size)
+    if not few or whole.sum() < varies.sum() / 2:
+        return scale
+    common = np.sqrt(np.mean(np.square(scale[varies], dtype=np.float64)))
+    return np.where(varies, common.astype(scale.dtype), scale)
 
 
 def _unit(X: Array, axis: Any) -> Any:

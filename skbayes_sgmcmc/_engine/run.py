@@ -71,7 +71,7 @@ def draw(
     model = model.bound(data)
     if is_auto(settings.sampler):
         chosen = auto.tuning_of(model).default_sampler(
-            data, settings.step_size, settings.batch_size
+            data, settings.step_size, settings.batch_size, stream=stream
         )
         settings = replace(settings, sampler=chosen)
     sampler, _, cell = resolve(settings.sampler, settings.integrator, plain=not settings.auto)

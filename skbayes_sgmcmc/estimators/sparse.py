@@ -55,7 +55,7 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": 0.001 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers. For linear models,
+        "auto": 0.002 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers. For linear models,
         pSGLD takes up to 0.02, as long as a step is small compared with the width of the spike.
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
@@ -302,7 +302,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": 0.001 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers. For linear models,
+        "auto": 0.002 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers. For linear models,
         pSGLD takes up to 0.02, as long as a step is small compared with the width of the spike.
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768

@@ -33,12 +33,12 @@ Array = NDArray[Any]
 
 #: with "auto", data of at most this many numbers are used whole at every step
 FULL_BATCH_NUMBERS = 2**15
-#: the same for networks and ``sampler="auto"``: steps with all rows were worth their time for the
-#: 14,000 rows of bike sharing
-NETWORK_NUMBERS = 2**18
-#: number of rows up to which chains with all rows take all of their steps; they take fewer of more
-#: rows, such that the time grows like the root of their number
-ROWS_OF_ALL_STEPS = 2500
+#: number of rows times parameters up to which ``sampler="auto"`` uses all rows of networks at every
+#: step: it was worth its time for the 14,000 rows of bike sharing
+NETWORK_WORK = 2**24
+#: the same number up to which such chains take all of their steps; beyond it they take fewer, such
+#: that the time grows like its root
+WORK_OF_ALL_STEPS = 2.5e6
 #: number of rows in a minibatch if nothing better is known
 PLAIN_BATCH = 100
 
@@ -64,6 +64,8 @@ class AutoValues:
     relaxation : float or None
         Number of steps in which the slowest direction of a chain forgets its position. None means
         about 1/eta.
+    least_burn_in : int or None
+        Smallest number of steps of the burn-in, where the tuning has one for the run.
     """
 
     gradient: str
@@ -73,6 +75,7 @@ class AutoValues:
     step_size: float | None = None
     batch_size: int | None = None
     relaxation: float | None = None
+    least_burn_in: int | None = None
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,9 @@ class Tuning:
             "sampler='mclmc', which finds its step size), gradient='minibatch' and init='random'."
         )
 
-    def default_sampler(self, data: Data, step_size: Any, batch_size: Any) -> str:
+    def default_sampler(
+        self, data: Data, step_size: Any, batch_size: Any, *, stream: bool = False
+    ) -> str:
         """The name of the sampler that ``sampler="auto"`` means."""
         return "sgld"
 
@@ -276,10 +281,14 @@ class ManyModes(Tuning):
         self.start = start
         self.least_burn_in = least_burn_in
 
-    def default_sampler(self, data: Data, step_size: Any, batch_size: Any) -> str:
+    def default_sampler(
+        self, data: Data, step_size: Any, batch_size: Any, *, stream: bool = False
+    ) -> str:
         """MCLMC with all rows, which it needs for its energy; pSGLD with minibatches."""
+        if stream:
+            return "psgld"
         if _is(batch_size, "auto"):
-            whole = fits_whole(data, NETWORK_NUMBERS)
+            whole = self._work(data) <= NETWORK_WORK
         else:
             whole = batch_size >= data.n_rows
         return "mclmc" if whole and _is(step_size, "auto") else "psgld"
@@ -310,6 +319,9 @@ class ManyModes(Tuning):
             )
         values = AutoValues("minibatch", self._init(request.init, self.start))
         values.step_size = self.step_size(request, data)
+        if sampler.needs_potential:
+            share = min(1.0, math.sqrt(WORK_OF_ALL_STEPS / self._work(data)))
+            values.least_burn_in = math.ceil(share * self.least_burn_in)
         if request.preconditioner is not None and not preconditions(sampler, model):
             values.root = self.scales()
         return values
@@ -319,18 +331,21 @@ class ManyModes(Tuning):
     ) -> tuple[int, int]:
         """Burn-in and thinning; the burn-in and the draws take equally many steps.
 
-        This number is that of ten passes over the rows, but at least ``least_burn_in``.
+        This number is that of ten passes over the rows, but at least ``least_burn_in``, or fewer
+        for samplers whose steps use all rows of large networks.
         """
         if values.step_size is None:
             return super().lengths(values, n_rows, batch_size, n_draws)
-        least = self.least_burn_in
-        if batch_size >= n_rows:
-            least = round(least * min(1.0, math.sqrt(ROWS_OF_ALL_STEPS / n_rows)))
+        least = values.least_burn_in or self.least_burn_in
         burn_in = max(10 * math.ceil(n_rows / batch_size), least)
         return burn_in, max(1, burn_in // n_draws)
 
     def descends(self, init: Any) -> bool:
         return _is(init, "map")
+
+    def _work(self, data: Data) -> int:
+        """Rows times parameters, about a tenth of the operations of a gradient of all rows."""
+        return data.n_rows * self.model.n_parameters
 
     @staticmethod
     def _init(init: Any, auto: str) -> Any:
@@ -357,9 +372,9 @@ def preconditions(sampler: Sampler, model: Model) -> bool:
     return sampler.self_preconditioned or sampler.uses_metric(model.metric)
 
 
-def fits_whole(data: Data, numbers: int = FULL_BATCH_NUMBERS) -> bool:
-    """Whether the data are at most so many numbers, few enough to use all rows at every step."""
-    return data.n_rows * Minibatches(data, 1).numbers <= numbers
+def fits_whole(data: Data) -> bool:
+    """Whether the data are few enough numbers to use all rows at every step."""
+    return data.n_rows * Minibatches(data, 1).numbers <= FULL_BATCH_NUMBERS
 
 
 def _given_root(preconditioner: Array, n_parameters: int) -> Array:

@@ -65,7 +65,7 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
             "euler": Cell(integrators.euler, 0.1, 0.03),
         },
     ),
-    "psgld": (PSGLD, {"euler": Cell(integrators.euler, None, 1e-3)}),
+    "psgld": (PSGLD, {"euler": Cell(integrators.euler, None, 2e-3)}),
     "rsgld": (RSGLD, {"euler": Cell(integrators.euler, None, 0.2)}),
     "sghmc": (SGHMC, _MOMENTUM),
     "sgnht": (SGNHT, _MOMENTUM),

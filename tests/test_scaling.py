@@ -1,0 +1,76 @@
+"""Features of one unit, such as pixels, are standardised by one scale."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from skbayes_sgmcmc._data.scaling import MOST_VALUES, center_and_scale, shared_scale
+
+RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 1, "random_state": 0}
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+def pixels(n=600, p=12, levels=256, seed=0):
+    """Bright and dark ones, and one that is nearly always black."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, levels, (n, p)) * (rng.random((n, p)) < np.linspace(0.1, 1.0, p))
+    X[0], X[1], X[:, 0] = 0, levels - 1, 0
+    X[7, 0] = levels // 9
+    return X.astype(float)
+
+
+def scales(X):
+    scale = center_and_scale(X, None)[1]
+    return scale, shared_scale(X, scale)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1 / 255, -3.0])
+def test_pixels_share_the_root_mean_square_of_their_deviations(unit):
+    """In every unit: the features of a photograph and of its negative are the same."""
+    own, found = scales(pixels() * unit)
+    np.testing.assert_allclose(found, np.sqrt(np.mean(own**2)), rtol=1e-12)
+
+
+def test_constant_pixels_do_not_count():
+    """A margin that is black in all images leaves the scale of the other pixels as it is."""
+    X = pixels()
+    wide = np.hstack([X, np.zeros((len(X), 30))])
+    np.testing.assert_array_equal(scales(wide)[1][: X.shape[1]], scales(X)[1])
+    np.testing.assert_array_equal(scales(wide)[1][X.shape[1] :], 1.0)
+    np.testing.assert_array_equal(scales(np.ones((50, 3)))[1], 1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X + np.random.default_rng(0).uniform(0, 1e-3, X.shape),  # many values
+        lambda X: X * np.linspace(1.0, 2.0, X.shape[1]).round(1),  # several units
+        lambda X: np.hstack([X[:, :3], X[:, 3:] + 300.0]) // 1,  # bounds that few features reach
+        lambda X: X[:5],  # too few rows to tell
+    ],
+    ids=["continuous", "units", "bounds", "few rows"],
+)
+def test_other_tables_keep_a_scale_for_each_feature(change):
+    own, found = scales(change(pixels()))
+    np.testing.assert_array_equal(found, own)
+
+
+def test_a_continuous_feature_among_flags_keeps_its_scale():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 2, (300, 5)), rng.uniform(0, 1, 300)])
+    own, found = scales(X)
+    np.testing.assert_array_equal(found, own)
+    assert len(np.unique(X)) > MOST_VALUES
+
+
+@pytest.mark.parametrize("estimator", [BayesianMLPClassifier, BayesianMLPRegressor])
+def test_perceptrons_see_pixels_of_one_scale(estimator):
+    """The nearly black pixel stays below 1, instead of at 20."""
+    X = pixels()
+    y = np.arange(len(X)) % 2
+    dense = estimator(hidden_layer_sizes=4, **RUN).fit(X, y)
+    assert abs(dense._inputs(X)[:, 0]).max() < 1.0
+    apart = estimator(hidden_layer_sizes=4, standardize=False, **RUN).fit(X, y)
+    np.testing.assert_array_equal(apart._inputs(X), X)
