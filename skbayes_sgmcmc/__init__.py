@@ -35,6 +35,7 @@ _WHERE = {
     "to_torch": "_export.onnx",
     "SamplingError": "_exceptions",
     "SamplingWarning": "_exceptions",
+    "RandomLayerWarning": "_exceptions",
     "CheckpointError": "_exceptions",
 }
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from ._draws.storage import Storage as Storage
     from ._engine.sample import sample as sample
     from ._exceptions import CheckpointError as CheckpointError
+    from ._exceptions import RandomLayerWarning as RandomLayerWarning
     from ._exceptions import SamplingError as SamplingError
     from ._exceptions import SamplingWarning as SamplingWarning
     from ._export.arviz import to_arviz as to_arviz

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from ..likelihoods import Likelihood
+from .module_checks import main_output
 
 Array = NDArray[Any]
 
@@ -95,14 +97,15 @@ class StackedModule(nn.Module):
     module : nn.Module
         The module.
     states : dict of str to Tensor of shape (draws, ...)
-        Draws of its parameters and buffers, by name. All draws share the other buffers.
+        Draws of its parameters and buffers, by name. All draws share the others.
     """
 
     def __init__(self, module: nn.Module, states: dict[str, Tensor]):
         super().__init__()
         # not as a submodule, whose parameters are not those of any draw
         self._call = partial(functional_call, module.eval())
-        constant = {n: b for n, b in module.named_buffers() if n not in states}
+        held = chain(module.named_parameters(), module.named_buffers())
+        constant = {name: value.detach() for name, value in held if name not in states}
         self._drawn, self._constant = list(states), list(constant)
         for number, values in enumerate([*states.values(), *constant.values()]):
             self.register_buffer(f"values_{number}", values)  # the names may contain dots
@@ -114,7 +117,8 @@ class StackedModule(nn.Module):
         shared = dict(zip(self._constant, constant, strict=True))
         states = [dict(zip(self._drawn, draw, strict=True)) for draw in zip(*drawn, strict=True)]
         # copies, which the module may write into
-        return torch.stack([self._call(shared | state, (x.clone(),)) for state in states])
+        outputs = (self._call(shared | state, (x.clone(),)) for state in states)
+        return torch.stack([main_output(f) for f in outputs])
 
 
 class Inputs(nn.Module):
