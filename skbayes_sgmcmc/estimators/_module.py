@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from .._data.images import shape_in
 from .._exceptions import RandomLayerWarning, warn
 from .._validation import check_choice, check_sizes
-from ._sparse import SparseNetwork
+from ._last_layer import LastLayer
 
 if TYPE_CHECKING:
     from torch import nn
 
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
-    from ..models.networks.module import ModuleNetwork
     from ..models.networks.network import Network
 
 Array = NDArray[Any]
@@ -29,7 +28,7 @@ Array = NDArray[Any]
 NAMED_LAYERS = 3
 
 
-class ModuleEstimator(SparseNetwork):
+class ModuleEstimator(LastLayer):
     """Mixin of estimators whose network is a torch module that the user gives.
 
     ``fit`` keeps its own copy of the module, ``_module``. Parameters that are not sampled, and
@@ -42,9 +41,6 @@ class ModuleEstimator(SparseNetwork):
     prior_center: Any
     init: Any
     n_features_in_: int
-    _module: nn.Module
-    #: names of the sampled parameters, in the order of the module
-    _sampled_names: tuple[str, ...]
     #: the parameters that ``_module`` and ``_sampled_names`` were made from
     _made_from: tuple[Any, Any]
 
@@ -93,11 +89,14 @@ class ModuleEstimator(SparseNetwork):
         return isinstance(self.init, str) and self.init == "module"
 
     def _settings(self) -> Any:
-        settings = super()._settings()
+        from .._engine.settings import Settings, is_auto
+
+        others = {}
+        if is_auto(self.sampler) and not is_auto(self.integrator):
+            others["sampler"] = "psgld"
         if isinstance(self.init, str) and self.init == "module":
-            # the network starts there, and the rest is as for "auto"
-            settings = replace(settings, init="auto")
-        return settings
+            others["init"] = "auto"  # the network starts there, and the rest is as for "auto"
+        return Settings.of(self, **others)
 
     # the module -----------------------------------------------------------------------------------
 
@@ -140,10 +139,13 @@ class ModuleEstimator(SparseNetwork):
         }
         return bind(self.module, **widths)
 
-    def _make_network(self, n_outputs: int) -> ModuleNetwork:
+    def _make_network(self, n_outputs: int) -> Network:
         from ..models.networks.module import ModuleNetwork, light_copy
 
         start = "module" if self._starts_at_module else "random"
+        head = self._linear_head(start)
+        if head is not None:
+            return head
         return ModuleNetwork(light_copy(self._module), self._vectorized, self._sampled_names, start)
 
     def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
@@ -156,7 +158,7 @@ class ModuleEstimator(SparseNetwork):
         """Make ``_module``, and look at what it does with a few rows."""
         import torch
 
-        from ..models.networks.module import check_outputs
+        from ..models.networks.module import check_outputs, precision
         from ..models.networks.selection import select
 
         if self.input_shape is not None and math.prod(self._row_shape()) != X.shape[1]:
@@ -165,19 +167,19 @@ class ModuleEstimator(SparseNetwork):
                 "numbers."
             )
         module = self._build(self._n_outputs)
-        kinds = (p.dtype for p in module.parameters() if p.is_floating_point())
-        dtype = next(kinds, torch.float32)
+        dtype = precision(module)
         with np.errstate(over="ignore"):  # only shapes matter here
-            x = torch.from_numpy(np.ascontiguousarray(self._inputs(X[:2]), np.float32)).to(dtype)
+            x = torch.from_numpy(np.ascontiguousarray(self._rows(X[:2]), np.float32)).to(dtype)
         outputs = self._try(module, x)
         check_outputs("module", self.module, outputs, (len(x), self._n_outputs))
         self._check_behaviour(module, x)
         self._sampled_names = select(module, self.sample_parameters, x)
-        self._module, self._made_from = module, self._recipe
-        module.requires_grad_(False)
+        self._module, self._made_from = module.requires_grad_(False), self._recipe
+        self._split(x)
         if self._vectorized:  # raises an error if vmap can't
             network = self._make_network(self._n_outputs)
             theta = torch.from_numpy(network.values()).to(dtype)
+            x = x if self._body is None else self._body(x)
             network.forward(theta.expand(2, -1).clone(), x[None])
 
     def _try(self, module: nn.Module, x: Any) -> Any:

@@ -57,9 +57,10 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     augment : callable or None, default=None
         Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
         the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
-    sampler : str or Sampler, default="psgld"
+    sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
+        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "sgld" for a logistic
+        regression of features, otherwise "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -167,6 +168,12 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     and are stored with the draws. In ``partial_fit``, they are computed on the rows of the call.
     Other batch norms use their running statistics.
 
+    If only a final linear layer is sampled, the features before it are computed once, in memory or
+    in ``storage.dir``. With a normal or Laplace prior of given scale (for two classes: normal), the
+    layer is then sampled as :class:`BayesianLogisticRegression` is, and "auto" has the meaning that
+    it has there: SGLD in coordinates that suit the data, and 1000 draws for each chain. The biases
+    have a flat prior. With two classes, the draws of the two rows of weights have opposite signs.
+
     Examples
     --------
     >>> import torch
@@ -196,7 +203,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         class_weight: Any = None,
         standardize: bool = False,
         augment: Any = None,
-        sampler: Any = "psgld",
+        sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",
@@ -300,9 +307,9 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     augment : callable or None, default=None
         Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
         the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
-    sampler : str or Sampler, default="psgld"
+    sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
+        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -425,7 +432,7 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         prune: Any = None,
         standardize: bool = False,
         augment: Any = None,
-        sampler: Any = "psgld",
+        sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",

@@ -132,7 +132,7 @@ class ModuleNetwork(Network):
 
     def init(self, rng: np.random.Generator) -> Array:
         if self.start == "module":
-            return self._near_values(rng)
+            return near(self.values(), self._sizes, rng)
         parts = []
         for name in self.shapes:
             parameter = self.module.get_parameter(name)
@@ -144,16 +144,6 @@ class ModuleNetwork(Network):
             else:
                 parts.append(_flat(parameter))
         return np.concatenate(parts)
-
-    def _near_values(self, rng: np.random.Generator) -> Array:
-        values = self.values()
-        overall = _root_mean_square(values)
-        sizes = np.array([_root_mean_square(part) for part in self._split(values)])
-        spread = np.repeat(np.where(sizes > 0.0, sizes, overall), self._sizes)
-        return np.asarray(values + START_SPREAD * spread * rng.standard_normal(len(values)))
-
-    def _split(self, values: Array) -> list[Array]:
-        return np.split(values, np.cumsum(self._sizes)[:-1])
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         self._prepare(theta, self.batch_norms)
@@ -310,8 +300,22 @@ def in_one_precision(module: nn.Module) -> nn.Module:
     return module.eval().to("cpu", torch.float64 if kinds == {torch.float64} else torch.float32)
 
 
+def precision(module: nn.Module) -> torch.dtype:
+    """The type of the parameters of a module in one precision."""
+    kinds = (p.dtype for p in module.parameters() if p.is_floating_point())
+    return next(kinds, torch.float32)
+
+
 def _flat(parameter: Tensor) -> Array:
     return np.asarray(parameter.detach().double().cpu()).reshape(-1)
+
+
+def near(values: Array, sizes: Sequence[int], rng: np.random.Generator) -> Array:
+    """The values of blocks of these sizes, plus normal numbers in proportion to each block."""
+    blocks = np.split(values, np.cumsum(sizes)[:-1])
+    lengths = np.array([_root_mean_square(block) for block in blocks])
+    spread = np.repeat(np.where(lengths > 0.0, lengths, _root_mean_square(values)), sizes)
+    return np.asarray(values + START_SPREAD * spread * rng.standard_normal(len(values)))
 
 
 def _root_mean_square(values: Array) -> float:
