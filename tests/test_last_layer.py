@@ -104,7 +104,9 @@ def test_the_posterior_is_that_of_nuts(turned, monkeypatch):
         monkeypatch.setattr(logistic_head, "FULL_HESSIAN_LIMIT", 0)
         monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.FULL_HESSIAN_LIMIT", 0)
     truth = np.load(Path(__file__).with_name("data") / "reference_posteriors.npz")
-    clf = BayesianModuleClassifier(nn.Linear(13, 3), prior_scale=1.0, random_state=0, **LAST)
+    clf = BayesianModuleClassifier(
+        nn.Linear(13, 3), prior_scale=1.0, n_draws=1000, random_state=0, **LAST
+    )
     posterior = clf.fit(*wine()).posterior_
     assert (clf._coordinates is not None) == turned
     mean, sd = posterior.mean("weight"), posterior.std("weight")

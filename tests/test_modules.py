@@ -320,7 +320,7 @@ def test_modules_are_told_the_shape_of_a_row():
 
 
 def test_rows_may_have_the_shape_that_the_module_gets():
-    """Images give the draws and predictions of their flat rows; without a shape it is asked for."""
+    """Images give the draws and predictions of their flat rows, with or without the parameter."""
     images = X[:60].reshape(-1, 1, 8, 8)
 
     def image_module():
@@ -330,10 +330,13 @@ def test_rows_may_have_the_shape_that_the_module_gets():
     flat = clone(clf).fit(X[:60], y[:60]).predict_proba(X[:60])
     np.testing.assert_array_equal(clf.fit(images, y[:60]).predict_proba(images), flat)
     np.testing.assert_array_equal(clf.predict_proba(X[:60]), flat)
-    for given in (None, (8, 8)):
-        other = clone(clf).set_params(input_shape=given)
-        with pytest.raises(ValueError, match=r"X of shape \(60, 1, 8, 8\) .* input_shape=\(1, 8,"):
-            other.fit(images, y[:60])
+    without = clone(clf).set_params(input_shape=None).fit(images, y[:60])
+    np.testing.assert_array_equal(without.predict_proba(X[:60]), flat)
+    with pytest.raises(ValueError, match=r"was fitted to rows of shape \(1, 8, 8\)"):
+        without.predict(images[:, 0])
+    other = clone(clf).set_params(input_shape=(8, 8))
+    with pytest.raises(ValueError, match=r"X of shape \(60, 1, 8, 8\) .* input_shape=\(1, 8,"):
+        other.fit(images, y[:60])
     with pytest.raises(ValueError, match=r"X of shape \(60, 8, 8\) .* input_shape=\(1, 8, 8\)"):
         clf.predict(images[:, 0])
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .._engine.settings import Settings
     from ..models.logistic_head import LogisticHead, PrincipalAxes
     from ..models.networks.head import Body, Head, LinearHead
+    from ..models.networks.module_checks import Rows
 
 Array = NDArray[Any]
 
@@ -44,7 +45,7 @@ class LastLayer(SparseNetwork):
     #: the latest rows and their features, during a call
     _features: tuple[Any, Any] | None = None
 
-    def _split(self, x: Any) -> None:
+    def _split(self, x: Rows) -> None:
         """Find the body and the head, given some rows; features must not be augmented."""
         from ..models.networks.head import split
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.images import shape_in
+from .._data.layout import PLAIN, Layout, as_array, is_several
 from .._exceptions import RandomLayerWarning, warn
 from .._validation import check_choice, check_sizes
 from ._last_layer import LastLayer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
+    from ..models.networks.module_checks import Rows
     from ..models.networks.network import Network
 
 Array = NDArray[Any]
@@ -146,7 +148,9 @@ class ModuleEstimator(LastLayer):
         head = self._linear_head(start)
         if head is not None:
             return head
-        return ModuleNetwork(light_copy(self._module), self._vectorized, self._sampled_names, start)
+        return ModuleNetwork(
+            light_copy(self._module), self._vectorized, self._sampled_names, start, self._layout
+        )
 
     def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
         kind, options = super()._model_kind(network)
@@ -169,9 +173,9 @@ class ModuleEstimator(LastLayer):
         module = self._build(self._n_outputs)
         dtype = precision(module)
         with np.errstate(over="ignore"):  # only shapes matter here
-            x = torch.from_numpy(np.ascontiguousarray(self._rows(X[:2]), np.float32)).to(dtype)
-        outputs = self._try(module, x)
-        check_outputs("module", self.module, outputs, (len(x), self._n_outputs))
+            few = torch.from_numpy(np.ascontiguousarray(self._rows(X[:2]), np.float32)).to(dtype)
+        outputs, x = self._try(module, few)
+        check_outputs("module", self.module, outputs, (len(few), self._n_outputs))
         self._check_behaviour(module, x)
         self._sampled_names = select(module, self.sample_parameters, x)
         self._module, self._made_from = module.requires_grad_(False), self._recipe
@@ -179,27 +183,39 @@ class ModuleEstimator(LastLayer):
         if self._vectorized:  # raises an error if vmap can't
             network = self._make_network(self._n_outputs)
             theta = torch.from_numpy(network.values()).to(dtype)
-            x = x if self._body is None else self._body(x)
-            network.forward(theta.expand(2, -1).clone(), x[None])
+            few = few if self._body is None else self._body(few)
+            network.forward(theta.expand(2, -1).clone(), few[None])
 
-    def _try(self, module: nn.Module, x: Any) -> Any:
-        """The module's outputs for a few rows."""
+    def _try(self, module: nn.Module, few: Any) -> tuple[Any, Rows]:
+        """The module's outputs for a few rows, and these as the module takes them.
+
+        Whole numbers in a single array are given as such only to modules that take them.
+        """
         import torch
 
-        from ..models.networks.module_checks import call, main_output
+        from ..models.networks.module_checks import Rows, call, main_output
 
-        try:
-            with torch.no_grad():
-                return main_output(call(module, x))
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            hint = "give the input_shape that the module expects, such as (channels, height, width)"
-            raise ValueError(
-                f"module={self.module!r} is not allowed with input_shape={self.input_shape!r}: it "
-                f"does not take rows of shape {self._row_shape()} ({error}). If these are images "
-                f"or sequences, {hint}; else change the module's inputs."
-            ) from error
+        layouts = [self._layout]
+        if self._layout.whole.any() and not self._layout.several:
+            layouts.append(self._layout.with_floats())
+        for layout in layouts:
+            x = Rows(few, layout)
+            try:
+                with torch.no_grad():
+                    outputs = main_output(call(module, x))
+            except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
+                reason = error
+            else:
+                self._layout = layout
+                return outputs, x
+        hint = "give the input_shape that the module expects, such as (channels, height, width)"
+        raise ValueError(
+            f"module={self.module!r} is not allowed with input_shape={self.input_shape!r}: it does "
+            f"not take rows of shape {self._row_shape()} ({reason}). If these are images or "
+            f"sequences, {hint}; else change the module's inputs."
+        ) from reason
 
-    def _check_behaviour(self, module: nn.Module, x: Any) -> None:
+    def _check_behaviour(self, module: nn.Module, x: Rows) -> None:
         """Refuse a module that is no function of single rows; warn of random layers."""
         from ..models.networks import module_checks as checks
 
@@ -217,7 +233,7 @@ class ModuleEstimator(LastLayer):
                 f"evaluation mode differ, first in {part!r}, and the density of a posterior must "
                 "not be random; switch this off when self.training is false."
             )
-        if checks.mixes_rows(module, x, x[-1:]):
+        if checks.mixes_rows(module, x):
             raise ValueError(
                 f"module={self.module!r} is not allowed: its output for a row depends on the rows "
                 "beside it. Rows are on the first axis of its inputs and outputs (for layers of "
@@ -237,6 +253,10 @@ class ModuleEstimator(LastLayer):
     def _student(self, X: Array) -> Blueprint:
         from ..models.networks.distillation import Trainable
 
+        if self._layout.whole.any():
+            raise ValueError(
+                "distill is not allowed with rows of whole numbers, to which it would add noise."
+            )
         blueprint: Blueprint = super()._student(X)
         if self._is_instance or len(self._sampled_names) < len([*self._module.parameters()]):
             # the student learns what is sampled, and has the rest
@@ -248,28 +268,76 @@ class ModuleEstimator(LastLayer):
     # rows -----------------------------------------------------------------------------------------
 
     def _row_shape(self) -> tuple[int, ...]:
-        return super()._row_shape() if self.input_shape is None else self._given_shape()
+        """Shape of a row as the module gets it; several arguments lie in one flat row."""
+        if self.input_shape is not None:
+            return check_sizes("input_shape", self.input_shape)
+        one = self._layout != PLAIN and not self._layout.several
+        return self._layout.fields[0].shape if one else super()._row_shape()
 
-    def _given_shape(self) -> tuple[int, ...]:
-        return check_sizes("input_shape", self.input_shape)
+    def _fit_inputs(self, X: Array, weight: Array | None) -> None:
+        super()._fit_inputs(X, weight)
+        if self.standardize and self._layout.several:  # whole numbers stay as they are
+            self._x_center = np.where(self._layout.whole, 0.0, self._x_center)
+            self._x_scale = np.where(self._layout.whole, 1.0, self._x_scale)
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        flat, y = super()._validate_xy(self._flat(X), y, reset=reset)
+        X = as_array(X)
         if reset:
-            self._shape_in = shape_in(X)
+            self._layout = self._layout_of(X)
+        flat, y = super()._validate_xy(self._flat(X), as_array(y), reset=reset)
+        if reset:
+            self._shape_in = None if self._layout.several else shape_in(X)
         return flat, y
 
     def _validate_rows(self, X: Any) -> Any:
-        return super()._validate_rows(self._flat(X))
+        return super()._validate_rows(self._flat(as_array(X)))
+
+    def _layout_of(self, X: Any) -> Layout:
+        """What of a row of X is which argument of the module."""
+        if is_several(X):
+            if self.input_shape is not None:
+                raise ValueError(
+                    f"input_shape={self.input_shape!r} is not allowed with several arrays, whose "
+                    "rows reach the module in the shapes that they have: give input_shape=None."
+                )
+            return Layout.of(X)
+        shaped = shape_in(X) is not None
+        whole = isinstance(X, np.ndarray) and X.dtype.kind in "iub" and X.ndim > 1
+        if not shaped and not whole:
+            return PLAIN  # rows of numbers, which scikit-learn checks
+        layout = Layout.of(X)
+        if self.standardize:
+            layout = layout.with_floats()
+        given = None if self.input_shape is None else check_sizes("input_shape", self.input_shape)
+        shape = layout.fields[0].shape
+        if given is not None and given != shape:
+            self._check_shape(X, shape, given)
+            layout = Layout((replace(layout.fields[0], shape=given),))
+        return layout
 
     def _flat(self, X: Any) -> Any:
-        """X with rows of numbers, where its rows have the shape ``input_shape``."""
+        """X as rows of numbers."""
+        layout = self._layout
+        if layout.several or is_several(X):
+            return layout.flat(X)
         shape = shape_in(X)
-        if shape is None:
-            return X
-        if self.input_shape is None or shape != self._given_shape():
+        if shape is not None:
+            self._check_shape(X, shape, self._row_shape())
+            X = np.asarray(X).reshape(len(X), -1)
+        if isinstance(X, np.ndarray) and X.dtype.kind in "iuf":
+            layout.fields[0].check_whole("X", X)
+        return X
+
+    def _check_shape(self, X: Any, shape: tuple[int, ...], given: tuple[int, ...]) -> None:
+        """Refuse rows that are not flat and have another shape than ``given``."""
+        if len(shape) == 1 or shape == given:
+            return
+        if self.input_shape is None:
             raise ValueError(
-                f"X of shape {(len(X), *shape)} is not allowed with "
-                f"input_shape={self.input_shape!r}: give input_shape={shape}, or rows of numbers."
+                f"X of shape {(len(X), *shape)} is not allowed: the estimator was fitted to rows "
+                f"of shape {given}."
             )
-        return np.asarray(X).reshape(len(X), -1)
+        raise ValueError(
+            f"X of shape {(len(X), *shape)} is not allowed with input_shape={self.input_shape!r}: "
+            f"give input_shape={shape}, or rows of numbers."
+        )

@@ -30,7 +30,9 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         :class:`RandomLayerWarning`.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
-        be flat or have this shape. None: flat rows, as they are.
+        be flat or have this shape. None: rows as they are. X may be an array or a tensor of any
+        rank, or a tuple or a mapping of these, which are then the module's arguments. Integers and
+        booleans stay such if the module takes them.
     sample_parameters : str, sequence of str or callable, default="trainable"
         Parameters of the module that are sampled; the others keep their values. "trainable": those
         with ``requires_grad``. "all": all of them. "last_layer": those of the linear layer that is
@@ -171,7 +173,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     If only a final linear layer is sampled, the features before it are computed once, in memory or
     in ``storage.dir``. With a normal or Laplace prior of given scale (for two classes: normal), the
     layer is then sampled as :class:`BayesianLogisticRegression` is, and "auto" has the meaning that
-    it has there: SGLD in coordinates that suit the data, and 1000 draws for each chain. The biases
+    it has there: SGLD in coordinates that suit the data, but 250 draws for each chain. The biases
     have a flat prior. With two classes, the draws of the two rows of weights have opposite signs.
 
     Examples
@@ -276,7 +278,9 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         target, as for :class:`BayesianMLPRegressor`.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
-        be flat or have this shape. None: flat rows, as they are.
+        be flat or have this shape. None: rows as they are. X may be an array or a tensor of any
+        rank, or a tuple or a mapping of these, which are then the module's arguments. Integers and
+        booleans stay such if the module takes them.
     sample_parameters : str, sequence of str or callable, default="trainable"
         Parameters of the module that are sampled; the others keep their values. "trainable": those
         with ``requires_grad``. "all": all of them. "last_layer": those of the linear layer that is

@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..._data.layout import PLAIN, Layout
 from .ensemble import StackedLayers
-from .module_checks import call, main_output
+from .module_checks import Rows, call, main_output
 from .network import Network, draws_that_fit
 
 Array = NDArray[Any]
@@ -63,19 +64,24 @@ class Body(nn.Module):
     ----------
     module : nn.Module
         The module, in which an identity takes the place of the layer. None: rows are features.
+    layout : Layout, default=PLAIN
+        What of a row is which argument of the module.
     """
 
-    def __init__(self, module: nn.Module | None):
+    def __init__(self, module: nn.Module | None, layout: Layout = PLAIN):
         super().__init__()
-        self.module = module
+        self.module, self.layout = module, layout
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (rows, n_features) of rows."""
-        return x if self.module is None else main_output(self.module(x))
+        if self.module is None:
+            return x
+        args, kwargs = self.layout.arguments(x)
+        return main_output(self.module(*args, **kwargs))
 
 
 @torch.no_grad()
-def split(module: nn.Module, names: Sequence[str], rows: Any) -> tuple[Body, Head] | None:
+def split(module: nn.Module, names: Sequence[str], rows: Rows) -> tuple[Body, Head] | None:
     """The body and the head of a module; None if more is sampled than a final linear layer.
 
     ``names`` are the sampled parameters and ``rows`` are some inputs. A layer is final if it is
@@ -101,7 +107,7 @@ def split(module: nn.Module, names: Sequence[str], rows: Any) -> tuple[Body, Hea
         handle.remove()
     if len(calls) != 1 or found is not calls[0][1] or not torch.equal(found, calls[0][2]):
         return None
-    body = _without(module, layer)
+    body = _without(module, layer, rows.layout)
     if not _gives(body, rows, calls[0][0]):
         return None
     parts = (module.get_parameter(name).detach().double().numpy().reshape(-1) for name in own)
@@ -109,7 +115,7 @@ def split(module: nn.Module, names: Sequence[str], rows: Any) -> tuple[Body, Hea
     return body, Head(layer, *size, len(own) == 2, np.concatenate([*parts]))
 
 
-def _without(module: nn.Module, layer: str) -> Body:
+def _without(module: nn.Module, layer: str, layout: Layout) -> Body:
     from .module import light_copy
 
     if not layer:
@@ -117,13 +123,13 @@ def _without(module: nn.Module, layer: str) -> Body:
     copied = light_copy(module)
     parent, _, child = layer.rpartition(".")
     setattr(copied.get_submodule(parent), child, nn.Identity())
-    return Body(copied)
+    return Body(copied, layout)
 
 
-def _gives(body: Body, rows: Any, features: Tensor) -> bool:
+def _gives(body: Body, rows: Rows, features: Tensor) -> bool:
     """Whether a body gives these features; modules may need the layer that is gone."""
     try:
-        found = call(body, rows)
+        found = body(rows.values)
     except Exception:  # whatever a module raises without its layer
         return False
     return found.ndim == 2 and torch.equal(found, features)
@@ -134,7 +140,7 @@ def features_of(body: Body, x: Tensor, out: Array) -> Array:
     """Write the features of the rows x to ``out`` (rows, n_features), some rows at a time."""
     for start in range(0, len(x), FEATURE_ROWS):
         rows = slice(start, start + FEATURE_ROWS)
-        out[rows] = body(x[rows].clone()).cpu().numpy()
+        out[rows] = body(x[rows]).cpu().numpy()
     return out
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from ..._data.layout import PLAIN, Layout
 from .ensemble import StackedModule
 from .mlp import ACTIVATIONS
 from .module_checks import batch_norms, check_parameters, evaluation_mode, main_output
@@ -61,6 +62,8 @@ class ModuleNetwork(Network):
         "module": at the values of the module, plus normal numbers whose standard deviation is
         ``START_SPREAD`` times the root mean square of a block's values (of all sampled values if
         the block is zero).
+    layout : Layout, default=PLAIN
+        What of a row is which argument of the module.
 
     Raises
     ------
@@ -74,8 +77,10 @@ class ModuleNetwork(Network):
         vectorized: bool = False,
         sampled: Sequence[str] | None = None,
         start: str = "random",
+        layout: Layout = PLAIN,
     ):
         self.module = module.requires_grad_(False)
+        self.layout = layout
         self.vectorized = vectorized
         self.start = start
         parameters = dict(module.named_parameters())
@@ -198,8 +203,9 @@ class ModuleNetwork(Network):
         self._separable = False
 
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        # a copy, which the module may write into: the rows are those of all chains and steps
-        return main_output(functional_call(self._own, state, (rows.clone(),)))
+        # these are copies, which the module may write into: the rows are those of all chains
+        args, kwargs = self.layout.arguments(rows)
+        return main_output(functional_call(self._own, state, args, kwargs))
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         self._prepare(theta)
@@ -212,7 +218,7 @@ class ModuleNetwork(Network):
         return torch.stack(found)
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
-        return StackedModule(self.module.float(), draws)
+        return StackedModule(self.module.float(), draws, self.layout)
 
     def in_bfloat16(self) -> Autocast:
         return Autocast(self)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ..._data.layout import PLAIN, Layout
 
 _DROPOUT = nn.modules.dropout._DropoutNd
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
@@ -83,7 +86,7 @@ def check_parameters(module: nn.Module) -> None:
 
 
 @torch.no_grad()
-def random_layers(module: nn.Module, rows: Any) -> list[str]:
+def random_layers(module: nn.Module, rows: Rows) -> list[str]:
     """Names of the layers that are random in training, such as dropout.
 
     The module is in evaluation mode before and after.
@@ -104,7 +107,7 @@ def random_layers(module: nn.Module, rows: Any) -> list[str]:
 
 
 @torch.no_grad()
-def first_random(module: nn.Module, rows: Any) -> str | None:
+def first_random(module: nn.Module, rows: Rows) -> str | None:
     """Name of the first part whose outputs differ between two calls with equal inputs, or None.
 
     If the calls go through different parts, it is the first of these. The name of the module itself
@@ -117,7 +120,7 @@ def first_random(module: nn.Module, rows: Any) -> str | None:
     return None
 
 
-def _trace(module: nn.Module, rows: Any, seed: int) -> list[tuple[str, Any, Any]]:
+def _trace(module: nn.Module, rows: Rows, seed: int) -> list[tuple[str, Any, Any]]:
     """Digests of the inputs and outputs of all parts of a module, in the order of their ends.
 
     ``seed`` is that of torch's random numbers during the call.
@@ -159,13 +162,33 @@ def _digest(values: Any) -> Any:
     return None
 
 
-def call(module: nn.Module, rows: Any) -> Any:
-    """The module's own outputs for rows, which it may write into."""
-    return module(rows.clone())
+@dataclass(frozen=True)
+class Rows:
+    """Some rows, and how a module gets them as arguments.
+
+    Attributes
+    ----------
+    values : Tensor of shape (rows, ...)
+        The rows.
+    layout : Layout
+        What of a row is which argument.
+    """
+
+    values: Tensor
+    layout: Layout = PLAIN
+
+    def __getitem__(self, chosen: slice) -> Rows:
+        return Rows(self.values[chosen], self.layout)
+
+
+def call(module: nn.Module, rows: Rows) -> Any:
+    """The module's own outputs for rows, of which it gets a copy."""
+    args, kwargs = rows.layout.arguments(rows.values)
+    return module(*args, **kwargs)
 
 
 @torch.no_grad()
-def changed_by_forward(module: nn.Module, rows: Any) -> str | None:
+def changed_by_forward(module: nn.Module, rows: Rows) -> str | None:
     """Name of a parameter or buffer that a call in evaluation mode changes, or None."""
     before = {name: value.clone() for name, value in _state(module)}
     call(module, rows)
@@ -186,9 +209,9 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 @torch.no_grad()
-def mixes_rows(module: nn.Module, rows: Any, one: Any) -> bool:
-    """Whether the output of the last of some rows changes if it comes alone, as ``one``."""
-    together, alone = (main_output(call(module, x)) for x in (rows, one))
+def mixes_rows(module: nn.Module, rows: Rows) -> bool:
+    """Whether the output of the last of some rows changes if it comes alone."""
+    together, alone = (main_output(call(module, x)) for x in (rows, rows[-1:]))
     if together.shape[1:] != alone.shape[1:] or len(alone) != 1:
         return True
     difference = (together[-1:] - alone).abs().max()
@@ -196,7 +219,7 @@ def mixes_rows(module: nn.Module, rows: Any, one: Any) -> bool:
 
 
 @torch.no_grad()
-def last_linear(module: nn.Module, rows: Any) -> str | None:
+def last_linear(module: nn.Module, rows: Rows) -> str | None:
     """Name of the linear layer that is called last, or None."""
     called: list[str] = []
     with _watched(module, called):

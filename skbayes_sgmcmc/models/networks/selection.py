@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .module_checks import last_linear
+from .module_checks import Rows, last_linear
 
 #: values of ``sample_parameters`` with a meaning of their own
 WORDS = ("trainable", "all", "last_layer")
@@ -34,7 +34,7 @@ def check_selection(chosen: Any) -> None:
         )
 
 
-def select(module: nn.Module, chosen: Any, rows: Any) -> tuple[str, ...]:
+def select(module: nn.Module, chosen: Any, rows: Rows) -> tuple[str, ...]:
     """Names of the parameters that ``chosen`` selects, in the order of the module.
 
     Parameters
@@ -43,7 +43,7 @@ def select(module: nn.Module, chosen: Any, rows: Any) -> tuple[str, ...]:
         The module.
     chosen : str, sequence of str or callable
         The parameter ``sample_parameters`` of the estimators.
-    rows : object
+    rows : Rows
         Some inputs of the module, which show the last layer.
 
     Raises
@@ -75,7 +75,7 @@ def select(module: nn.Module, chosen: Any, rows: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _wanted(module: nn.Module, chosen: Any, rows: Any, names: Sequence[str]) -> set[str]:
+def _wanted(module: nn.Module, chosen: Any, rows: Rows, names: Sequence[str]) -> set[str]:
     """The names that are selected; of a tensor with several names maybe only some."""
     if callable(chosen):
         return {name for name in names if chosen(name, module.get_parameter(name))}
