@@ -47,7 +47,7 @@ PRIOR = [
     "prior", "prior_scale", "prior_center", "prior_mean", "likelihood", "noise", "prune",
     "threshold", "class_weight",
 ]  # fmt: skip
-DATA = ["standardize", "augment"]
+DATA = ["standardize", "augment", "n_workers"]
 SAMPLING = [
     "algorithm", "doc_sweeps", "sampler", "integrator", "step_size", "preconditioner", "gradient",
     "batch_size", "shared_minibatch",

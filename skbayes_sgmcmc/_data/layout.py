@@ -83,6 +83,11 @@ class Layout:
         return cls(tuple(_field(key, values) for key, values in _items(X)), several=True)
 
     @property
+    def size(self) -> int:
+        """Number of numbers in a row."""
+        return sum(field.size for field in self.fields)
+
+    @property
     def whole(self) -> Array:
         """Which numbers of a row are integers or booleans, (numbers,)."""
         return np.concatenate([np.full(f.size, f.kind != "float") for f in self.fields])
@@ -114,6 +119,14 @@ class Layout:
                 f"X is not allowed: its arrays have different numbers of rows, {lengths}."
             )
         return np.concatenate([_rows_of(f, arrays[f.key]) for f in self.fields], axis=1)
+
+    def row(self, x: Any) -> Array:
+        """One row, given as the arguments of the module or as a single array, in float32."""
+        if self.several:
+            pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
+            one: Any = {key: np.asarray(as_array(value))[None] for key, value in pairs}
+            return self.flat(one)[0].astype(np.float32)
+        return _rows_of(self.fields[0], np.asarray(as_array(x))[None])[0].astype(np.float32)
 
     def _expected(self) -> str:
         listed = ", ".join(f"{f.key!r} (rows of shape {f.shape})" for f in self.fields)

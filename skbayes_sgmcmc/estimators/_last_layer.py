@@ -121,8 +121,8 @@ class LastLayer(SparseNetwork):
     # features -------------------------------------------------------------------------------------
 
     def _rows(self, X: Any) -> Any:
-        """X as the module sees it."""
-        return super()._inputs(X)
+        """X as the module sees it; rows of a dataset are fetched later."""
+        return X if hasattr(X, "as_field") else super()._inputs(X)
 
     def _inputs(self, X: Any) -> Any:
         """X as the network sees it: rows, or their features."""
@@ -133,8 +133,7 @@ class LastLayer(SparseNetwork):
 
     def _features_of(self, rows: Any) -> Any:
         """Features of rows as the module sees them; differentiable if they are a tensor."""
-        import torch
-
+        from .._data.minibatch import input_rows
         from .._draws.storage import allocate, dtype_name
         from .._engine.settings import prediction_device
         from ..models.networks.head import features_of
@@ -143,13 +142,12 @@ class LastLayer(SparseNetwork):
         body, head = self._body, self._head
         assert body is not None and head is not None
         kind = precision(self._module)
-        if not isinstance(rows, np.ndarray):
+        if not isinstance(rows, np.ndarray) and not hasattr(rows, "as_field"):
             return body.to(rows.device)(rows.to(kind)).to(rows.dtype)
         folder = None if self.storage is None else self.storage.dir
         device = prediction_device(self.device)
-        x = torch.from_numpy(np.ascontiguousarray(rows)).to(device, kind)
         out = allocate((len(rows), head.n_features), dtype_name(kind), folder)
-        return features_of(body.to(device), x, out)
+        return features_of(body.to(device), input_rows(rows, kind, device), out)
 
     def _predictor(self) -> Callable[[Any, Any], Array]:
         ready = copy.copy(self)

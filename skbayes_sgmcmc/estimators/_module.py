@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .._data.images import shape_in
 from .._data.layout import PLAIN, Layout, as_array, is_several
 from .._exceptions import RandomLayerWarning, warn
-from .._validation import check_choice, check_sizes
+from .._validation import check_choice, check_int, check_sizes
 from ._last_layer import LastLayer
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class ModuleEstimator(LastLayer):
     input_shape: Any
     sample_parameters: Any
     prior_center: Any
+    n_workers: int
     init: Any
     n_features_in_: int
     #: the parameters that ``_module`` and ``_sampled_names`` were made from
@@ -56,6 +57,7 @@ class ModuleEstimator(LastLayer):
         check_selection(self.sample_parameters)
         if self.input_shape is not None:
             check_sizes("input_shape", self.input_shape)
+        check_int("n_workers", self.n_workers, low=0)
         self._check_center()
         return super()._check()
 
@@ -280,7 +282,35 @@ class ModuleEstimator(LastLayer):
             self._x_center = np.where(self._layout.whole, 0.0, self._x_center)
             self._x_scale = np.where(self._layout.whole, 1.0, self._x_scale)
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Sample the posterior of the parameters.
+
+        Parameters
+        ----------
+        X : array, tuple or mapping of arrays, or dataset
+            Rows. A dataset is map-style, such as a ``torch.utils.data.Dataset``; its items are
+            fetched by minibatch and are (x, y), mappings with a label, or x alone.
+        y : array of shape (n_samples,) or (n_samples, n_outputs), or None, default=None
+            Targets. None: those of the items of a dataset.
+        sample_weight : array of shape (n_samples,) or None, default=None
+            Nonnegative weights of the rows. A weight is the exponent of the likelihood of its row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            A parameter, the module or the data are invalid.
+        SamplingError
+            Every chain diverged. The estimator then stays as it was before the call.
+        """
+        return super().fit(X, y, sample_weight)
+
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        if _is_dataset(X):
+            return self._validate_dataset(X, y, reset=reset)
         X = as_array(X)
         if reset:
             self._layout = self._layout_of(X)
@@ -289,7 +319,34 @@ class ModuleEstimator(LastLayer):
             self._shape_in = None if self._layout.several else shape_in(X)
         return flat, y
 
+    def _validate_dataset(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        from .._data.datasets import layout_of_items, targets_of
+
+        if self.standardize:
+            raise ValueError(
+                "standardize=True is not allowed with a dataset, which is never in memory as a "
+                "whole: scale its items, and give standardize=False."
+            )
+        if reset:
+            self._layout, self._shape_in = layout_of_items(X), None
+        y = targets_of(X, self.n_workers) if y is None else np.asarray(as_array(y))
+        if len(y) != len(X):
+            raise ValueError(
+                f"y of length {len(y)} is not allowed: the dataset has {len(X)} items."
+            )
+        # the targets are checked along with rows of zeros, which take no memory
+        blank = np.broadcast_to(np.float32(0.0), (len(X), self._layout.size))
+        _, y = super()._validate_xy(blank, y, reset=reset)
+        return self._dataset_rows(X), y
+
+    def _dataset_rows(self, X: Any) -> Any:
+        from .._data.datasets import DatasetRows
+
+        return DatasetRows(X, self._layout, self._row_shape(), self.n_workers)
+
     def _validate_rows(self, X: Any) -> Any:
+        if _is_dataset(X):
+            return self._dataset_rows(X)
         return super()._validate_rows(self._flat(as_array(X)))
 
     def _layout_of(self, X: Any) -> Layout:
@@ -341,3 +398,12 @@ class ModuleEstimator(LastLayer):
             f"X of shape {(len(X), *shape)} is not allowed with input_shape={self.input_shape!r}: "
             f"give input_shape={shape}, or rows of numbers."
         )
+
+
+def _is_dataset(X: Any) -> bool:
+    """Whether X is a map-style dataset, without importing torch for what is an array or a table."""
+    if isinstance(X, np.ndarray | list | tuple | dict) or hasattr(X, "__array__"):
+        return False
+    from .._data.datasets import is_dataset
+
+    return is_dataset(X)

@@ -59,6 +59,9 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     augment : callable or None, default=None
         Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
         the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
+    n_workers : int, default=0
+        Number of processes that fetch the items of a dataset in advance, as in
+        ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "sgld" for a logistic
@@ -205,6 +208,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         class_weight: Any = None,
         standardize: bool = False,
         augment: Any = None,
+        n_workers: int = 0,
         sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
@@ -239,6 +243,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         self.class_weight = class_weight
         self.standardize = standardize
         self.augment = augment
+        self.n_workers = n_workers
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size
@@ -311,6 +316,9 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     augment : callable or None, default=None
         Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
         the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
+    n_workers : int, default=0
+        Number of processes that fetch the items of a dataset in advance, as in
+        ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "psgld".
@@ -436,6 +444,7 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         prune: Any = None,
         standardize: bool = False,
         augment: Any = None,
+        n_workers: int = 0,
         sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
@@ -471,6 +480,7 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         self.prune = prune
         self.standardize = standardize
         self.augment = augment
+        self.n_workers = n_workers
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size

@@ -101,6 +101,7 @@ ORDINARY = {
     "n_draws": [1, 2, 10],
     "n_epochs": [1, 2],
     "n_jobs": [None, 1],
+    "n_workers": [0],
     "network_scale": [1.0, 0.1],
     "likelihood": ["normal", "student_t", "poisson", "negative_binomial", StudentT(df=4.0)],
     "noise": ["auto", "infer", "heteroscedastic", 0.5, 1.0],

@@ -136,9 +136,9 @@ def _gives(body: Body, rows: Rows, features: Tensor) -> bool:
 
 
 @torch.no_grad()
-def features_of(body: Body, x: Tensor, out: Array) -> Array:
-    """Write the features of the rows x to ``out`` (rows, n_features), some rows at a time."""
-    for start in range(0, len(x), FEATURE_ROWS):
+def features_of(body: Body, x: Any, out: Array) -> Array:
+    """Write the features of the rows x, a field, to ``out`` (rows, n_features), part by part."""
+    for start in range(0, len(out), FEATURE_ROWS):
         rows = slice(start, start + FEATURE_ROWS)
         out[rows] = body(x[rows]).cpu().numpy()
     return out
