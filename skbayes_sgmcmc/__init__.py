@@ -28,6 +28,7 @@ _WHERE = {
     "PosteriorSamples": "_draws.posterior_samples",
     "MixingDistance": "schedules",
     "document_completion_perplexity": "models.topics.completion",
+    "low_rank_adapters": "models.networks.low_rank",
     "sample": "_engine.sample",
     "skops_trusted_types": "_export.skops",
     "to_arviz": "_export.arviz",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
     from .estimators.sparse import SparseBayesianRegressor as SparseBayesianRegressor
     from .models.likelihoods import StudentT as StudentT
+    from .models.networks.low_rank import low_rank_adapters as low_rank_adapters
     from .models.networks.pruning import Pruning as Pruning
     from .models.topics.completion import (
         document_completion_perplexity as document_completion_perplexity,

@@ -162,7 +162,7 @@ PLAIN = Layout((Field(0, (), "float"),))
 def is_several(X: Any) -> bool:
     """Whether X is a mapping or a tuple of arrays; a tuple of vectors is a sequence of rows."""
     if isinstance(X, Mapping):
-        return True
+        return not hasattr(X, "shape")  # some sparse matrices are mappings
     shaped = isinstance(X, tuple) and len(X) > 0 and all(hasattr(each, "shape") for each in X)
     return shaped and max(len(each.shape) for each in X) > 1
 

@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 from ..._data.layout import PLAIN, Layout
 
+#: layers with fused code for evaluation mode that has no derivative, which torch chooses where it
+#: sees no gradients, as under vmap
+_FUSED = nn.MultiheadAttention | nn.TransformerEncoderLayer | nn.TransformerEncoder
 _DROPOUT = nn.modules.dropout._DropoutNd
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 #: largest difference between two evaluations of a row that rounding explains, in units of the
@@ -26,11 +29,16 @@ def evaluation_mode(module: nn.Module, active: tuple[str, ...] = ()) -> None:
     """Put a module into evaluation mode, but for the batch norms ``active``.
 
     Random layers do nothing in evaluation mode. Active batch norms use the statistics of the
-    minibatch.
+    minibatch. Attention takes the code that can be differentiated.
     """
     module.eval()
     for name in active:
         module.get_submodule(name).train()
+    for part in module.modules():
+        if isinstance(part, _FUSED):
+            part.training = True  # the flag alone: the parts inside stay in evaluation mode
+            if isinstance(part, nn.MultiheadAttention):
+                part.dropout = 0.0
 
 
 def main_output(found: Any) -> Tensor:
