@@ -26,6 +26,7 @@ from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.logistic_head import LogisticHead, PrincipalAxes
 from skbayes_sgmcmc.models.networks.head import Head, LinearHead, split
 from skbayes_sgmcmc.models.networks.model import NetworkModel
+from skbayes_sgmcmc.models.networks.module_checks import Rows
 from skbayes_sgmcmc.priors import Normal
 
 X, y = load_digits(return_X_y=True)
@@ -228,13 +229,16 @@ class Wrapped(nn.Module):
         (lambda: Wrapped(torch.tanh, lambda f: f.clamp(-1e6, 1e6)), False),
         (lambda: Wrapped(torch.tanh, torch.relu_), False),
         (lambda: Wrapped(torch.tanh, lambda f: f + 0.0), False),
+        (lambda: Wrapped(torch.tanh, lambda f: f if f[0, 0] > 0.0 else -f), False),
+        (lambda: Wrapped(torch.tanh, lambda f: f if f[0, 0] < 0.0 else -f), False),
     ],
 )
 def test_only_what_a_head_returns_unchanged_is_split(make, is_split):
     """The sampled parameters are the same either way, and the densities are."""
     module = make()
     names = tuple(name for name, _ in module.named_parameters() if "body" not in name)
-    assert (split(module, names, torch.from_numpy(X[:2]).float()) is not None) == is_split
+    few = Rows(torch.from_numpy(X[:2]).float())
+    assert (split(module, names, few) is not None) == is_split
     clf = BayesianModuleClassifier(module, step_size=1e-3, **LAST, **TINY).fit(X, y)
     assert (clf._head is not None) == is_split
     assert list(clf.posterior_.draws) == list(names)

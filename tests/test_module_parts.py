@@ -28,7 +28,7 @@ from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.models.networks.module import START_SPREAD, ModuleNetwork
-from skbayes_sgmcmc.models.networks.module_checks import first_random
+from skbayes_sgmcmc.models.networks.module_checks import Rows, first_random
 from skbayes_sgmcmc.models.networks.selection import select
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
@@ -101,13 +101,13 @@ def test_other_starts_do_not_see_the_weights_of_a_module(init):
 
 def test_callables_start_at_random_unless_they_are_told():
     def build():
-        module = nn.Linear(64, 10)
-        nn.init.constant_(module.weight, 1e3)
+        module = nn.Sequential(nn.Linear(64, 8), nn.Linear(8, 10))
+        nn.init.constant_(module[0].weight, 1e3)
         return module
 
-    for init, least in (("auto", 0.0), ("module", 900.0)):
+    for init, at_module in (("auto", False), ("module", True)):
         draws = BayesianModuleClassifier(build, init=init, **STILL).fit(X, y).posterior_
-        assert (np.abs(draws["weight"]).min() > 900.0) == (least > 0.0)
+        assert (np.abs(draws["0.weight"]).min() > 900.0) == at_module
 
 
 def test_a_module_is_copied_and_never_changed():
@@ -276,7 +276,7 @@ def test_gradients_of_a_part_are_those_of_the_whole():
     not sampled are functions of a row. Bound: rounding, 1e-10.
     """
     module = trained().double()
-    names = select(module, "3", torch.zeros(2, 64, dtype=torch.float64))
+    names = select(module, "3", Rows(torch.zeros(2, 64, dtype=torch.float64)))
     part = NetworkModel(ModuleNetwork(copy.deepcopy(module), sampled=names), Categorical(),
                         Normal(), 1.0)  # fmt: skip
     rng = np.random.default_rng(0)
@@ -475,8 +475,9 @@ def test_a_forward_that_is_always_random_is_refused_by_name():
     clf = BayesianModuleClassifier(Noisy(), **TINY)
     with pytest.raises(ValueError, match="evaluation mode differ, first in 'noise'"):
         clf.fit(X, y)
-    assert first_random(dropout().eval(), torch.rand(2, 64)) is None
-    assert first_random(dropout().train(), torch.rand(2, 64)) == "0"
+    rows = Rows(torch.rand(2, 64))
+    assert first_random(dropout().eval(), rows) is None
+    assert first_random(dropout().train(), rows) == "0"
 
 
 class Counting(nn.Module):

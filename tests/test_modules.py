@@ -255,7 +255,7 @@ def test_a_fit_builds_the_module_and_predictions_do_not(monkeypatch):
         (lambda: "no module", "must build a torch.nn.Module, but it built str"),
         (nn.Linear(64, 10).weight, "give a torch.nn.Module or a callable"),
         (lambda: nn.Conv2d(1, 2, 3), r"rows of shape \(64,\) .* give the input_shape"),
-        (lambda: nn.LSTM(64, 10), "depends on the rows beside it .* batch_first=True"),
+        (lambda: nn.LSTM(64, 10), "depends on the rows beside it.* batch_first=True"),
         (lambda: nn.LazyLinear(10), "'weight' is not allowed, because it has no values yet"),
     ],
 )

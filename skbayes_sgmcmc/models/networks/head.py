@@ -95,24 +95,43 @@ def split(module: nn.Module, names: Sequence[str], rows: Rows) -> tuple[Body, He
     own = own if head.bias is not None else own[:1]
     if set(own) != set(names) or len(own) != len([*head.parameters()]):
         return None
+    features = _features_before(module, head, rows)
+    if features is None:
+        return None
+    body = _without(module, layer, rows.layout)
+    if not _gives(body, rows, features):
+        return None
+    parts = (module.get_parameter(name).detach().double().numpy().reshape(-1) for name in own)
+    size = head.in_features, head.out_features
+    return body, Head(layer, *size, len(own) == 2, np.concatenate([*parts]))
+
+
+def _features_before(module: nn.Module, head: nn.Linear, rows: Rows) -> Tensor | None:
+    """The inputs of a layer whose outputs, whatever they are, the module returns; else None."""
+    found = [_returned(module, head, rows, sign) for sign in (1.0, -1.0)]
+    return None if any(features is None for features in found) else found[0]
+
+
+def _returned(module: nn.Module, head: nn.Linear, rows: Rows, sign: float) -> Tensor | None:
+    """The inputs of a layer if the module returns its outputs times ``sign``, which it then has.
+
+    With both signs, this shows what follows the layer, even if it depends on the values.
+    """
     calls: list[tuple[Tensor, Tensor, Tensor]] = []
 
-    def keep(part: nn.Module, args: Any, output: Tensor) -> None:
-        calls.append((args[0].clone(), output, output.clone()))
+    def change(part: nn.Module, args: Any, output: Tensor) -> Tensor:
+        changed = sign * output
+        calls.append((args[0].clone(), changed, changed.clone()))
+        return changed
 
-    handle = head.register_forward_hook(keep)
+    handle = head.register_forward_hook(change)
     try:
         found = main_output(call(module, rows))
     finally:
         handle.remove()
     if len(calls) != 1 or found is not calls[0][1] or not torch.equal(found, calls[0][2]):
         return None
-    body = _without(module, layer, rows.layout)
-    if not _gives(body, rows, calls[0][0]):
-        return None
-    parts = (module.get_parameter(name).detach().double().numpy().reshape(-1) for name in own)
-    size = head.in_features, head.out_features
-    return body, Head(layer, *size, len(own) == 2, np.concatenate([*parts]))
+    return calls[0][0]
 
 
 def _without(module: nn.Module, layer: str, layout: Layout) -> Body:
