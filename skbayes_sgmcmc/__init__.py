@@ -28,6 +28,7 @@ _WHERE = {
     "PosteriorSamples": "_draws.posterior_samples",
     "MixingDistance": "schedules",
     "document_completion_perplexity": "models.topics.completion",
+    "low_rank_adapters": "models.networks.low_rank",
     "sample": "_engine.sample",
     "skops_trusted_types": "_export.skops",
     "to_arviz": "_export.arviz",
@@ -35,6 +36,7 @@ _WHERE = {
     "to_torch": "_export.onnx",
     "SamplingError": "_exceptions",
     "SamplingWarning": "_exceptions",
+    "RandomLayerWarning": "_exceptions",
     "CheckpointError": "_exceptions",
 }
 
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from ._draws.storage import Storage as Storage
     from ._engine.sample import sample as sample
     from ._exceptions import CheckpointError as CheckpointError
+    from ._exceptions import RandomLayerWarning as RandomLayerWarning
     from ._exceptions import SamplingError as SamplingError
     from ._exceptions import SamplingWarning as SamplingWarning
     from ._export.arviz import to_arviz as to_arviz
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
     from .estimators.sparse import SparseBayesianRegressor as SparseBayesianRegressor
     from .models.likelihoods import StudentT as StudentT
+    from .models.networks.low_rank import low_rank_adapters as low_rank_adapters
     from .models.networks.pruning import Pruning as Pruning
     from .models.topics.completion import (
         document_completion_perplexity as document_completion_perplexity,

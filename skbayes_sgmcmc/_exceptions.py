@@ -31,6 +31,13 @@ class SamplingWarning(UserWarning):
     """The draws may be unreliable; the message gives the reason and what to change."""
 
 
+class RandomLayerWarning(SamplingWarning):
+    """A module has dropout or other random layers, which are switched off; the message names them.
+
+    Silence it with ``warnings.simplefilter("ignore", RandomLayerWarning)`` where this is known.
+    """
+
+
 class CheckpointError(ValueError):
     """A checkpoint file is damaged or belongs to another fit. The file is left untouched."""
 
@@ -56,12 +63,12 @@ def _is_full(error: Exception) -> bool:
     return of_memory or "DefaultCPUAllocator" in str(error)
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[SamplingWarning] = SamplingWarning) -> None:
     """Issue a :class:`SamplingWarning` that points to the line of the user's code."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, SamplingWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _is_library(module: str) -> bool:

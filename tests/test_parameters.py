@@ -38,16 +38,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 
 #: what a model is made of, which each estimator has for itself; then what they share, in its order
 MODEL = [
-    "module", "image_shape", "input_shape", "conv_channels", "kernel_size", "pool_size",
-    "hidden_layer_sizes", "activation", "n_components", "whiten", "fit_intercept",
+    "module", "image_shape", "input_shape", "sample_parameters", "conv_channels", "kernel_size",
+    "pool_size", "hidden_layer_sizes", "activation", "n_components", "whiten", "fit_intercept",
     "doc_topic_prior", "success_probability", "topic_word_prior", "r_rate", "gamma_prior",
     "network_scale", "parametrization",
 ]  # fmt: skip
 PRIOR = [
-    "prior", "prior_scale", "prior_mean", "likelihood", "noise", "prune", "threshold",
-    "class_weight",
+    "prior", "prior_scale", "prior_center", "prior_mean", "likelihood", "noise", "prune",
+    "threshold", "class_weight",
 ]  # fmt: skip
-DATA = ["standardize", "augment"]
+DATA = ["standardize", "augment", "n_workers"]
 SAMPLING = [
     "algorithm", "doc_sweeps", "sampler", "integrator", "step_size", "preconditioner", "gradient",
     "batch_size", "shared_minibatch",

@@ -154,6 +154,8 @@ class Minibatches:
         by_step = indices.swapaxes(0, 1)  # (steps, chains, size)
         # rows are gathered for several steps at once, but not for more than fit into the cache
         at_once = max(1, GATHER_NUMBERS // (by_step.shape[1] * self.numbers))
+        if any(getattr(field, "lazy", False) for field in self.data.fields.values()):
+            at_once = n_steps  # rows that are fetched step by step, in advance
         for start in range(0, n_steps, at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
 
@@ -218,8 +220,10 @@ class SparseRows:
         return self.gather(np.arange(self.shape[0])[rows][None])[0]
 
 
-def input_rows(x: Any, dtype: torch.dtype, device: str) -> Tensor | SparseRows:
-    """A field of inputs, dense or CSR."""
+def input_rows(x: Any, dtype: torch.dtype, device: str) -> Any:
+    """A field of inputs: dense, CSR, or rows that are fetched by minibatch."""
+    if hasattr(x, "as_field"):
+        return x.as_field(dtype, device)
     if sp.issparse(x):
         return SparseRows(x, dtype, device)
     return torch.from_numpy(np.ascontiguousarray(x)).to(device, dtype)

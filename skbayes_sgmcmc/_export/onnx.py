@@ -146,6 +146,11 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
             f"path={str(path)!r} is not allowed: its folder does not exist; give an existing one."
         )
     _import_onnx()
+    if getattr(getattr(parts(estimator)[1], "_layout", None), "several", False):
+        raise ValueError(
+            "to_onnx is not allowed for estimators of several arrays, because the ONNX model has "
+            "one input: use to_torch."
+        )
     module, (_, last) = to_torch(estimator, n_draws=n_draws), parts(estimator)
     classifier = is_classifier(last)
     outputs = ["probabilities"] if classifier else ["mean", "std"]

@@ -1,32 +1,137 @@
-"""What the estimators of torch modules share: how the module is built, and the shapes of rows."""
+"""What the estimators of torch modules share: the module, what is sampled, the shapes of rows."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._data.images import shape_in
-from .._validation import check_sizes
-from ._sparse import SparseNetwork
+from .._data.layout import PLAIN, Layout, as_array, is_several
+from .._exceptions import RandomLayerWarning, warn
+from .._validation import check_choice, check_int, check_sizes
+from ._last_layer import LastLayer
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..models.networks.distillation import Blueprint
+    from ..models.networks.model import NetworkModel
+    from ..models.networks.module_checks import Rows
+    from ..models.networks.network import Network
 
 Array = NDArray[Any]
 
+#: number of random layers that a warning names
+NAMED_LAYERS = 3
 
-class ModuleEstimator(SparseNetwork):
+
+class ModuleEstimator(LastLayer):
+    """Mixin of estimators whose network is a torch module that the user gives.
+
+    ``fit`` keeps its own copy of the module, ``_module``. Parameters that are not sampled, and
+    buffers, keep the values that they have there.
+    """
+
     module: Any
     input_shape: Any
+    sample_parameters: Any
+    prior_center: Any
+    n_workers: int
+    init: Any
     n_features_in_: int
+    #: the parameters that ``_module`` and ``_sampled_names`` were made from
+    _made_from: tuple[Any, Any]
+
+    # parameters -----------------------------------------------------------------------------------
 
     def _check(self) -> Any:
-        from ..models.networks.module import check_builder
+        from ..models.networks.module import check_module
+        from ..models.networks.selection import check_selection
 
-        check_builder("module", self.module)
+        check_module("module", self.module)
+        check_selection(self.sample_parameters)
         if self.input_shape is not None:
             check_sizes("input_shape", self.input_shape)
+        check_int("n_workers", self.n_workers, low=0)
+        self._check_center()
         return super()._check()
+
+    def _check_center(self) -> None:
+        center = self.prior_center
+        if isinstance(center, Real) and not isinstance(center, bool) and center == 0:
+            return
+        check_choice("prior_center", center, (0, "module"))
+        name = "prior_center='module' is not allowed"
+        if not self._is_instance:
+            raise ValueError(
+                f"{name} with module={self.module!r}, which is built anew for each fit: give a "
+                "torch.nn.Module with trained weights, or prior_center=0."
+            )
+        if self._spike_slab() is not None or self.prune is not None:
+            raise ValueError(
+                f"{name} with a spike-and-slab prior or pruning, which set weights to zero: give "
+                "prior_center=0."
+            )
+
+    @property
+    def _is_instance(self) -> bool:
+        """Whether ``module`` is a module, and not a function that builds one."""
+        from torch import nn
+
+        return isinstance(self.module, nn.Module)
+
+    @property
+    def _starts_at_module(self) -> bool:
+        """Whether chains start near the values of the module."""
+        if isinstance(self.init, str) and self.init == "auto":
+            return self._is_instance and self._spike_slab() is None
+        return isinstance(self.init, str) and self.init == "module"
+
+    def _settings(self) -> Any:
+        from .._engine.settings import Settings, is_auto
+
+        others = {}
+        if is_auto(self.sampler) and not is_auto(self.integrator):
+            others["sampler"] = "psgld"
+        if isinstance(self.init, str) and self.init == "module":
+            others["init"] = "auto"  # the network starts there, and the rest is as for "auto"
+        return Settings.of(self, **others)
+
+    # the module -----------------------------------------------------------------------------------
+
+    @property
+    def _recipe(self) -> tuple[Any, Any]:
+        chosen = self.sample_parameters
+        return self.module, chosen if isinstance(chosen, str) or callable(chosen) else [*chosen]
+
+    def _same_module(self) -> bool:
+        """Whether the module and what is sampled of it are those of the earlier call."""
+        before, now = getattr(self, "_made_from", (None, None)), self._recipe
+        return before[0] is now[0] and before[1] == now[1]
+
+    def _previous(self, *, stream: bool, same: bool = True) -> Any:
+        return super()._previous(stream=stream, same=same and self._same_module())
+
+    def _check_stream(self) -> None:
+        super()._check_stream()
+        if hasattr(self, "posterior_") and not self._same_module():
+            raise ValueError(
+                "module and sample_parameters are not allowed to change in partial_fit: keep those "
+                "of the earlier calls, or start a new stream with a clone of the estimator."
+            )
+
+    def _build(self, n_outputs: int) -> nn.Module:
+        """The estimator's own copy of the module."""
+        from ..models.networks.module import build, in_one_precision, own_copy
+
+        if self._is_instance:
+            return own_copy(self.module)
+        return in_one_precision(build(self._architecture(n_outputs)))
 
     def _architecture(self, n_outputs: int) -> Any:
         from ..models.networks.module import bind
@@ -38,58 +143,267 @@ class ModuleEstimator(SparseNetwork):
         }
         return bind(self.module, **widths)
 
+    def _make_network(self, n_outputs: int) -> Network:
+        from ..models.networks.module import ModuleNetwork, light_copy
+
+        start = "module" if self._starts_at_module else "random"
+        head = self._linear_head(start)
+        if head is not None:
+            return head
+        return ModuleNetwork(
+            light_copy(self._module), self._vectorized, self._sampled_names, start, self._layout
+        )
+
+    def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
+        kind, options = super()._model_kind(network)
+        if self.prior_center == "module":
+            options = options | {"center": network.values()}
+        return kind, options
+
     def _check_network(self, X: Array) -> None:
-        # two rows through the module: its output must be (rows, n_outputs)
+        """Make ``_module``, and look at what it does with a few rows."""
         import torch
 
-        from ..models.networks.module import check_outputs
+        from ..models.networks.module import check_outputs, precision
+        from ..models.networks.selection import select
 
         if self.input_shape is not None and math.prod(self._row_shape()) != X.shape[1]:
             raise ValueError(
                 f"input_shape={self.input_shape!r} is not allowed: a row of X has {X.shape[1]} "
                 "numbers."
             )
-        network = self._make_network(self._n_outputs)
-        theta = torch.from_numpy(network.init(np.random.default_rng(0))).float()[None]
+        module = self._build(self._n_outputs)
+        dtype = precision(module)
         with np.errstate(over="ignore"):  # only shapes matter here
-            x = torch.from_numpy(np.ascontiguousarray(self._inputs(X[:2]), np.float32))[None]
-        try:
-            with torch.no_grad():
-                outputs = network.outputs(theta, x)[0]
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            hint = "give the input_shape that the module expects, such as (channels, height, width)"
+            few = torch.from_numpy(np.ascontiguousarray(self._rows(X[:2]), np.float32)).to(dtype)
+        outputs, x = self._try(module, few)
+        check_outputs("module", self.module, outputs, (len(few), self._n_outputs))
+        self._check_behaviour(module, x)
+        self._sampled_names = select(module, self.sample_parameters, x)
+        self._module, self._made_from = module.requires_grad_(False), self._recipe
+        self._split(x)
+        if self._vectorized:  # raises an error if vmap can't
+            network = self._make_network(self._n_outputs)
+            theta = torch.from_numpy(network.values()).to(dtype)
+            few = few if self._body is None else self._body(few)
+            network.forward(theta.expand(2, -1).clone(), few[None])
+
+    def _try(self, module: nn.Module, few: Any) -> tuple[Any, Rows]:
+        """The module's outputs for a few rows, and these as the module takes them.
+
+        Whole numbers in a single array are given as such only to modules that take them.
+        """
+        import torch
+
+        from ..models.networks.module_checks import Rows, call, main_output
+
+        layouts = [self._layout]
+        if self._layout.whole.any() and not self._layout.several:
+            layouts.append(self._layout.with_floats())
+        for layout in layouts:
+            x = Rows(few, layout)
+            try:
+                with torch.no_grad():
+                    outputs = main_output(call(module, x))
+            except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
+                reason = error
+            else:
+                self._layout = layout
+                return outputs, x
+        hint = "give the input_shape that the module expects, such as (channels, height, width)"
+        raise ValueError(
+            f"module={self.module!r} is not allowed with input_shape={self.input_shape!r}: it does "
+            f"not take rows of shape {self._row_shape()} ({reason}). If these are images or "
+            f"sequences, {hint}; else change the module's inputs."
+        ) from reason
+
+    def _check_behaviour(self, module: nn.Module, x: Rows) -> None:
+        """Refuse a module that is no function of single rows; warn of random layers."""
+        from ..models.networks import module_checks as checks
+
+        checks.batch_norms(module)
+        changed = checks.changed_by_forward(module, x)
+        if changed is not None:
             raise ValueError(
-                f"module={self.module!r} is not allowed with input_shape={self.input_shape!r}: it "
-                f"does not take rows of shape {self._row_shape()} ({error}). If these are images "
-                f"or sequences, {hint}; else change the module's inputs."
-            ) from error
-        if self._vectorized:
-            network.forward(theta.expand(2, -1), x)  # raises an error if vmap can't
-        check_outputs("module", self.module, outputs, (x.shape[1], self._n_outputs))
+                f"module={self.module!r} is not allowed: its forward changes {changed!r} in "
+                "evaluation mode; a posterior needs a function that stays the same."
+            )
+        part = checks.first_random(module, x)
+        if part is not None:
+            raise ValueError(
+                f"module={self.module!r} is not allowed: two evaluations of the same rows in "
+                f"evaluation mode differ, first in {part!r}, and the density of a posterior must "
+                "not be random; switch this off when self.training is false."
+            )
+        if checks.mixes_rows(module, x):
+            raise ValueError(
+                f"module={self.module!r} is not allowed: its output for a row depends on the rows "
+                "beside it. Rows are on the first axis of its inputs and outputs (for layers of "
+                "sequences, batch_first=True)."
+            )
+        layers = checks.random_layers(module, x)
+        if layers:
+            more = len(layers) - NAMED_LAYERS
+            named = ", ".join(layers[:NAMED_LAYERS]) + (f" and {more} more" if more > 0 else "")
+            warn(
+                f"the module has dropout or other random layers ({named}), which are switched off "
+                "while sampling and in predictions: the density of a posterior must not be random. "
+                "The prior and the average over draws regularise the network instead.",
+                RandomLayerWarning,
+            )
+
+    def _student(self, X: Array) -> Blueprint:
+        from ..models.networks.distillation import Trainable
+
+        if self._layout.whole.any():
+            raise ValueError(
+                "distill is not allowed with rows of whole numbers, to which it would add noise."
+            )
+        blueprint: Blueprint = super()._student(X)
+        if self._is_instance or len(self._sampled_names) < len([*self._module.parameters()]):
+            # the student learns what is sampled, and has the rest
+            blueprint = replace(
+                blueprint, architecture=Trainable(self._module, self._sampled_names)
+            )
+        return blueprint
+
+    # rows -----------------------------------------------------------------------------------------
 
     def _row_shape(self) -> tuple[int, ...]:
-        return super()._row_shape() if self.input_shape is None else self._given_shape()
+        """Shape of a row as the module gets it; several arguments lie in one flat row."""
+        if self.input_shape is not None:
+            return check_sizes("input_shape", self.input_shape)
+        one = self._layout != PLAIN and not self._layout.several
+        return self._layout.fields[0].shape if one else super()._row_shape()
 
-    def _given_shape(self) -> tuple[int, ...]:
-        return check_sizes("input_shape", self.input_shape)
+    def _fit_inputs(self, X: Array, weight: Array | None) -> None:
+        super()._fit_inputs(X, weight)
+        if self.standardize and self._layout.several:  # whole numbers stay as they are
+            self._x_center = np.where(self._layout.whole, 0.0, self._x_center)
+            self._x_scale = np.where(self._layout.whole, 1.0, self._x_scale)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Sample the posterior of the parameters.
+
+        Parameters
+        ----------
+        X : array, tuple or mapping of arrays, or dataset
+            Rows. A dataset is map-style, such as a ``torch.utils.data.Dataset``; its items are
+            fetched by minibatch and are (x, y), mappings with a label, or x alone.
+        y : array of shape (n_samples,) or (n_samples, n_outputs), or None, default=None
+            Targets. None: those of the items of a dataset.
+        sample_weight : array of shape (n_samples,) or None, default=None
+            Nonnegative weights of the rows. A weight is the exponent of the likelihood of its row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            A parameter, the module or the data are invalid.
+        SamplingError
+            Every chain diverged. The estimator then stays as it was before the call.
+        """
+        return super().fit(X, y, sample_weight)
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        flat, y = super()._validate_xy(self._flat(X), y, reset=reset)
+        if _is_dataset(X):
+            return self._validate_dataset(X, y, reset=reset)
+        X = as_array(X)
         if reset:
-            self._shape_in = shape_in(X)
+            self._layout = self._layout_of(X)
+        flat, y = super()._validate_xy(self._flat(X), as_array(y), reset=reset)
+        if reset:
+            self._shape_in = None if self._layout.several else shape_in(X)
         return flat, y
 
+    def _validate_dataset(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        from .._data.datasets import layout_of_items, targets_of
+
+        if self.standardize:
+            raise ValueError(
+                "standardize=True is not allowed with a dataset, which is never in memory as a "
+                "whole: scale its items, and give standardize=False."
+            )
+        if reset:
+            self._layout, self._shape_in = layout_of_items(X), None
+        y = targets_of(X, self.n_workers) if y is None else np.asarray(as_array(y))
+        if len(y) != len(X):
+            raise ValueError(
+                f"y of length {len(y)} is not allowed: the dataset has {len(X)} items."
+            )
+        # the targets are checked along with rows of zeros, which take no memory
+        blank = np.broadcast_to(np.float32(0.0), (len(X), self._layout.size))
+        _, y = super()._validate_xy(blank, y, reset=reset)
+        return self._dataset_rows(X), y
+
+    def _dataset_rows(self, X: Any) -> Any:
+        from .._data.datasets import DatasetRows
+
+        return DatasetRows(X, self._layout, self._row_shape(), self.n_workers)
+
     def _validate_rows(self, X: Any) -> Any:
-        return super()._validate_rows(self._flat(X))
+        if _is_dataset(X):
+            return self._dataset_rows(X)
+        return super()._validate_rows(self._flat(as_array(X)))
+
+    def _layout_of(self, X: Any) -> Layout:
+        """What of a row of X is which argument of the module."""
+        if is_several(X):
+            if self.input_shape is not None:
+                raise ValueError(
+                    f"input_shape={self.input_shape!r} is not allowed with several arrays, whose "
+                    "rows reach the module in the shapes that they have: give input_shape=None."
+                )
+            return Layout.of(X)
+        shaped = shape_in(X) is not None
+        whole = isinstance(X, np.ndarray) and X.dtype.kind in "iub" and X.ndim > 1
+        if not shaped and not whole:
+            return PLAIN  # rows of numbers, which scikit-learn checks
+        layout = Layout.of(X)
+        if self.standardize:
+            layout = layout.with_floats()
+        given = None if self.input_shape is None else check_sizes("input_shape", self.input_shape)
+        shape = layout.fields[0].shape
+        if given is not None and given != shape:
+            self._check_shape(X, shape, given)
+            layout = Layout((replace(layout.fields[0], shape=given),))
+        return layout
 
     def _flat(self, X: Any) -> Any:
-        """X with rows of numbers, where its rows have the shape ``input_shape``."""
+        """X as rows of numbers."""
+        layout = self._layout
+        if layout.several or is_several(X):
+            return layout.flat(X)
         shape = shape_in(X)
-        if shape is None:
-            return X
-        if self.input_shape is None or shape != self._given_shape():
+        if shape is not None:
+            self._check_shape(X, shape, self._row_shape())
+            X = np.asarray(X).reshape(len(X), -1)
+        if isinstance(X, np.ndarray) and X.dtype.kind in "iuf":
+            layout.fields[0].check_whole("X", X)
+        return X
+
+    def _check_shape(self, X: Any, shape: tuple[int, ...], given: tuple[int, ...]) -> None:
+        """Refuse rows that are not flat and have another shape than ``given``."""
+        if len(shape) == 1 or shape == given:
+            return
+        if self.input_shape is None:
             raise ValueError(
-                f"X of shape {(len(X), *shape)} is not allowed with "
-                f"input_shape={self.input_shape!r}: give input_shape={shape}, or rows of numbers."
+                f"X of shape {(len(X), *shape)} is not allowed: the estimator was fitted to rows "
+                f"of shape {given}."
             )
-        return np.asarray(X).reshape(len(X), -1)
+        raise ValueError(
+            f"X of shape {(len(X), *shape)} is not allowed with input_shape={self.input_shape!r}: "
+            f"give input_shape={shape}, or rows of numbers."
+        )
+
+
+def _is_dataset(X: Any) -> bool:
+    """Whether X is a map-style dataset, without importing torch for what is an array or a table."""
+    if isinstance(X, np.ndarray | list | tuple | dict) or hasattr(X, "__array__"):
+        return False
+    from .._data.datasets import is_dataset
+
+    return is_dataset(X)

@@ -15,6 +15,7 @@ from scipy.special import softmax
 from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import inplace_column_scale, mean_variance_axis
 
+from .._data.layout import PLAIN, Layout
 from .._data.scaling import center_and_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory
 from .._validation import check_choice, check_scale, check_scales
@@ -53,6 +54,8 @@ class NetworkEstimator(SGMCMCEstimator):
     #: parameters that only some estimators have
     augment: Any = None
     chain_method: str = "auto"
+    #: what of a row is which argument of the network
+    _layout: Layout = PLAIN
     #: set only on copies of the estimator that predict several blocks
     _network: Network | None = None
 
@@ -232,7 +235,7 @@ class NetworkEstimator(SGMCMCEstimator):
         network, posterior = self._make_network(self._n_outputs), self.posterior_
         draws = {name: torch.from_numpy(posterior.select(name, chosen)).float()
                  for name in (*network.shapes, *network.buffers)}  # fmt: skip
-        inputs = Inputs(self._x_center, self._x_scale, self._row_shape())
+        inputs = Inputs(self._x_center, self._x_scale, self._row_shape(), layout=self._layout)
         return inputs, network.stacked(draws)
 
     def _check_run(self, run: Any) -> None:

@@ -19,23 +19,36 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
 
     Parameters
     ----------
-    module : callable
-        Function or class that builds a ``torch.nn.Module``, which maps rows (n, ...) to logits (n,
-        n_classes). It is called with the keyword arguments that its signature names among
+    module : torch.nn.Module or callable
+        Module that maps rows (n, ...) to logits (n, n_classes). It is copied in ``fit`` and never
+        changed; its weights are where the chains start. Or a function or class that builds a
+        module. It is called with the keyword arguments that its signature names among
         ``n_features``, ``input_shape`` (the shape of one row) and ``n_outputs`` (the number of
-        classes), so the same function can serve different data. The module must not have dropout.
-        The estimator can be pickled only if the callable is a function or class of a Python module,
-        or a ``functools.partial`` of one.
+        classes), so the same function can serve different data. The estimator can then be pickled
+        only if the callable is a function or class of a Python module, or a ``functools.partial``
+        of one. Dropout and other random layers are switched off, with a
+        :class:`RandomLayerWarning`.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
-        be flat or have this shape. None: flat rows, as they are.
+        be flat or have this shape. None: rows as they are. X may be an array or a tensor of any
+        rank, or a tuple or a mapping of these, which are then the module's arguments. Integers and
+        booleans stay such if the module takes them.
+    sample_parameters : str, sequence of str or callable, default="trainable"
+        Parameters of the module that are sampled; the others keep their values. "trainable": those
+        with ``requires_grad``. "all": all of them. "last_layer": those of the linear layer that is
+        called last. Otherwise names of parameters or layers, or patterns such as "head.*", one or
+        several; or a callable of name and parameter that returns True for those to sample. Batch
+        norms that are not sampled use their running statistics.
     prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
         Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
         layers that it names; biases and other layers then have a normal prior. "spike_slab" means
         ``SpikeSlab()``.
     prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
-        each matrix or kernel.
+        each sampled matrix or kernel.
+    prior_center : {0, "module"}, default=0
+        Centre of the prior. "module": the weights of the module that was given. Not allowed with a
+        spike-and-slab prior or pruning.
     prune : None, float or Pruning, default=None
         Pruning of the smallest weights during sampling: the final fraction of zeros, or a
         :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
@@ -46,9 +59,13 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     augment : callable or None, default=None
         Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
         the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
-    sampler : str or Sampler, default="psgld"
+    n_workers : int, default=0
+        Number of processes that fetch the items of a dataset in advance, as in
+        ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
+    sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
+        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "sgld" for a logistic
+        regression of features, otherwise "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -82,11 +99,13 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
-    init : "auto", "random", "map" or array, default="auto"
-        Starting points of the chains. "random": normal weights with He's scaling. "map": as
-        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
-        is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
-        "random"; always "random" with a spike-and-slab prior.
+    init : "auto", "module", "random", "map" or array, default="auto"
+        Starting points of the chains. "module": the weights of the module plus normal numbers with
+        a standard deviation of 1% of the root mean square of each tensor. "random": normal weights
+        with He's scaling. "map": as "random", and the first half of the burn-in runs at temperature
+        0, as an optimiser; so it does for "module" with ``step_size="auto"``. An array is broadcast
+        to (n_chains, n_parameters). "auto": "module" if ``module`` is a module; otherwise "map"
+        with ``step_size="auto"``, else "random". With a spike-and-slab prior, "auto" is "random".
     total_samples : float or None, default=None
         Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
@@ -124,8 +143,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     classes_ : array of shape (n_classes,)
         Class labels.
     posterior_ : PosteriorSamples
-        Draws of the parameters, each of shape (n_chains, n_draws, *shape), by their names in the
-        module.
+        Draws of the sampled parameters, each of shape (n_chains, n_draws, *shape), by their names
+        in the module.
     sigma_, delta_, sparsity_, n_effective_parameters_
         Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
     n_chains_, n_draws_ : int
@@ -147,10 +166,19 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
 
     Notes
     -----
-    During sampling, batch norms use the statistics of the minibatch, as in training. For
-    predictions, each draw needs its own statistics. They are computed on at most 5000 training
-    rows, after the run or when a callback asks for predictions, and are stored with the draws. In
-    ``partial_fit``, they are computed on the rows of the call.
+    The module is in evaluation mode throughout, so dropout and other random layers do nothing.
+    During sampling, batch norms whose parameters are all sampled use the statistics of the
+    minibatch, as in training. For predictions, each draw needs its own statistics. They are
+    computed on at most 5000 training rows, after the run or when a callback asks for predictions,
+    and are stored with the draws. In ``partial_fit``, they are computed on the rows of the call.
+    Other batch norms use their running statistics.
+
+    If only a final linear layer is sampled, the features before it are computed once, in memory or
+    in ``storage.dir``. With a normal or Laplace prior of given scale (for two classes: normal), the
+    layer is then sampled as :class:`BayesianLogisticRegression` is, and "auto" has the meaning that
+    it has there: SGLD in coordinates that suit the data, started near the posterior, but with 400
+    draws for each chain. The biases have a flat prior. With two classes, the draws of the two rows
+    of weights have opposite signs.
 
     Examples
     --------
@@ -173,13 +201,16 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         module: Any,
         *,
         input_shape: Any = None,
+        sample_parameters: Any = "trainable",
         prior: Any = "normal",
         prior_scale: Any = "fan_in",
+        prior_center: Any = 0,
         prune: Any = None,
         class_weight: Any = None,
         standardize: bool = False,
         augment: Any = None,
-        sampler: Any = "psgld",
+        n_workers: int = 0,
+        sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",
@@ -205,12 +236,15 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     ):
         self.module = module
         self.input_shape = input_shape
+        self.sample_parameters = sample_parameters
         self.prior = prior
         self.prior_scale = prior_scale
+        self.prior_center = prior_center
         self.prune = prune
         self.class_weight = class_weight
         self.standardize = standardize
         self.augment = augment
+        self.n_workers = n_workers
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size
@@ -243,21 +277,32 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
 
     Parameters
     ----------
-    module : callable
-        Function or class that builds a ``torch.nn.Module``, which maps rows (n, ...) to outputs (n,
-        n_outputs). It is called as in :class:`BayesianModuleClassifier`. There is one output for
-        each target. With ``noise="heteroscedastic"`` there are twice as many: first the means, then
-        s(x) of each target, as for :class:`BayesianMLPRegressor`.
+    module : torch.nn.Module or callable
+        Module that maps rows (n, ...) to outputs (n, n_outputs), or a function or class that builds
+        one, as for :class:`BayesianModuleClassifier`. There is one output for each target. With
+        ``noise="heteroscedastic"`` there are twice as many: first the means, then s(x) of each
+        target, as for :class:`BayesianMLPRegressor`.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
-        be flat or have this shape. None: flat rows, as they are.
+        be flat or have this shape. None: rows as they are. X may be an array or a tensor of any
+        rank, or a tuple or a mapping of these, which are then the module's arguments. Integers and
+        booleans stay such if the module takes them.
+    sample_parameters : str, sequence of str or callable, default="trainable"
+        Parameters of the module that are sampled; the others keep their values. "trainable": those
+        with ``requires_grad``. "all": all of them. "last_layer": those of the linear layer that is
+        called last. Otherwise names of parameters or layers, or patterns such as "head.*", one or
+        several; or a callable of name and parameter that returns True for those to sample. Batch
+        norms that are not sampled use their running statistics.
     prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
         Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
         layers that it names; biases and other layers then have a normal prior. "spike_slab" means
         ``SpikeSlab()``.
     prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
-        each matrix or kernel.
+        each sampled matrix or kernel.
+    prior_center : {0, "module"}, default=0
+        Centre of the prior. "module": the weights of the module that was given. Not allowed with a
+        spike-and-slab prior or pruning.
     likelihood : str or StudentT, default="normal"
         Distribution of the targets: "normal", "student_t", "poisson" or "negative_binomial", as for
         :class:`BayesianMLPRegressor`. A spike-and-slab prior allows only "normal".
@@ -272,9 +317,12 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     augment : callable or None, default=None
         Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
         the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
-    sampler : str or Sampler, default="psgld"
+    n_workers : int, default=0
+        Number of processes that fetch the items of a dataset in advance, as in
+        ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
+    sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
+        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -308,11 +356,13 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
-    init : "auto", "random", "map" or array, default="auto"
-        Starting points of the chains. "random": normal weights with He's scaling. "map": as
-        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
-        is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
-        "random"; always "random" with a spike-and-slab prior.
+    init : "auto", "module", "random", "map" or array, default="auto"
+        Starting points of the chains. "module": the weights of the module plus normal numbers with
+        a standard deviation of 1% of the root mean square of each tensor. "random": normal weights
+        with He's scaling. "map": as "random", and the first half of the burn-in runs at temperature
+        0, as an optimiser; so it does for "module" with ``step_size="auto"``. An array is broadcast
+        to (n_chains, n_parameters). "auto": "module" if ``module`` is a module; otherwise "map"
+        with ``step_size="auto"``, else "random". With a spike-and-slab prior, "auto" is "random".
     total_samples : float or None, default=None
         Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
@@ -348,8 +398,8 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     Attributes
     ----------
     posterior_ : PosteriorSamples
-        Draws of the parameters, each of shape (n_chains, n_draws, *shape), by their names in the
-        module.
+        Draws of the sampled parameters, each of shape (n_chains, n_draws, *shape), by their names
+        in the module.
     sigma_, delta_, sparsity_, n_effective_parameters_
         Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
     n_chains_, n_draws_ : int
@@ -386,14 +436,17 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         module: Any,
         *,
         input_shape: Any = None,
+        sample_parameters: Any = "trainable",
         prior: Any = "normal",
         prior_scale: Any = "fan_in",
+        prior_center: Any = 0,
         likelihood: Any = "normal",
         noise: Any = "infer",
         prune: Any = None,
         standardize: bool = False,
         augment: Any = None,
-        sampler: Any = "psgld",
+        n_workers: int = 0,
+        sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
         batch_size: Any = "auto",
@@ -419,13 +472,16 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     ):
         self.module = module
         self.input_shape = input_shape
+        self.sample_parameters = sample_parameters
         self.prior = prior
         self.prior_scale = prior_scale
+        self.prior_center = prior_center
         self.likelihood = likelihood
         self.noise = noise
         self.prune = prune
         self.standardize = standardize
         self.augment = augment
+        self.n_workers = n_workers
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size

@@ -14,8 +14,9 @@ average over all draws. The online method of Korattikara et al. (2015) does the 
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,28 @@ class Blueprint:
     center: Array
     scale: Array
     row_shape: tuple[int, ...]
+
+
+@dataclass
+class Trainable:
+    """A function that copies a module, of which some parameters are then trained.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The module.
+    names : sequence of str
+        Names of these parameters. The copies start at the values of the module.
+    """
+
+    module: nn.Module
+    names: Sequence[str]
+
+    def __call__(self) -> nn.Module:
+        copied = copy.deepcopy(self.module)
+        for name in self.names:
+            copied.get_parameter(name).requires_grad_(True)
+        return copied
 
 
 @dataclass

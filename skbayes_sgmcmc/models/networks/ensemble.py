@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -12,7 +13,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from ..._data.layout import PLAIN, Layout
 from ..likelihoods import Likelihood
+from .module_checks import main_output
 
 Array = NDArray[Any]
 
@@ -95,14 +98,18 @@ class StackedModule(nn.Module):
     module : nn.Module
         The module.
     states : dict of str to Tensor of shape (draws, ...)
-        Draws of its parameters and buffers, by name. All draws share the other buffers.
+        Draws of its parameters and buffers, by name. All draws share the others.
+    layout : Layout, default=PLAIN
+        What of a row is which argument of the module.
     """
 
-    def __init__(self, module: nn.Module, states: dict[str, Tensor]):
+    def __init__(self, module: nn.Module, states: dict[str, Tensor], layout: Layout = PLAIN):
         super().__init__()
+        self.layout = layout
         # not as a submodule, whose parameters are not those of any draw
         self._call = partial(functional_call, module.eval())
-        constant = {n: b for n, b in module.named_buffers() if n not in states}
+        held = chain(module.named_parameters(), module.named_buffers())
+        constant = {name: value.detach() for name, value in held if name not in states}
         self._drawn, self._constant = list(states), list(constant)
         for number, values in enumerate([*states.values(), *constant.values()]):
             self.register_buffer(f"values_{number}", values)  # the names may contain dots
@@ -113,8 +120,10 @@ class StackedModule(nn.Module):
         drawn, constant = values[: len(self._drawn)], values[len(self._drawn) :]
         shared = dict(zip(self._constant, constant, strict=True))
         states = [dict(zip(self._drawn, draw, strict=True)) for draw in zip(*drawn, strict=True)]
-        # copies, which the module may write into
-        return torch.stack([self._call(shared | state, (x.clone(),)) for state in states])
+        # the arguments are copies, which the module may write into
+        inputs = (self.layout.arguments(x) for _ in states)
+        outputs = [self._call(shared | one, *x) for one, x in zip(states, inputs, strict=True)]
+        return torch.stack([main_output(f) for f in outputs])
 
 
 class Inputs(nn.Module):
@@ -128,6 +137,8 @@ class Inputs(nn.Module):
         Shape of a row at the network's input.
     dtype : torch.dtype, default=torch.float32
         Precision of the network's input.
+    layout : Layout, default=PLAIN
+        What of a row is which argument of the network.
     """
 
     center: Tensor
@@ -139,15 +150,19 @@ class Inputs(nn.Module):
         scale: Array,
         row_shape: Sequence[int],
         dtype: torch.dtype = torch.float32,
+        layout: Layout = PLAIN,
     ):
         super().__init__()
-        self.row_shape = tuple(row_shape)
+        self.row_shape, self.layout = tuple(row_shape), layout
         for name, value in {"center": center, "scale": scale}.items():
             self.register_buffer(name, torch.tensor(value, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Inputs (rows, *row_shape) of the network, for rows (rows, n_features) or images."""
-        z = (x.flatten(1) - self.center) / self.scale
+        """Inputs (rows, *row_shape) of the network, for rows (rows, n_features) or images.
+
+        If the network has several arguments, x is a tuple or a mapping of them.
+        """
+        z = (self.layout.packed(x) - self.center) / self.scale
         return z.to(self.center.dtype).reshape(-1, *self.row_shape)
 
 

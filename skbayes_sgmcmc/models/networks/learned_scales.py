@@ -113,7 +113,7 @@ class LearnedScalesModel(NetworkModel):
         """
         if temperature == 0.0 or k % GIBBS_EVERY:
             return False
-        self.groups.draw(theta, state, rng, temperature)
+        self.groups.draw(self._from_center(theta), state, rng, temperature)
         return True
 
     def unpack(self, draws: Array) -> dict[str, Array]:
@@ -132,13 +132,13 @@ class LearnedScalesModel(NetworkModel):
 
     def log_prior(self, theta: Tensor) -> Tensor:
         """log p(theta), with the scales integrated out."""
-        return self.groups.log_density(theta)
+        return self.groups.log_density(self._from_center(theta))
 
     def prior_potential(self, theta: Tensor, state: State) -> Tensor:
-        return self.groups.potential(theta, state)
+        return self.groups.potential(self._from_center(theta), state)
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
-        self.groups.gradient(theta, state, out, scale)
+        self.groups.gradient(self._from_center(theta), state, out, scale)
 
     def prior_rates(self, state: State) -> Tensor:
         return state["prior_rate"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
@@ -54,6 +55,8 @@ class NetworkModel(Model):
         full precision.
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
         "sequential" computes one chain after another. Otherwise the network decides.
+    center : array of shape (n_network_parameters,) or None, default=None
+        Centre of the prior of the network's parameters. None: zero.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class NetworkModel(Model):
         augment: Augmentation | None = None,
         precision: str = "full",
         chain_method: str = "auto",
+        center: Array | None = None,
     ):
         self.network = network
         self.likelihood = likelihood
@@ -81,6 +85,10 @@ class NetworkModel(Model):
         self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())
         self.rates = prior.rates(self._scales(prior_scale, output_gain))
         self._rates: dict[Any, Tensor] = {}
+        self.center: Array | None = None
+        self._centers: dict[Any, Tensor] = {}
+        if center is not None:
+            self.center = np.concatenate([center, np.zeros(self.n_parameters - self.n_network)])
 
     @property
     def tuning(self) -> Tuning:
@@ -88,31 +96,32 @@ class NetworkModel(Model):
 
     def _scales(self, prior_scale: Any, output_gain: float) -> Array:
         network = self.network
-        by_layer = {}
+        scales = self._fan_in_scales(output_gain)
         if not isinstance(prior_scale, str):
             values = np.asarray(prior_scale, dtype=float)
-            if values.ndim == 1 and len(values) != len(network.fan_in):
+            n_layers = len(network.fan_in)
+            if values.ndim == 1 and len(values) != n_layers:
                 raise ValueError(
-                    f"prior_scale={prior_scale!r} is not allowed: the network has "
-                    f"{len(network.fan_in)} layers; give one number, one number per layer, or "
-                    "'fan_in'."
+                    f"prior_scale={prior_scale!r} is not allowed: the network has {n_layers} "
+                    "layers; give one number, one number per layer, or 'fan_in'."
                 )
-            by_layer = dict(
-                zip(network.fan_in, np.broadcast_to(values, len(network.fan_in)), strict=True)
-            )
-        fan_in = {name: np.sqrt(2.0 / n) for name, n in network.fan_in.items()}
-        last = next(reversed(fan_in))
-        fan_in[last] *= output_gain / np.sqrt(2.0)  # no activation halves the variance after it
-        parts, layer = [], None
-        for name, shape in network.shapes.items():
-            layer = name if name in network.fan_in else layer
-            if by_layer:
-                scale = by_layer[next(iter(by_layer)) if layer is None else layer]
-            else:
-                scale = fan_in.get(name, 1.0)
-            parts.append(np.full(int(np.prod(shape)), scale))
+            by_layer = dict(zip(network.fan_in, np.broadcast_to(values, n_layers), strict=True))
+            # biases have the scale of the weights before them
+            scale = next(iter(by_layer.values()), float(values.flat[0]))
+            for name in network.shapes:
+                scales[name] = scale = by_layer.get(name, scale)
+        parts = [np.full(int(np.prod(shape)), scales[n]) for n, shape in network.shapes.items()]
         own = [np.ones(int(np.prod(shape))) for shape in self.likelihood.shapes.values()]
         return np.concatenate([*parts, *own])
+
+    def _fan_in_scales(self, output_gain: float) -> dict[str, float]:
+        """The scale of every block with ``prior_scale="fan_in"``."""
+        network = self.network
+        fan_in = {name: math.sqrt(2.0 / n) for name, n in network.fan_in.items()}
+        if fan_in and network.ends_in_outputs:
+            last = next(reversed(fan_in))
+            fan_in[last] *= output_gain / math.sqrt(2.0)  # no activation halves the variance
+        return {name: fan_in.get(name, 1.0) for name in network.shapes}
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         """Rows of inputs and targets."""
@@ -139,18 +148,28 @@ class NetworkModel(Model):
 
     def log_prior(self, theta: Tensor) -> Tensor:
         rates = self._rates_like(theta, 1.0).expand(theta.shape[1])
-        return self.prior.log_density(theta, rates)
+        return self.prior.log_density(self._from_center(theta), rates)
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         f = self.network.outputs(theta[:, : self.n_network], by_chain(batch, "x"))
         own = self._own(theta, self.init_state(theta))
         return self.likelihood.log_density(f, by_chain(batch, "y"), own)
 
+    def _from_center(self, theta: Tensor) -> Tensor:
+        """theta minus the centre of the prior."""
+        if self.center is None:
+            return theta
+        kept = self._centers.get((theta.dtype, theta.device))
+        if kept is None:
+            kept = torch.from_numpy(self.center).to(theta)
+            self._centers = {(theta.dtype, theta.device): kept}
+        return theta - kept
+
     def prior_potential(self, theta: Tensor, state: State) -> Tensor:
-        return self.prior.potential(theta, self._rates_like(theta, 1.0))
+        return self.prior.potential(self._from_center(theta), self._rates_like(theta, 1.0))
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
-        self.prior.gradient(theta, self._rates_like(theta, scale), out)
+        self.prior.gradient(self._from_center(theta), self._rates_like(theta, scale), out)
 
     def likelihood_gradient(
         self,

@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from ..._data.layout import PLAIN, Layout
 from .ensemble import StackedModule
 from .mlp import ACTIVATIONS
+from .module_checks import batch_norms, check_parameters, evaluation_mode, main_output
 from .network import Network
 from .passes import Autocast
 
@@ -29,8 +31,10 @@ Array = NDArray[Any]
 VECTORIZED_PARAMETERS, VECTORIZED_ELSEWHERE = 10_000, 1_000_000
 #: number of rows that go through a module at once in predictions
 PREDICTION_ROWS = 1000
-_BATCH_NORM = nn.modules.batchnorm._BatchNorm
-_DROPOUT = nn.modules.dropout._DropoutNd
+#: largest number of parameters, sampled or not, of a module whose chains are in double precision
+DOUBLE_PARAMETERS = 100_000
+#: sd of the starts of chains around the values of a module, relative to these values
+START_SPREAD = 0.01
 #: torch's global random numbers are put aside by one thread at a time
 _BUILDING = threading.Lock()
 
@@ -38,46 +42,64 @@ _BUILDING = threading.Lock()
 class ModuleNetwork(Network):
     """A torch module as a network, with parameters from theta and gradients by autograd.
 
-    All chains go through a small module together, by ``torch.func.vmap``.
-
-    Matrices and kernels start as in He et al. (2015), and biases start at zero. Other parameters,
-    such as the scales of batch norms, start at the values of the module.
+    All chains go through a small module together, by ``torch.func.vmap``. The module is in
+    evaluation mode, where dropout and other random layers do nothing. Only batch norms all of whose
+    parameters are sampled use the statistics of the minibatch in gradients.
 
     Parameters
     ----------
     module : nn.Module
-        The module.
+        The module, which belongs to the network from now on.
     vectorized : bool, default=False
         Whether chains go through a module of any size together. Modules that do not support this
         are refused.
+    sampled : sequence of str or None, default=None
+        Names of the parameters that are sampled, in the order of the module. The others keep their
+        values. None: all parameters.
+    start : {"random", "module"}, default="random"
+        Where chains start. "random": matrices and kernels as in He et al. (2015), biases at zero,
+        and other parameters, such as the scales of batch norms, at the values of the module.
+        "module": at the values of the module, plus normal numbers whose standard deviation is
+        ``START_SPREAD`` times the root mean square of a block's values (of all sampled values if
+        the block is zero).
+    layout : Layout, default=PLAIN
+        What of a row is which argument of the module.
 
     Raises
     ------
     ValueError
-        The module has no parameters, or has dropout, which makes the density random.
+        The module has a batch norm without running statistics.
     """
 
-    def __init__(self, module: nn.Module, vectorized: bool = False):
-        dropout = [name for name, part in module.named_modules() if isinstance(part, _DROPOUT)]
-        if dropout:
-            raise ValueError(
-                f"module with dropout ({', '.join(dropout)}) is not allowed, because the density "
-                "of a posterior must not be random: remove the dropout. The prior and the average "
-                "over draws regularise the network instead."
-            )
-        self.module = module
+    def __init__(
+        self,
+        module: nn.Module,
+        vectorized: bool = False,
+        sampled: Sequence[str] | None = None,
+        start: str = "random",
+        layout: Layout = PLAIN,
+    ):
+        self.module = module.requires_grad_(False)
+        self.layout = layout
         self.vectorized = vectorized
-        self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
-        if not self.shapes:
-            raise ValueError("module without parameters is not allowed: there is nothing to learn.")
+        self.start = start
+        parameters = dict(module.named_parameters())
+        sampled = list(parameters if sampled is None else sampled)
+        self.shapes = {name: tuple(parameters[name].shape) for name in sampled}
         self.fan_in = {
             name: math.prod(shape[1:]) for name, shape in self.shapes.items() if len(shape) > 1
         }
+        last = [name for name, parameter in parameters.items() if parameter.ndim > 1][-1:]
+        self.ends_in_outputs = last == list(self.fan_in)[-1:]
+        # large networks are trained, and fast, in single precision
+        self.single_precision = sum(p.numel() for p in parameters.values()) > DOUBLE_PARAMETERS
         self._sizes = [math.prod(shape) for shape in self.shapes.values()]
-        self.batch_norms = [
-            name for name, part in module.named_modules() if isinstance(part, _BATCH_NORM)
-        ]
-
+        #: batch norms whose statistics depend on the draw
+        self.batch_norms = tuple(
+            name
+            for name in batch_norms(module)
+            if self._all_sampled(module.get_submodule(name), name, len(parameters))
+        )
         self.buffers = [
             f"{name}.{kind}"
             for name in self.batch_norms
@@ -86,6 +108,11 @@ class ModuleNetwork(Network):
         self._separable = True  # until vmap says no
         self._copies = _Copies()
         self._copies.module = module
+
+    def _all_sampled(self, norm: nn.Module, name: str, n_parameters: int) -> bool:
+        """Whether all parameters of a batch norm are sampled; if it has none, of the module."""
+        own = [f"{name}.{part}" if name else part for part, _ in norm.named_parameters()]
+        return set(own) <= self.shapes.keys() if own else len(self.shapes) == n_parameters
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_copies"}
@@ -100,23 +127,31 @@ class ModuleNetwork(Network):
         """The module of this thread: a call puts theta in the place of its parameters."""
         copies = self._copies
         if copies.module is None:
-            copies.module = copy.deepcopy(self.module)
+            copies.module = light_copy(self.module)
         return copies.module
 
+    def values(self) -> Array:
+        """The module's own values of the sampled parameters, (n_parameters,) in float64."""
+        found = (self.module.get_parameter(name) for name in self.shapes)
+        return np.concatenate([_flat(parameter) for parameter in found])
+
     def init(self, rng: np.random.Generator) -> Array:
+        if self.start == "module":
+            return near(self.values(), self._sizes, rng)
         parts = []
-        for name, parameter in self.module.named_parameters():
+        for name in self.shapes:
+            parameter = self.module.get_parameter(name)
             size = parameter.numel()
             if name in self.fan_in:
                 parts.append(rng.standard_normal(size) * np.sqrt(2.0 / self.fan_in[name]))
             elif name.rsplit(".", 1)[-1] == "bias":
                 parts.append(np.zeros(size))
             else:
-                parts.append(parameter.detach().double().cpu().numpy().reshape(-1))
+                parts.append(_flat(parameter))
         return np.concatenate(parts)
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
-        self._prepare(theta, training=True)
+        self._prepare(theta, self.batch_norms)
         if len(theta) > 1 and self._together(theta):
             leaf = theta.detach().requires_grad_()
             try:
@@ -168,13 +203,12 @@ class ModuleNetwork(Network):
         self._separable = False
 
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        # a copy, which the module may write into: the rows are those of all chains and steps
-        outputs: Tensor = functional_call(self._own, state, (rows.clone(),))
-        return outputs
+        # these are copies, which the module may write into: the rows are those of all chains
+        args, kwargs = self.layout.arguments(rows)
+        return main_output(functional_call(self._own, state, args, kwargs))
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        # the module is in evaluation mode
-        self._prepare(theta, training=False)
+        self._prepare(theta)
         found = []
         for c in range(len(theta)):
             state = self._views(theta[c])
@@ -184,7 +218,7 @@ class ModuleNetwork(Network):
         return torch.stack(found)
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
-        return StackedModule(self.module.float(), draws)
+        return StackedModule(self.module.float(), draws, self.layout)
 
     def in_bfloat16(self) -> Autocast:
         return Autocast(self)
@@ -192,7 +226,7 @@ class ModuleNetwork(Network):
     @torch.no_grad()
     def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
         # the means and variances (units,) that batch norms use in predictions
-        self._prepare(theta, training=True)
+        self._prepare(theta, self.batch_norms)
         module = self._own
         parts: list[Any] = [module.get_submodule(name) for name in self.batch_norms]
         momenta = [part.momentum for part in parts]
@@ -215,12 +249,13 @@ class ModuleNetwork(Network):
             for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
         }
 
-    def _prepare(self, like: Tensor, *, training: bool) -> None:
+    def _prepare(self, like: Tensor, active: tuple[str, ...] = ()) -> None:
+        """Put the module into the mode of a call, on the device and in the precision of theta."""
         module = self._own
-        module.train(training)
-        for buffer in module.buffers():
-            if buffer.device != like.device or (
-                buffer.is_floating_point() and buffer.dtype != like.dtype
+        evaluation_mode(module, active)
+        for held in chain(module.parameters(), module.buffers()):
+            if held.device != like.device or (
+                held.is_floating_point() and held.dtype != like.dtype
             ):
                 module.to(like.device, like.dtype)
                 return
@@ -230,6 +265,67 @@ class _Copies(threading.local):
     """``module``: the one given in the thread that made this; in others None until it is set."""
 
     module: nn.Module | None = None
+
+
+def light_copy(module: nn.Module) -> nn.Module:
+    """A copy that shares the memory of the parameters, which a call does not change.
+
+    The copy may be moved to another device or precision: its parameters then have their own memory.
+    """
+    shared = {
+        id(parameter): nn.Parameter(parameter.detach(), parameter.requires_grad)
+        for parameter in module.parameters()
+    }
+    return copy.deepcopy(module, shared)
+
+
+def own_copy(module: nn.Module) -> nn.Module:
+    """A copy of a module that the user goes on with, on the CPU, in evaluation mode.
+
+    Modules in half precision become modules in single precision: that of chains is no smaller.
+
+    Raises
+    ------
+    ValueError
+        The module can't be copied.
+    """
+    try:
+        copied = copy.deepcopy(module)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"module={type(module).__name__} is not allowed: it can't be copied ({error}); give a "
+            "callable that builds it."
+        ) from error
+    return in_one_precision(copied)
+
+
+def in_one_precision(module: nn.Module) -> nn.Module:
+    """The module on the CPU, in evaluation mode, in double precision or else in single."""
+    check_parameters(module)
+    kinds = {p.dtype for p in module.parameters() if p.is_floating_point()}
+    return module.eval().to("cpu", torch.float64 if kinds == {torch.float64} else torch.float32)
+
+
+def precision(module: nn.Module) -> torch.dtype:
+    """The type of the parameters of a module in one precision."""
+    kinds = (p.dtype for p in module.parameters() if p.is_floating_point())
+    return next(kinds, torch.float32)
+
+
+def _flat(parameter: Tensor) -> Array:
+    return np.asarray(parameter.detach().double().cpu()).reshape(-1)
+
+
+def near(values: Array, sizes: Sequence[int], rng: np.random.Generator) -> Array:
+    """The values of blocks of these sizes, plus normal numbers in proportion to each block."""
+    blocks = np.split(values, np.cumsum(sizes)[:-1])
+    lengths = np.array([_root_mean_square(block) for block in blocks])
+    spread = np.repeat(np.where(lengths > 0.0, lengths, _root_mean_square(values)), sizes)
+    return np.asarray(values + START_SPREAD * spread * rng.standard_normal(len(values)))
+
+
+def _root_mean_square(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
 
 
 def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
@@ -275,6 +371,15 @@ def check_builder(name: str, value: Any) -> None:
     if not callable(value):
         raise ValueError(
             f"{name}={value!r} is not allowed: give a callable that builds a torch.nn.Module."
+        )
+
+
+def check_module(name: str, value: Any) -> None:
+    """Refuse what is neither a module nor a callable that builds one."""
+    if not callable(value):  # modules are
+        raise ValueError(
+            f"{name}={value!r} is not allowed: give a torch.nn.Module or a callable that builds "
+            "one."
         )
 
 

@@ -43,6 +43,8 @@ class Network:
         outputs. None if there is no such block.
     single_precision : bool
         Whether ``dtype="auto"`` means float32 even for small networks.
+    ends_in_outputs : bool
+        Whether the last block of weights in ``fan_in`` belongs to the outputs.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -51,6 +53,7 @@ class Network:
     input_block: str | None = None
     output_block: str | None = None
     single_precision: bool = False
+    ends_in_outputs: bool = True
     #: whether outputs are linear in theta
     linear: bool = False
 
@@ -64,6 +67,10 @@ class Network:
             else:
                 parts.append(np.zeros(size))
         return np.concatenate(parts)
+
+    def values(self) -> Array:
+        """The network's own values of its parameters, (n_parameters,); only modules have some."""
+        raise NotImplementedError
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         """Outputs (chains, rows, n_outputs), given the ``buffers`` (chains, ...)."""

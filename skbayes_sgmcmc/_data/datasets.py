@@ -1,0 +1,252 @@
+"""Rows of a dataset that is never in memory as a whole: items are fetched by minibatch.
+
+A dataset is map-style: it has a length and items by number, as ``torch.utils.data.Dataset`` and the
+datasets of Hugging Face have. An item is (x, y), a mapping with a label, or x alone.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .layout import Layout, as_array, is_several
+
+Array = NDArray[Any]
+
+#: names of the target in an item that is a mapping, and of a column or attribute with all targets
+LABELS = ("labels", "label", "targets", "target", "y")
+#: rows of which the targets are fetched at once
+LABEL_ROWS = 1000
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether X is a map-style dataset, and not an array, a table or a list."""
+    named = type(X).__module__.partition(".")[0] == "datasets"
+    return named or isinstance(X, torch.utils.data.Dataset)
+
+
+def split_item(item: Any) -> tuple[Any, Any]:
+    """x and y of an item; y is None if the item has none."""
+    if isinstance(item, Mapping):
+        names = [name for name in LABELS if name in item]
+        x = {key: value for key, value in item.items() if key not in names}
+        return x, item[names[0]] if names else None
+    if isinstance(item, tuple | list) and len(item) == 2:
+        return item[0], item[1]
+    return item, None
+
+
+class Items(torch.utils.data.Dataset[Any]):
+    """Items of a dataset as arrays, with errors that name the item.
+
+    Parameters
+    ----------
+    dataset : object
+        The dataset.
+    layout : Layout
+        What of a row is which argument of the module.
+    """
+
+    def __init__(self, dataset: Any, layout: Layout):
+        self.dataset, self.layout = dataset, layout
+
+    def __getitem__(self, index: int) -> Array:
+        try:
+            x, _ = split_item(self.dataset[index])
+        except Exception as error:
+            lines = "".join(traceback.format_exception(error))
+            raise RuntimeError(f"item {index} of the dataset could not be read:\n{lines}") from None
+        try:
+            row = self.layout.row(x)
+        except ValueError as error:
+            raise ValueError(f"item {index} of the dataset: {error}") from None
+        if not np.isfinite(row).all():
+            raise ValueError(f"item {index} of the dataset has values that are not finite.")
+        return row
+
+
+class DatasetRows:
+    """Rows of a dataset, fetched when they are indexed.
+
+    Parameters
+    ----------
+    dataset : object
+        The dataset.
+    layout : Layout
+        What of a row is which argument of the module.
+    row_shape : sequence of int
+        Shape of a row as the module gets it.
+    n_workers : int, default=0
+        Number of processes that fetch items. 0: this process.
+    rows : array of int or None, default=None
+        Numbers of the items that are the rows. None: all items.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        layout: Layout,
+        row_shape: Sequence[int],
+        n_workers: int = 0,
+        rows: Array | None = None,
+    ):
+        self.dataset, self.layout, self.n_workers = dataset, layout, n_workers
+        self.row_shape = tuple(row_shape)
+        self.rows = np.arange(length(dataset)) if rows is None else rows
+        self.shape = (len(self.rows), sum(field.size for field in layout.fields))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, chosen: Any) -> Any:
+        """Rows (rows, numbers) as an array, for a slice or numbers; fewer rows for a mask."""
+        if isinstance(chosen, np.ndarray) and chosen.dtype == bool:
+            parts = self.dataset, self.layout, self.row_shape, self.n_workers
+            return DatasetRows(*parts, self.rows[chosen])
+        numbers = np.arange(len(self))[chosen]
+        found = [part.numpy() for part in self.batches(np.array_split(numbers, self._parts))]
+        return np.concatenate(found) if found else np.empty((0, self.shape[1]), np.float32)
+
+    @property
+    def _parts(self) -> int:
+        return max(1, 2 * self.n_workers)
+
+    def batches(self, numbers: Sequence[Array]) -> Iterator[Tensor]:
+        """Tensors (rows, numbers) of rows by their numbers; workers fetch some in advance."""
+        loader = torch.utils.data.DataLoader(
+            Items(self.dataset, self.layout),
+            batch_sampler=[self.rows[part].tolist() for part in numbers if len(part)],
+            num_workers=self.n_workers,
+            collate_fn=_stacked,
+        )
+        yield from loader
+
+    def as_field(self, dtype: torch.dtype, device: str) -> LoadedRows:
+        """The rows as a field of minibatches."""
+        return LoadedRows(self, dtype, device)
+
+
+def _stacked(rows: Sequence[Array]) -> Tensor:
+    return torch.from_numpy(np.stack(rows))
+
+
+class LoadedRows:
+    """Rows of a dataset as a field of minibatches, in the shape that the module gets."""
+
+    #: minibatches are fetched step by step, in advance where there are workers
+    lazy = True
+
+    def __init__(self, rows: DatasetRows, dtype: torch.dtype, device: str):
+        self.rows, self.dtype, self.device = rows, dtype, device
+        self.shape = (len(rows), *rows.row_shape)
+        self.row_numbers = rows.shape[1]
+
+    def tensor_like(self) -> Tensor:
+        """An empty tensor of these rows' dtype and device."""
+        return torch.empty(0, dtype=self.dtype, device=self.device)
+
+    def gather(self, indices: Array) -> Steps:
+        """Rows (chains, rows, ...) of each step in turn, for indices (steps, chains, rows)."""
+        return Steps(self, indices)
+
+    def shaped(self, rows: Tensor, *before: int) -> Tensor:
+        """Flat rows as the module gets them, with other axes before."""
+        return rows.to(self.device, self.dtype).view(*before, *self.rows.row_shape)
+
+    def whole(self) -> Tensor:
+        """Every row."""
+        return self[:]
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self.shaped(torch.from_numpy(self.rows[rows]), -1)
+
+
+class Steps:
+    """Rows of the steps of a run, which are asked for once and in their order."""
+
+    def __init__(self, field: LoadedRows, indices: Array):
+        self.field, self.shape = field, indices.shape[1:]
+        self.found = field.rows.batches([step.reshape(-1) for step in indices])
+
+    def __getitem__(self, step: int) -> Tensor:
+        return self.field.shaped(next(self.found), *self.shape)
+
+
+def length(dataset: Any) -> int:
+    """Number of items of a dataset.
+
+    Raises
+    ------
+    ValueError
+        The dataset has no length or no items.
+    """
+    try:
+        n = len(dataset)
+    except TypeError:
+        raise ValueError(
+            f"X={type(dataset).__name__} is not allowed: a dataset needs __len__ and __getitem__ "
+            "(map-style), because rows are drawn by their numbers."
+        ) from None
+    if n == 0:
+        raise ValueError(f"X={type(dataset).__name__} is not allowed: it has no items.")
+    return n
+
+
+def layout_of_items(dataset: Any) -> Layout:
+    """The layout of a dataset's first item."""
+    length(dataset)
+    x, _ = split_item(dataset[0])
+    if is_several(x) or isinstance(x, Mapping):
+        pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
+        one = {key: np.asarray(as_array(value))[None] for key, value in pairs}
+        return Layout.of(one if isinstance(x, Mapping) else tuple(one.values()))
+    return Layout.of(np.asarray(as_array(x))[None])
+
+
+def targets_of(dataset: Any, n_workers: int) -> Array:
+    """The targets of all items: of a column or attribute if there is one, else of each item.
+
+    Raises
+    ------
+    ValueError
+        Items have no target.
+    """
+    for name in LABELS:
+        try:
+            column = dataset[name] if _has_column(dataset, name) else getattr(dataset, name, None)
+        except (TypeError, KeyError, IndexError):
+            column = None
+        if column is not None and np.shape(as_array(column))[:1] == (length(dataset),):
+            return np.asarray(as_array(column))
+    return np.concatenate(list(_fetched_targets(dataset, n_workers)))
+
+
+def _has_column(dataset: Any, name: str) -> bool:
+    return name in (getattr(dataset, "column_names", None) or ())
+
+
+class _Targets(torch.utils.data.Dataset[Any]):
+    def __init__(self, dataset: Any):
+        self.dataset = dataset
+
+    def __getitem__(self, index: int) -> Array:
+        y = split_item(self.dataset[index])[1]
+        if y is None:
+            raise ValueError(
+                f"y is missing: item {index} of the dataset has no target. Give y, items (x, y), "
+                f"or mappings with one of {', '.join(map(repr, LABELS))}."
+            )
+        return np.asarray(as_array(y))
+
+
+def _fetched_targets(dataset: Any, n_workers: int) -> Iterator[Array]:
+    subset = torch.utils.data.Subset(_Targets(dataset), range(length(dataset)))
+    yield from torch.utils.data.DataLoader(
+        subset, batch_size=LABEL_ROWS, num_workers=n_workers, collate_fn=np.stack
+    )

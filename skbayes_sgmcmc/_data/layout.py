@@ -1,0 +1,216 @@
+"""How the inputs of a module lie in rows of numbers: arrays of any rank, integers, several arrays.
+
+Estimators hold X as rows of floating-point numbers. A layout says which numbers of a row belong to
+which argument of the module, with their shapes and types. Whole numbers up to 2^24 are exact in all
+precisions of the chains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+#: largest whole number that float32 represents along with all smaller ones
+LARGEST_WHOLE = 2**24
+
+
+@dataclass(frozen=True)
+class Field:
+    """One argument of the module.
+
+    Attributes
+    ----------
+    key : str or int
+        Name of the argument, or its place.
+    shape : tuple of int
+        Shape of a row.
+    kind : {"float", "int", "bool"}
+        Type of its numbers: that of the chains, int64 or bool.
+    """
+
+    key: str | int
+    shape: tuple[int, ...]
+    kind: str
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def check_whole(self, name: str, values: Array) -> None:
+        """Refuse fractions and large numbers, unless the argument has floating-point numbers."""
+        if self.kind == "float" or values.dtype.kind == "b":
+            return
+        if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
+            raise ValueError(
+                f"{name} is not allowed: it has fractions, and the estimator was fitted to whole "
+                "numbers."
+            )
+        if np.abs(values).max(initial=0) > LARGEST_WHOLE:
+            raise ValueError(
+                f"{name} is not allowed: its largest magnitude is {np.abs(values).max()}; whole "
+                "numbers that a module gets may be at most 2**24."
+            )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The arguments of a module, in the order in which they lie in a row.
+
+    Attributes
+    ----------
+    fields : tuple of Field
+        The arguments.
+    several : bool
+        Whether X is a tuple or a mapping of arrays. Otherwise X is one array, rows reach the module
+        in the shape of the only field, and flat rows are allowed, too.
+    """
+
+    fields: tuple[Field, ...]
+    several: bool = False
+
+    @classmethod
+    def of(cls, X: Any) -> Layout:
+        """The layout of X, a mapping or a tuple of arrays, or an array of any rank."""
+        if not is_several(X):
+            return cls((_field(0, X),))
+        return cls(tuple(_field(key, values) for key, values in _items(X)), several=True)
+
+    @property
+    def size(self) -> int:
+        """Number of numbers in a row."""
+        return sum(field.size for field in self.fields)
+
+    @property
+    def whole(self) -> Array:
+        """Which numbers of a row are integers or booleans, (numbers,)."""
+        return np.concatenate([np.full(f.size, f.kind != "float") for f in self.fields])
+
+    def with_floats(self) -> Layout:
+        """The same shapes, with floating-point numbers only."""
+        return replace(self, fields=tuple(replace(f, kind="float") for f in self.fields))
+
+    def flat(self, X: Any) -> Array:
+        """Several arrays as rows of numbers.
+
+        Raises
+        ------
+        ValueError
+            X does not have the arguments of this layout, their shapes, or whole numbers.
+        """
+        if not is_several(X):
+            raise ValueError(
+                f"X of type {type(X).__name__} is not allowed: give {self._expected()}."
+            )
+        arrays = dict(_items(X))
+        if arrays.keys() != {f.key for f in self.fields}:
+            raise ValueError(
+                f"X with {', '.join(map(repr, arrays))} is not allowed: give {self._expected()}."
+            )
+        lengths = {key: len(values) for key, values in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                f"X is not allowed: its arrays have different numbers of rows, {lengths}."
+            )
+        return np.concatenate([_rows_of(f, arrays[f.key]) for f in self.fields], axis=1)
+
+    def row(self, x: Any) -> Array:
+        """One row, given as the arguments of the module or as a single array, in float32."""
+        if self.several:
+            pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
+            one: Any = {key: np.asarray(as_array(value))[None] for key, value in pairs}
+            return self.flat(one)[0].astype(np.float32)
+        return _rows_of(self.fields[0], np.asarray(as_array(x))[None])[0].astype(np.float32)
+
+    def _expected(self) -> str:
+        listed = ", ".join(f"{f.key!r} (rows of shape {f.shape})" for f in self.fields)
+        named = isinstance(self.fields[0].key, str)
+        return f"a {'mapping' if named else 'tuple'} of the arrays {listed}"
+
+    def arguments(self, rows: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and named arguments of the module, for a tensor of rows."""
+        if not self.several:
+            return (_typed(rows, self.fields[0].kind),), {}
+        parts = rows.split([f.size for f in self.fields], dim=-1)
+        shaped = {
+            f.key: _typed(part.reshape(*rows.shape[:-1], *f.shape), f.kind)
+            for f, part in zip(self.fields, parts, strict=True)
+        }
+        named = {key: value for key, value in shaped.items() if isinstance(key, str)}
+        return tuple(v for key, v in shaped.items() if key not in named), named
+
+    def packed(self, x: Any) -> Any:
+        """A tensor (rows, numbers), for a tensor or several; the reverse of :meth:`arguments`."""
+        import torch
+
+        if not self.several:
+            return x.flatten(1)
+        given = [x[f.key].to(torch.float32) for f in self.fields]
+        return torch.cat([values.reshape(len(values), -1) for values in given], dim=1)
+
+
+#: rows that reach the module as they are
+PLAIN = Layout((Field(0, (), "float"),))
+
+
+def is_several(X: Any) -> bool:
+    """Whether X is a mapping or a tuple of arrays; a tuple of vectors is a sequence of rows."""
+    if isinstance(X, Mapping):
+        return not hasattr(X, "shape")  # some sparse matrices are mappings
+    shaped = isinstance(X, tuple) and len(X) > 0 and all(hasattr(each, "shape") for each in X)
+    return shaped and max(len(each.shape) for each in X) > 1
+
+
+def _items(X: Any) -> Sequence[tuple[str | int, Any]]:
+    pairs = X.items() if isinstance(X, Mapping) else enumerate(X)
+    return [(key, as_array(values)) for key, values in pairs]
+
+
+def as_array(values: Any) -> Any:
+    """Tensors as arrays; everything else as it is."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        return values.float().numpy() if "bfloat16" in str(values.dtype) else values.numpy()
+    return values
+
+
+def _field(key: str | int, values: Any) -> Field:
+    array = np.asarray(values)
+    if array.ndim == 0:
+        raise ValueError(
+            f"X[{key!r}] is not allowed: give an array with the rows on its first axis."
+        )
+    kind = {"i": "int", "u": "int", "b": "bool", "f": "float"}.get(array.dtype.kind)
+    if kind is None:
+        raise ValueError(
+            f"X[{key!r}] of type {array.dtype} is not allowed: give numbers, such as token ids."
+        )
+    return Field(key, array.shape[1:], kind)
+
+
+def _rows_of(field: Field, values: Any) -> Array:
+    """An array of an argument as rows (rows, numbers) in floating point."""
+    array = np.asarray(values)
+    if array.shape[1:] != field.shape:
+        raise ValueError(
+            f"X[{field.key!r}] of shape {array.shape} is not allowed: the estimator was fitted to "
+            f"rows of shape {field.shape}."
+        )
+    field.check_whole(f"X[{field.key!r}]", array)
+    kind = array.dtype if array.dtype in (np.float32, np.float64) else np.dtype(np.float32)
+    return array.reshape(len(array), -1).astype(kind, copy=False)
+
+
+def _typed(rows: Any, kind: str) -> Any:
+    """A tensor of rows as the module gets it: a copy, which it may write into."""
+    if kind == "float":
+        return rows.clone()
+    import torch
+
+    return rows.round().to(torch.int64 if kind == "int" else torch.bool)

@@ -1,0 +1,172 @@
+"""Estimators of modules of which only a final linear layer is sampled.
+
+The part before this layer, the body, maps rows to features, which do not change while the layer is
+sampled. They are computed once, and the layer is then a linear model of features.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._sparse import SparseNetwork
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from .._engine.settings import Settings
+    from ..models.logistic_head import LogisticHead, PrincipalAxes
+    from ..models.networks.head import Body, Head, LinearHead
+    from ..models.networks.module_checks import Rows
+
+Array = NDArray[Any]
+
+
+class LastLayer(SparseNetwork):
+    """Mixin of estimators that split a module into a body and a head, where they can."""
+
+    prior_center: Any
+    augment: Any
+    storage: Any
+    #: the module of the fit, and the names of its sampled parameters in its order
+    _module: nn.Module
+    _sampled_names: tuple[str, ...]
+    #: the part before a final linear layer and this layer, if nothing else is sampled
+    _body: Body | None = None
+    _head: Head | None = None
+    #: coordinates of the features, which later calls of a stream keep
+    _coordinates: PrincipalAxes | None = None
+    #: the latest rows and their features, during a call
+    _features: tuple[Any, Any] | None = None
+
+    def _split(self, x: Rows) -> None:
+        """Find the body and the head, given some rows; features must not be augmented."""
+        from ..models.networks.head import split
+
+        parts = split(self._module, self._sampled_names, x) if self.augment is None else None
+        self._body, self._head = (None, None) if parts is None else parts
+        self._coordinates = None
+
+    def _linear_head(self, start: str) -> LinearHead | None:
+        """The head as a network of features."""
+        from ..models.networks.head import LinearHead
+
+        return None if self._head is None else LinearHead(self._head, start)
+
+    # the model ------------------------------------------------------------------------------------
+
+    def _model(self, likelihood: Any, n_outputs: int, output_gain: float) -> Any:
+        from ..models.likelihoods import Categorical
+
+        if isinstance(likelihood, Categorical) and self._is_logistic(n_outputs):
+            return self._logistic_head(output_gain)
+        return super()._model(likelihood, n_outputs, output_gain)
+
+    def _is_logistic(self, n_classes: int) -> bool:
+        """Whether a classifier's model is a logistic regression of features."""
+        from ..priors.factorised import Normal
+
+        given = self._spike_slab() is None and self.prune is None and self._learned_scale() is None
+        plain = given and self.prior_center == 0 and self.precision == "full"
+        # of two classes the difference is sampled, whose prior is of the same kind if it is normal
+        known = plain and (n_classes > 2 or type(self._prior()) is Normal)
+        return self._head is not None and known
+
+    def _logistic_head(self, output_gain: float) -> LogisticHead:
+        from ..models.logistic_head import LogisticHead
+
+        head, scale = self._head, self.prior_scale
+        assert head is not None
+        if isinstance(scale, str):
+            scale = output_gain / math.sqrt(head.n_features)
+        elif np.size(scale) != 1:
+            raise ValueError(
+                f"prior_scale={scale!r} is not allowed: the network has 1 layer; give one number, "
+                "one number per layer, or 'fan_in'."
+            )
+        return LogisticHead(head.shapes, self._prior(), float(np.ravel(scale)[0]))
+
+    def _fit_rows(
+        self,
+        model: Any,
+        X: Any,
+        target: Array | None,
+        weight: Array | None,
+        settings: Settings,
+        *,
+        previous: Any,
+        stream: bool,
+    ) -> None:
+        from .._engine.settings import is_auto
+        from ..models.logistic_head import LogisticHead, PrincipalAxes
+
+        try:
+            if isinstance(model, LogisticHead):
+                self._features = (X, self._inputs(X))
+                if model.needs_axes:
+                    self._coordinates = self._coordinates or PrincipalAxes.of(self._features[1])
+                    model = model.in_axes(self._coordinates)
+            elif is_auto(settings.sampler):
+                settings = replace(settings, sampler="psgld")
+            super()._fit_rows(model, X, target, weight, settings, previous=previous, stream=stream)
+        finally:
+            self._features = None
+
+    # features -------------------------------------------------------------------------------------
+
+    def _rows(self, X: Any) -> Any:
+        """X as the module sees it; rows of a dataset are fetched later."""
+        return X if hasattr(X, "as_field") else super()._inputs(X)
+
+    def _inputs(self, X: Any) -> Any:
+        """X as the network sees it: rows, or their features."""
+        if self._features is not None and self._features[0] is X:
+            return self._features[1]
+        rows = self._rows(X)
+        return rows if self._body is None else self._features_of(rows)
+
+    def _features_of(self, rows: Any) -> Any:
+        """Features of rows as the module sees them; differentiable if they are a tensor."""
+        from .._data.minibatch import input_rows
+        from .._draws.storage import allocate, dtype_name
+        from .._engine.settings import prediction_device
+        from ..models.networks.head import features_of
+        from ..models.networks.module import precision
+
+        body, head = self._body, self._head
+        assert body is not None and head is not None
+        kind = precision(self._module)
+        if not isinstance(rows, np.ndarray) and not hasattr(rows, "as_field"):
+            return body.to(rows.device)(rows.to(kind)).to(rows.dtype)
+        folder = None if self.storage is None else self.storage.dir
+        device = prediction_device(self.device)
+        out = allocate((len(rows), head.n_features), dtype_name(kind), folder)
+        return features_of(body.to(device), input_rows(rows, kind, device), out)
+
+    def _predictor(self) -> Callable[[Any, Any], Array]:
+        ready = copy.copy(self)
+        ready._network = self._make_network(self._n_outputs)
+
+        def predict(draws: Any, x: Any) -> Array:
+            # several blocks of draws predict the same rows
+            if ready._features is None or ready._features[0] is not x:
+                ready._features = (x, ready._inputs(x))
+            return ready._predict_block(draws, x)
+
+        return predict
+
+    def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
+        from torch import nn
+
+        from ..models.networks.module import light_copy
+
+        inputs, network = super()._export_parts(chosen)
+        if self._body is not None:
+            inputs = nn.Sequential(inputs, light_copy(self._body).float())
+        return inputs, network

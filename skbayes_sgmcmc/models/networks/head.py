@@ -1,0 +1,219 @@
+"""Modules of which only a final linear layer is sampled: the part before it, and the layer.
+
+The part before, the body, maps rows to features. It has no sampled parameters, so the features of
+the rows are computed once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..._data.layout import PLAIN, Layout
+from .ensemble import StackedLayers
+from .module_checks import Rows, call, main_output
+from .network import Network, draws_that_fit
+
+Array = NDArray[Any]
+
+#: number of rows whose features are computed at once
+FEATURE_ROWS = 1000
+
+
+@dataclass
+class Head:
+    """A final linear layer.
+
+    Attributes
+    ----------
+    name : str
+        Name of the layer in the module.
+    n_features, n_outputs : int
+        Its numbers of inputs and outputs.
+    bias : bool
+        Whether it has a bias.
+    values : array of shape (n_parameters,)
+        Its values in the module: weights (n_outputs, n_features), then biases.
+    """
+
+    name: str
+    n_features: int
+    n_outputs: int
+    bias: bool
+    values: Array
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters, as in the module."""
+        before = f"{self.name}." if self.name else ""
+        shapes: dict[str, tuple[int, ...]] = {f"{before}weight": (self.n_outputs, self.n_features)}
+        return shapes | ({f"{before}bias": (self.n_outputs,)} if self.bias else {})
+
+
+class Body(nn.Module):
+    """A module without its last layer: its outputs are the inputs of that layer.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The module, in which an identity takes the place of the layer. None: rows are features.
+    layout : Layout, default=PLAIN
+        What of a row is which argument of the module.
+    """
+
+    def __init__(self, module: nn.Module | None, layout: Layout = PLAIN):
+        super().__init__()
+        self.module, self.layout = module, layout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (rows, n_features) of rows."""
+        if self.module is None:
+            return x
+        args, kwargs = self.layout.arguments(x)
+        return main_output(self.module(*args, **kwargs))
+
+
+@torch.no_grad()
+def split(module: nn.Module, names: Sequence[str], rows: Rows) -> tuple[Body, Head] | None:
+    """The body and the head of a module; None if more is sampled than a final linear layer.
+
+    ``names`` are the sampled parameters and ``rows`` are some inputs. A layer is final if it is
+    called once, and its outputs are returned as they are.
+    """
+    layer = names[0].rpartition(".")[0]
+    head = module.get_submodule(layer)
+    if not isinstance(head, nn.Linear) or type(head).forward is not nn.Linear.forward:
+        return None
+    own = [f"{layer}.{part}" if layer else part for part in ("weight", "bias")]
+    own = own if head.bias is not None else own[:1]
+    if set(own) != set(names) or len(own) != len([*head.parameters()]):
+        return None
+    features = _features_before(module, head, rows)
+    if features is None:
+        return None
+    body = _without(module, layer, rows.layout)
+    if not _gives(body, rows, features):
+        return None
+    parts = (module.get_parameter(name).detach().double().numpy().reshape(-1) for name in own)
+    size = head.in_features, head.out_features
+    return body, Head(layer, *size, len(own) == 2, np.concatenate([*parts]))
+
+
+def _features_before(module: nn.Module, head: nn.Linear, rows: Rows) -> Tensor | None:
+    """The inputs of a layer whose outputs, whatever they are, the module returns; else None."""
+    found = [_returned(module, head, rows, sign) for sign in (1.0, -1.0)]
+    return None if any(features is None for features in found) else found[0]
+
+
+def _returned(module: nn.Module, head: nn.Linear, rows: Rows, sign: float) -> Tensor | None:
+    """The inputs of a layer if the module returns its outputs times ``sign``, which it then has.
+
+    With both signs, this shows what follows the layer, even if it depends on the values.
+    """
+    calls: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def change(part: nn.Module, args: Any, output: Tensor) -> Tensor:
+        changed = sign * output
+        calls.append((args[0].clone(), changed, changed.clone()))
+        return changed
+
+    handle = head.register_forward_hook(change)
+    try:
+        found = main_output(call(module, rows))
+    finally:
+        handle.remove()
+    if len(calls) != 1 or found is not calls[0][1] or not torch.equal(found, calls[0][2]):
+        return None
+    return calls[0][0]
+
+
+def _without(module: nn.Module, layer: str, layout: Layout) -> Body:
+    from .module import light_copy
+
+    if not layer:
+        return Body(None)
+    copied = light_copy(module)
+    parent, _, child = layer.rpartition(".")
+    setattr(copied.get_submodule(parent), child, nn.Identity())
+    return Body(copied, layout)
+
+
+def _gives(body: Body, rows: Rows, features: Tensor) -> bool:
+    """Whether a body gives these features; modules may need the layer that is gone."""
+    try:
+        found = body(rows.values)
+    except Exception:  # whatever a module raises without its layer
+        return False
+    return found.ndim == 2 and torch.equal(found, features)
+
+
+@torch.no_grad()
+def features_of(body: Body, x: Any, out: Array) -> Array:
+    """Write the features of the rows x, a field, to ``out`` (rows, n_features), part by part."""
+    for start in range(0, len(out), FEATURE_ROWS):
+        rows = slice(start, start + FEATURE_ROWS)
+        out[rows] = body(x[rows]).cpu().numpy()
+    return out
+
+
+class LinearHead(Network):
+    """A linear layer as a network of features, f = W x + b, with gradients by hand.
+
+    Parameters
+    ----------
+    head : Head
+        The layer.
+    start : {"random", "module"}, default="random"
+        As for :class:`ModuleNetwork`.
+    single_precision : bool, default=False
+        Whether ``dtype="auto"`` means float32.
+    """
+
+    def __init__(self, head: Head, start: str = "random", single_precision: bool = False):
+        self.head, self.start, self.single_precision = head, start, single_precision
+        self.shapes = head.shapes
+        self.fan_in = {next(iter(self.shapes)): head.n_features}
+
+    def values(self) -> Array:
+        return self.head.values
+
+    def init(self, rng: np.random.Generator) -> Array:
+        from .module import near
+
+        sizes = [math.prod(shape) for shape in self.shapes.values()]
+        return near(self.values(), sizes, rng) if self.start == "module" else super().init(rng)
+
+    def _parts(self, theta: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Weights (chains, n_outputs, n_features) and biases (chains, n_outputs)."""
+        d, k = self.head.n_features, self.head.n_outputs
+        weight = theta[:, : d * k].view(-1, k, d)
+        return weight, theta[:, d * k :] if self.head.bias else None
+
+    def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        weight, bias = self._parts(theta)
+        f = torch.matmul(x, weight.mT)
+        return f if bias is None else f + bias[:, None]
+
+    def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        return self.outputs(theta, x), x
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        weight, bias = self._parts(out)
+        weight.add_(torch.matmul(delta.mT, tape))
+        if bias is not None:
+            bias.add_(delta.sum(1))
+
+    def draws_at_once(self, n_rows: int) -> int:
+        return draws_that_fit(n_rows, self.head.n_outputs)
+
+    def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
+        weight, *rest = draws.values()
+        bias = rest[0] if rest else weight.new_zeros(weight.shape[:2])
+        return StackedLayers([weight.mT], [bias], nn.Identity())

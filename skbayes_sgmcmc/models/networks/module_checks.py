@@ -1,0 +1,250 @@
+"""Looks at a torch module before it is sampled: what is random, what it changes, what it returns.
+
+All functions call the module on a few rows. None of them changes torch's global random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..._data.layout import PLAIN, Layout
+
+#: layers with fused code for evaluation mode that has no derivative, which torch chooses where it
+#: sees no gradients, as under vmap
+_FUSED = nn.MultiheadAttention | nn.TransformerEncoderLayer | nn.TransformerEncoder
+_DROPOUT = nn.modules.dropout._DropoutNd
+_BATCH_NORM = nn.modules.batchnorm._BatchNorm
+#: largest difference between two evaluations of a row that rounding explains, in units of the
+#: largest output
+ROUNDING = 1e-3
+
+
+def evaluation_mode(module: nn.Module, active: tuple[str, ...] = ()) -> None:
+    """Put a module into evaluation mode, but for the batch norms ``active``.
+
+    Random layers do nothing in evaluation mode. Active batch norms use the statistics of the
+    minibatch. Attention takes the code that can be differentiated.
+    """
+    module.eval()
+    for name in active:
+        module.get_submodule(name).train()
+    for part in module.modules():
+        if isinstance(part, _FUSED):
+            part.training = True  # the flag alone: the parts inside stay in evaluation mode
+            if isinstance(part, nn.MultiheadAttention):
+                part.dropout = 0.0
+
+
+def main_output(found: Any) -> Tensor:
+    """The outputs of a module: a tensor, the first of a tuple, or an attribute or item "logits".
+
+    Raises
+    ------
+    ValueError
+        There is no such tensor.
+    """
+    if isinstance(found, Tensor):
+        return found
+    logits = found.get("logits") if isinstance(found, Mapping) else getattr(found, "logits", None)
+    first = found[0] if isinstance(found, tuple | list) and len(found) else None
+    for each in (logits, first):
+        if isinstance(each, Tensor):
+            return each
+    raise ValueError(
+        f"the module returned {type(found).__name__}: return a tensor, a tuple that begins with "
+        "one, or an object with the attribute logits"
+    )
+
+
+def batch_norms(module: nn.Module) -> list[str]:
+    """Names of the batch norms.
+
+    Raises
+    ------
+    ValueError
+        A batch norm has no running statistics, so that a prediction of a row would depend on the
+        rows beside it.
+    """
+    found = [name for name, part in module.named_modules() if isinstance(part, _BATCH_NORM)]
+    for name in found:
+        if module.get_submodule(name).running_mean is None:
+            raise ValueError(
+                f"module with the batch norm {name!r} is not allowed, because it has no running "
+                "statistics, which predictions need: give track_running_stats=True."
+            )
+    return found
+
+
+def check_parameters(module: nn.Module) -> None:
+    """Refuse modules without parameters, or whose parameters have no values yet."""
+    if next(module.parameters(), None) is None:
+        raise ValueError("module without parameters is not allowed: there is nothing to learn.")
+    for name, parameter in module.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedParameter) or parameter.is_meta:
+            raise ValueError(
+                f"module with the parameter {name!r} is not allowed, because it has no values yet "
+                "(a lazy layer, or the device 'meta'): call the module once on some rows before."
+            )
+
+
+@torch.no_grad()
+def random_layers(module: nn.Module, rows: Rows) -> list[str]:
+    """Names of the layers that are random in training, such as dropout.
+
+    The module is in evaluation mode before and after.
+    """
+    named = module.named_modules()
+    found = [name for name, part in named if isinstance(part, _DROPOUT) and part.p > 0.0]
+    if found:
+        return found
+    module.train()
+    for name in batch_norms(module):
+        module.get_submodule(name).eval()  # these are not random, and need more than one row
+    try:
+        first = first_random(module, rows)
+    except (RuntimeError, ValueError, TypeError):
+        first = None  # a module that can't be called in training is only evaluated
+    module.eval()
+    return [] if first is None else [first]
+
+
+@torch.no_grad()
+def first_random(module: nn.Module, rows: Rows) -> str | None:
+    """Name of the first part whose outputs differ between two calls with equal inputs, or None.
+
+    If the calls go through different parts, it is the first of these. The name of the module itself
+    is its class.
+    """
+    first, second = (_trace(module, rows, seed) for seed in range(2))
+    for (name, before, after), (other, *again) in zip(first, second, strict=False):
+        if name != other or (before == again[0] and after != again[1]):
+            return name
+    return None
+
+
+def _trace(module: nn.Module, rows: Rows, seed: int) -> list[tuple[str, Any, Any]]:
+    """Digests of the inputs and outputs of all parts of a module, in the order of their ends.
+
+    ``seed`` is that of torch's random numbers during the call.
+    """
+    found: list[tuple[str, Any, Any]] = []
+    waiting: list[Any] = []
+    handles = []
+    for name, part in module.named_modules():
+
+        def before(part: Any, args: Any, kwargs: Any) -> None:
+            waiting.append(_digest((args, kwargs)))
+
+        def after(part: Any, args: Any, output: Any, name: str = name) -> None:
+            found.append((name or type(part).__name__, waiting.pop(), _digest(output)))
+
+        handles += [
+            part.register_forward_pre_hook(before, with_kwargs=True),
+            part.register_forward_hook(after),
+        ]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            call(module, rows)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _digest(values: Any) -> Any:
+    """Sums of the tensors in nested tuples, lists and mappings: numbers that can be compared."""
+    if isinstance(values, Tensor):
+        numbers = torch.nan_to_num(values.detach().double())
+        return tuple(values.shape), float(numbers.sum()), float(numbers.square().sum())
+    if isinstance(values, Mapping):
+        return tuple((str(key), _digest(value)) for key, value in values.items())
+    if isinstance(values, tuple | list):
+        return tuple(_digest(value) for value in values)
+    return None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows, and how a module gets them as arguments.
+
+    Attributes
+    ----------
+    values : Tensor of shape (rows, ...)
+        The rows.
+    layout : Layout
+        What of a row is which argument.
+    """
+
+    values: Tensor
+    layout: Layout = PLAIN
+
+    def __getitem__(self, chosen: slice) -> Rows:
+        return Rows(self.values[chosen], self.layout)
+
+
+def call(module: nn.Module, rows: Rows) -> Any:
+    """The module's own outputs for rows, of which it gets a copy."""
+    args, kwargs = rows.layout.arguments(rows.values)
+    return module(*args, **kwargs)
+
+
+@torch.no_grad()
+def changed_by_forward(module: nn.Module, rows: Rows) -> str | None:
+    """Name of a parameter or buffer that a call in evaluation mode changes, or None."""
+    before = {name: value.clone() for name, value in _state(module)}
+    call(module, rows)
+    for name, value in _state(module):
+        known = before.get(name)
+        if known is None or known.shape != value.shape or not _same(known, value):
+            return name
+    return None
+
+
+def _state(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return bool(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)))
+
+
+@torch.no_grad()
+def mixes_rows(module: nn.Module, rows: Rows) -> bool:
+    """Whether the output of the last of some rows changes if it comes alone."""
+    together, alone = (main_output(call(module, x)) for x in (rows, rows[-1:]))
+    if together.shape[1:] != alone.shape[1:] or len(alone) != 1:
+        return True
+    difference = (together[-1:] - alone).abs().max()
+    return bool(difference > ROUNDING * together.abs().max())
+
+
+@torch.no_grad()
+def last_linear(module: nn.Module, rows: Rows) -> str | None:
+    """Name of the linear layer that is called last, or None."""
+    called: list[str] = []
+    with _watched(module, called):
+        call(module, rows)
+    return called[-1] if called else None
+
+
+@contextmanager
+def _watched(module: nn.Module, called: list[str]) -> Iterator[None]:
+    """Append the names of linear layers to ``called`` in the order of their ends."""
+    handles = [
+        part.register_forward_hook(lambda *_, name=name: called.append(name))
+        for name, part in module.named_modules()
+        if isinstance(part, nn.Linear)
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

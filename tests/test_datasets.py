@@ -1,0 +1,176 @@
+"""Modules fitted to datasets, whose items are fetched by minibatch."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor
+from skbayes_sgmcmc.models.networks import model as network_model
+
+X, y = load_digits(return_X_y=True)
+X, y = (X[:600] / 16.0).astype(np.float32), y[:600]
+TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 5, "random_state": 0,
+        "step_size": 1e-3, "batch_size": 20, "dtype": "float32"}  # fmt: skip
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+class Pairs(Dataset):
+    """Items (x, y) as files would have them; it records which were fetched, and by whom."""
+
+    def __init__(self, x=X, targets=y, broken=(), kind=ValueError):
+        self.x, self.y, self.broken, self.kind = x, targets, broken, kind
+        self.seen = []
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        self.seen.append((os.getpid(), index))
+        if index in self.broken:
+            raise self.kind("this file is damaged")
+        return self.x[index], self.y[index]
+
+
+class Columns:
+    """A dataset of Hugging Face, as far as it is used: a name, columns, items as mappings."""
+
+    __module__ = "datasets.arrow_dataset"
+    column_names = ("pixels", "label")
+
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, key):
+        if key == "label":
+            return y.tolist()
+        return {"pixels": X[key].tolist(), "label": int(y[key])}
+
+
+class Named(nn.Sequential):
+    def forward(self, pixels):
+        return super().forward(pixels)
+
+
+def deep():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 6), nn.Tanh(), nn.Linear(6, 10))
+
+
+@pytest.mark.parametrize("n_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("chosen", ["all", "last_layer"])
+def test_a_dataset_gives_the_draws_of_its_array(chosen, n_workers):
+    """The same minibatches of the same rows: equal draws and predictions, with y inside or not."""
+    clf = BayesianModuleClassifier(deep(), sample_parameters=chosen, **TINY).fit(X, y)
+    data = Pairs()
+    ours = clone(clf).set_params(n_workers=n_workers)
+    for given in ((data, None), (data, y)):
+        ours.fit(*given)
+        for name, values in clf.posterior_.draws.items():
+            np.testing.assert_array_equal(ours.posterior_[name], values)
+    np.testing.assert_array_equal(ours.predict_proba(data), clf.predict_proba(X))
+    here = {process == os.getpid() for process, _ in data.seen}
+    assert here == {True}  # items fetched by workers leave no trace in this process
+    assert (len(data.seen) < 100) == (n_workers > 0)
+
+
+def test_items_are_fetched_by_minibatch():
+    """A fit of 4 steps fetches their 160 rows and some 300 that are looked at, not all 600."""
+    data = Pairs()
+    clf = BayesianModuleClassifier(deep(), **(TINY | {"burn_in": 0, "n_draws": 4, "thinning": 1}))
+    clf.fit(data, y)
+    assert 160 <= len(data.seen) < len(X)
+
+
+def test_mappings_and_columns():
+    """Items that are mappings give the module its arguments by name; labels come from a column."""
+    clf = BayesianModuleClassifier(deep(), **TINY).fit(X, y)
+    ours = BayesianModuleClassifier(Named(*deep()), **TINY).fit(Columns())
+    np.testing.assert_allclose(ours.predict_proba(Columns()), clf.predict_proba(X), atol=1e-6)
+
+
+def test_weights_and_tensors():
+    """Rows of weight zero are not fetched for steps; TensorDataset is a dataset like others."""
+    weight = np.repeat([1.0, 0.0], 300)
+    clf = BayesianModuleClassifier(deep(), **TINY).fit(X, y, sample_weight=weight)
+    data = Pairs()
+    ours = clone(clf).fit(data, y, sample_weight=weight)
+    np.testing.assert_array_equal(ours.predict_proba(X), clf.predict_proba(X))
+    assert max(index for _, index in data.seen) < 300
+    pairs = TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
+    np.testing.assert_array_equal(
+        clone(clf).fit(pairs, sample_weight=weight).predict_proba(X), clf.predict_proba(X)
+    )
+
+
+def test_regressors_and_batch_norms_take_datasets(monkeypatch):
+    """Statistics of each draw are those of the array's rows, of which some are taken."""
+    monkeypatch.setattr(network_model, "STATISTICS_ROWS", 100)
+    body = nn.Sequential(nn.Linear(64, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    reg = BayesianModuleRegressor(body, **TINY).fit(X, X[:, 20])
+    ours = clone(reg).fit(Pairs(X, X[:, 20]))
+    np.testing.assert_allclose(ours.predict(X), reg.predict(X), atol=1e-6)
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter(zip(X, y, strict=True))
+
+
+class Unequal(Pairs):
+    def __getitem__(self, index):
+        return X[index, : 64 - (index == 3)], y[index]
+
+
+not_a_number = X.copy()
+not_a_number[7, 5] = np.nan
+
+
+class Alone(Pairs):
+    def __getitem__(self, index):
+        return X[index]
+
+
+@pytest.mark.parametrize(
+    ("data", "targets", "message"),
+    [
+        (Endless(), None, r"a dataset needs __len__ and __getitem__ \(map-style\)"),
+        (Pairs(X[:0], y[:0]), None, "it has no items"),
+        (Alone(targets=None), None, "y is missing: item 0 of the dataset has no target"),
+        (Pairs(), y[:5], "y of length 5 is not allowed: the dataset has 600 items"),
+        (Unequal(), y, r"item 3 of the dataset: X\[0\] of shape \(1, 63\) is not allowed"),
+        (Pairs(not_a_number), y, "item 7 of the dataset has values that are not finite"),
+    ],
+)
+def test_bad_datasets(data, targets, message):
+    clf = BayesianModuleClassifier(deep(), **(TINY | {"batch_size": 600}))
+    with pytest.raises(ValueError, match=message):
+        clf.fit(data, targets)
+    assert not hasattr(clf, "posterior_")
+
+
+def test_an_item_that_can_not_be_read_is_named_with_its_traceback():
+    clf = BayesianModuleClassifier(deep(), **(TINY | {"batch_size": 600}))
+    with pytest.raises(
+        RuntimeError, match=r"item 9 of the dataset (.|\n)*__getitem__(.|\n)*damaged"
+    ):
+        clf.fit(Pairs(broken={9}), y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"standardize": True}, "standardize=True is not allowed with a dataset"),
+        ({"n_workers": -1}, "n_workers=-1 is not allowed"),
+    ],
+)
+def test_parameters_that_datasets_do_not_allow(changes, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianModuleClassifier(deep(), **TINY, **changes).fit(Pairs())

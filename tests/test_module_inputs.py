@@ -1,0 +1,231 @@
+"""What modules may get and return: tensors of any rank, integers, several arguments, objects."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor, to_onnx, to_torch
+from skbayes_sgmcmc._data.layout import LARGEST_WHOLE, Layout
+
+rng = np.random.default_rng(0)
+N, WORDS, LENGTH = 40, 12, 5
+ids = rng.integers(0, WORDS, (N, LENGTH))
+mask = rng.random((N, LENGTH)) > 0.3
+numbers = rng.standard_normal((N, 2, 3)).astype(np.float32)
+y = np.arange(N) % 3
+TINY = {"n_chains": 2, "n_draws": 3, "burn_in": 2, "thinning": 1, "random_state": 0,
+        "step_size": 1e-3}  # fmt: skip
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+class Words(nn.Module):
+    """Means of the embeddings of words; with a mask, of those that are not padding."""
+
+    def __init__(self, returned="tensor"):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(WORDS, 4), nn.Linear(4, 3)
+        self.returned = returned
+
+    def forward(self, input_ids, attention_mask=None):
+        assert input_ids.dtype == torch.int64
+        h = self.embed(input_ids)
+        if attention_mask is not None:
+            assert attention_mask.dtype == torch.bool
+            h = h * attention_mask[..., None]
+        f = self.head(h.mean(-2))
+        others = {"tensor": f, "tuple": (f, h), "object": SimpleNamespace(logits=f),
+                  "mapping": {"logits": f}}  # fmt: skip
+        return others[self.returned]
+
+
+class Several(nn.Module):
+    """Numbers of rank two beside words."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.numbers = Words(), nn.Linear(6, 3)
+
+    def forward(self, words, numbers):
+        return self.words(words) + self.numbers(numbers.flatten(-2))
+
+
+def expected(module, clf, draw, *args, **kwargs):
+    """Probabilities of a draw by the module itself."""
+    state = {name: torch.from_numpy(clf.posterior_.select(name, [draw])[0])
+             for name in clf.posterior_.draws}  # fmt: skip
+    module.load_state_dict(state)
+    tensors = [torch.as_tensor(each) for each in args]
+    named = {name: torch.as_tensor(each) for name, each in kwargs.items()}
+    with torch.no_grad():
+        return module(*tensors, **named).softmax(1).numpy()
+
+
+@pytest.mark.parametrize("chain_method", ["auto", "sequential"])
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_whole_numbers_reach_an_embedding_as_they_are(kind, chain_method):
+    clf = BayesianModuleClassifier(Words(), chain_method=chain_method, **TINY)
+    clf.fit(ids.astype(kind), y)
+    assert "embed.weight" in clf.posterior_.draws
+    found = clf.predict_proba_samples(ids.astype(kind))[4]
+    np.testing.assert_allclose(found, expected(Words(), clf, 4, ids), atol=1e-6)
+    with pytest.raises(ValueError, match="it has fractions, and the estimator was fitted to whole"):
+        clf.predict(ids + 0.5)
+    np.testing.assert_array_equal(clf.predict(ids.astype(float)), clf.predict(ids))
+
+
+def test_modules_that_need_fractions_get_whole_numbers_as_such():
+    """As before: images of integers, for layers that multiply."""
+    clf = BayesianModuleClassifier(nn.Linear(LENGTH, 3), **TINY).fit(ids, y)
+    floats = BayesianModuleClassifier(clf.module, **TINY).fit(ids.astype(float), y)
+    np.testing.assert_array_equal(clf.predict_proba(ids), floats.predict_proba(ids))
+    assert clf.predict(ids + 0.5).shape == (N,)
+
+
+@pytest.mark.parametrize("last", [None, "last_layer"])
+def test_named_arguments(last):
+    """A mapping gives the module its arguments, by vmap and as a last layer of features."""
+    given = {"input_ids": ids, "attention_mask": mask}
+    clf = BayesianModuleClassifier(Words(), sample_parameters=last or "all", **TINY).fit(given, y)
+    module = Words()
+    module.load_state_dict(clf.module.state_dict())
+    state = {name: torch.from_numpy(values[1, 1]) for name, values in clf.posterior_.draws.items()}
+    module.load_state_dict(state, strict=False)
+    with torch.no_grad():
+        f = module(torch.from_numpy(ids), torch.from_numpy(mask)).softmax(1)
+    np.testing.assert_allclose(clf.predict_proba_samples(given)[4], f, atol=1e-6)
+    file = io.BytesIO()
+    joblib.dump(clf, file)
+    again = joblib.load(io.BytesIO(file.getvalue()))
+    np.testing.assert_array_equal(again.predict_proba(given), clf.predict_proba(given))
+    tensors = {name: torch.from_numpy(values) for name, values in given.items()}
+    np.testing.assert_allclose(to_torch(clf)(tensors), clf.predict_proba(given), atol=1e-6)
+    np.testing.assert_array_equal(clf.predict_proba(tensors), clf.predict_proba(given))
+    with pytest.raises(ValueError, match="to_onnx is not allowed for estimators of several arrays"):
+        to_onnx(clf, "here.onnx")
+
+
+def test_places_of_arguments_and_arrays_of_any_rank():
+    clf = BayesianModuleClassifier(Several(), **TINY).fit((ids, numbers), y)
+    found = clf.predict_proba_samples((ids, numbers))[2]
+    np.testing.assert_allclose(found, expected(Several(), clf, 2, ids, numbers), atol=1e-6)
+
+
+def test_only_fractions_are_standardised():
+    """Words stay words; the module sees numbers with mean 0 and variance 1, to float32."""
+    clf = BayesianModuleClassifier(Several(), standardize=True, **TINY)
+    clf.fit((ids, 5.0 + 3.0 * numbers), y)
+    flat = numbers.reshape(N, -1)
+    scaled = ((flat - flat.mean(0)) / flat.std(0)).reshape(N, 2, 3)
+    found = clf.predict_proba_samples((ids, 5.0 + 3.0 * numbers))[2]
+    np.testing.assert_allclose(found, expected(Several(), clf, 2, ids, scaled), atol=1e-5)
+
+
+class Flat(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        assert x.shape[-2:] == (2, 3)
+        return self.head(x.flatten(-2))
+
+
+@pytest.mark.parametrize("tensor", [False, True])
+def test_arrays_and_tensors_of_any_rank(tensor):
+    given = torch.from_numpy(numbers) if tensor else numbers
+    labels = torch.from_numpy(y) if tensor else y
+    clf = BayesianModuleClassifier(Flat(), **TINY).fit(given, labels)
+    np.testing.assert_array_equal(
+        clf.predict_proba(given), clf.predict_proba(numbers.reshape(N, 6))
+    )
+    with pytest.raises(ValueError, match=r"fitted to rows of shape \(2, 3\)"):
+        clf.predict(numbers.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("returned", ["tuple", "object", "mapping"])
+def test_outputs_in_tuples_and_objects(returned):
+    """As of the module that returns a tensor: equal draws, probabilities and exports."""
+    found = []
+    for kind in ("tensor", returned):
+        module = Words(kind)
+        with torch.no_grad():
+            for i, value in enumerate(module.parameters()):
+                value.copy_(torch.linspace(-1.0, 1.0 + i, value.numel()).view(value.shape))
+        clf = BayesianModuleClassifier(module, **TINY).fit(ids, y)
+        found.append((clf.predict_proba(ids), np.asarray(to_torch(clf)(torch.from_numpy(ids)))))
+    np.testing.assert_array_equal(*(p for p, _ in found))
+    np.testing.assert_array_equal(*(p for _, p in found))
+
+
+class Nothing(nn.Linear):
+    def forward(self, x):
+        return {"loss": super().forward(x)}
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "message"),
+    [
+        (Words(), {"input_ids": ids, "mask": mask}, "unexpected keyword argument 'mask'"),
+        (Words(), {"input_ids": ids, "attention_mask": mask[:5]}, "different numbers of rows"),
+        (Words(), {"input_ids": ids.astype(str)}, r"X\['input_ids'\] of type <U\d+ is not allowed"),
+        (Words(), {"input_ids": ids + LARGEST_WHOLE}, "whole numbers that a module gets may be at"),
+        (
+            Words(),
+            {"input_ids": 3},
+            r"X\['input_ids'\] is not allowed: give an array with the rows",
+        ),
+        (Nothing(5, 3), ids.astype(float), "returned dict: return a tensor, a tuple that begins"),
+        (nn.Conv2d(1, 3, 2), numbers, "does not take rows of shape .* give the input_shape"),
+    ],
+)
+def test_bad_inputs_and_outputs(module, given, message):
+    clf = BayesianModuleClassifier(module, **TINY)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(given, y)
+    assert not hasattr(clf, "classes_")
+
+
+def test_predictions_need_the_arguments_of_the_fit():
+    given = {"input_ids": ids, "attention_mask": mask}
+    clf = BayesianModuleClassifier(Words(), **TINY).fit(given, y)
+    for other, message in (
+        (ids, r"X of type ndarray is not allowed: give a mapping of the arrays 'input_ids' \(rows"),
+        ({"input_ids": ids}, "X with 'input_ids' is not allowed: give a mapping of the arrays"),
+        ({"input_ids": ids[:, :3], "attention_mask": mask}, r"was fitted to rows of shape \(5,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clf.predict(other)
+    with pytest.raises(ValueError, match="input_shape=.* is not allowed with several arrays"):
+        clf.set_params(input_shape=(5,)).fit(given, y)
+    with pytest.raises(ValueError, match="distill is not allowed with rows of whole numbers"):
+        clf.distill(given)
+
+
+def test_regressors_take_several_arrays_too():
+    reg = BayesianModuleRegressor(SeveralToOne(), **TINY).fit((ids, numbers), numbers[:, 0, 0])
+    assert reg.predict((ids, numbers)).shape == (N,)
+
+
+class SeveralToOne(Several):
+    def forward(self, words, numbers):
+        return super().forward(words, numbers)[..., :1]
+
+
+def test_layouts_give_back_what_they_took():
+    """For tensors of single rows and of chains of rows, as of several arrays in a mapping."""
+    given = {"ids": ids, "numbers": numbers, "mask": mask, "one": y}
+    layout = Layout.of(given)
+    rows = torch.from_numpy(layout.flat(given))
+    args, named = layout.arguments(rows)
+    assert args == ()
+    for name, values in given.items():
+        np.testing.assert_array_equal(named[name], values)
+    assert torch.equal(layout.packed(named), rows.float())
+    assert layout.arguments(rows.expand(3, N, -1))[1]["numbers"].shape == (3, N, 2, 3)
