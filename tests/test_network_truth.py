@@ -51,14 +51,15 @@ def test_references_have_the_density_of_the_estimator(name):
     np.testing.assert_allclose(*differences, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("sampler", ["mclmc", "sghmc"])
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
 @pytest.mark.parametrize("name", [name for name in ("toy", "wine") if name in NAMES])
 def test_predictions_are_those_of_nuts(name, sampler):
     """In the median over the rows: means within 0.25 sd, sds within a factor of 1.25.
 
-    These are the project's targets; the halves of the references differ by 0.03 sd and 2%. Four
-    chains of 100 draws have an effective size of 100 or more, so MCSEs of 0.1 sd and 7%, and the
-    median over rows less. Chains start in the reference's modes, with whole batches.
+    These are the project's targets. The step size is the one that the chains find: with ten times
+    the wanted energy error, the sds of SGHMC are 4 times too large on the toy. Four chains of 100
+    draws have an effective size of 100 or more, so MCSEs of 0.1 sd and 7%, and less in the median
+    over rows.
     """
     X, y, X_new, _ = truth.load(name)
     reference = truth.Reference(name)

@@ -29,9 +29,6 @@ FIRST_ERROR = 100.0
 #: an energy error counts less in tuning the further the step size is, on a log scale with this
 #: width, from the one at which the error would have been the wanted one
 TRUSTED = 1.5
-#: what samplers that estimate their error aim at, in units of the wanted error: the estimate leaves
-#: out what potentials add that are not quadratic
-ESTIMATED = 0.1
 #: smallest and largest energy error that tuning sees, in units of the wanted one
 LEAST_RATIO, LARGEST_RATIO = 1e-12, 1e2
 
@@ -64,6 +61,9 @@ class EnergyTuned(Sampler):
     :math:`s^2 \eta`. A step size that the user gave is never changed.
     """
 
+    #: what is aimed at in units of the wanted error: less, because the estimate leaves out what
+    #: potentials add that are not quadratic
+    share = 0.1
     #: c: an SGLD step is a leapfrog step of the squared length 2 eta from a new momentum
     squared_length = 1.0
 
@@ -86,7 +86,7 @@ class EnergyTuned(Sampler):
         unit = self.squared_length * step.eta**2 / (8.0 * step.noise)
         error = (square - state["square"]).mul_(unit).mul_(state["scale"].square())
         state["square"] = square
-        aim = g.shape[1] * wanted(ESTIMATED * step.energy_error, step.progress)
+        aim = g.shape[1] * wanted(self.share * step.energy_error, step.progress)
         adapt(state, error.square_().mul_(1.0 / aim), step.progress)
 
     def end_burn_in(self, state: State) -> None:
