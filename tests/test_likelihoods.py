@@ -152,6 +152,27 @@ def test_slopes_are_those_of_the_density(name, shift):
     torch.testing.assert_close(found, by_own, rtol=1e-10, atol=1e-10 * float(by_own.abs().max()))
 
 
+def test_noise_that_went_astray_stays_finite():
+    """Beyond s = 10, sds grow like the tangent of exp(s): without a jump, with the right slopes.
+
+    Below, they are those of exp(s) to the last bit. In float32, exp(s) overflows at 89.
+    """
+    likelihood = Heteroscedastic(1)
+    s = torch.tensor([-3.0, 9.9, 10.1, 30.0], dtype=torch.float64)
+    f = torch.stack([torch.zeros(4, dtype=torch.float64), s], 1)[None].requires_grad_(True)
+    y, own = torch.full((4, 1), 1e4, dtype=torch.float64), torch.zeros(1, 0)
+    sd = likelihood.predictive(f.detach(), own).sd[0, :, 0]
+    assert (sd[:2] == 1e-3 + 0.3 * torch.exp(s[:2])).all()
+    expected = 0.3 * np.exp(10.0) * (1.0 + s[2:] - 10.0)
+    torch.testing.assert_close(sd[2:], expected, rtol=1e-6, atol=0.0)
+    (by_f,) = torch.autograd.grad(-likelihood.log_density(f, y[None], own).sum(), f)
+    slope, _ = likelihood.slope(f.detach().clone(), y[None], own)
+    torch.testing.assert_close(slope, by_f, rtol=1e-10, atol=0.0)
+    wild = torch.tensor([[[0.0, 1e5]]])
+    assert torch.isfinite(likelihood.log_density(wild, torch.ones(1, 1), own)).all()
+    assert torch.isfinite(likelihood.slope(wild.clone(), torch.ones(1, 1), own)[0]).all()
+
+
 @pytest.mark.parametrize("dispersion", [1e-12, 1e-6, 1e-3, 0.3, 30.0, 1e3])
 def test_negative_binomials_keep_their_digits_in_float32(dispersion):
     """Log densities to 1e-5 of their size, slopes to 1e-4, by mpmath with 50 digits.

@@ -526,6 +526,25 @@ def test_rows_that_are_fitted_exactly_keep_some_noise():
     assert (reg.predict_log_density(X, y) < -np.log(1e-3 * y.std())).all()
 
 
+@pytest.mark.parametrize("n_twins", [15, 40])
+def test_rows_that_occur_twice_with_equal_targets_keep_some_noise(n_twins):
+    """Their noise may fall to the floor, not below: a network that meets them has a density.
+
+    With twins of most rows, the floor is 1/sqrt(12) of the smallest gap, as if y was rounded.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 2))
+    X = np.concatenate([X, X[:n_twins]])
+    y = 3.0 * X[:, 0]
+    reg = BayesianMLPRegressor(
+        hidden_layer_sizes=8, n_chains=2, n_draws=20, burn_in=300, thinning=5, random_state=0
+    ).fit(X, y)
+    sd = np.sqrt(reg._predictive()(slice(0, 40), X).variance())
+    gap = np.diff(np.unique(y)).min() / 12**0.5 if n_twins == 40 else 0.0
+    assert (sd >= 0.999 * max(gap, 1e-3 * y.std())).all()
+    assert np.isfinite(reg.predict_log_density(X, y)).all()
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_noise_is_at_least_the_rounding_error_of_the_targets(whole):
     """Whole numbers that repeat were rounded: an sd of 1/sqrt(12). Others say nothing of rounding.

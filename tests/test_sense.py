@@ -11,6 +11,7 @@ from sklearn.datasets import load_diabetes
 from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianMLPRegressor,
+    SamplingError,
     SamplingWarning,
 )
 from skbayes_sgmcmc.estimators._sense import SenseWarnings
@@ -34,8 +35,32 @@ def messages(fit):
 
 def test_noise_beyond_the_spread_of_the_targets():
     """This fit ends at a noise of thousands of sds of y, with finite numbers throughout."""
+    run = {"sampler": "sghmc", "step_size": 0.005, "integrator": "splitting", "init": "map",
+           "burn_in": 3000, "n_draws": 100, "thinning": 30}  # fmt: skip
     with pytest.warns(SamplingWarning, match="does not describe its training data.*Give step_size"):
-        BayesianMLPRegressor(sampler="sghmc", random_state=0, **FORMER).fit(*sine())
+        BayesianMLPRegressor(random_state=0, **run, **FORMER).fit(*sine())
+
+
+@pytest.mark.slow
+def test_the_same_fit_with_a_step_size_of_its_own():
+    """The remedy of that warning: the noise is 0.1, and some bending is left to it."""
+    reg = BayesianMLPRegressor(sampler="sghmc", random_state=0, **FORMER).fit(*sine())
+    noise = 0.3 * np.exp(reg.posterior_["log_noise"]).mean() * sine()[1].std()
+    assert 0.09 < noise < 0.2
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc"])
+@pytest.mark.parametrize("step_size", [1e6, 1e-14])
+def test_extreme_steps_do_not_pass_in_silence(sampler, step_size):
+    """Chains that leave the posterior, or do not move from their starts: an error or a warning."""
+    X, y = load_diabetes(return_X_y=True)
+    reg = BayesianMLPRegressor(
+        hidden_layer_sizes=(8,), sampler=sampler, step_size=step_size, init="random", **RUN
+    )
+    try:
+        assert messages(lambda: reg.fit(X[:100], y[:100]))
+    except SamplingError:
+        assert not hasattr(reg, "posterior_")
 
 
 class Stub(SenseWarnings):

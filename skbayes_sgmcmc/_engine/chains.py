@@ -354,6 +354,7 @@ class Chains:
             project=model.project,
             prior_curvature=model.prior_curvature() / self.target.n,
             energy_error=tuning_of(model).energy_error,
+            guessed=tuning_of(model).guessed,
             prior_rates=model.prior_rates(self.model_state),
             streams=self.rng.noise,
         )
@@ -368,3 +369,5 @@ class Chains:
         self._evaluator = self._new_evaluator()
         self._step = self._new_step()
         self._step.eta = self.cursor.last_eta
+        if not self.plan.auto:
+            self.sampler.forget_step(self._state)

@@ -62,8 +62,7 @@ class BayesianCNNClassifier(NetworkClassifier):
         sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": 0.002 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers with a splitting
-        integrator.
+        "auto": 0.002 for pSGLD; with the other samplers, each chain finds its own in the burn-in.
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
         values, otherwise 100.

@@ -124,6 +124,8 @@ class Tuning:
     most_draws = 1000
     #: mean square of the energy error of a step, per parameter, for samplers with an energy
     energy_error = 5e-4
+    #: whether a step size from the table is only a first guess, which samplers adapt in the burn-in
+    guessed = False
     #: values of ``init`` that need the posterior's maximum even without whitened coordinates
     central_starts: tuple[str, ...] = ("map",)
     #: exponent with which the step sizes of a stream fall. It is less than 1 if the information in
@@ -269,6 +271,8 @@ class ManyModes(Tuning):
         The meaning of ``init="auto"``.
     least_burn_in : int, default=3000
         Smallest number of steps of the burn-in.
+    guessed : bool, default=False
+        Whether the table's rate is only a first guess, which samplers adapt in the burn-in.
     """
 
     most_draws = 100  # predictions are expensive
@@ -276,10 +280,18 @@ class ManyModes(Tuning):
     #: and predictions of networks did not get worse by its bias (docs/networks.md)
     energy_error = 0.005
 
-    def __init__(self, model: Model, *, start: str = "map", least_burn_in: int = 3000):
+    def __init__(
+        self,
+        model: Model,
+        *,
+        start: str = "map",
+        least_burn_in: int = 3000,
+        guessed: bool = False,
+    ):
         super().__init__(model)
         self.start = start
         self.least_burn_in = least_burn_in
+        self.guessed = guessed
 
     def default_sampler(
         self, data: Data, step_size: Any, batch_size: Any, *, stream: bool = False

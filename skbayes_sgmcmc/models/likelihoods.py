@@ -31,6 +31,9 @@ TYPICAL_NOISE = 0.3
 #: smallest standard deviation of heteroscedastic noise, in units of y. Without it, the density of
 #: rows that the network fits exactly has no upper bound
 NOISE_FLOOR = 1e-3
+#: s of heteroscedastic noise beyond which exp(s) is continued by its tangent. The sd is then
+#: thousands of that of y, where no sensible fit is, and exp(s) would soon be infinite
+MOST_LOG_NOISE = 10.0
 #: inferred degrees of freedom exceed the first number, so that predictions have a variance; the
 #: second is the median of the excess
 LEAST_DF, TYPICAL_DF = 2.0, 8.0
@@ -182,6 +185,9 @@ class Heteroscedastic(Likelihood):
 
     .. math:: \sigma = \sigma_{\min} + s_0 e^s
 
+    Above s = 10, the tangent at 10 takes the place of :math:`e^s`, which would overflow in chains
+    that have gone astray.
+
     Parameters
     ----------
     n_targets : int
@@ -207,7 +213,8 @@ class Heteroscedastic(Likelihood):
     def _parts(self, f: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations, each (chains, rows, k)."""
         mean, s = f[..., : self.n_targets], f[..., self.n_targets :]
-        return mean, torch.from_numpy(self.floor).to(f) + self.typical * torch.exp(s)
+        grown = torch.exp(s.clamp(max=MOST_LOG_NOISE)) * _tangent(s)
+        return mean, torch.from_numpy(self.floor).to(f) + self.typical * grown
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         mean, sd = self._parts(f)
@@ -216,16 +223,21 @@ class Heteroscedastic(Likelihood):
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
         mean, sd = self._parts(f)
+        s = f[..., self.n_targets :]
         z = (mean - y).div_(sd)
         torch.div(z, sd, out=mean)
-        # d log(sd) / ds = (sd - floor) / sd, written so that an infinite sd has the slope 1
-        torch.mul(
-            1.0 - z * z, 1.0 - torch.from_numpy(self.floor).to(f) / sd, out=f[..., self.n_targets :]
-        )
+        # d log(sd) / ds = (sd - floor) / sd, and less beyond the exponential
+        by_s = (1.0 - torch.from_numpy(self.floor).to(f) / sd).div_(_tangent(s))
+        torch.mul(1.0 - z * z, by_s, out=s)
         return f, None
 
     def predictive(self, f: Tensor, own: Tensor) -> Normal:
         return Normal(*self._parts(f))
+
+
+def _tangent(s: Tensor) -> Tensor:
+    """Factor of exp(min(s, 10)) that continues it by its tangent: 1 up to s = 10."""
+    return (s - MOST_LOG_NOISE).clamp_(min=0.0).add_(1.0)
 
 
 class StudentT(BaseEstimator):

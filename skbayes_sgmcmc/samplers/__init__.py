@@ -41,7 +41,8 @@ class Cell:
 
     ``step`` is eta in coordinates in which the posterior is standard normal; None means that the
     sampler has its own rule. ``rate`` is eta for models without such coordinates, such as
-    networks; None means that the sampler has no such value.
+    networks, where some samplers adapt it in the burn-in; None means that the sampler has no such
+    value.
     """
 
     integrator: Integrator

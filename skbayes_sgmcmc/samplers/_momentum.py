@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from .._validation import check_real
-from ._protocol import Sampler, State, Step
+from ._protocol import State, Step
+from ._tuning import EnergyTuned, add_scaled
 
 
-class MomentumSampler(Sampler):
+class MomentumSampler(EnergyTuned):
     """Base class of SGHMC and its thermostats, which differ only in the friction ``a``."""
 
     friction: float
@@ -41,6 +42,10 @@ class MomentumSampler(Sampler):
     def resistance(self) -> float:
         return float(self.friction)
 
+    def tunes(self, step: Step) -> bool:
+        # with D, the friction of a step follows from eta
+        return self.diffusion is None and super().tunes(step)
+
     def friction_of(self, step: Step) -> float:
         return self.injected(step.eta, step.n)
 
@@ -63,11 +68,11 @@ class MomentumSampler(Sampler):
     # the flows ------------------------------------------------------------------------------------
 
     def drift(self, theta: Tensor, state: State, step: Step, s: float) -> None:
-        theta.add_(state["v"], alpha=s)
+        add_scaled(theta, state["v"], s, state)
         self.thermostat(state, step, s)
 
     def kick(self, state: State, step: Step, g: Tensor, s: float) -> None:
-        state["v"].add_(g, alpha=-step.eta * s)
+        add_scaled(state["v"], g, -step.eta * s, state)
 
     def friction_flow(self, state: State, step: Step, s: float) -> None:
         a = self.rate(state, step)
@@ -92,10 +97,10 @@ class MomentumSampler(Sampler):
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
         v = state["v"]
-        theta.add_(v)
-        g = step.gradient(theta)
+        add_scaled(theta, v, 1.0, state)
+        g = self.gradient(theta, state, step)
         a = self.rate(state, step)
-        v.mul_(1.0 - a).add_(g, alpha=-step.eta)
+        add_scaled(v.mul_(1.0 - a), g, -step.eta, state)
         self.noise(state, step)
         self.thermostat(state, step, 1.0)
 
@@ -113,6 +118,8 @@ class ThermostatSampler(MomentumSampler):
     Subclasses differ in ``kinetic``: over which parameters v^2 is averaged.
     """
 
+    #: the thermostat takes away the heat of longer steps
+    share = 1.0
     mass: float | str
     initial_friction: float | None = None
 

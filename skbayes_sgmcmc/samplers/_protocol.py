@@ -66,6 +66,9 @@ class Step:
         (chains,) in float64, and g.
     tuning : bool
         Whether the sampler may change its own step size: in the burn-in, with "auto".
+    guessed : bool
+        Whether eta is only a first guess if it is "auto", because nothing is known of the
+        posterior's scales.
     progress : float
         The finished fraction of the burn-in; 1 after it.
     energy_error : float
@@ -93,6 +96,7 @@ class Step:
     uniform: Tensor = field(default_factory=_nothing)
     prior_curvature: float = 0.0
     tuning: bool = False
+    guessed: bool = False
     progress: float = 1.0
     energy_error: float = 5e-4
     same_target: bool = False
@@ -146,6 +150,13 @@ class Sampler(BaseEstimator):
 
     def end_burn_in(self, state: State) -> None:
         """Stop adapting at the end of burn-in, if the sampler adapts."""
+
+    def forget_step(self, state: State) -> None:
+        """Use eta itself from now on, whatever step size an earlier run has found."""
+
+    def gradient(self, theta: Tensor, state: State, step: Step) -> Tensor:
+        """The stochastic gradient g, from which the sampler may learn its step size."""
+        return step.gradient(theta)
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
         """Take one joint Euler step."""

@@ -54,7 +54,7 @@ def splitting(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     """A½ F½ (B+N) F½ A½."""
     sampler.drift(theta, state, step, 0.5)
     sampler.friction_flow(state, step, 0.5)
-    sampler.kick(state, step, step.gradient(theta), 1.0)
+    sampler.kick(state, step, sampler.gradient(theta, state, step), 1.0)
     sampler.noise(state, step)
     sampler.friction_flow(state, step, 0.5)
     sampler.drift(theta, state, step, 0.5)
@@ -63,19 +63,19 @@ def splitting(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
 def baoab(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     """B½ A½ O A½ B½; the first kick of a step reuses the gradient of the last kick before it."""
     if "g" not in state:
-        state["g"] = step.gradient(theta).clone()
+        state["g"] = sampler.gradient(theta, state, step).clone()
     sampler.kick(state, step, state["g"], 0.5)
     sampler.drift(theta, state, step, 0.5)
     sampler.ornstein_uhlenbeck(state, step)
     sampler.drift(theta, state, step, 0.5)
-    state["g"].copy_(step.gradient(theta))
+    state["g"].copy_(sampler.gradient(theta, state, step))
     sampler.kick(state, step, state["g"], 0.5)
 
 
 def aboba(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     """A½ B½ O B½ A½."""
     sampler.drift(theta, state, step, 0.5)
-    g = step.gradient(theta)
+    g = sampler.gradient(theta, state, step)
     sampler.kick(state, step, g, 0.5)
     sampler.ornstein_uhlenbeck(state, step)
     sampler.kick(state, step, g, 0.5)

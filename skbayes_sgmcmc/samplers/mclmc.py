@@ -16,17 +16,8 @@ from torch import Tensor
 
 from .._validation import check_real
 from ._protocol import Sampler, State, Step
+from ._tuning import LARGEST_RATIO, MEMORY, adapt, wanted
 
-#: number of recent steps whose energy errors set the step size: in the first step of the burn-in,
-#: when the step size may be far off, and in the last
-SHORT_MEMORY, MEMORY = 10.0, 100.0
-#: the energy error that tuning aims at begins with this multiple of its last value
-FIRST_ERROR = 100.0
-#: an energy error counts less in tuning the further the step size is, on a log scale with this
-#: width, from the one at which the error would have been the wanted one
-TRUSTED = 1.5
-#: smallest and largest energy error that tuning sees, in units of the wanted one
-LEAST_RATIO, LARGEST_RATIO = 1e-12, 1e2
 #: a step is undone if its energy error is this many times the usual one
 HUGE = 30.0
 #: the direction is kept for at least this many steps of distance
@@ -164,6 +155,9 @@ class MCLMC(Sampler):
             "smaller step_size (try a tenth), or step_size='auto' with a longer burn_in."
         )
 
+    def forget_step(self, state: State) -> None:
+        state["scale"].fill_(1.0)
+
     def used_step(self, eta: float, state: State) -> float:
         return eta * float(state["scale"].square().mean()) if "scale" in state else eta
 
@@ -233,7 +227,7 @@ class MCLMC(Sampler):
         state["errors"].add_(error)
         if step.tuning:
             ratio = torch.where(good, error.mul_(1.0 / aim), LARGEST_RATIO)
-            self._tune(state, ratio, step.progress)
+            adapt(state, ratio, step.progress)
         self._measure(theta, state, epsilon)
         nu = (epsilon / state["length"]).mul_(2.0).clamp_(max=FORGOTTEN).expm1_().sqrt_()
         u = state["u"].addcmul_(step.xi, nu, value=d**-0.5)
@@ -252,24 +246,9 @@ class MCLMC(Sampler):
     # adaptation -----------------------------------------------------------------------------------
 
     def _aim(self, step: Step) -> float:
-        """The energy error that tuning aims at now; it falls during the burn-in."""
+        """The energy error that tuning aims at now."""
         last = step.energy_error if _is_auto(self.energy_error) else float(self.energy_error)
-        return float(last * FIRST_ERROR ** (1.0 - step.progress))
-
-    @staticmethod
-    def _tune(state: State, ratio: Tensor, progress: float) -> None:
-        """Change the step size, given the ratio of a step's energy error to the wanted one.
-
-        The energy error of a symmetric step grows like epsilon^3, so its square like scale^6. The
-        average of ratio / scale^6 over recent steps gives the scale at which the ratio is 1. In
-        units of the present scale, the average of the earlier steps is always 1.
-        """
-        ratio = ratio.clamp(LEAST_RATIO, LARGEST_RATIO)
-        weight = torch.exp(-0.5 * (torch.log(ratio) / (6.0 * TRUSTED)) ** 2)
-        memory = SHORT_MEMORY + (MEMORY - SHORT_MEMORY) * progress
-        before = state["trust"].mul_(1.0 - 1.0 / memory).clone()
-        trust = state["trust"].add_(weight)
-        state["scale"].mul_(((before + weight * ratio) / trust).pow_(-1.0 / 6.0))
+        return wanted(last, step.progress)
 
     @staticmethod
     def _measure(theta: Tensor, state: State, epsilon: Tensor) -> None:

@@ -69,5 +69,7 @@ class SGHMC(MomentumSampler):
         if self.gradient_variance is None or step.temperature == 0.0:
             return alpha
         variance = torch.as_tensor(self.gradient_variance).to(state["v"])
+        if "scale" in state:
+            variance = variance * state["scale"] ** 2
         beta_hat = step.eta * step.n * variance / (2.0 * step.temperature)
         return (alpha - beta_hat).clamp_(min=0.0)

@@ -10,10 +10,11 @@ import math
 
 from torch import Tensor
 
-from ._protocol import Sampler, State, Step
+from ._protocol import State, Step
+from ._tuning import EnergyTuned, add_scaled
 
 
-class SGLD(Sampler):
+class SGLD(EnergyTuned):
     r"""Stochastic gradient Langevin dynamics.
 
     Euler step: :math:`\theta \leftarrow \theta - \eta g + \sqrt{2\eta T/N}\,\xi`.
@@ -43,19 +44,21 @@ class SGLD(Sampler):
     SGLD()
     """
 
+    squared_length = 2.0
+
     def init_state(self, theta: Tensor, step: Step) -> State:
         return {"xi": step.xi.clone()}  # the noise that the first step shares with the one before
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
-        g = step.gradient(theta)
-        theta.add_(g, alpha=-step.eta)
+        g = self.gradient(theta, state, step)
+        add_scaled(theta, g, -step.eta, state, power=2)
         if step.noise > 0.0:
-            theta.add_(step.xi, alpha=math.sqrt(2.0 * step.noise))
+            add_scaled(theta, step.xi, math.sqrt(2.0 * step.noise), state)
 
     def leimkuhler_matthews(self, theta: Tensor, state: State, step: Step) -> None:
-        g = step.gradient(theta)
+        g = self.gradient(theta, state, step)
         half_noise = math.sqrt(0.5 * step.noise)
-        theta.add_(g, alpha=-step.eta)
-        theta.add_(state["xi"], alpha=half_noise)
-        theta.add_(step.xi, alpha=half_noise)
+        add_scaled(theta, g, -step.eta, state, power=2)
+        add_scaled(theta, state["xi"], half_noise, state)
+        add_scaled(theta, step.xi, half_noise, state)
         state["xi"].copy_(step.xi)

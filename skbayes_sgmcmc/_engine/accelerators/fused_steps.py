@@ -44,20 +44,23 @@ class FusedEuler:
         self._pool = ThreadPoolExecutor(self._threads)
 
     def __call__(self, sampler: Sampler, theta: Tensor, state: State, step: Step) -> None:
-        g = step.gradient(theta)
+        g = sampler.gradient(theta, state, step)
         if isinstance(sampler, PSGLD):
             self._psgld(sampler, theta, g, state, step)
         else:
-            self._sgld(theta, g, step)
+            self._sgld(theta, g, state, step)
 
-    def _sgld(self, theta: Tensor, g: Tensor, step: Step) -> None:
+    def _sgld(self, theta: Tensor, g: Tensor, state: State, step: Step) -> None:
         number = np.dtype(dtype_name(theta.dtype)).type
-        eta, sd = number(step.eta), number(math.sqrt(2.0 * step.noise))
+        sd, scales = math.sqrt(2.0 * step.noise), [1.0] * len(theta)
+        if "scale" in state:
+            scales = state["scale"][:, 0].tolist()
         run = self._kernels.sgld
         at, by = theta.numpy(), g.numpy()
 
         def advance(c: int, part: slice, key: Any, counter: Any) -> None:
-            run(at[c, part], by[c, part], eta, sd, key, counter)
+            s = scales[c]
+            run(at[c, part], by[c, part], number(step.eta * s * s), number(sd * s), key, counter)
 
         self._each(theta.shape[1], step, advance)
 

@@ -92,7 +92,7 @@ class NetworkModel(Model):
 
     @property
     def tuning(self) -> Tuning:
-        return ManyModes(self)
+        return ManyModes(self, guessed=True)
 
     def _scales(self, prior_scale: Any, output_gain: float) -> Array:
         network = self.network

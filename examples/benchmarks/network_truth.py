@@ -1,0 +1,198 @@
+"""Predictions of six small networks next to long NUTS runs of the same posteriors.
+
+    SKBAYES_DATA=folder OMP_NUM_THREADS=1 python examples/benchmarks/network_truth.py
+
+The references are in tests/data/reference_networks.npz, which
+tests/data/make_reference_networks.py makes. ``--quick`` takes two cases and short chains.
+"""
+
+import warnings
+
+import numpy as np
+from _common import SHORT_CHAINS, finished, markdown_table, parse_args, write_results
+from _network_truth import (
+    CASES,
+    Moments,
+    Reference,
+    differences,
+    estimator,
+    load,
+    predictions,
+    stored,
+)
+
+from skbayes_sgmcmc import PosteriorSamples
+from skbayes_sgmcmc.diagnostics import r_hat
+
+QUICK = ("toy", "wine")
+#: "default" leaves the sampler to the estimator
+SAMPLERS = ("default", "mclmc", "psgld", "sghmc", "msgnht", "sgld")
+#: the reference's chains agree if the R-hat of its predictions is at most this
+AGREE = 1.05
+MEAN_BOUND, SD_BOUNDS = 0.25, (0.8, 1.25)
+BODY = """
+Functions are compared, because weights cannot be: the regression function f at up to 50 held-out
+rows, or the probabilities of the classes. NUTS (numpyro, float64, four chains, half of them from an
+optimised start and half from a random one, diagonal mass matrix, at most 255 leapfrog steps)
+samples the density of the estimator, which was written a second time for it; learned scales are
+integrated out. Ours are estimators with that prior and noise and all other parameters at their
+defaults except the sampler: four chains and all rows in every step.
+
+## The networks
+
+{cases}
+
+{missing}
+
+R-hat: median and largest over the held-out predictions of the reference. Floor: the difference of
+two pairs of the reference's chains, each with one optimised and one random start.
+
+## From our own starts
+
+Mean: the median over rows of |mean - reference mean| / reference sd. Sd: the median of sd /
+reference sd. R-hat: the median over rows, of ours. NLL: negative log likelihood of the held-out
+rows.
+
+{own}
+
+Targets: mean at most 0.25, sd within 0.8 to 1.25. {verdict}
+
+## In the same mode
+
+Every chain of ours starts at the last position of one chain of the reference, is compared with that
+chain alone, and has no descent. Floor: the second half of each chain of the reference next to its
+first half.
+
+{same}
+
+{verdict_same}
+"""
+
+
+def fitted(name, parameters):
+    X, y, X_new, y_new = load(name)
+    model = estimator(name, random_state=0, batch_size=len(X), **parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, y)
+    if CASES[name].noise is None:
+        given = model.predict_proba(X_new)[np.arange(len(y_new)), y_new]
+        nll = -float(np.log(np.maximum(given, 1e-300)).mean())
+    else:
+        nll = -float(model.predict_log_density(X_new, y_new).mean())
+    return model, predictions(model, X_new), nll
+
+
+def measure(name, parameters, reference, same):
+    """Numbers of one fit, next to the whole reference or, if ``same``, chain by chain."""
+    if same:
+        parameters = parameters | {"init": reference.last}
+    model, found, nll = fitted(name, parameters)
+    ours, theirs = Moments.of(found), reference.chains
+    if not same:
+        ours, theirs = ours.pooled(), theirs.pooled()
+    mean, sd = differences(ours, theirs)
+    between = r_hat(PosteriorSamples({"prediction": found}), "prediction")
+    between = between[np.isfinite(between)]
+    return {
+        "mean": mean,
+        "sd": sd,
+        "r_hat": float(np.median(between)),
+        "nll": nll,
+        "step": float(model.step_size_),
+        "steps": int(model.n_steps_),
+    }
+
+
+def floors(reference):
+    """Differences between pairs of the reference's chains, and between halves of each chain."""
+    pairs = [reference.chains.some([first, first + 2]).pooled() for first in (0, 1)]
+    return differences(*pairs), differences(*reference.halves)
+
+
+def row(label, numbers):
+    shown = [f"{numbers['mean']:.2f}", f"{numbers['sd']:.2f}"]
+    return [label, *shown, f"{numbers['r_hat']:.2f}", f"{numbers['nll']:.3f}",
+            f"{numbers['step']:.2g}"]  # fmt: skip
+
+
+def missed(numbers):
+    low, high = SD_BOUNDS
+    return not (numbers["mean"] <= MEAN_BOUND and low <= numbers["sd"] <= high)
+
+
+def verdict(failures, n_runs):
+    if not failures:
+        return f"Met by all {n_runs} runs."
+    listed = ", ".join(f"{sampler} on {name}" for name, sampler in failures)
+    return f"Met by {n_runs - len(failures)} of {n_runs} runs; missed by {listed}."
+
+
+def compare(args, names, references, *, same):
+    """Rows of a table, the runs that missed, and the number of runs."""
+    rows, failures, n_runs = [], [], 0
+    for name in names:
+        reference, floor = references[name], floors(references[name])[same]
+        nll = f"{reference.nll[0]:.3f}"
+        rows.append([f"**{name}**, floor", f"{floor[0]:.2f}", f"{floor[1]:.2f}",
+                     f"{reference.r_hat[0]:.2f}", nll, ""])  # fmt: skip
+        for sampler in SAMPLERS[same:]:  # the default is one of the samplers
+            parameters = {} if sampler == "default" else {"sampler": sampler}
+            if args.short:
+                parameters |= SHORT_CHAINS | {"n_chains": len(reference.last)}
+            run = finished(
+                args,
+                f"{name}-{sampler}-{'same' if same else 'own'}",
+                lambda at=(name, parameters, reference, same): measure(*at),
+                case=name,
+                sampler=sampler,
+                same=same,
+            )
+            if run is None:
+                continue
+            n_runs += 1
+            rows.append(row(sampler, run))
+            if missed(run):
+                failures.append((name, sampler))
+            print(rows[-1], flush=True)
+    return rows, failures, n_runs
+
+
+def main():
+    args = parse_args(__doc__, seeds=1, runs="network_truth")
+    names = QUICK if args.short else tuple(name for name in CASES if stored(name))
+    missing = [name for name in CASES if not stored(name)]
+    references = {name: Reference(name) for name in names}
+    cases = []
+    for name in names:
+        case, reference = CASES[name], references[name]
+        size = " x ".join(map(str, load(name)[0].shape))
+        hidden = "-".join(map(str, case.hidden))
+        cases.append([name, size, hidden, case.prior, case.noise or "classes",
+                      " and ".join(f"{value:.2f}" for value in reference.r_hat),
+                      f"{float(reference.seconds):.0f}"])  # fmt: skip
+    own, failures, n_runs = compare(args, names, references, same=False)
+    apart = [name for name in names if reference_is_apart(references[name])] or names[:1]
+    same, failures_same, n_same = compare(args, apart, references, same=True)
+    header = ["network", "mean", "sd", "R-hat", "NLL", "step size"]
+    body = BODY.format(
+        cases=markdown_table(
+            ["data", "rows", "hidden", "prior", "noise", "R-hat", "NUTS, s"], cases
+        ),
+        missing=f"References of {', '.join(missing)} are still to be made." if missing else "",
+        own=markdown_table(header, own),
+        verdict=verdict(failures, n_runs),
+        same=markdown_table(header, same),
+        verdict_same=verdict(failures_same, n_same),
+    )
+    title = "Predictions of networks next to NUTS"
+    write_results(args, "network_truth", title, body, spread="Seed 0.")
+
+
+def reference_is_apart(reference):
+    """Whether modes keep the chains of the reference apart."""
+    return reference.r_hat[0] > AGREE
+
+
+if __name__ == "__main__":
+    main()

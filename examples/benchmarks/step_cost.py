@@ -1,0 +1,138 @@
+"""What a sampler's step costs besides its gradients, and what more chains cost.
+
+    SKBAYES_DATA=folder OMP_NUM_THREADS=1 python examples/benchmarks/step_cost.py
+
+The network is that of the regressor's defaults, 5-16-16-16-16-2 with noise that depends on x and
+learned scales, on the 1,202 training rows of airfoil in float32. The gradient is the one that the
+sampler calls, of all chains together. Both are timed in turns, in processor time; the smallest of
+the repeats counts.
+"""
+
+import time
+import warnings
+
+import torch
+from _common import markdown_table, parse_args, write_results
+from _tabular_data import load_split
+
+from skbayes_sgmcmc import BayesianMLPRegressor
+from skbayes_sgmcmc._engine import chains as engine_chains
+
+#: gradients of a step with the integrator of step_size="auto"
+SAMPLERS = {"sgld": 1, "psgld": 1, "sghmc": 1, "sgnht": 1, "msgnht": 1, "mclmc": 2}
+CHAINS = (1, 4, 8)
+STEP_BOUND, CHAINS_BOUND = 1.15, 3.0
+BODY = """
+The network is that of the regressor's defaults, 5-16-16-16-16-2 with noise that depends on x and
+learned scales, on the {n_rows} training rows of airfoil in float32 ({n_parameters} parameters),
+with all rows in every step and one thread. A step is one of the loop of a fit after its burn-in,
+with its random numbers and, every 50 steps, new scales; its gradients are as many calls of the
+function that the sampler calls. Times are in ms of processor time, the smallest of {repeats}
+blocks of {length} steps or gradients, which take turns.
+
+## A step and its gradients, four chains
+
+{steps}
+
+Target: a step takes at most 1.15 times its gradients. {verdict}
+
+## More chains
+
+{chains}
+
+Target: eight chains take at most three times as long as one. {verdict_chains}
+"""
+
+
+class Timed:
+    """A run that is kept after its burn-in, to time its steps and its gradients."""
+
+    def __init__(self, sampler, n_chains, data):
+        kept = []
+        run = engine_chains.Chains.run
+
+        def keep(self, on_chunk=None):
+            kept.append(self)
+            return run(self, on_chunk)
+
+        engine_chains.Chains.run = keep
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # too short to mix, on purpose
+                BayesianMLPRegressor(
+                    sampler=sampler, n_chains=n_chains, n_draws=4, thinning=5, burn_in=20,
+                    batch_size=len(data[0]), init="random", random_state=0,
+                ).fit(*data)  # fmt: skip
+        finally:
+            engine_chains.Chains.run = run
+        self.chains = kept[0]
+
+    @property
+    def n_parameters(self):
+        return self.chains.phi.shape[1]
+
+    @torch.no_grad()
+    def steps(self, length):
+        chains = self.chains
+        eta, first = chains.cursor.last_eta, chains.plan.n_steps
+        start = time.process_time()
+        chains._loop(first, [eta] * length, [1.0] * length, [False] * length)
+        return (time.process_time() - start) / length
+
+    @torch.no_grad()
+    def gradients(self, length, with_value):
+        step, phi = self.chains.last_step, self.chains.phi
+        call = step.value_and_gradient if with_value else step.gradient
+        start = time.process_time()
+        for _ in range(length):
+            call(phi)
+        return (time.process_time() - start) / length
+
+
+def measure(sampler, n_chains, data, args):
+    """Seconds of a step and of its gradients."""
+    timed = Timed(sampler, n_chains, data)
+    step, plain, valued = [], [], []
+    for _ in range(args.repeats):
+        step.append(timed.steps(args.length))
+        plain.append(timed.gradients(args.length, False))
+        if sampler == "mclmc":  # one of its two gradients comes with the potential
+            valued.append(timed.gradients(args.length, True))
+    return min(step), min(plain) + (min(valued) if valued else 0.0), timed.n_parameters
+
+
+def main():
+    args = parse_args(__doc__, seeds=1, numbers={"repeats": (7, 2), "length": (60, 10)})
+    X, y, _, _ = load_split("airfoil", 0)
+    rows, ratios = [], {}
+    for sampler, count in SAMPLERS.items():
+        step, gradient, n_parameters = measure(sampler, 4, (X, y), args)
+        ratios[sampler] = step / gradient
+        rows.append([sampler, count, f"{1e3 * gradient:.2f}", f"{1e3 * step:.2f}",
+                     f"{step / gradient:.2f}"])  # fmt: skip
+        print(rows[-1], flush=True)
+    by_chains, more = {}, []
+    for n_chains in CHAINS:
+        step, gradient, _ = measure("mclmc", n_chains, (X, y), args)
+        by_chains[n_chains] = step
+        more.append([n_chains, f"{1e3 * gradient:.2f}", f"{1e3 * step:.2f}",
+                     f"{step / by_chains[1]:.2f}"])  # fmt: skip
+        print(more[-1], flush=True)
+    over = [sampler for sampler, ratio in ratios.items() if ratio > STEP_BOUND]
+    ratio = by_chains[8] / by_chains[1]
+    header = ["gradients, ms", "step, ms"]
+    body = BODY.format(
+        n_rows=f"{len(X):,}",
+        n_parameters=n_parameters,
+        repeats=args.repeats,
+        length=args.length,
+        steps=markdown_table(["sampler", "gradients", *header, "ratio"], rows),
+        verdict=f"Missed by {', '.join(over)}." if over else "Met by all.",
+        chains=markdown_table(["chains, MCLMC", *header, "times one chain"], more),
+        verdict_chains=f"{'Met' if ratio <= CHAINS_BOUND else 'Missed'}: {ratio:.2f}.",
+    )
+    write_results(args, "step_cost", "The cost of a step", body, spread="Seed 0.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+r"""Step sizes that chains find in the burn-in, by the energy error of their steps.
+
+A step conserves the energy up to an error :math:`\Delta` of third order in its length. Every chain
+changes its own ``scale``, the factor of this length, until the mean of :math:`\Delta^2`, divided by
+the number of parameters d, has the wanted value. MCLMC knows its error exactly. The other samplers
+estimate theirs from their gradients alone: for a leapfrog step of the squared length
+:math:`c\,\eta` (times T/N, the variance of a momentum) between positions with the gradients g and
+g', it is
+
+.. math:: \Delta = \frac{c\,\eta N}{8T} \left(|g'|^2 - |g|^2\right),
+
+exactly if the potential is quadratic. The noise of minibatches changes :math:`|g|^2` too, so it
+also makes steps shorter.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .._metric import State
+from ._protocol import Sampler, Step
+
+#: number of recent steps whose energy errors set the step size: in the first step of the burn-in,
+#: when the step size may be far off, and in the last
+SHORT_MEMORY, MEMORY = 10.0, 100.0
+#: the energy error that tuning aims at begins with this multiple of its last value
+FIRST_ERROR = 100.0
+#: an energy error counts less in tuning the further the step size is, on a log scale with this
+#: width, from the one at which the error would have been the wanted one
+TRUSTED = 1.5
+#: smallest and largest energy error that tuning sees, in units of the wanted one
+LEAST_RATIO, LARGEST_RATIO = 1e-12, 1e2
+
+
+def wanted(last: float, progress: float) -> float:
+    """The energy error to aim at when this fraction of the burn-in is finished; it falls."""
+    return float(last * FIRST_ERROR ** (1.0 - progress))
+
+
+def adapt(state: State, ratio: Tensor, progress: float) -> None:
+    """Change ``scale``, given the ratio of a step's squared energy error to the wanted one.
+
+    The squared error grows like scale^6. The average of ratio / scale^6 over recent steps gives the
+    scale at which the ratio is 1. In units of the present scale, the average of the earlier steps
+    is always 1; ``trust`` is its weight.
+    """
+    ratio = ratio.clamp(LEAST_RATIO, LARGEST_RATIO)
+    weight = torch.exp(-0.5 * (torch.log(ratio) / (6.0 * TRUSTED)) ** 2)
+    memory = SHORT_MEMORY + (MEMORY - SHORT_MEMORY) * progress
+    before = state["trust"].mul_(1.0 - 1.0 / memory).clone()
+    trust = state["trust"].add_(weight)
+    state["scale"].mul_(((before + weight * ratio) / trust).pow_(-1.0 / 6.0))
+
+
+class EnergyTuned(Sampler):
+    r"""Base class of samplers that adapt a guessed step size by the energy error of their steps.
+
+    They move in the coordinates :math:`\theta / s`, where s is the chain's ``scale``: what an
+    update adds to the position is multiplied by s, and so is the gradient. The step size is then
+    :math:`s^2 \eta`. A step size that the user gave is never changed.
+    """
+
+    #: what is aimed at in units of the wanted error: less, because the estimate leaves out what
+    #: potentials add that are not quadratic
+    share = 0.1
+    #: c: an SGLD step is a leapfrog step of the squared length 2 eta from a new momentum
+    squared_length = 1.0
+
+    def tunes(self, step: Step) -> bool:
+        """Whether this step adapts the step size."""
+        return step.tuning and step.guessed and step.noise > 0.0
+
+    def gradient(self, theta: Tensor, state: State, step: Step) -> Tensor:
+        g = step.gradient(theta)
+        if self.tunes(step):
+            self._learn(state, step, g)
+        return g
+
+    def _learn(self, state: State, step: Step, g: Tensor) -> None:
+        square = (g * g).sum(1, keepdim=True)
+        if "square" not in state:
+            state.setdefault("scale", torch.ones_like(square))
+            state |= {"square": square, "trust": torch.zeros_like(square)}
+            return
+        unit = self.squared_length * step.eta**2 / (8.0 * step.noise)
+        error = (square - state["square"]).mul_(unit).mul_(state["scale"].square())
+        state["square"] = square
+        aim = g.shape[1] * wanted(self.share * step.energy_error, step.progress)
+        adapt(state, error.square_().mul_(1.0 / aim), step.progress)
+
+    def end_burn_in(self, state: State) -> None:
+        for name in ("square", "trust"):
+            state.pop(name, None)
+
+    def forget_step(self, state: State) -> None:
+        for name in ("square", "trust", "scale"):
+            state.pop(name, None)
+
+    def used_step(self, eta: float, state: State) -> float:
+        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
+
+
+def add_scaled(x: Tensor, y: Tensor, s: float, state: State, power: int = 1) -> None:
+    """Add s scale^power y to x, in place; the scale is 1 unless the chain has found another."""
+    if "scale" not in state:
+        x.add_(y, alpha=s)
+    else:
+        x.addcmul_(state["scale"] ** power, y, value=s)
