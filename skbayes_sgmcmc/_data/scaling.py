@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 Array = NDArray[Any]
 
@@ -28,6 +29,12 @@ def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Arr
         center, sd = np.ldexp(center, unit), np.ldexp(sd, unit)
     rounding = ROUNDING * np.finfo(X.dtype).eps * np.abs(center)
     return center[0], np.where(sd == 0.0, np.maximum(1.0, rounding), sd)[0]
+
+
+def sparse_scale(X: Any, weight: Array | None) -> Array:
+    """Weighted standard deviations of the columns of a CSR matrix; 1 for constants."""
+    variance = mean_variance_axis(X, axis=0, weights=weight)[1]
+    return np.where(variance > 0.0, np.sqrt(variance), 1.0)
 
 
 def _unit(X: Array, axis: Any) -> Any:
