@@ -143,7 +143,7 @@ def test_caches_that_another_thread_replaces_are_not_returned():
     torn(network, "_rates", ("another key", theirs))
     np.testing.assert_allclose(network._rates_like(theta, 0.5).numpy(), 0.5)
 
-    logistic = LogisticModel(4, 2, Normal(), 1.0, True)
+    logistic = LogisticModel(4, 2, Normal(), 1.0, True).coefficient_prior
     expected = logistic._rates_like(theta, 0.5).clone()
     logistic._rates = None
     torn(logistic, "_rates", ("another key", theirs))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 Array = NDArray[Any]
 
@@ -52,6 +53,12 @@ def shared_scale(X: Array, scale: Array) -> Array:
         return scale
     common = np.sqrt(np.mean(np.square(scale[varies], dtype=np.float64)))
     return np.where(varies, common.astype(scale.dtype), scale)
+
+
+def sparse_scale(X: Any, weight: Array | None) -> Array:
+    """Weighted standard deviations of the columns of a CSR matrix; 1 for constants."""
+    variance = mean_variance_axis(X, axis=0, weights=weight)[1]
+    return np.where(variance > 0.0, np.sqrt(variance), 1.0)
 
 
 def _unit(X: Array, axis: Any) -> Any:

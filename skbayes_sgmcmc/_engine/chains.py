@@ -296,8 +296,10 @@ class Chains:
     def _keep(self, phi: Tensor, eta: float) -> None:
         kept = self.cursor.kept
         if kept < self.plan.n_draws:
-            parts = [self.target.to_theta(phi)]
-            parts += [self.model_state[name].flatten(1) for name in self.target.model.recorded]
+            model, theta = self.target.model, self.target.to_theta(phi)
+            if model.before_keep is not None:
+                model.before_keep(theta, self.model_state, self.rng, self._step.temperature)
+            parts = [theta, *(self.model_state[name].flatten(1) for name in model.recorded)]
             values = (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).cpu().numpy()
             with np.errstate(over="ignore"):  # the fit's end reports what storage can't hold
                 self.draws[self.alive, kept] = encode(values, self.draws.dtype)

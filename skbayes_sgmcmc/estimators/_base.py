@@ -440,8 +440,8 @@ def _newest(
 
     The first half of a stream's draws is its burn-in, during which the target was a different one.
     """
-    if old.n_chains != new.n_chains:  # a chain has diverged
-        return new
+    if old.n_chains != new.n_chains or old.draws.keys() != new.draws.keys():
+        return new  # a chain has diverged, or the prior has changed
     if isinstance(limit, str):
         limit = AUTO_DRAWS
     kept = max(new.n_draws, min(limit, (n_drawn + 1) // 2))

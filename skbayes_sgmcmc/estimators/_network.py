@@ -13,14 +13,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils import gen_batches
-from sklearn.utils.sparsefuncs import inplace_column_scale, mean_variance_axis
+from sklearn.utils.sparsefuncs import inplace_column_scale
 
 from .._data.layout import PLAIN, Layout
-from .._data.scaling import center_and_scale
+from .._data.scaling import center_and_scale, sparse_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory
 from .._validation import check_choice, check_scale, check_scales
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
+from ._learned_scale import LearnableScales
 from ._regressor import BayesianRegressor
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
     from ..models.networks.network import Network
-    from ..priors.learned_scale import LearnedScale
 
 Array = NDArray[Any]
 
@@ -42,10 +42,9 @@ MIXING_ROWS, NETWORK_R_HAT_LIMIT, NETWORK_ESS_LIMIT = 50, 1.5, 8.0
 LOGIT_GAIN = 4.0
 
 
-class NetworkEstimator(SGMCMCEstimator):
+class NetworkEstimator(LearnableScales, SGMCMCEstimator):
     """Mixin of estimators whose model is a network. Subclasses make the network."""
 
-    prior_scale: Any
     standardize: bool
     n_features_in_: int
     device: str
@@ -97,32 +96,6 @@ class NetworkEstimator(SGMCMCEstimator):
             raise ValueError(f"augment={self.augment!r} is not allowed: give None or a callable.")
         return settings
 
-    def _learned_scale(self) -> LearnedScale | None:
-        """The hyperprior of the scales, or None if the scales are given."""
-        from ..priors.learned_scale import LearnedScale
-
-        if isinstance(self.prior_scale, str):
-            auto = self.prior_scale == "auto" and self._can_learn()
-            return LearnedScale() if auto or self.prior_scale == "learned" else None
-        return self.prior_scale if isinstance(self.prior_scale, LearnedScale) else None
-
-    def _can_learn(self) -> bool:
-        """Whether the prior's scales can be learned."""
-        from ..priors.factorised import Normal
-
-        return self.prior == "normal" if isinstance(self.prior, str) else type(self.prior) is Normal
-
-    def _check_learned(self) -> None:
-        """Raise ``ValueError`` if scales can't be learned with the other parameters."""
-        if not self._can_learn():
-            raise ValueError(
-                f"prior_scale={self.prior_scale!r} is not allowed with prior={self.prior!r}: only "
-                "normal priors can learn their scales; give prior='normal', or prior_scale='fan_in'"
-                " or numbers."
-            )
-        if not isinstance(self.prior_scale, str):
-            self.prior_scale.check("prior_scale")
-
     @explain_full_memory(FIT_REMEDY)
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
         from .._engine.settings import check_network_memory
@@ -161,9 +134,7 @@ class NetworkEstimator(SGMCMCEstimator):
             self._x_center, self._x_scale = np.zeros(1), np.ones(1)
             return
         if sp.issparse(X):  # not centred, so that zeros stay zeros
-            variance = mean_variance_axis(X, axis=0, weights=weight)[1]
-            self._x_center = np.zeros(1)
-            self._x_scale = np.where(variance > 0.0, np.sqrt(variance), 1.0)
+            self._x_center, self._x_scale = np.zeros(1), sparse_scale(X, weight)
             return
         self._x_center, self._x_scale = center_and_scale(X, weight)
 

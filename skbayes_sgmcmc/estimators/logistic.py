@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +12,8 @@ from sklearn.utils import gen_batches
 from .._data.scaling import center_and_scale
 from .._draws import prediction
 from .._draws.storage import Storage
-from .._validation import check_choice, check_scale, check_scales
 from ._classifier import BayesianClassifier
+from ._linear import LinearEstimator
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class BayesianLogisticRegression(BayesianClassifier):
+class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
     r"""Bayesian logistic regression, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -43,10 +42,13 @@ class BayesianLogisticRegression(BayesianClassifier):
         If True, the model has an intercept. With more than two classes, the intercepts sum to zero.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the coefficients. The intercept has a flat prior.
-    prior_scale : float or array of shape (n_features,), default=1.0
+    prior_scale : float, array of shape (n_features,), "learned" or LearnedScale, default=1.0
         Standard deviation of the normal prior, or scale b of the Laplace prior, in units of the
         coefficients. A normal prior with scale s corresponds to ``C = s**2`` in scikit-learn's
-        ``LogisticRegression``.
+        ``LogisticRegression``. "learned": coefficient j has the prior sd s / sd(x_j), and s is
+        learned from the data, so the units of the features do not matter. Units are those of the
+        first rows in streams. ``LearnedScale(inputs=True)`` learns one scale for each feature (see
+        :class:`~skbayes_sgmcmc.priors.LearnedScale`).
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
     sampler : str or Sampler, default="sgld"
@@ -131,7 +133,9 @@ class BayesianLogisticRegression(BayesianClassifier):
         Posterior mean of the intercepts.
     posterior_ : PosteriorSamples
         Draws "coef" of shape (n_chains, n_draws, 1 or n_classes, n_features) and "intercept" of
-        shape (n_chains, n_draws, 1 or n_classes).
+        shape (n_chains, n_draws, 1 or n_classes). With learned scales also "scale", of shape
+        (n_chains, n_draws), or (n_chains, n_draws, n_features) and "shared_scale" with one scale
+        for each feature.
     n_chains_, n_draws_ : int
         Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
@@ -241,16 +245,6 @@ class BayesianLogisticRegression(BayesianClassifier):
         tags.input_tags.sparse = True
         return tags
 
-    def _check(self) -> Any:
-        settings = super()._check()
-        if isinstance(self.prior_scale, Real):
-            check_scale("prior_scale", self.prior_scale)
-        else:
-            allowed = "a positive number, or an array of them of shape (n_features,)"
-            check_scales("prior_scale", self.prior_scale, allowed)
-        check_choice("fit_intercept", self.fit_intercept, (True, False))
-        return settings
-
     def _samplers(self) -> tuple[str, ...]:
         return (*super()._samplers(), "mclmc", "mala")
 
@@ -258,13 +252,13 @@ class BayesianLogisticRegression(BayesianClassifier):
         from ..models.logistic import LogisticModel
 
         n_features = X.shape[1]
-        if np.ndim(self.prior_scale) == 1 and len(self.prior_scale) != n_features:
-            raise ValueError(
-                f"prior_scale of length {len(self.prior_scale)} is not allowed: X has "
-                f"{n_features} features; give one number for each of them."
-            )
         return LogisticModel(
-            n_features, n_classes, self._prior(), self.prior_scale, self.fit_intercept
+            n_features,
+            n_classes,
+            self._prior(),
+            self._model_scale(n_features),
+            self.fit_intercept,
+            self._units(X, weight, first=first),
         )
 
     def _set_attributes(self) -> None:
@@ -272,8 +266,7 @@ class BayesianLogisticRegression(BayesianClassifier):
         self.intercept_ = self.posterior_.mean("intercept")
 
     def _check_mixing(self, X: Any) -> None:
-        names = ("coef", "intercept") if self.fit_intercept else ("coef",)
-        self._warn_of_mixing({name: self.posterior_[name] for name in names})
+        self._warn_of_mixing({name: self.posterior_[name] for name in self._checked_blocks()})
 
     def _predict_block(self, draws: slice, x: Any) -> Array:
         from ..models.logistic import predict_proba
@@ -321,15 +314,15 @@ class BayesianLogisticRegression(BayesianClassifier):
         return MeanProbabilities(unchanged, layer, weights)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        two = len(self.classes_) == 2
+        two, feature = len(self.classes_) == 2, {"feature": self._feature_labels()}
         label = {"class_label": (self.classes_[1:] if two else self.classes_).tolist()}
-        return {"coef": label | {"feature": self._feature_labels()}, "intercept": label}
+        return {"coef": label | feature, "intercept": label} | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
         features = self._feature_labels()
         if len(self.classes_) == 2:
-            return {"coef": features, "intercept": ["intercept"]}
-        return {
+            return {"coef": features, "intercept": ["intercept"]} | self._scale_labels()
+        return self._scale_labels() | {
             "coef": [f"{c}: {name}" for c in self.classes_ for name in features],
             "intercept": [f"{c}: intercept" for c in self.classes_],
         }

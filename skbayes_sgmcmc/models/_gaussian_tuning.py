@@ -72,6 +72,9 @@ class CurvedModel(Model):
     with NumPy.
     """
 
+    #: how many times as many steps the draws of small data need because of the prior's long tails
+    tails: float = 1.0
+
     @property
     def tuning(self) -> Tuning:
         return WhitenedGaussian(self)
@@ -87,6 +90,10 @@ class CurvedModel(Model):
     def prior_hessian(self, theta: Array) -> Array:
         """Diagonal of the Hessian of -log prior at ``theta``."""
         raise NotImplementedError
+
+    def prior_hessian_times(self, theta: Array, vector: Array) -> Array:
+        """The Hessian of -log prior at ``theta``, times a vector, if it is not diagonal."""
+        return self.prior_hessian(theta) * vector
 
     def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array] | None:
         """Mean and precision H of a Gaussian approximation N(mean, T H^-1) of the posterior.
@@ -227,13 +234,13 @@ class WhitenedGaussian(Tuning):
     def largest_curvature(self, data: Data, theta: Array, root: Array, n_steps: int = 30) -> float:
         """Largest eigenvalue of root' H/N root at ``theta``, by power iteration."""
         model, matrix = self.model, root.ndim == 2
-        prior = model.prior_hessian(theta)
         vector = np.random.default_rng(0).standard_normal(len(root))
         value = 0.0
         for _ in range(n_steps):
             vector /= np.linalg.norm(vector)
             moved = root @ vector if matrix else root * vector
-            image = (model.hessian_times(theta, moved, data) + prior * moved) / data.total
+            image = model.hessian_times(theta, moved, data)
+            image = (image + model.prior_hessian_times(theta, moved)) / data.total
             image = root.T @ image if matrix else root * image
             value, vector = float(vector @ image), image
         return 1.05 * value  # the iteration approaches the eigenvalue from below
@@ -365,9 +372,11 @@ class WhitenedGaussian(Tuning):
     ) -> tuple[int, int]:
         """Burn-in and thinning in steps, from the time in which a chain forgets its position.
 
-        This time is about 1/eta steps; two draws are at most 20 steps apart. If
-        ``values.relaxation`` gives the time, the draws take 200 times as many steps, which gives an
-        effective sample size of about 400 with four chains.
+        This time is about 1/eta steps; two draws are at most 20 steps apart. Small data, which are
+        used whole, can leave the tails of the prior to the posterior, and chains take longer in
+        these; large data do not, and their steps cost more. If ``values.relaxation`` gives the
+        time, the draws take 200 times as many steps, which gives an effective sample size of about
+        400 with four chains.
         """
         if values.step_size is None:
             return super().lengths(values, n_rows, batch_size, n_draws)
@@ -376,7 +385,7 @@ class WhitenedGaussian(Tuning):
             burn_in = max(LEAST_OWN_BURN_IN, math.ceil(10.0 * steps))
             apart = steps * min(200.0 / n_draws, 2.0)
             return burn_in, max(1, math.ceil(apart))
-        eta = values.step_size
+        eta = values.step_size / (self.model.tails if batch_size >= n_rows else 1.0)
         thinning = min(max(1, round(1.0 / eta)), 20)
         return max(200, min(round(50.0 / eta), 25 * n_draws)), thinning
 

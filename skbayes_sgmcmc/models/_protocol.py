@@ -275,6 +275,10 @@ class Model:
     #: step. It returns True if it changed the position or the latent variables, so that densities
     #: and gradients that were computed before no longer hold; otherwise False
     after_step: Any = None
+    #: models with latent variables that no gradient needs override this by
+    #: ``before_keep(theta, state, rng, temperature)``, which draws them given theta, in place, for
+    #: every draw that is kept
+    before_keep: Any = None
 
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:
         """Control variates about ``center``; they are constant, or linear if ``root`` is given.

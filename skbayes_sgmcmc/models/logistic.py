@@ -12,12 +12,10 @@ sampled.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
@@ -27,55 +25,45 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._draws.storage import decode, encode
 from .._metric import State
-from ..priors.factorised import PRIORS, Prior
+from ..priors.factorised import Prior
 from ._design import make_design
-from ._gaussian_tuning import CurvedModel
-from ._linalg import inverse_root
 from ._protocol import Anchor, LinearForm
 from .likelihoods import elementwise_softmax
+from .linear import LinearModel
 
 Array = NDArray[Any]
 
-MAX_NEWTON_STEPS, MAX_FIXED_POINT_STEPS = 50, 15
 
-
-class LogisticModel(CurvedModel):
+class LogisticModel(LinearModel):
     """Logistic regression on ``n_features`` columns and ``n_classes`` classes.
 
     theta holds the coefficients (n_features, k), followed by k' numbers for the intercepts. For two
-    classes k = k' = 1, otherwise k = n_classes and k' = n_classes - 1.
+    classes k = k' = 1, otherwise k = n_classes and k' = n_classes - 1. Parameters of the prior, if
+    it has any, come last.
 
     Parameters
     ----------
     n_features, n_classes : int
         Number of features and number of classes.
-    prior : Prior
-        Prior of the coefficients.
-    prior_scale : float or array of shape (n_features,)
-        Scale of the prior. An array has one scale for each feature.
+    prior, prior_scale, units
+        As in :class:`LinearModel`.
     fit_intercept : bool
         Whether to add an intercept with a flat prior.
     """
 
     def __init__(
-        self, n_features: int, n_classes: int, prior: Prior, prior_scale: Any, fit_intercept: bool
+        self,
+        n_features: int,
+        n_classes: int,
+        prior: Prior,
+        prior_scale: Any,
+        fit_intercept: bool,
+        units: Array | None = None,
     ):
-        self.n_features = n_features
-        self.n_classes = n_classes
-        self.prior = prior
-        self.smooth = prior.smooth
-        self.fit_intercept = fit_intercept
-        self.k = 1 if n_classes == 2 else n_classes
-        self.shapes = {"coef": (n_features, self.k)}
-        if fit_intercept:
-            self.shapes["intercept"] = (max(self.k - 1, 1),)
-        scale = np.broadcast_to(np.asarray(prior_scale, dtype=float), (n_features,))
-        per_coefficient = np.repeat(scale, self.k)
-        flat = np.full(self.n_parameters - len(per_coefficient), np.inf)
-        self.prior_scale = np.concatenate([per_coefficient, flat])
-        self.rates = prior.rates(self.prior_scale)
+        k = 1 if n_classes == 2 else n_classes
+        n_intercepts = max(k - 1, 1) if fit_intercept else 0
+        super().__init__(n_features, k, prior, prior_scale, n_intercepts, units)
         self.basis = _sum_zero_basis(self.k)
-        self._rates: tuple[Any, Tensor] | None = None
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         """Rows for this model; ``y`` are class indices.
@@ -94,15 +82,7 @@ class LogisticModel(CurvedModel):
         weights = None if weight is None else torch.from_numpy(weight).to(device, dtype)
         return Data(fields, len(y), weights)
 
-    def init(self, rng: np.random.Generator) -> Array:
-        """A normal position with mean zero and sd half the prior's scale, but at most 0.1."""
-        finite = np.where(np.isinf(self.prior_scale), 1.0, self.prior_scale)
-        return np.minimum(0.5 * finite, 0.1) * rng.standard_normal(self.n_parameters)
-
     # gradients ------------------------------------------------------------------------------------
-
-    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
-        self.prior.gradient(theta, self._rates_like(theta, scale), out)
 
     def likelihood_gradient(
         self,
@@ -118,7 +98,7 @@ class LogisticModel(CurvedModel):
         r = self._residual(batch.fields["x"].logits(w), batch)
         if isinstance(batch.weight, Tensor):
             r = r * (batch.weight if self.k == 1 else batch.weight.unsqueeze(-1))
-        if self.k == 1:
+        if self.k == 1 and out.shape[1] == self.n_used:
             batch.fields["x"].accumulate(out, r, scale)
         else:
             gradient = torch.zeros_like(w)
@@ -150,11 +130,8 @@ class LogisticModel(CurvedModel):
         x = batch.fields["x"].dense()
         r = self._residual(batch.fields["x"].logits(self._coefficients(theta)), batch)[0]
         if self.k == 1:
-            return -r[:, None] * x
+            return self._pull_back(-r[:, None] * x)
         return self._pull_back(-torch.einsum("nd,nk->ndk", x, r))
-
-    def log_prior(self, theta: Tensor) -> Tensor:
-        return self.prior.log_density(theta, self._rates_like(theta))
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         z = batch.fields["x"].logits(self._coefficients(theta))
@@ -162,22 +139,15 @@ class LogisticModel(CurvedModel):
             return -torch.nn.functional.softplus(z)
         return (torch.log_softmax(z, 2) * batch.fields["y"]).sum(2)
 
-    def _rates_like(self, theta: Tensor, scale: float = 1.0) -> Tensor:
-        """The prior's rates times ``scale``, cached for the next step."""
-        key = (scale, theta.dtype, theta.device)
-        kept = self._rates  # read once: chains in other threads replace it
-        if kept is None or kept[0] != key:
-            kept = self._rates = (key, torch.from_numpy(scale * self.rates).to(theta))
-        return kept[1]
-
     # theta <-> coefficients (chains, columns), or (chains, columns, classes) for more than two ----
 
     def _coefficients(self, theta: Tensor) -> Tensor:
+        theta = theta[:, : self.n_used]
         if self.k == 1:
             return theta
         chains = theta.shape[0]
         if not self.fit_intercept:
-            return theta.view(chains, -1, self.k)
+            return theta.reshape(chains, -1, self.k)
         split = self.n_features * self.k
         w = theta[:, :split].reshape(chains, self.n_features, self.k)
         b = theta[:, split:] @ torch.from_numpy(self.basis).to(theta).t()
@@ -185,15 +155,15 @@ class LogisticModel(CurvedModel):
 
     def _pull_back(self, gradient: Tensor) -> Tensor:
         """Gradient in theta, from the gradient (leading, columns, classes) in the coefficients."""
-        if self.k == 1 or not self.fit_intercept:
-            return gradient.reshape(len(gradient), -1)
-        b = gradient[:, -1] @ torch.from_numpy(self.basis).to(gradient)
-        return torch.cat([gradient[:, :-1].reshape(len(gradient), -1), b], 1)
+        n = len(gradient)
+        if self.k > 1 and self.fit_intercept:
+            b = gradient[:, -1] @ torch.from_numpy(self.basis).to(gradient)
+            gradient = torch.cat([gradient[:, :-1].reshape(n, -1), b], 1)
+        return self._padded(gradient.reshape(n, -1))
 
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Arrays "coef" (..., k, n_features) and "intercept" (..., k)."""
         parts = super().unpack(draws)
-        parts["coef"] = np.swapaxes(parts["coef"], -1, -2)
         if not self.fit_intercept:
             parts["intercept"] = np.zeros((*draws.shape[:-1], self.k), dtype=draws.dtype)
         elif self.k > 1:
@@ -202,82 +172,7 @@ class LogisticModel(CurvedModel):
             parts["intercept"] = encode(intercept, draws.dtype)
         return parts
 
-    # centre and curvature, in float64 NumPy -------------------------------------------------------
-
-    def find_map(self, data: Data) -> Array:
-        """The posterior's maximum; the corner of a Laplace prior is smoothed over its scale."""
-        theta = np.zeros(self.n_parameters)
-        # coordinates in which the curvature at zero has a unit diagonal
-        sd = self._wide()
-        curvature = self.hessian_diagonal(theta, data) + self.prior_hessian(theta)
-        stretch = 1.0 / np.sqrt(curvature)
-
-        def objective(z: Array) -> tuple[float, Array]:
-            value, gradient = self._potential(stretch * z, data, sd)
-            return value, stretch * gradient
-
-        options = {"maxiter": 300, "maxcor": 30}
-        found = scipy.optimize.minimize(
-            objective, theta, jac=True, method="L-BFGS-B", options=options
-        )
-        return np.asarray(stretch * found.x)
-
-    def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array]:
-        """Mean m and precision H of the Gaussian approximation N(m, T H^-1) of the posterior.
-
-        Newton's method finds the MAP. Fixed-point steps then solve the Gaussian variational
-        equations E[grad U] = 0, E[hessian U] = H. The gradient and the curvature, averaged over
-        the approximation itself, remain right for separable classes and rare features, where those
-        at the MAP mislead.
-        """
-        theta, hessian = self._newton(data)
-        if temperature == 0.0:  # the target is concentrated at the maximum
-            return theta, hessian
-        for _ in range(MAX_FIXED_POINT_STEPS):
-            root = inverse_root(hessian) * math.sqrt(temperature)
-            sd = np.sqrt(np.square(root).sum(1))
-            p, slope, gradient = self._expected(theta, root, data)
-            gradient = gradient + self.prior.expected_gradient(theta, sd, self.rates)
-            averaged = self._gram(p, slope, data)
-            averaged[np.diag_indices_from(averaged)] += self.prior.expected_curvature(
-                theta, sd, self.rates
-            )
-            # half a step, because full steps can oscillate between wide and narrow approximations
-            hessian = 0.5 * (hessian + averaged)
-            new_root = inverse_root(hessian)
-            move = -new_root @ (new_root.T @ gradient)
-            theta = theta + move
-            # both changes in units of the posterior's sd
-            moved = -float(gradient @ move) / temperature
-            widened = np.abs(np.log(np.square(new_root).sum(1) * temperature / sd**2)).max()
-            if moved < 1e-3 * len(theta) and widened < 0.05:
-                break
-        return theta, hessian
-
-    def _newton(self, data: Data) -> tuple[Array, Array]:
-        """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
-        theta, sd = np.zeros(self.n_parameters), self._wide()
-        value, gradient = self._potential(theta, data, sd)
-        for _ in range(MAX_NEWTON_STEPS):
-            hessian = self.hessian(theta, data)
-            hessian[np.diag_indices_from(hessian)] += self.prior_hessian(theta)
-            root = inverse_root(hessian)
-            move = -root @ (root.T @ gradient)
-            decrement = -float(gradient @ move)
-            if decrement < 1e-2:
-                break
-            for halving in range(30):
-                trial = theta + 0.5**halving * move
-                new_value, new_gradient = self._potential(trial, data, sd)
-                if new_value <= value - 1e-4 * 0.5**halving * decrement:
-                    break
-            else:
-                break  # no descent left within rounding
-            theta, value, gradient = trial, new_value, new_gradient
-        return theta, hessian
-
-    def _wide(self) -> Array:
-        return np.where(np.isinf(self.prior_scale), 1.0, self.prior_scale)
+    # over all rows, in float64 with NumPy ---------------------------------------------------------
 
     def _logits(self, theta: Array, data: Data) -> Array:
         w = self._coefficients(torch.from_numpy(theta[None]))[0].numpy()
@@ -287,10 +182,6 @@ class LogisticModel(CurvedModel):
         z = self._logits(theta, data)
         return expit(z) if self.k == 1 else softmax(z, axis=1)
 
-    def _weights(self, data: Data) -> Array | float:
-        held = 1.0 if data.weight is None else data.weight.double().cpu().numpy()[:, None]
-        return held * data.scale
-
     def _labels(self, data: Data) -> Array | float:
         return 0.0 if self.k == 1 else data.fields["y"].double().cpu().numpy()
 
@@ -299,24 +190,17 @@ class LogisticModel(CurvedModel):
         full = data.fields["x"].transposed_times(self._weights(data) * r)
         return np.asarray(self._pull_back(torch.from_numpy(full[None]))[0])
 
-    def _potential(self, theta: Array, data: Data, sd: Array) -> tuple[float, Array]:
-        """U and its gradient, with the prior averaged over N(theta, sd^2)."""
+    def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
         z, y = self._logits(theta, data), self._labels(data)
         if self.k == 1:
             losses, p = np.logaddexp(0.0, z), expit(z)
         else:
             losses, p = -log_softmax(z, axis=1) * y, softmax(z, axis=1)
-        value = float(np.sum(self._weights(data) * losses))
-        value += self.prior.expected_potential(theta, sd, self.rates)
-        gradient = self._sum_of_scores(p - y, data)
-        return value, gradient + self.prior.expected_gradient(theta, sd, self.rates)
+        return float(np.sum(self._weights(data) * losses)), self._sum_of_scores(p - y, data)
 
-    def prior_hessian(self, theta: Array) -> Array:
-        """Diagonal of the prior's curvature, smoothed if the prior has corners."""
-        return np.asarray(self.prior.expected_curvature(theta, self._wide(), self.rates))
-
-    def prior_curvature(self) -> float:
-        return float(self.prior_hessian(np.zeros(self.n_parameters)).max())
+    def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
+        p, slope, gradient = self._expected(theta, root, data)
+        return gradient, self._gram(p, slope, data)
 
     def _expected(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
         """Expectations over theta + root N(0, I): probabilities, slopes, gradient of -log lik.
@@ -362,7 +246,7 @@ class LogisticModel(CurvedModel):
         """
         design, weight = data.fields["x"], self._weights(data) * slope
         if self.k == 1:
-            return np.asarray(design.gram(weight[:, 0]))
+            return self._padded_square(design.gram(weight[:, 0]))
         columns = design.shape[1]
         full = np.empty((columns, self.k, columns, self.k))
         for a in range(self.k):
@@ -372,41 +256,29 @@ class LogisticModel(CurvedModel):
                 full[:, b, :, a] = full[:, a, :, b].T
         square = full.reshape(columns * self.k, columns * self.k)
         embed = self._embedding()
-        return np.asarray(embed.T @ square @ embed)
+        return self._padded_square(embed.T @ square @ embed)
 
     def _embedding(self) -> Array:
-        """Matrix of the map from theta to the flattened (columns, classes) coefficients."""
         split = self.n_features * self.k
-        if not self.fit_intercept:
-            return np.eye(split)
+        if self.k == 1 or not self.fit_intercept:
+            return super()._embedding()
         return np.asarray(scipy.linalg.block_diag(np.eye(split), self.basis))
 
     def hessian_diagonal(self, theta: Array, data: Data) -> Array:
         p = self._probabilities(theta, data)
         curvature = self._weights(data) * p * (1.0 - p)
         full = data.fields["x"].transposed_times(curvature, square=True)
-        if self.k == 1 or not self.fit_intercept:
-            return np.asarray(full.reshape(-1))
-        # diag(Q' A Q) for the intercepts, from the diagonal of A only
-        return np.concatenate([full[:-1].reshape(-1), self.basis.T**2 @ full[-1]])
+        if self.k > 1 and self.fit_intercept:
+            # diag(Q' A Q) for the intercepts, from the diagonal of A only
+            full = np.concatenate([full[:-1].reshape(-1), self.basis.T**2 @ full[-1]])
+        rest = np.zeros(self.n_parameters - self.n_used)
+        return np.concatenate([full.reshape(-1), rest])
 
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
         """Hessian of -log likelihood times a vector, in one pass over the rows."""
         p, z = self._probabilities(theta, data), self._logits(vector, data)
         r = p * (1.0 - p) * z if self.k == 1 else p * (z - (p * z).sum(1, keepdims=True))
         return self._sum_of_scores(r, data)
-
-    def leverage(self, root: Array, data: Data) -> Array:
-        """Variance of every row's logit (summed over classes) for theta ~ N(., root root')."""
-        design = data.fields["x"]
-        full = (self._embedding() @ root if self.k > 1 else root).reshape(
-            design.shape[1], self.k, root.shape[1]
-        )
-        total = np.zeros(design.shape[0])
-        for k in range(self.k):
-            for rows, x in design.blocks(8192):
-                total[rows] += np.square(x @ full[:, k]).sum(1)
-        return total
 
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor:
         if root is None:
@@ -425,10 +297,7 @@ class LogisticModel(CurvedModel):
         return Anchor(fields, gradient, hessian)
 
     def linear_form(self, data: Data) -> LinearForm | None:
-        names = {kind: name for name, kind in PRIORS.items()}
-        if self.k > 1 or type(self.prior) not in names:
-            return None
-        return LinearForm(data.fields["x"], self.rates, names[type(self.prior)])
+        return None if self.k > 1 else super().linear_form(data)
 
 
 def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:

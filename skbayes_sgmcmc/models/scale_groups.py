@@ -12,8 +12,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._metric import State
-from .._validation import LARGEST_SCALE, SMALLEST_SCALE
-from ..priors.learned_scale import LearnedScale, tempered_gamma
+from ..priors.learned_scale import LearnedScale, bounded, tempered_gamma
 
 Array = NDArray[Any]
 
@@ -83,12 +82,10 @@ class ScaleGroups:
             rate = 1.0 / self.typical[0] ** 2 + precision.sum(1)
             shared = tempered_gamma(np.array(a * (n + 1)), rate, temperature, u[:, -1])
             b[:, :n] = shared[:, None]
-            state["shared_scale"].copy_(torch.from_numpy(_bounded(np.sqrt(shared[:, None] / a))))
-        k = a + 0.5 * self.counts[:-1]
-        r = b + 0.5 * self.squares(theta).cpu().numpy()
-        with np.errstate(all="ignore"):  # of chains that diverge
-            precision = tempered_gamma(k, r, temperature, u[:, :-1])
-            state["scales"].copy_(torch.from_numpy(_bounded(precision**-0.5)))
+            state["shared_scale"].copy_(torch.from_numpy(bounded(np.sqrt(shared[:, None] / a))))
+        squares = self.squares(theta).cpu().numpy()
+        scales = self.prior.draw_scales(squares, self.counts[:-1], b, temperature, u[:, :-1])
+        state["scales"].copy_(torch.from_numpy(scales))
         self._spread(state)
 
     def squares(self, theta: Tensor) -> Tensor:
@@ -122,8 +119,3 @@ class ScaleGroups:
         fixed = theta[:, (self.index == self.n_groups).to(theta.device)]
         rest = 0.5 * (fixed * fixed).sum(1) + 0.5 * math.log(2.0 * math.pi) * fixed.shape[1]
         return (found - rest).to(theta.dtype)
-
-
-def _bounded(scales: Array) -> Array:
-    """Scales whose squares, and one over these, are numbers in float32."""
-    return np.clip(scales, SMALLEST_SCALE, LARGEST_SCALE)

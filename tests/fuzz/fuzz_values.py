@@ -24,7 +24,7 @@ from skbayes_sgmcmc import (
     samplers,
 )
 from skbayes_sgmcmc import schedules as sch
-from skbayes_sgmcmc.priors import Laplace, Normal
+from skbayes_sgmcmc.priors import Laplace, LearnedScale, Normal
 from skbayes_sgmcmc.samplers import TABLE
 
 # modules ------------------------------------------------------------------------------------------
@@ -113,7 +113,15 @@ ORDINARY = {
     "prior": PRIORS,
     "prior_center": [0, "module"],
     "prior_mean": [0.0, 0.1],
-    "prior_scale": [1.0, 0.1, "fan_in", [1.0, 2.0], np.ones(4)],
+    "prior_scale": [
+        1.0,
+        0.1,
+        "fan_in",
+        "learned",
+        LearnedScale(inputs=True),
+        [1.0, 2.0],
+        np.ones(4),
+    ],
     "prune": [None, 0.5, Pruning(0.8, period=2, interval=1)],
     "r_rate": [1.0, 0.1],
     "random_state": [0, 1, 2**32 - 1],

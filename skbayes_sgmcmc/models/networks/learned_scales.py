@@ -22,9 +22,6 @@ Array = NDArray[Any]
 #: number of steps between two draws of the scales. A draw takes as long as some steps of a small
 #: network, and in fewer steps the weights hardly change
 GIBBS_EVERY = 50
-#: typical scales with scale="auto" in units of those of "fan_in". On small tables with four layers
-#: of 16 units, the data choose scales between these and 1
-WIDER = 2.0
 
 
 class LearnedScalesModel(NetworkModel):
@@ -57,12 +54,12 @@ class LearnedScalesModel(NetworkModel):
         output_gain: float = 1.0,
         **options: Any,
     ):
-        auto = isinstance(prior_scale.scale, str) and prior_scale.scale == "auto"
-        given = "fan_in" if auto else prior_scale.scale
+        prior_scale = prior_scale.resolved(shape=1.0, inputs=True)
+        given = "fan_in" if isinstance(prior_scale.scale, str) else prior_scale.scale
         super().__init__(network, likelihood, prior, given, output_gain, **options)
         typical = self.rates**-0.5
-        if auto:
-            typical = np.minimum(WIDER * typical, 1.0)
+        if isinstance(prior_scale.scale, str):
+            typical = prior_scale.typical(typical)
         self.scale_shapes: dict[str, tuple[int, ...]] = {}
         group, start, first = np.full(self.n_parameters, -1), 0, []
         for name, shape in network.shapes.items():

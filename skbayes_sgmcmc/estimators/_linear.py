@@ -1,0 +1,113 @@
+"""Code that estimators of linear models share: scales of the prior, and units of the features."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from .._data.scaling import center_and_scale, sparse_scale
+from .._validation import check_choice, check_scale, check_scales
+from ._learned_scale import LearnableScales
+
+if TYPE_CHECKING:
+    from .._draws.posterior_samples import PosteriorSamples
+    from ..diagnostics import Summary
+
+Array = NDArray[Any]
+
+
+class LinearEstimator(LearnableScales):
+    """Mixin of estimators whose model is linear: ``prior_scale`` and ``fit_intercept``."""
+
+    fit_intercept: bool
+    posterior_: PosteriorSamples
+    _feature_labels: Any
+    _labels: Any
+    _auto_shape = 5.0
+    _auto_inputs = False
+    #: standard deviations of the features in the first fit
+    _x_scale: Array
+
+    def _check(self) -> Any:
+        settings = super()._check()  # type: ignore[misc]
+        given = self.prior_scale
+        if isinstance(given, Real):
+            check_scale("prior_scale", given)
+        elif self._learned_scale() is not None:
+            self._check_learned()
+        else:
+            allowed = "a positive number, or an array of them of shape (n_features,), or 'learned'"
+            check_scales("prior_scale", given, allowed)
+        check_choice("fit_intercept", self.fit_intercept, (True, False))
+        return settings
+
+    def _model_scale(self, n_features: int) -> Any:
+        """Scale of the model's prior: numbers, or the hyperprior."""
+        given = self._learned_scale()
+        if given is not None:
+            return given
+        if np.ndim(self.prior_scale) == 1 and len(self.prior_scale) != n_features:
+            raise ValueError(
+                f"prior_scale of length {len(self.prior_scale)} is not allowed: X has "
+                f"{n_features} features; give one number for each of them."
+            )
+        return self.prior_scale
+
+    def _units(self, X: Any, weight: Array | None, *, first: bool) -> Array:
+        """Units of the coefficients: one over the sd of each feature, or 1 for constants."""
+        if first or not hasattr(self, "_x_scale"):
+            sparse = sp.issparse(X)
+            scale = sparse_scale(X, weight) if sparse else center_and_scale(X, weight)[1]
+            self._x_scale = np.asarray(scale, dtype=np.float64)
+        return 1.0 / self._x_scale
+
+    def summary(self, coverage: float = 0.9, exponentiate: bool = False) -> Summary:
+        """Summarise every parameter by its mean, sd, central interval, ESS, R-hat and MCSE.
+
+        Parameters
+        ----------
+        coverage : float, default=0.9
+            Probability of the central interval.
+        exponentiate : bool, default=False
+            If True, the exponentials of the coefficients and intercepts are summarised: odds ratios
+            of a logistic regression, rate ratios of a model of counts.
+
+        Returns
+        -------
+        Summary
+            A dict of columns that prints as a table. ``to_frame()`` converts it to a DataFrame.
+        """
+        from .._draws.posterior_samples import PosteriorSamples
+        from ..diagnostics import summary
+
+        check_is_fitted(self, "posterior_")
+        check_choice("exponentiate", exponentiate, (True, False))
+        posterior = self.posterior_
+        if exponentiate:
+            with np.errstate(over="ignore"):
+                ratios = {name: np.exp(posterior[name]) for name in ("coef", "intercept")}
+            posterior = PosteriorSamples(posterior.draws | ratios, posterior.weights)
+        return summary(posterior, labels=self._labels(), coverage=coverage)
+
+    # names of draws -------------------------------------------------------------------------------
+
+    def _checked_blocks(self) -> list[str]:
+        """Blocks of draws whose mixing is checked: all but an intercept that is zero."""
+        return [name for name in self.posterior_.draws if name != "intercept" or self.fit_intercept]
+
+    def _own_scales(self) -> bool:
+        """Whether each feature of the fitted model has a learned scale of its own."""
+        return "shared_scale" in self.posterior_.draws
+
+    def _scale_axes(self) -> dict[str, dict[str, list[Any]]]:
+        return {"scale": {"feature": self._feature_labels()}} if self._own_scales() else {}
+
+    def _scale_labels(self) -> dict[str, list[str]]:
+        if not self._own_scales():
+            return {}
+        return {"scale": [f"scale[{name}]" for name in self._feature_labels()]}

@@ -1,0 +1,271 @@
+r"""What linear models share: coefficients, priors, the maximum, the Gaussian approximation.
+
+A row has the linear predictor :math:`z = x^\top w + b`, or k of them. Subclasses define the
+likelihood of a row given z.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.minibatch import Data
+from .._metric import State
+from ..priors.factorised import Prior
+from ._coefficient_priors import coefficient_prior
+from ._gaussian_tuning import CurvedModel
+from ._linalg import inverse_root
+from ._protocol import LinearForm
+
+Array = NDArray[Any]
+
+MAX_NEWTON_STEPS, MAX_FIXED_POINT_STEPS = 50, 15
+#: fraction of the curvature in some direction that learned scales can take away from the Gaussian
+#: approximation. The posterior is wider in this direction, but less so than its curvature at one
+#: point tells
+MOST_WIDENED = 0.95
+
+
+class LinearModel(CurvedModel):
+    """Base class of linear models.
+
+    theta holds the coefficients (n_features, k), the intercepts, the prior's own parameters and
+    then the likelihood's, which have standard normal priors.
+
+    Parameters
+    ----------
+    n_features, k : int
+        Numbers of features and of linear predictors.
+    prior : Prior
+        Prior of the coefficients.
+    prior_scale : float, array of shape (n_features,) or LearnedScale
+        Scale of the prior. An array has one scale for each feature. Learned scales need a normal
+        prior.
+    n_intercepts : int
+        Number of intercepts, which have a flat prior.
+    units : array of shape (n_features,) or None, default=None
+        Units of the coefficients for learned scales. None: all are 1.
+    own_shapes : dict of str to tuple or None, default=None
+        Names and shapes of the likelihood's own parameters.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        k: int,
+        prior: Prior,
+        prior_scale: Any,
+        n_intercepts: int,
+        units: Array | None = None,
+        own_shapes: dict[str, tuple[int, ...]] | None = None,
+    ):
+        self.n_features, self.k = n_features, k
+        self.fit_intercept = n_intercepts > 0
+        units = np.ones(n_features) if units is None else units
+        bound = self.coefficient_prior = coefficient_prior(
+            prior, prior_scale, units, k, n_intercepts
+        )
+        self.smooth, self.tails, self.recorded = bound.smooth, bound.tails, bound.recorded
+        self.before_keep = bound.before_keep
+        self.shapes = {"coef": (n_features, k)}
+        if n_intercepts:
+            self.shapes["intercept"] = (n_intercepts,)
+        self.shapes |= bound.shapes
+        #: numbers of coordinates that linear predictors use, and that the coefficients' prior has
+        self.n_used, self.n_linear = n_features * k + n_intercepts, self.n_parameters
+        self.shapes |= own_shapes or {}
+        #: typical distances of the parameters from zero
+        own = np.ones(self.n_parameters - self.n_linear)
+        self.typical = np.concatenate([bound.typical, own])
+
+    def init(self, rng: np.random.Generator) -> Array:
+        """A normal position with mean zero and sd half the prior's scale, but at most 0.1."""
+        return np.minimum(0.5 * self.typical, 0.1) * rng.standard_normal(self.n_parameters)
+
+    def init_state(self, theta: Tensor) -> State:
+        return self.coefficient_prior.init_state(theta)
+
+    # prior ----------------------------------------------------------------------------------------
+
+    def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        n = self.n_linear
+        if n == theta.shape[1]:
+            self.coefficient_prior.gradient(theta, out, scale)
+            return
+        self.coefficient_prior.gradient(theta[:, :n], out[:, :n], scale)
+        torch.mul(theta[:, n:], scale, out=out[:, n:])
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        n = self.n_linear
+        own = 0.5 * (theta[:, n:] ** 2 + math.log(2.0 * math.pi)).sum(1)
+        return self.coefficient_prior.log_density(theta[:, :n]) - own
+
+    def _prior_potential(self, theta: Array, sd: Array) -> tuple[float, Array]:
+        """-log p(theta), averaged over N(theta, sd^2), and its gradient."""
+        n, prior = self.n_linear, self.coefficient_prior
+        value = prior.expected_potential(theta[:n], sd[:n]) + 0.5 * float((theta[n:] ** 2).sum())
+        return value, np.concatenate([prior.expected_gradient(theta[:n], sd[:n]), theta[n:]])
+
+    def _prior_curvature(self, theta: Array, sd: Array) -> tuple[Array, Array]:
+        """A diagonal c and columns V: the prior's expected Hessian is diag(c) - V V'."""
+        n = self.n_linear
+        curvature, columns = self.coefficient_prior.expected_curvature(theta[:n], sd[:n])
+        own = len(theta) - n
+        return np.concatenate([curvature, np.ones(own)]), np.pad(columns, ((0, own), (0, 0)))
+
+    def prior_hessian(self, theta: Array) -> Array:
+        """Diagonal of the prior's curvature, averaged over typical distances."""
+        return self._prior_curvature(theta, self.typical)[0]
+
+    def prior_hessian_times(self, theta: Array, vector: Array) -> Array:
+        curvature, columns = self._prior_curvature(theta, self.typical)
+        return np.asarray(curvature * vector - columns @ (columns.T @ vector))
+
+    def prior_curvature(self) -> float:
+        return float(self.prior_hessian(np.zeros(self.n_parameters)).max())
+
+    def linear_form(self, data: Data) -> LinearForm | None:
+        form = self.coefficient_prior.linear_form
+        return None if form is None else LinearForm(data.fields["x"], form[1], form[0])
+
+    def unpack(self, draws: Array) -> dict[str, Array]:
+        """Arrays "coef" (..., k, n_features) and "intercept" (..., n_intercepts), and others."""
+        parts = self.coefficient_prior.unpack(super().unpack(draws))
+        parts["coef"] = np.swapaxes(parts["coef"], -1, -2)
+        return parts
+
+    def _padded(self, vectors: Tensor) -> Tensor:
+        """Vectors (leading, n_used), followed by zeros for the other parameters."""
+        missing = self.n_parameters - vectors.shape[1]
+        return torch.nn.functional.pad(vectors, (0, missing)) if missing else vectors
+
+    def _padded_square(self, matrix: Array) -> Array:
+        missing = self.n_parameters - len(matrix)
+        return np.pad(matrix, (0, missing)) if missing else np.asarray(matrix)
+
+    # likelihood, over all rows in float64 ---------------------------------------------------------
+
+    def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
+        """-log likelihood of all rows and its gradient."""
+        raise NotImplementedError
+
+    def hessian(self, theta: Array, data: Data) -> Array:
+        """Hessian of -log likelihood over all rows, (n_parameters, n_parameters)."""
+        raise NotImplementedError
+
+    def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
+        """Gradient and Hessian of -log likelihood, averaged over theta + root N(0, I)."""
+        raise NotImplementedError
+
+    def _weights(self, data: Data) -> Array | float:
+        held = 1.0 if data.weight is None else data.weight.double().cpu().numpy()[:, None]
+        return held * data.scale
+
+    def _embedding(self) -> Array:
+        """Matrix of the map from coordinates to the flattened (columns, k) coefficients."""
+        return np.eye(self.n_used)
+
+    def leverage(self, root: Array, data: Data) -> Array:
+        """Variance of every row's predictor, summed over k, for theta ~ N(., root root')."""
+        design, root = data.fields["x"], root[: self.n_used]
+        full = (self._embedding() @ root if self.k > 1 else root).reshape(
+            design.shape[1], self.k, root.shape[1]
+        )
+        total = np.zeros(design.shape[0])
+        for k in range(self.k):
+            for rows, x in design.blocks(8192):
+                total[rows] += np.square(x @ full[:, k]).sum(1)
+        return total
+
+    # centre and curvature -------------------------------------------------------------------------
+
+    def _potential(self, theta: Array, data: Data, sd: Array) -> tuple[float, Array]:
+        """U and its gradient, with the prior averaged over N(theta, sd^2)."""
+        value, gradient = self._losses(theta, data)
+        prior, slope = self._prior_potential(theta, sd)
+        return value + prior, gradient + slope
+
+    def find_map(self, data: Data) -> Array:
+        """The posterior's maximum; the prior is averaged over its own scale, without corners."""
+        theta, sd = np.zeros(self.n_parameters), self.typical
+        # coordinates in which the curvature at zero has a unit diagonal
+        curvature = self.hessian_diagonal(theta, data) + self.prior_hessian(theta)
+        stretch = 1.0 / np.sqrt(curvature)
+
+        def objective(z: Array) -> tuple[float, Array]:
+            value, gradient = self._potential(stretch * z, data, sd)
+            return value, stretch * gradient
+
+        options = {"maxiter": 300, "maxcor": 30}
+        found = scipy.optimize.minimize(
+            objective, theta, jac=True, method="L-BFGS-B", options=options
+        )
+        return np.asarray(stretch * found.x)
+
+    def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array]:
+        """Mean m and precision H of the Gaussian approximation N(m, T H^-1) of the posterior.
+
+        Newton's method finds the MAP. Fixed-point steps then solve the Gaussian variational
+        equations E[grad U] = 0, E[hessian U] = H. The gradient and the curvature, averaged over
+        the approximation itself, remain right for separable classes and rare features, where those
+        at the MAP mislead.
+        """
+        theta, hessian = self._newton(data)
+        if temperature == 0.0:  # the target is concentrated at the maximum
+            return theta, hessian
+        for _ in range(MAX_FIXED_POINT_STEPS):
+            root = inverse_root(hessian) * math.sqrt(temperature)
+            sd = np.sqrt(np.square(root).sum(1))
+            gradient, averaged = self.expected_curvature(theta, root, data)
+            gradient = gradient + self._prior_potential(theta, sd)[1]
+            averaged = _curved(averaged, *self._prior_curvature(theta, sd))
+            # half a step, because full steps can oscillate between wide and narrow approximations
+            hessian = 0.5 * (hessian + averaged)
+            new_root = inverse_root(hessian)
+            move = -new_root @ (new_root.T @ gradient)
+            theta = theta + move
+            # both changes in units of the posterior's sd
+            moved = -float(gradient @ move) / temperature
+            widened = np.abs(np.log(np.square(new_root).sum(1) * temperature / sd**2)).max()
+            if moved < 1e-3 * len(theta) and widened < 0.05:
+                break
+        return theta, hessian
+
+    def _newton(self, data: Data) -> tuple[Array, Array]:
+        """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
+        theta, sd = np.zeros(self.n_parameters), self.typical
+        value, gradient = self._potential(theta, data, sd)
+        for _ in range(MAX_NEWTON_STEPS):
+            hessian = self.hessian(theta, data)
+            hessian[np.diag_indices_from(hessian)] += self.prior_hessian(theta)
+            root = inverse_root(hessian)
+            move = -root @ (root.T @ gradient)
+            decrement = -float(gradient @ move)
+            if decrement < 1e-2:
+                break
+            for halving in range(30):
+                trial = theta + 0.5**halving * move
+                new_value, new_gradient = self._potential(trial, data, sd)
+                if new_value <= value - 1e-4 * 0.5**halving * decrement:
+                    break
+            else:
+                break  # no descent left within rounding
+            theta, value, gradient = trial, new_value, new_gradient
+        return theta, hessian
+
+
+def _curved(hessian: Array, diagonal: Array, columns: Array) -> Array:
+    """hessian + diag(diagonal) - columns columns', with less of the last if indefinite."""
+    hessian[np.diag_indices_from(hessian)] += diagonal
+    if columns.shape[1] == 0:
+        return hessian
+    within = inverse_root(hessian).T @ columns
+    largest = float(np.linalg.norm(within, ord=2)) ** 2
+    share = min(1.0, MOST_WIDENED / max(largest, np.finfo(float).tiny))
+    return np.asarray(hessian - share * (columns @ columns.T))

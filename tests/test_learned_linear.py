@@ -1,0 +1,253 @@
+"""Logistic regression whose prior learns its scales: the marginal prior, posteriors, bad input."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse as sp
+import scipy.stats
+import sklearn.datasets
+import torch
+from scipy.integrate import quad
+
+from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
+from skbayes_sgmcmc.priors import Laplace, LearnedScale
+
+REFERENCES = Path(__file__).parent / "data" / "reference_linear.npz"
+#: budgets too small to mix, on purpose, where draws are only compared with other draws
+TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "random_state": 0}
+tiny_fits = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+def prior_of(own, k=1, n_features=3, a=1.7, s_0=0.6):
+    units = np.array([0.5, 2.0, 30.0])[:n_features]
+    return LearnedScales(LearnedScale(a, s_0, own), units, k, 1)
+
+
+def position(prior, seed=0):
+    size = prior.n_coefficients + 1 + int(prior.own)
+    return np.random.default_rng(seed).standard_normal(size) * prior.typical
+
+
+def streams(n):
+    return ChainRandom(np.random.SeedSequence(0).spawn(n))
+
+
+# the marginal prior -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("own", [False, True])
+def test_density_is_the_integral_over_the_scales(own, k):
+    """By adaptive quadrature over log s of every group, to 1e-8."""
+    prior = prior_of(own, k)
+    theta = position(prior)
+    w = (theta[: prior.n_coefficients] / prior.units).reshape(3, k)
+    a, s_0 = prior.a, prior.typical_scale
+    b = a * s_0**2 * (math.exp(theta[-1]) if own else 1.0)
+    groups = w if own else w.reshape(1, -1)
+    expected = -np.log(prior.units).sum()
+    for each in groups:
+
+        def joint(log_s, each=each):
+            s = math.exp(log_s)
+            hyper = scipy.stats.invgamma(a, scale=b).pdf(s**2) * 2.0 * s * s
+            return hyper * np.prod(scipy.stats.norm(0.0, s).pdf(each))
+
+        expected += math.log(quad(joint, -8.0, 12.0, epsabs=0.0, epsrel=1e-10, limit=200)[0])
+    if own:  # b ~ Gamma(a, 1 / s_0^2), in its logarithm
+        expected += scipy.stats.gamma(a, scale=s_0**2).logpdf(b) + math.log(b)
+    found = prior.log_density(torch.from_numpy(theta)[None])
+    assert float(found) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("own", [False, True])
+def test_gradients_and_curvature_are_those_of_the_density(own, k):
+    """Against autograd; the expectations are taken at an sd of zero."""
+    prior = prior_of(own, k)
+    theta, zero = position(prior), np.zeros(prior.n_coefficients + 1 + int(own))
+
+    def potential(x):
+        return -prior.log_density(x[None])[0]
+
+    at = torch.from_numpy(theta)
+    gradient = torch.autograd.functional.jacobian(potential, at).numpy()
+    hessian = torch.autograd.functional.hessian(potential, at).numpy()
+    out = torch.full_like(at[None], math.nan)
+    prior.gradient(at[None], out, 0.25)
+    np.testing.assert_allclose(out[0], 0.25 * gradient, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(prior.expected_gradient(theta, zero), gradient, atol=1e-10)
+    c, V = prior.expected_curvature(theta, zero)
+    np.testing.assert_allclose(np.diag(c) - V @ V.T, hessian, rtol=1e-9, atol=1e-10)
+    slope = scipy.optimize.approx_fprime(theta, lambda x: prior.expected_potential(x, zero), 1e-7)
+    np.testing.assert_allclose(slope, gradient, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_scales_are_drawn_from_their_conditional(own):
+    """Precisions given w are Gamma(k, r): 4,000 draws in a Kolmogorov-Smirnov test.
+
+    The p-value is that of one seed; a wrong shape or rate by 10% has a p-value below 1e-6.
+    """
+    prior = prior_of(own)
+    theta = torch.from_numpy(position(prior)).repeat(4000, 1)
+    state = prior.init_state(theta)
+    prior.before_keep(theta, state, streams(4000), 1.0)
+    w = (theta[0, :3].numpy() / prior.units).reshape(-1, 1 if own else 3)
+    b = prior.a * prior.typical_scale**2 * (math.exp(float(theta[0, -1])) if own else 1.0)
+    for g, each in enumerate(w):
+        k, r = prior.a + 0.5 * len(each), b + 0.5 * (each**2).sum()
+        law = scipy.stats.gamma(k, scale=1.0 / r)
+        found = state["scale"][:, g].numpy() ** -2.0
+        assert scipy.stats.kstest(found, law.cdf).pvalue > 1e-3
+
+
+def test_cold_scales_are_modes():
+    """At temperature 0 the most likely scale, in its logarithm: sqrt(r / k)."""
+    prior = prior_of(False)
+    theta = torch.from_numpy(position(prior))[None]
+    state = prior.init_state(theta)
+    prior.before_keep(theta, state, streams(1), 0.0)
+    w = theta[0, :3].numpy() / prior.units
+    r = prior.a * prior.typical_scale**2 + 0.5 * (w**2).sum()
+    assert float(state["scale"]) == pytest.approx(math.sqrt(r / (prior.a + 1.5)))
+
+
+# posteriors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["iris", "breast_cancer", "breast_cancer_ard"])
+def test_posterior_is_that_of_nuts(name):
+    """Bounds as in test_posterior_truth.py, for coefficients, intercepts and log scales.
+
+    Raw features: the references use centred rows, and have the scales as parameters.
+    """
+    references = np.load(REFERENCES)
+    assert float(references[f"{name}/max_rhat"]) < 1.005
+    X, y = getattr(sklearn.datasets, f"load_{name.removesuffix('_ard')}")(return_X_y=True)
+    scale = LearnedScale(inputs=True) if name.endswith("_ard") else "learned"
+    clf = BayesianLogisticRegression(prior_scale=scale, random_state=0).fit(X, y)
+    posterior = clf.posterior_
+    draws = {"coef": posterior["coef"], "intercept": posterior["intercept"]}
+    draws["log_scale"] = np.log(posterior["scale"]).reshape(4, 1000, -1)
+    for block, values in draws.items():
+        mean, sd = (references[f"{name}/{block}_{part}"] for part in ("mean", "sd"))
+        assert (references[f"{name}/{block}_mcse"] < 0.02 * sd).all()
+        assert np.abs((values.mean((0, 1)) - mean) / sd).max() <= 0.15
+        assert np.abs(values.std((0, 1)) / sd - 1.0).max() <= 0.10
+    assert clf.summary()["r_hat"].max() <= 1.02
+
+
+@tiny_fits
+@pytest.mark.parametrize("own", [False, True])
+def test_units_of_features_do_not_matter(own):
+    """The same draws in other units, but for rounding, which is 1e-12 here."""
+    X, y = sklearn.datasets.load_iris(return_X_y=True)
+    factor = 10.0 ** np.linspace(-4, 4, 4)
+    clf = BayesianLogisticRegression(prior_scale=LearnedScale(inputs=own), **TINY)
+    one = clf.fit(X, y).posterior_["coef"].copy()
+    other = clf.fit(X * factor, y).posterior_["coef"] * factor
+    np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-8)
+
+
+# the estimator ------------------------------------------------------------------------------------
+
+
+@tiny_fits
+def test_learned_means_one_scale():
+    X, y = sklearn.datasets.load_iris(return_X_y=True)
+    named = BayesianLogisticRegression(prior_scale="learned", **TINY).fit(X, y).posterior_
+    given = BayesianLogisticRegression(prior_scale=LearnedScale(), **TINY).fit(X, y).posterior_
+    assert named.shapes == {"coef": (3, 4), "intercept": (3,), "scale": ()}
+    np.testing.assert_array_equal(named["scale"], given["scale"])
+
+
+@tiny_fits
+def test_scales_of_features_have_names():
+    X, y = sklearn.datasets.load_iris(return_X_y=True, as_frame=True)
+    clf = BayesianLogisticRegression(prior_scale=LearnedScale(inputs=True), **TINY).fit(X, y)
+    shapes = {"coef": (3, 4), "intercept": (3,), "scale": (4,), "shared_scale": ()}
+    assert clf.posterior_.shapes == shapes
+    names = list(clf.summary()["name"])
+    assert "scale[petal width (cm)]" in names and "shared_scale" in names
+
+
+@tiny_fits
+@pytest.mark.parametrize("sampler", ["sgld", "psgld", "sghmc", "msgnht", "mclmc", "mala"])
+@pytest.mark.parametrize("own", [False, True])
+def test_every_sampler_learns_scales(sampler, own):
+    X, y = sklearn.datasets.load_breast_cancer(return_X_y=True)
+    X = X[:, :4] / X[:, :4].std(0)  # plain pSGLD refuses features as correlated as raw ones
+    clf = BayesianLogisticRegression(
+        sampler=sampler, prior_scale=LearnedScale(inputs=own), **(TINY | {"burn_in": 200})
+    ).fit(X, y)
+    assert clf.score(X, y) > 0.85 and clf.posterior_["scale"].std() > 0.0
+
+
+@tiny_fits
+def test_sparse_rows_streams_and_options():
+    """CSR rows give the draws of dense ones; streams keep the units of their first rows."""
+    X, y = sklearn.datasets.load_breast_cancer(return_X_y=True)
+    X = X * (np.median(X, axis=0) < X)
+    for own in (False, True):
+        clf = BayesianLogisticRegression(prior_scale=LearnedScale(inputs=own), **TINY)
+        dense = clf.fit(X, y).posterior_["coef"].copy()
+        rows = sp.csr_matrix(X)
+        np.testing.assert_allclose(clf.fit(rows, y).posterior_["coef"], dense, rtol=1e-5)
+        stream = BayesianLogisticRegression(prior_scale=LearnedScale(inputs=own), **TINY)
+        for part in range(3):
+            stream.partial_fit(X[part::3], y[part::3])
+        assert stream.score(X, y) > 0.9 and np.isfinite(stream.posterior_["scale"]).all()
+
+
+@tiny_fits
+def test_ratios_of_odds_and_temperature_zero():
+    """exponentiate=True summarises exp(draws). At temperature 0 the scale is that of its mode."""
+    X, y = sklearn.datasets.load_breast_cancer(return_X_y=True)
+    X = X[:, :3]
+    clf = BayesianLogisticRegression(prior_scale="learned", **TINY).fit(X, y)
+    plain, ratios = clf.summary(), clf.summary(exponentiate=True)
+    draws = np.exp(clf.posterior_["coef"][:, :, 0])
+    np.testing.assert_allclose(ratios["mean"][:3], draws.mean((0, 1)))
+    np.testing.assert_allclose(ratios["mean"][4], plain["mean"][4])  # the scale itself
+    with pytest.raises(ValueError, match="exponentiate='x'"):
+        clf.summary(exponentiate="x")
+    cold = BayesianLogisticRegression(temperature=0.0, prior_scale="learned", **TINY).fit(X, y)
+    w = cold.posterior_["coef"][:, -1, 0] * X.std(0)
+    r = 5.0 + 0.5 * (w**2).sum(1)  # a = 5 and s_0 = min(1, 2 / sqrt(3))
+    np.testing.assert_allclose(cold.posterior_["scale"][:, -1], np.sqrt(r / 6.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"prior": "laplace", "prior_scale": "learned"}, "prior_scale='learned'.*prior='laplace'"),
+        ({"prior": Laplace(), "prior_scale": LearnedScale()}, r"prior_scale=.*Laplace\(\)"),
+        ({"prior_scale": "learnt"}, "prior_scale='learnt'.*or 'learned'"),
+        ({"prior_scale": LearnedScale(shape=0.0)}, "prior_scale.shape=0.0"),
+        ({"prior_scale": LearnedScale(shape="x")}, "prior_scale.shape='x'"),
+        ({"prior_scale": LearnedScale(inputs=2)}, "prior_scale.inputs=2"),
+        ({"prior_scale": [1.0, 2.0]}, "prior_scale of length 2.*3 features"),
+    ],
+)
+def test_bad_input(parameters, message):
+    X, y = np.random.default_rng(0).standard_normal((20, 3)), np.arange(20) % 2
+    with pytest.raises(ValueError, match=message):
+        BayesianLogisticRegression(**parameters).fit(X, y)
+
+
+@tiny_fits
+def test_constant_features():
+    """Columns of one value have the unit 1, and change nothing that users see."""
+    X, y = sklearn.datasets.load_iris(return_X_y=True)
+    wide = np.hstack([X, np.zeros((150, 1)), np.full((150, 1), 7.0)])
+    clf = BayesianLogisticRegression(prior_scale=LearnedScale(inputs=True), **TINY).fit(wide, y)
+    assert clf.score(wide, y) > 0.9 and np.isfinite(clf.posterior_["coef"]).all()
