@@ -105,6 +105,7 @@ class LogisticHead(LogisticModel):
         scale = prior_scale * math.sqrt(2.0) if n_classes == 2 else prior_scale
         super().__init__(n_features, n_classes, prior, scale, len(shapes) > 1)
         self.axes = axes
+        self._rotatable = type(prior) is Normal
         constant = np.full((self.k, 1), self.k**-0.5)
         self.class_axes = np.hstack([constant, scipy.linalg.helmert(self.k).T])
 
@@ -116,7 +117,7 @@ class LogisticHead(LogisticModel):
     def needs_axes(self) -> bool:
         """Whether the preconditioner is diagonal, and the prior the same in rotated coordinates."""
         many = self.k > 1 and self.n_parameters > FULL_HESSIAN_LIMIT
-        return many and type(self.prior) is Normal
+        return many and self._rotatable
 
     def in_axes(self, axes: PrincipalAxes) -> Self:
         """A copy in these coordinates."""
