@@ -1,7 +1,7 @@
 """Honest probabilities of a trained network from 500 new rows: a last layer, then adapters.
 
 A small vision transformer is trained on the digits 0 to 4, then has to tell 5 to 9 apart. Nothing
-is downloaded, and the whole takes a minute or two on one core.
+is downloaded, and the whole takes some minutes on one core.
 
 python examples/finetune.py
 """
@@ -70,9 +70,9 @@ def main():
         adapted,
         sample_parameters=["*.down", "*.up", "head"],
         n_chains=2,
-        burn_in=1000,
-        n_draws=20,
-        thinning=25,
+        burn_in=3000,
+        n_draws=40,
+        thinning=50,
         random_state=0,
     )
     report("adapters and last layer", adapters.fit(train_rows, labels).predict_proba(test_rows),

@@ -137,17 +137,18 @@ class LastLayer(SparseNetwork):
         from .._draws.storage import allocate, dtype_name
         from .._engine.settings import prediction_device
         from ..models.networks.head import features_of
-        from ..models.networks.module import precision
+        from ..models.networks.module import light_copy, precision
 
         body, head = self._body, self._head
         assert body is not None and head is not None
         kind = precision(self._module)
         if not isinstance(rows, np.ndarray) and not hasattr(rows, "as_field"):
-            return body.to(rows.device)(rows.to(kind)).to(rows.dtype)
+            return light_copy(body).to(rows.device)(rows.to(kind)).to(rows.dtype)
         folder = None if self.storage is None else self.storage.dir
         device = prediction_device(self.device)
         out = allocate((len(rows), head.n_features), dtype_name(kind), folder)
-        return features_of(body.to(device), input_rows(rows, kind, device), out)
+        # a copy: the estimator's own stays on the CPU, for files
+        return features_of(light_copy(body).to(device), input_rows(rows, kind, device), out)
 
     def _predictor(self) -> Callable[[Any, Any], Array]:
         ready = copy.copy(self)
