@@ -121,16 +121,19 @@ def missed(numbers):
     return not (numbers["mean"] <= MEAN_BOUND and low <= numbers["sd"] <= high)
 
 
-def verdict(failures, n_runs):
-    if not failures:
-        return f"Met by all {n_runs} runs."
-    listed = ", ".join(f"{sampler} on {name}" for name, sampler in failures)
-    return f"Met by {n_runs - len(failures)} of {n_runs} runs; missed by {listed}."
+def listed(runs):
+    return ", ".join(f"{sampler} on {name}" for name, sampler in runs)
+
+
+def verdict(failures, absent, n_runs):
+    text = f"Met by {n_runs - len(failures)} of {n_runs} runs"
+    text += f"; missed by {listed(failures)}." if failures else "."
+    return text + (f" Still to be run: {listed(absent)}." if absent else "")
 
 
 def compare(args, names, references, *, same):
-    """Rows of a table, the runs that missed, and the number of runs."""
-    rows, failures, n_runs = [], [], 0
+    """Rows of a table, the runs that missed, those that are not there, and the number of runs."""
+    rows, failures, absent, n_runs = [], [], [], 0
     for name in names:
         reference, floor = references[name], floors(references[name])[same]
         nll = f"{reference.nll[0]:.3f}"
@@ -149,13 +152,14 @@ def compare(args, names, references, *, same):
                 same=same,
             )
             if run is None:
+                absent.append((name, sampler))
                 continue
             n_runs += 1
             rows.append(row(sampler, run))
             if missed(run):
                 failures.append((name, sampler))
             print(rows[-1], flush=True)
-    return rows, failures, n_runs
+    return rows, failures, absent, n_runs
 
 
 def main():
@@ -171,9 +175,9 @@ def main():
         cases.append([name, size, hidden, case.prior, case.noise or "classes",
                       " and ".join(f"{value:.2f}" for value in reference.r_hat),
                       f"{float(reference.seconds):.0f}"])  # fmt: skip
-    own, failures, n_runs = compare(args, names, references, same=False)
+    own, *met = compare(args, names, references, same=False)
     apart = [name for name in names if reference_is_apart(references[name])] or names[:1]
-    same, failures_same, n_same = compare(args, apart, references, same=True)
+    same, *met_same = compare(args, apart, references, same=True)
     header = ["network", "mean", "sd", "R-hat", "NLL", "step size"]
     body = BODY.format(
         cases=markdown_table(
@@ -181,9 +185,9 @@ def main():
         ),
         missing=f"References of {', '.join(missing)} are still to be made." if missing else "",
         own=markdown_table(header, own),
-        verdict=verdict(failures, n_runs),
+        verdict=verdict(*met),
         same=markdown_table(header, same),
-        verdict_same=verdict(failures_same, n_same),
+        verdict_same=verdict(*met_same),
     )
     title = "Predictions of networks next to NUTS"
     write_results(args, "network_truth", title, body, spread="Seed 0.")

@@ -118,8 +118,8 @@ class ThermostatSampler(MomentumSampler):
     Subclasses differ in ``kinetic``: over which parameters v^2 is averaged.
     """
 
-    #: the thermostat takes away the heat of longer steps
-    share = 1.0
+    #: the thermostat takes away the heat of somewhat longer steps
+    share = 0.3
     mass: float | str
     initial_friction: float | None = None
 
