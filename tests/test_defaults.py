@@ -10,7 +10,13 @@ import torch
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._data.minibatch import Data
-from skbayes_sgmcmc.models._tuning import NETWORK_WORK, WORK_OF_ALL_STEPS, ManyModes, Request
+from skbayes_sgmcmc.models._tuning import (
+    NETWORK_PARAMETERS,
+    NETWORK_WORK,
+    WORK_OF_ALL_STEPS,
+    ManyModes,
+    Request,
+)
 from skbayes_sgmcmc.samplers import MCLMC, PSGLD
 
 RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 1, "random_state": 0}
@@ -40,6 +46,13 @@ def test_the_sampler_depends_on_the_rows_of_a_step(n, step_size, batch_size, exp
     """With 1,000 parameters."""
     tuning = of_parameters(1000)
     assert tuning.default_sampler(rows(n), step_size, batch_size) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(NETWORK_PARAMETERS, "mclmc"), (NETWORK_PARAMETERS + 1, "psgld")]
+)
+def test_the_sampler_depends_on_the_number_of_parameters(number, expected):
+    assert of_parameters(number).default_sampler(rows(100), "auto", "auto") == expected
 
 
 def test_streams_take_minibatches():
@@ -92,7 +105,7 @@ def test_small_tables_are_fitted_by_mclmc_with_all_rows_in_float32():
 
 
 @pytest.mark.parametrize(("n_features", "units"), [(32, 16), (33, 32)])
-def test_perceptrons_of_many_features_are_wider(n_features, units):
+def test_classifiers_of_many_features_are_wider(n_features, units):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, n_features)), np.arange(40) % 3
     clf = BayesianMLPClassifier(**RUN).fit(X, y)
@@ -105,10 +118,11 @@ def test_perceptrons_of_many_features_are_wider(n_features, units):
     assert clf.relevance_.shape == (n_features,)
 
 
-def test_sizes_of_layers_are_numbers_or_auto():
-    for estimator in (BayesianMLPRegressor, BayesianMLPClassifier):
-        with pytest.raises(ValueError, match="hidden_layer_sizes='wide' is not allowed"):
-            estimator(hidden_layer_sizes="wide").fit(np.eye(9), np.arange(9) % 2)
+def test_words_for_sizes_of_layers():
+    """ "auto" is the classifier's only, because wide networks were not tried for regression."""
+    for estimator, word in ((BayesianMLPRegressor, "auto"), (BayesianMLPClassifier, "wide")):
+        with pytest.raises(ValueError, match=f"hidden_layer_sizes='{word}' is not allowed"):
+            estimator(hidden_layer_sizes=word).fit(np.eye(9), np.arange(9) % 2)
 
 
 @pytest.mark.parametrize(

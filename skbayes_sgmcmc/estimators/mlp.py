@@ -78,11 +78,6 @@ class _MLP(NetworkEstimator):
 class _DensePerceptron(_MLP):
     _single_precision = True
 
-    def _hidden_sizes(self, n_features: int) -> tuple[int, ...]:
-        if isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto":
-            return DEEP if n_features <= FEW_FEATURES else WIDE
-        return super()._hidden_sizes(n_features)
-
     def _fit_inputs(self, X: Any, weight: Any) -> None:
         super()._fit_inputs(X, weight)
         if self.standardize:
@@ -127,8 +122,8 @@ class BayesianMLPClassifier(_DensePerceptron, NetworkClassifier):
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
-        ``step_size="auto"`` and the number of rows times that of parameters is at most 16,777,216,
-        otherwise "psgld".
+        ``step_size="auto"``, the network has at most 2,500 parameters, and their number times that
+        of the rows is at most 16,777,216; otherwise "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -313,6 +308,11 @@ class BayesianMLPClassifier(_DensePerceptron, NetworkClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
+    def _hidden_sizes(self, n_features: int) -> tuple[int, ...]:
+        if isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto":
+            return DEEP if n_features <= FEW_FEATURES else WIDE
+        return super()._hidden_sizes(n_features)
+
 
 class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
     r"""Bayesian multilayer perceptron regressor, sampled by stochastic-gradient MCMC.
@@ -326,10 +326,9 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
 
     Parameters
     ----------
-    hidden_layer_sizes : "auto", int or sequence of int, default="auto"
-        Number of units of each hidden layer. "auto": (16, 16, 16, 16), or (32, 32) if X has more
-        than 32 features. Several narrow layers predicted better than one wide layer on every table
-        that was tried, at the same cost; images need wider ones.
+    hidden_layer_sizes : int or sequence of int, default=(16, 16, 16, 16)
+        Number of units of each hidden layer. Several narrow layers predicted better than one wide
+        layer on every table that was tried, at the same cost.
     activation : {"relu", "tanh", "logistic"}, default="relu"
         Activation of the hidden layers.
     prior : {"normal", "laplace"} or Prior, default="normal"
@@ -360,8 +359,8 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
-        ``step_size="auto"`` and the number of rows times that of parameters is at most 16,777,216,
-        otherwise "psgld".
+        ``step_size="auto"``, the network has at most 2,500 parameters, and their number times that
+        of the rows is at most 16,777,216; otherwise "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -490,7 +489,7 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
     def __init__(
         self,
         *,
-        hidden_layer_sizes: Any = "auto",
+        hidden_layer_sizes: Any = (16, 16, 16, 16),
         activation: str = "relu",
         prior: Any = "normal",
         prior_scale: Any = "auto",
