@@ -159,7 +159,8 @@ def test_features_are_computed_once():
     """A fit passes each row through the body once, besides the few that are looked at; blocks of
     draws of a prediction share the features of their rows.
     """
-    clf = BayesianModuleClassifier(network(10, Counted()), **LAST, **RUN)
+    # 80 draws, which predictions take in blocks of 64
+    clf = BayesianModuleClassifier(network(10, Counted()), **LAST, **RUN).set_params(n_draws=40)
     Counted.rows = 0
     clf.fit(X, y)
     assert len(X) <= Counted.rows < 2 * len(X)  # some 280 rows more are looked at

@@ -155,9 +155,8 @@ class LastLayer(SparseNetwork):
         ready._network = self._make_network(self._n_outputs)
 
         def predict(draws: Any, x: Any) -> Array:
-            # several blocks of draws predict the same rows
-            if ready._features is None or ready._features[0] is not x:
-                ready._features = (x, ready._inputs(x))
+            # several blocks of draws predict the same rows, whose features are then known
+            ready._features = (x, ready._inputs(x))
             return ready._predict_block(draws, x)
 
         return predict

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ PREDICTION_ROWS = 1000
 DOUBLE_PARAMETERS = 100_000
 #: sd of the starts of chains around the values of a module, relative to these values
 START_SPREAD = 0.01
+#: a module of some kind, of which functions return another one
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 #: torch's global random numbers are put aside by one thread at a time
 _BUILDING = threading.Lock()
 
@@ -267,7 +269,7 @@ class _Copies(threading.local):
     module: nn.Module | None = None
 
 
-def light_copy(module: nn.Module) -> nn.Module:
+def light_copy(module: AnyModule) -> AnyModule:
     """A copy that shares the memory of the parameters, which a call does not change.
 
     The copy may be moved to another device or precision: its parameters then have their own memory.
