@@ -128,7 +128,7 @@ class LearnedScales:
 
     smooth = True
     linear_form = None
-    #: with 1, R-hat of the default fit of wine, whose classes can be separated, is 1.03; with 2, the
+    #: with 1, R-hat of the default fit of wine, whose classes can be separated, is 1.03; with 2 the
     #: smallest effective sample size on iris is 380, which is too few for sds within 10%
     tails = 4.0
 
