@@ -11,6 +11,7 @@ __version__ = "0.1.0.dev0"
 _WHERE = {
     "BayesianLogisticRegression": "estimators.logistic",
     "BayesianCNNClassifier": "estimators.cnn",
+    "BayesianGLMRegressor": "estimators.glm",
     "BayesianICA": "estimators.ica",
     "BayesianMLPClassifier": "estimators.mlp",
     "BayesianMLPRegressor": "estimators.mlp",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from .estimators.cnn import BayesianCNNClassifier as BayesianCNNClassifier
     from .estimators.distilled import DistilledClassifier as DistilledClassifier
     from .estimators.dpfa import DeepPoissonFactorAnalysis as DeepPoissonFactorAnalysis
+    from .estimators.glm import BayesianGLMRegressor as BayesianGLMRegressor
     from .estimators.ica import BayesianICA as BayesianICA
     from .estimators.lda import LatentDirichletAllocation as LatentDirichletAllocation
     from .estimators.logistic import BayesianLogisticRegression as BayesianLogisticRegression

@@ -34,6 +34,8 @@ pytestmark = [
 ]
 
 SHORT = {"n_chains": 2, "n_draws": 6, "burn_in": 100, "thinning": 5, "random_state": 0}
+#: of perceptrons: differences need more digits than float32 has
+DOUBLE = SHORT | {"sampler": "psgld", "prior_scale": "fan_in", "dtype": "float64"}
 DIGITS, LABELS = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16.0
 
@@ -45,9 +47,9 @@ def module():
 
 CLASSIFIERS = {
     "logistic": BayesianLogisticRegression(n_chains=2, n_draws=6, random_state=0),
-    "relu": BayesianMLPClassifier(hidden_layer_sizes=(9, 7), **SHORT),
-    "tanh": BayesianMLPClassifier(hidden_layer_sizes=9, activation="tanh", **SHORT),
-    "sigmoid": BayesianMLPClassifier(hidden_layer_sizes=9, activation="logistic", **SHORT),
+    "relu": BayesianMLPClassifier(hidden_layer_sizes=(9, 7), **DOUBLE),
+    "tanh": BayesianMLPClassifier(hidden_layer_sizes=9, activation="tanh", **DOUBLE),
+    "sigmoid": BayesianMLPClassifier(hidden_layer_sizes=9, activation="logistic", **DOUBLE),
     "cnn": BayesianCNNClassifier(
         conv_channels=3, kernel_size=3, hidden_layer_sizes=5, dtype="float64", **SHORT
     ),
@@ -67,7 +69,7 @@ def rows_of_classes(n_features, n_classes, n_rows=120):
 @pytest.fixture(scope="module")
 def network():
     """A network for digits after few steps, whose single draws are poor and unlike."""
-    clf = BayesianMLPClassifier(hidden_layer_sizes=12, **SHORT)
+    clf = BayesianMLPClassifier(hidden_layer_sizes=12, **DOUBLE)
     return clf.fit(DIGITS[::3], LABELS[::3])
 
 
@@ -230,7 +232,7 @@ def test_images_keep_their_shape():
     "clf",
     [
         CLASSIFIERS["logistic"],
-        BayesianMLPClassifier(hidden_layer_sizes=20, **SHORT | {"burn_in": 1000}),
+        BayesianMLPClassifier(hidden_layer_sizes=20, **DOUBLE | {"burn_in": 1000}),
         pytest.param(
             BayesianCNNClassifier(
                 conv_channels=6, kernel_size=3, hidden_layer_sizes=20, **SHORT | {"burn_in": 300}
@@ -362,7 +364,7 @@ def test_estimators_that_cannot_be_attacked(network):
     with pytest.raises(ValueError, match=r"sparse format .* X.toarray\(\)"):
         fgsm(sparse, csr_matrix(X), eps=0.1)
     assert fgsm(sparse, X, eps=0.1).shape == X.shape
-    pipe = make_pipeline(PCA(5), BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT))
+    pipe = make_pipeline(PCA(5), BayesianMLPClassifier(hidden_layer_sizes=5, **DOUBLE))
     pipe.fit(X, y)
     message = r"step 'pca' \(PCA\) is not allowed: .* pipeline\[-1\], .* pipeline\[:-1\].transform"
     with pytest.raises(ValueError, match=message):
@@ -376,7 +378,7 @@ def test_estimators_that_cannot_be_attacked(network):
 def test_attacks_go_through_scalers(network):
     """In the units of X, with the signs of the last step's gradients: scales are positive."""
     X, y = DIGITS[:60], LABELS[:60] > 4
-    last = BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT)
+    last = BayesianMLPClassifier(hidden_layer_sizes=5, **DOUBLE)
     pipe = make_pipeline(MinMaxScaler((-1.0, 2.0)), "passthrough", StandardScaler(), last)
     search = GridSearchCV(pipe, {"bayesianmlpclassifier__step_size": [0.01]}, cv=2).fit(X, y)
     pipe = search.best_estimator_

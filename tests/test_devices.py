@@ -44,7 +44,9 @@ def module(n_features, n_outputs):
 
 
 NETWORKS = {
-    "mlp": BayesianMLPClassifier(hidden_layer_sizes=5, **TINY),
+    "mlp": BayesianMLPClassifier(
+        hidden_layer_sizes=5, prior_scale="fan_in", sampler="psgld", **TINY
+    ),
     "mlp regressor": BayesianMLPRegressor(
         hidden_layer_sizes=5, activation="tanh", prior_scale="fan_in", sampler="psgld", **TINY
     ),

@@ -13,6 +13,7 @@ from torch import nn
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
+    BayesianGLMRegressor,
     BayesianICA,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
@@ -59,6 +60,7 @@ OTHERS = [
     # intercepts, which have no prior, then have an almost improper posterior with a wall on one
     # side, which msgnht's splitting and Euler's steps bounce off too far
     BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
+    BayesianGLMRegressor(**SMALL),
     BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT),
     BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),

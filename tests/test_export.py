@@ -258,7 +258,8 @@ def test_onnx_of_a_regressor(tmp_path):
     reg = regressor(X[:, 20])
     found = by_onnx(reg, str(tmp_path / "model.onnx"))(X)
     for values, by_estimator in zip(found, reg.predict(X, return_std=True), strict=True):
-        np.testing.assert_allclose(values, by_estimator, rtol=ATOL)
+        # sums of the size of the targets' spread may be near zero
+        np.testing.assert_allclose(values, by_estimator, rtol=ATOL, atol=ATOL * X[:, 20].std())
 
 
 @pytest.mark.parametrize("fitted", ["mlp"], indirect=True)

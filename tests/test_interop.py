@@ -331,12 +331,13 @@ def test_a_file_is_its_draws_and_a_few_kilobytes():
 
 
 def test_half_precision_and_fewer_draws_make_files_small():
-    """As README has it: bfloat16 is a quarter of float64, and a quarter of the draws one of that.
+    """As README has it: bfloat16 is half of float32, and a quarter of the draws one of that.
 
-    10 kB is room for all that is not draws (they are 2.1 MB in float64).
+    10 kB is room for all that is not draws (they are 1 MB in float32).
     """
     X, y = load_digits(return_X_y=True)
     settings = {"hidden_layer_sizes": 30, "burn_in": 10, "thinning": 1, "random_state": 0}
+    settings["prior_scale"] = "fan_in"
     sizes = []
     for others in (
         {},
@@ -345,8 +346,8 @@ def test_half_precision_and_fewer_draws_make_files_small():
     ):
         clf = BayesianMLPClassifier(**(settings | {"n_draws": 28} | others)).fit(X, y)
         sizes.append(len(pickle.dumps(clf)))
-    draws = 4 * 28 * (64 * 30 + 30 + 300 + 10) * 8
-    for size, expected in zip(sizes, (draws, draws / 4, draws / 16), strict=True):
+    draws = 4 * 28 * (64 * 30 + 30 + 300 + 10) * 4
+    for size, expected in zip(sizes, (draws, draws / 2, draws / 8), strict=True):
         assert expected < size < expected + 10_000
 
 

@@ -175,7 +175,7 @@ def test_modules_that_vmap_can_not_take_go_in_turn():
 @pytest.mark.parametrize(
     "clf",
     [
-        BayesianMLPClassifier(hidden_layer_sizes=10, **TINY),
+        BayesianMLPClassifier(hidden_layer_sizes=10, dtype="float64", **TINY),
         BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), dtype="float64", **TINY),
         pytest.param(
             BayesianCNNClassifier(conv_channels=2, precision="bfloat16", **TINY),

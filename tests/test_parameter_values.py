@@ -66,6 +66,8 @@ ACCEPTED = {
     "step_size": NUMBER,
     "temperature": NUMBER | {"true"},
     "noise": NUMBER,
+    "exposure": {"nothing"},
+    "offset": {"whole", "nothing"},
     "topic_word_prior": NUMBER | {"nothing"},
     "doc_topic_prior": NUMBER | {"nothing"},
     "total_samples": NUMBER | {"nothing"},

@@ -39,7 +39,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 #: what a model is made of, which each estimator has for itself; then what they share, in its order
 MODEL = [
     "module", "image_shape", "input_shape", "sample_parameters", "conv_channels", "kernel_size",
-    "pool_size", "hidden_layer_sizes", "activation", "n_components", "whiten", "fit_intercept",
+    "pool_size", "hidden_layer_sizes", "activation", "n_components", "whiten",
+    "exposure", "offset", "fit_intercept",
     "doc_topic_prior", "success_probability", "topic_word_prior", "r_rate", "gamma_prior",
     "network_scale", "parametrization",
 ]  # fmt: skip
@@ -112,7 +113,7 @@ def first_sentence(text):
 
 
 def test_there_are_all_estimators():
-    assert len(ESTIMATORS) == 11
+    assert len(ESTIMATORS) == 12
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))

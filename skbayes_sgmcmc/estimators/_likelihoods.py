@@ -1,4 +1,4 @@
-"""Regressors that let the user choose the distribution of the targets around a network."""
+"""Regressors that let the user choose the distribution of the targets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._data.scaling import center_and_scale
 from .._validation import check_choice, check_real
 from ._network import NetworkRegressor
+from ._regressor import BayesianRegressor
 
 if TYPE_CHECKING:
     from ..models.likelihoods import Likelihood, StudentT
@@ -24,8 +25,8 @@ COUNTS = ("poisson", "negative_binomial")
 AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
 
 
-class LikelihoodRegressor(NetworkRegressor):
-    """Base class of regressors with the parameters ``likelihood`` and ``noise``.
+class LikelihoodChoice(BayesianRegressor):
+    """Mixin of regressors: the parameters ``likelihood`` and ``noise``.
 
     Targets are standardised, unless they are counts.
     """
@@ -140,6 +141,10 @@ class LikelihoodRegressor(NetworkRegressor):
         given = self._given_t()
         df = None if given is None or isinstance(given.df, str) else float(given.df)
         return StudentNoise(self._n_targets, noise, df)
+
+
+class LikelihoodRegressor(LikelihoodChoice, NetworkRegressor):
+    """Base class of networks with the parameters ``likelihood`` and ``noise``."""
 
     def _output_labels(self) -> list[str]:
         n = self._n_targets

@@ -1,0 +1,376 @@
+"""Bayesian generalised linear models."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .._draws.storage import Storage
+from .._validation import check_int
+from ._likelihoods import COUNTS, LikelihoodChoice
+from ._linear import LinearEstimator
+
+if TYPE_CHECKING:
+    from ..models.glm import GLMModel
+
+Array = NDArray[Any]
+
+
+class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
+    r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
+
+    .. math::
+        y \mid x \sim p(\cdot \mid f, \phi),\quad f = \beta^\top x + b + \text{offset},\quad
+        \beta_j \sim N(0, s^2 / \mathrm{sd}(x_j)^2)
+
+    With real targets, f is the mean; with counts, it is the logarithm of the rate. The defaults
+    need no tuning and no scaled features: the scale s is learned from the data, and the chains move
+    as those of :class:`BayesianLogisticRegression`.
+
+    Parameters
+    ----------
+    exposure : int, str or None, default=None
+        Index or name of the column of X that holds the exposure of each row, such as a time or a
+        number of persons: rates are proportional to it. For counts only. The column is not a
+        feature.
+    offset : int, str or None, default=None
+        Index or name of the column of X that is added to f. The column is not a feature.
+    fit_intercept : bool, default=True
+        If True, the model has an intercept, with a flat prior.
+    prior : {"normal", "laplace"} or Prior, default="normal"
+        Prior on the coefficients.
+    prior_scale : float, array of shape (n_features,), "learned" or LearnedScale, default="learned"
+        Scale of the prior. "learned": coefficient j has the prior sd s / sd(x_j), times sd(y) for
+        real targets, and s is learned from the data. ``LearnedScale(inputs=True)`` learns one scale
+        for each feature (see :class:`~skbayes_sgmcmc.priors.LearnedScale`). Numbers are in units of
+        the coefficients, of standardised targets if they are real.
+    likelihood : str or StudentT, default="normal"
+        Distribution of the targets: "normal", "student_t", "poisson" or "negative_binomial".
+        Student's t distribution has heavy tails, so that outliers matter less. The last two are for
+        counts; the variance of the negative binomial distribution exceeds the mean.
+    noise : "infer" or float, default="infer"
+        Standard deviation of the noise in units of y, or the scale of Student's t distribution.
+        "infer": log(noise / (0.3 sd(y))) ~ N(0, 1).
+    sampler : str or Sampler, default="sgld"
+        Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
+        "sgld", "psgld", "sghmc", "sgnht", "msgnht" and "mala" (exact, with all rows in every step).
+    integrator : str, default="auto"
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
+        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
+    step_size : "auto", float or Schedule, default="auto"
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": a fixed step for each sampler, in coordinates in which the posterior is close to a
+        standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
+        correlated that a diagonal preconditioner would need very long runs.
+    preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
+        Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
+        of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
+        "hessian" for up to 2000 parameters, otherwise "diagonal"; None if ``step_size`` is a
+        number.
+    gradient : str, default="auto"
+        Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
+        al. 2019), for ``fit`` only, or "linear_control_variates", which are fitted to the Gaussian
+        approximation, with importance-sampled rows. "auto": "linear_control_variates" with a matrix
+        preconditioner, otherwise "control_variates"; "minibatch" if ``step_size`` is a number.
+    batch_size : "auto" or int, default="auto"
+        Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
+        otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
+    shared_minibatch : bool, default=False
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
+    n_chains : int, default=4
+        Number of chains. Each chain has its own starting point, and R-hat compares the chains.
+    n_draws : "auto" or int, default="auto"
+        Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
+    burn_in : "auto" or int, default="auto"
+        Number of steps before the first draw. "auto": about as many steps as the chains need to
+        forget their starting points.
+    thinning : "auto", int or MixingDistance, default="auto"
+        Number of steps between two draws of a chain. "auto": at most 20, depending on the step
+        size; a tenth of a pass, at most 100, if ``step_size`` is a number.
+    temperature : float or Schedule, default=1.0
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+    init : "auto", "random", "map", "gaussian" or array, default="auto"
+        Starting points of the chains. "random": near zero. "map": the maximum of the posterior.
+        "gaussian": draws of the Gaussian approximation of the posterior. An array is broadcast to
+        (n_chains, n_parameters). "auto": "gaussian" with a matrix preconditioner, otherwise "map";
+        "random" if ``step_size`` is a number.
+    total_samples : float or None, default=None
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
+    warm_start : bool, default=False
+        If True, the next ``fit`` continues from the last state of the chains.
+    compiled : "auto" or bool, default="auto"
+        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD by
+        Euler steps on a CPU. It has its own random number generator, so the same seed gives
+        different draws.
+    device : str, default="auto"
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
+    storage : Storage or None, default=None
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
+        dir="draws")``. None: in memory, in the precision of the sampling.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
+    n_jobs : int or None, default=None
+        Number of groups of chains that run in parallel through joblib. None: a single group.
+    random_state : int, RandomState or None, default=None
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
+    verbose : int, default=0
+        If positive, print progress. Scikit-learn's callbacks also work.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        Posterior mean of the coefficients, in the order of the columns that are features.
+    intercept_ : float
+        Posterior mean of the intercept.
+    posterior_ : PosteriorSamples
+        Draws "coef" of shape (n_chains, n_draws, n_features) and "intercept" of shape (n_chains,
+        n_draws), in units of y. With learned scales also "scale". Parameters of the likelihood:
+        "log_noise", log(noise / (0.3 sd(y))); "log_df", log((df - 2) / 8); "log_dispersion",
+        log(dispersion / 0.3).
+    n_chains_, n_draws_ : int
+        Number of chains in ``posterior_`` and number of draws of each chain.
+    n_steps_ : int
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
+    step_size_ : float
+        Step size eta of the last step.
+    batch_size_ : int
+        Number of rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators used in the last call; () if none.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : array of shape (n_features_in_,)
+        Names of the columns, if X had string column names.
+
+    See Also
+    --------
+    sklearn.linear_model.BayesianRidge : Normal targets, with an approximate posterior.
+    sklearn.linear_model.PoissonRegressor : The maximum of a posterior of counts.
+
+    References
+    ----------
+    McCullagh & Nelder (1989), Generalized linear models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import BayesianGLMRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 2))
+    >>> y = rng.poisson(np.exp(1.0 + X @ [0.5, -0.5]))
+    >>> reg = BayesianGLMRegressor(likelihood="poisson", random_state=0).fit(X, y)
+    >>> reg.coef_.round(1)
+    array([ 0.5, -0.5])
+    """
+
+    def __init__(
+        self,
+        *,
+        exposure: Any = None,
+        offset: Any = None,
+        fit_intercept: bool = True,
+        prior: Any = "normal",
+        prior_scale: Any = "learned",
+        likelihood: Any = "normal",
+        noise: Any = "infer",
+        sampler: Any = "sgld",
+        integrator: str = "auto",
+        step_size: Any = "auto",
+        preconditioner: Any = "auto",
+        gradient: str = "auto",
+        batch_size: Any = "auto",
+        shared_minibatch: bool = False,
+        n_chains: int = 4,
+        n_draws: Any = "auto",
+        burn_in: Any = "auto",
+        thinning: Any = "auto",
+        temperature: Any = 1.0,
+        init: Any = "auto",
+        total_samples: float | None = None,
+        warm_start: bool = False,
+        compiled: Any = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
+        storage: Storage | None = None,
+        checkpoint: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.exposure = exposure
+        self.offset = offset
+        self.fit_intercept = fit_intercept
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.likelihood = likelihood
+        self.noise = noise
+        self.sampler = sampler
+        self.integrator = integrator
+        self.step_size = step_size
+        self.preconditioner = preconditioner
+        self.gradient = gradient
+        self.batch_size = batch_size
+        self.shared_minibatch = shared_minibatch
+        self.n_chains = n_chains
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thinning = thinning
+        self.temperature = temperature
+        self.init = init
+        self.total_samples = total_samples
+        self.warm_start = warm_start
+        self.compiled = compiled
+        self.device = device
+        self.dtype = dtype
+        self.storage = storage
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = False
+        return tags
+
+    def _samplers(self) -> tuple[str, ...]:
+        return (*super()._samplers(), "mclmc", "mala")
+
+    def _check_noise(self) -> None:
+        if isinstance(self.noise, str) and self.noise != "infer":
+            raise ValueError(
+                f"noise={self.noise!r} is not allowed: give 'infer' or a positive number."
+            )
+        super()._check_noise()
+        if self.exposure is not None and self._kind[0] not in COUNTS:
+            raise ValueError(
+                f"exposure={self.exposure!r} is not allowed with likelihood={self.likelihood!r}: "
+                "only rates of counts have one; give exposure=None."
+            )
+
+    # rows -----------------------------------------------------------------------------------------
+
+    def _column(self, name: str) -> int | None:
+        """Index of the column that the parameter ``name`` names."""
+        given = getattr(self, name)
+        if given is None:
+            return None
+        if isinstance(given, str):
+            names = list(getattr(self, "feature_names_in_", []))
+            if given in names:
+                return names.index(given)
+        elif isinstance(given, Integral):
+            return check_int(name, given, low=0, high=self.n_features_in_ - 1)
+        raise ValueError(
+            f"{name}={given!r} is not allowed: give the index of a column of X, below "
+            f"{self.n_features_in_}, the name of a column of a DataFrame, or None."
+        )
+
+    def _special_columns(self) -> dict[str, int]:
+        found = {name: self._column(name) for name in ("exposure", "offset")}
+        return {name: column for name, column in found.items() if column is not None}
+
+    def _inputs(self, X: Any) -> tuple[Any, Array | None]:
+        """Features, and the offsets of rows in units of f, if any."""
+        special = self._special_columns()
+        if not special:
+            return X, None
+        values = {name: _dense_column(X, column) for name, column in special.items()}
+        total = np.zeros(X.shape[0])
+        if "exposure" in values:
+            exposure = values["exposure"]
+            if not (exposure > 0.0).all():
+                raise ValueError(
+                    f"X with the exposure {exposure.min():g} is not allowed: give positive numbers "
+                    f"in column {self.exposure!r}."
+                )
+            total += np.log(exposure)
+        if "offset" in values:
+            total += values["offset"] / float(np.ravel(self._y_scale)[0])
+        keep = np.setdiff1d(np.arange(X.shape[1]), list(special.values()))
+        return X[:, keep], total
+
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        X, y = super()._validate_xy(X, y, reset=reset)
+        if y.shape[1] != 1:
+            raise ValueError(
+                f"y with {y.shape[1]} outputs is not allowed: give one column, and one estimator "
+                "for each."
+            )
+        if len(self._special_columns()) == X.shape[1]:
+            raise ValueError(
+                f"exposure={self.exposure!r} and offset={self.offset!r} leave no feature of the "
+                f"{X.shape[1]} columns of X: give X more columns."
+            )
+        return X, y
+
+    def _feature_labels(self) -> list[str]:
+        special = self._special_columns().values()
+        labels = super()._feature_labels()
+        return [label for j, label in enumerate(labels) if j not in special]
+
+    # model ----------------------------------------------------------------------------------------
+
+    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> GLMModel:
+        from ..models.glm import GLMModel
+
+        if first:
+            self._fit_targets(y, weight)
+        features, _ = self._inputs(X)
+        n_features = features.shape[1]
+        center, scale = self._predictor_units()
+        model = GLMModel(
+            n_features,
+            self._likelihood(),
+            self._prior(),
+            self._model_scale(n_features),
+            self.fit_intercept,
+            self._units(features, weight, first=first),
+            center,
+            scale,
+        )
+        self._sampled = self._kind
+        return model
+
+    def _predictor_units(self) -> tuple[float, float]:
+        """Centre and scale of f, in units of users: f as the model sees it is standardised."""
+        if self._kind[0] in COUNTS:
+            return float(np.log(self._y_rate[0])), 1.0
+        return float(np.ravel(self._y_center)[0]), float(np.ravel(self._y_scale)[0])
+
+    def _set_attributes(self) -> None:
+        self.coef_ = self.posterior_.mean("coef")
+        self.intercept_ = float(self.posterior_.mean("intercept"))
+
+    def _check_mixing(self, X: Any) -> None:
+        self._warn_of_mixing({name: self.posterior_[name] for name in self._checked_blocks()})
+
+    def _predict_block(self, draws: Any, x: Any) -> Array:
+        posterior, (features, offset) = self.posterior_, self._inputs(x)
+        coef, intercept = posterior.select("coef", draws), posterior.select("intercept", draws)
+        center, scale = self._predictor_units()
+        f = (np.asarray(features @ coef.T).T + intercept[:, None] - center) / scale
+        return (f if offset is None else f + offset)[:, :, None]
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        return {"coef": {"feature": self._feature_labels()}} | self._scale_axes()
+
+    def _labels(self) -> dict[str, list[str]]:
+        return {"coef": self._feature_labels()} | self._scale_labels()
+
+
+def _dense_column(X: Any, column: int) -> Array:
+    values = X[:, [column]].toarray() if sp.issparse(X) else np.asarray(X[:, [column]])
+    return np.asarray(values[:, 0], dtype=np.float64)

@@ -1,0 +1,283 @@
+"""Generalised linear models: derivatives, exact posteriors, exposures, weights, bad input."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import scipy.stats
+import torch
+from scipy.special import gammaln
+
+from skbayes_sgmcmc import BayesianGLMRegressor, StudentT
+from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
+from skbayes_sgmcmc.models.glm import GLMModel
+from skbayes_sgmcmc.models.likelihoods import Gaussian, StudentNoise
+from skbayes_sgmcmc.priors import LearnedScale, Normal
+
+#: budgets too small to mix, on purpose, where draws are only compared with other draws
+TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "random_state": 0}
+tiny_fits = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+LIKELIHOODS = {
+    "normal": lambda: Gaussian(1, None),
+    "normal_given": lambda: Gaussian(1, np.array([0.7])),
+    "student_t": lambda: StudentNoise(1, None),
+    "poisson": lambda: Poisson(np.array([2.0])),
+    "negative_binomial": lambda: NegativeBinomial(np.array([2.0])),
+}
+
+
+def model_and_data(name, scale=0.8, n=40, offset=True):
+    rng = np.random.default_rng(0)
+    X, likelihood = rng.standard_normal((n, 3)), LIKELIHOODS[name]()
+    y = rng.poisson(2.0, n) if isinstance(likelihood, Poisson) else rng.standard_normal(n)
+    model = GLMModel(3, likelihood, Normal(), scale, True)
+    shift = 0.3 * rng.standard_normal(n) if offset else None
+    weight = rng.uniform(0.5, 2.0, n)
+    return model, model.make_data(
+        (X, shift), np.asarray(y, float)[:, None], weight, torch.float64, "cpu"
+    )
+
+
+def potential(model, data):
+    batch = data.all_rows()
+
+    def value(theta):
+        return -(model.log_lik(theta[None], batch) * batch.weight).sum()
+
+    return value
+
+
+@pytest.mark.parametrize(
+    "scale", [0.8, LearnedScale(5.0, 1.0, False), LearnedScale(5.0, 1.0, True)]
+)
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_gradients_and_curvature_are_those_of_the_density(name, scale):
+    """Against autograd; second derivatives are differences over 1e-3, hence their bounds."""
+    model, data = model_and_data(name, scale)
+    theta = 0.3 * np.random.default_rng(1).standard_normal(model.n_parameters)
+    at, value = torch.from_numpy(theta), potential(model, data)
+    gradient = torch.autograd.functional.jacobian(value, at).numpy()
+    hessian = torch.autograd.functional.hessian(value, at).numpy()
+    out = torch.zeros(1, model.n_parameters, dtype=torch.float64)
+    model.likelihood_gradient(at[None], data.all_rows(), {}, None, out=out, scale=0.5)
+    np.testing.assert_allclose(out[0], 0.5 * gradient, rtol=1e-8, atol=1e-8)
+    loss, slope = model._losses(theta, data)
+    assert loss == pytest.approx(float(value(at)))
+    np.testing.assert_allclose(slope, gradient, rtol=1e-8, atol=1e-8)
+    vector = np.random.default_rng(2).standard_normal(len(theta))
+    np.testing.assert_allclose(
+        model.hessian_times(theta, vector, data), hessian @ vector, rtol=1e-4, atol=1e-3
+    )
+    scores = model.scores(at[None], data.all_rows()).numpy() * data.weight.numpy()[:, None]
+    np.testing.assert_allclose(-scores.sum(0), gradient, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_curvature_is_averaged_over_the_approximation(name):
+    """Quadrature and Stein's identity against averages of autograd's Hessians over 4,000 draws.
+
+    Bound: five standard errors of the entries that do not vanish, plus 1% of the largest.
+    """
+    model, data = model_and_data(name, n=10)
+    rng = np.random.default_rng(1)
+    theta, size = 0.2 * rng.standard_normal(model.n_parameters), model.n_parameters
+    root = 0.15 * np.eye(size) + 0.03 * rng.standard_normal((size, size))
+    hessian = torch.func.vmap(torch.func.hessian(potential(model, data)))
+    draws = theta + rng.standard_normal((4000, size)) @ root.T
+    found = hessian(torch.from_numpy(draws)).numpy()
+    slope, curvature = model._expected(theta, root, data)
+    gradient, curvature = model._summed(slope, data), model._gram(curvature, data)
+    error = 5.0 * found.std(0) / math.sqrt(4000) + 0.01 * np.abs(found.mean(0)).max()
+    assert (np.abs(curvature - found.mean(0)) < error).all()
+    slopes = torch.func.vmap(torch.func.grad(potential(model, data)))(torch.from_numpy(draws))
+    error = 5.0 * slopes.numpy().std(0) / math.sqrt(4000)
+    assert (np.abs(gradient - slopes.numpy().mean(0)) < error).all()
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_control_variates_change_no_gradient_of_all_rows(name, order):
+    """What batches leave out is the anchor's sum over all rows."""
+    from dataclasses import replace
+
+    model, data = model_and_data(name)
+    rng = np.random.default_rng(1)
+    center, size = 0.2 * rng.standard_normal(model.n_parameters), model.n_parameters
+    anchor = model.anchor(center, data, 0.1 * np.eye(size) if order == 2 else None)
+    theta = torch.from_numpy(center + 0.1 * rng.standard_normal(size))[None]
+    plain, controlled = torch.zeros_like(theta), torch.zeros_like(theta)
+    model.likelihood_gradient(theta, data.all_rows(), {}, None, out=plain, scale=1.0)
+    data = replace(data, fields=data.fields | anchor.fields)
+    model.likelihood_gradient(theta, data.all_rows(), {}, None, out=controlled, scale=1.0)
+    whole = controlled.numpy()[0] + anchor.gradient
+    if order == 2:
+        whole += anchor.hessian @ (theta.numpy()[0] - center)
+    np.testing.assert_allclose(whole, plain[0], rtol=1e-9, atol=1e-9)
+    assert np.abs(controlled.numpy()).max() < 0.7 * np.abs(plain.numpy()).max() or order == 1
+
+
+# exact posteriors ---------------------------------------------------------------------------------
+
+
+def grid_posterior(log_density, center, sd, n=61):
+    """Means and sds of a posterior of three parameters, by sums over a grid of 6 sds each side."""
+    axes = [np.linspace(m - 6 * s, m + 6 * s, n) for m, s in zip(center, sd, strict=True)]
+    points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")])
+    log_p = log_density(*points)
+    weight = np.exp(log_p - log_p.max())
+    weight /= weight.sum()
+    mean = points @ weight
+    return mean, np.sqrt(((points - mean[:, None]) ** 2) @ weight)
+
+
+def counts(n=60):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(n)
+    return x, rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(0.5 + 0.6 * x))).astype(float)
+
+
+@pytest.mark.parametrize("name", ["normal", "student_t", "poisson", "negative_binomial"])
+def test_posterior_is_exact(name):
+    """One feature, the intercept and at most one parameter of the likelihood, on a grid.
+
+    The bounds of test_posterior_truth.py: means within 0.15 sd, sds within 10%, R-hat at most 1.02.
+    """
+    if name in ("normal", "student_t"):
+        rng = np.random.default_rng(3)
+        x = rng.standard_normal(40)
+        y = 3.0 + 2.0 * x + rng.standard_t(4.0, 40)
+    else:
+        x, y = counts()
+    kind = StudentT(df=4.0) if name == "student_t" else name
+    reg = BayesianGLMRegressor(likelihood=kind, prior_scale=1.0, random_state=0).fit(x[:, None], y)
+    posterior = reg.posterior_
+    blocks = {"coef": posterior["coef"][:, :, 0], "intercept": posterior["intercept"]}
+    own = {"normal": "log_noise", "student_t": "log_noise", "negative_binomial": "log_dispersion"}
+    if name in own:
+        blocks["own"] = posterior[own[name]][:, :, 0]
+    unit = y.std() if name in ("normal", "student_t") else 1.0
+
+    def log_density(w, b, g=None):
+        g = np.zeros_like(w) if g is None else g
+        f = w[:, None] * x + b[:, None]
+        scale, alpha = 0.3 * unit * np.exp(g)[:, None], 0.3 * np.exp(g)[:, None]
+        rows = {
+            "normal": lambda: scipy.stats.norm(f, scale).logpdf(y),
+            "student_t": lambda: scipy.stats.t(4.0, f, scale).logpdf(y),
+            "poisson": lambda: y * f - np.exp(f),
+            "negative_binomial": lambda: (
+                gammaln(y + 1 / alpha) - gammaln(1 / alpha) - (y + 1 / alpha)
+                * np.log1p(alpha * np.exp(f)) + y * (np.log(alpha) + f)
+            ),
+        }[name]()  # fmt: skip
+        return rows.sum(1) - 0.5 * (w / unit) ** 2 - 0.5 * g**2
+
+    center = [values.mean() for values in blocks.values()]
+    spread = [values.std() for values in blocks.values()]
+    mean, sd = grid_posterior(log_density, center, spread, 41 if len(blocks) == 3 else 121)
+    for k, values in enumerate(blocks.values()):
+        assert abs(values.mean() - mean[k]) <= 0.15 * sd[k]
+        assert abs(values.std() / sd[k] - 1.0) <= 0.10
+    assert reg.summary()["r_hat"].max() <= 1.02
+
+
+def test_normal_posterior_is_conjugate():
+    """Given noise and a given prior: N(m, V) with V^-1 = X'X / noise^2 + I / scale^2, 12 features.
+
+    The intercept is flat. Bounds as above.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 12)) @ rng.standard_normal((12, 12))
+    y = X @ rng.standard_normal(12) + 5.0 + 2.0 * rng.standard_normal(80)
+    reg = BayesianGLMRegressor(noise=2.0, prior_scale=0.5, random_state=0).fit(X, y)
+    design = np.hstack([X, np.ones((80, 1))])
+    precision = design.T @ design / 4.0
+    precision[:12, :12] += np.eye(12) / (0.5 * y.std()) ** 2  # of standardised targets
+    V = np.linalg.inv(precision)
+    mean, sd = V @ design.T @ y / 4.0, np.sqrt(np.diag(V))
+    draws = np.concatenate(
+        [reg.posterior_["coef"], reg.posterior_["intercept"][:, :, None]], axis=2
+    )
+    assert np.abs((draws.mean((0, 1)) - mean) / sd).max() <= 0.15
+    assert np.abs(draws.std((0, 1)) / sd - 1.0).max() <= 0.10
+    found, spread = reg.predict(X[:5], return_std=True)
+    row_sd = np.sqrt(4.0 + np.einsum("ij,jk,ik->i", design[:5], V, design[:5]))
+    np.testing.assert_allclose(found, design[:5] @ mean, atol=0.15 * row_sd.max())
+    np.testing.assert_allclose(spread, row_sd, rtol=0.05)
+
+
+# rows, exposures, weights -------------------------------------------------------------------------
+
+
+@tiny_fits
+def test_exposures_and_offsets_are_columns():
+    """By index and by name; an exposure is an offset of its logarithm, for fits and predictions."""
+    x, y = counts()
+    exposure = np.random.default_rng(0).uniform(0.5, 4.0, len(x))
+    frame = pd.DataFrame({"time": exposure, "dose": x})
+    kind = {"likelihood": "poisson", **TINY}
+    named = BayesianGLMRegressor(exposure="time", **kind).fit(frame, y)
+    index = BayesianGLMRegressor(exposure=0, **kind).fit(frame.to_numpy(), y)
+    logs = np.column_stack([np.log(exposure), x])
+    offset = BayesianGLMRegressor(offset=0, **kind).fit(logs, y)
+    sparse = BayesianGLMRegressor(exposure=0, **kind).fit(sp.csr_matrix(frame.to_numpy()), y)
+    for other in (index, offset, sparse):
+        np.testing.assert_allclose(
+            other.posterior_["coef"], named.posterior_["coef"], rtol=1e-6, atol=1e-9
+        )
+    assert list(named.summary()["name"][:2]) == ["dose", "intercept"]
+    doubled = frame.assign(time=2.0 * exposure)
+    np.testing.assert_allclose(named.predict(doubled), 2.0 * named.predict(frame))
+    np.testing.assert_allclose(offset.predict(logs), named.predict(frame))
+
+
+@tiny_fits
+@pytest.mark.parametrize("name", ["normal", "negative_binomial"])
+def test_weight_two_is_two_rows(name):
+    """The same posterior, hence the same draws: the chains see all rows, and N is the same."""
+    x, y = counts(30)
+    kind = BayesianGLMRegressor(likelihood=name, **TINY)
+    once = kind.fit(x[:, None], y, np.where(np.arange(30) < 10, 2.0, 1.0)).posterior_["coef"].copy()
+    rows = np.r_[np.arange(30), np.arange(10)]
+    twice = kind.fit(x[rows, None], y[rows]).posterior_["coef"]
+    np.testing.assert_allclose(once, twice, rtol=1e-6, atol=1e-8)
+
+
+@tiny_fits
+def test_streams_and_warm_starts():
+    x, y = counts(90)
+    reg = BayesianGLMRegressor(likelihood="poisson", **TINY)
+    for part in range(3):
+        reg.partial_fit(x[part::3, None], y[part::3])
+    assert 0.2 < reg.coef_[0] < 1.0
+    warm = BayesianGLMRegressor(likelihood="poisson", warm_start=True, **TINY)
+    warm.fit(x[:, None], y).fit(x[:, None], y)
+    assert 0.2 < warm.coef_[0] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("parameters", "y", "message"),
+    [
+        ({"likelihood": "poisson"}, -1.0, "y with the value -1"),
+        ({"likelihood": "poisson"}, 0.5, "y with the value 0.5"),
+        ({"likelihood": "gamma_"}, 1.0, "likelihood='gamma_'"),
+        ({"noise": "heteroscedastic"}, 1.0, "noise='heteroscedastic'.*'infer' or a positive"),
+        ({"likelihood": "poisson", "noise": 1.0}, 1.0, "noise=1.0.*likelihood='poisson'"),
+        ({"exposure": 0}, 1.0, "exposure=0.*likelihood='normal'"),
+        ({"likelihood": "poisson", "exposure": 5}, 1.0, "exposure=5"),
+        ({"likelihood": "poisson", "exposure": "time"}, 1.0, "exposure='time'.*index of a column"),
+        ({"likelihood": "poisson", "exposure": 1}, 1.0, "exposure -1.*positive"),
+        ({"offset": 1.5}, 1.0, "offset=1.5"),
+        ({"prior_scale": [1.0]}, 1.0, "prior_scale of length 1.*2 features"),
+        ({"prior": "laplace"}, 1.0, "prior_scale='learned'.*prior='laplace'"),
+    ],
+)
+def test_bad_input(parameters, y, message):
+    X = np.column_stack([np.arange(1.0, 11.0), -np.ones(10)])
+    with pytest.raises(ValueError, match=message):
+        BayesianGLMRegressor(**parameters).fit(X, np.r_[np.arange(9.0), y])
