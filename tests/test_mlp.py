@@ -54,8 +54,8 @@ def fitted(iris):
 def test_digits_at_the_defaults():
     """One shuffled split, 360 rows held out: 98.3% was measured, sd 0.8% by rows alone.
 
-    The bound leaves five rows. Each chain covers a part of the posterior: they may warn of that, and
-    of nothing else.
+    The bound leaves five rows. Each chain covers a part of the posterior: they may warn of that,
+    and of nothing else.
     """
     X, y = load_digits(return_X_y=True)
     parts = train_test_split(X, y, test_size=0.2, random_state=0)
