@@ -252,7 +252,7 @@ FIRST = ["0.weight", "0.bias"]
         (["3.bias", "0.weight"], ["0.weight", "3.bias"]),
         (lambda name, parameter: parameter.ndim == 2, ["0.weight", "3.weight"]),
     ],
-    ids=str,
+    ids=lambda value: "function" if callable(value) else str(value),
 )
 def test_only_chosen_parameters_are_sampled(chosen, names):
     """The others have the module's values in predictions, which have the draws of these only."""
