@@ -136,7 +136,10 @@ def test_targets_have_the_weighted_average_as_expectation():
 
 
 def test_draws_of_weight_zero_are_no_teachers(teacher):
-    """The same student, bit by bit, as without them; another one than of equal weights."""
+    """The same student, bit by bit, as without them; another one than of equal weights.
+
+    Their probabilities differ by more than float32 rounds, which is about 1e-7.
+    """
     draws = teacher.posterior_.draws
     students = []
     for posterior in (
@@ -148,7 +151,7 @@ def test_draws_of_weight_zero_are_no_teachers(teacher):
         other.posterior_ = posterior
         students.append(other.distill(X[:300], **QUICK).predict_proba(X))
     np.testing.assert_array_equal(students[0], students[1])
-    assert np.abs(students[0] - students[2]).max() > 1e-3
+    assert np.abs(students[0] - students[2]).max() > 1e-4
 
 
 class Recorder(nn.Module):

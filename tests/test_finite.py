@@ -118,14 +118,15 @@ def test_constants_of_any_size_are_no_inputs(dtype, constant, spread):
 
 def test_a_fit_whose_predictions_overflow_is_an_error():
     """Means are finite, and the sds of three targets are not."""
-    regressor = BayesianMLPRegressor(**(MLP | RUN | {"step_size": 1000.0}), dtype="float32")
+    settings = MLP | RUN | {"step_size": 1000.0, "noise": "infer"}
+    regressor = BayesianMLPRegressor(**settings, dtype="float32")
     with pytest.raises(SamplingError, match="reduce step_size"):
         regressor.fit(X, np.c_[Y, Y, Y])
     assert not hasattr(regressor, "posterior_")
 
 
 def test_a_fit_that_fails_at_its_end_leaves_the_estimator_as_it_was():
-    regressor = BayesianMLPRegressor(**(MLP | RUN), dtype="float32").fit(X, Y)
+    regressor = BayesianMLPRegressor(**(MLP | RUN), noise="infer", dtype="float32").fit(X, Y)
     before = regressor.predict(X)
     with pytest.raises(SamplingError):
         regressor.set_params(step_size=1000.0).fit(X, np.c_[Y, Y, Y])

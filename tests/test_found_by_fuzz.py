@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -93,7 +91,11 @@ def test_rows_of_a_student_may_be_larger_than_float32():
 
 def test_predictions_whose_spread_overflows_end_the_fit():
     """Outputs and targets of 1e140: each draw's mean is finite, the variance of all is not."""
-    model = BayesianModuleRegressor(partial(nn.Linear, 3, 1), step_size=1e-3, **RUN)
+
+    def build():
+        return nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+
+    model = BayesianModuleRegressor(build, step_size=1e-3, sample_parameters="all", **RUN)
     with pytest.raises(SamplingError, match="too large for finite means"):
         model.fit(X * 1e140, Y * 1e140)
     assert not hasattr(model, "posterior_")

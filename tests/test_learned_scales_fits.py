@@ -214,7 +214,7 @@ def test_pickles_and_clones_fit_alike(fitted, diabetes):
     assert_same(clone(back).fit(X, y), fitted)
     named, given = tiny(), tiny(prior_scale=LearnedScale())
     assert_same(given.fit(X, y), named.fit(X, y))
-    assert given.get_params()["prior_scale__shape"] == 1.0
+    assert given.get_params()["prior_scale__shape"] == "auto"
 
 
 def test_streams_learn_scales():

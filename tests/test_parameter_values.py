@@ -90,6 +90,7 @@ ACCEPTED = {
     "doc_sweeps": COUNT,
     "random_state": COUNT | {"nothing"},
     "n_jobs": COUNT | {"nothing"},
+    "n_workers": COUNT,
     "verbose": COUNT | {"true"},  # as in scikit-learn
     "standardize": {"true"},
     "fit_intercept": {"true"},

@@ -242,7 +242,7 @@ class BayesianMLPClassifier(_DensePerceptron, NetworkClassifier):
     >>> clf.score(X, y) > 0.95
     True
     >>> clf.posterior_
-    PosteriorSamples(4 chains x 100 draws, {weight_1: (4, 100), bias_1: (100,), ...})
+    PosteriorSamples(4 chains x 100 draws, {weight_1: (4, 16), bias_1: (16,), ...})
     """
 
     def __init__(

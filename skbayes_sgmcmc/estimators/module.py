@@ -64,8 +64,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "sgld" for a logistic
-        regression of features, otherwise "psgld".
+        "psgld", "sgld", "mclmc", "sghmc", "sgnht", "msgnht" and, for a logistic regression of
+        features, "mala". "auto": "sgld" for such a regression, otherwise "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -267,6 +267,9 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    def _samplers(self) -> tuple[str, ...]:
+        return (*super()._samplers(), "mala")
 
 
 class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
