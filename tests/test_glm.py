@@ -12,7 +12,7 @@ import scipy.stats
 import torch
 from scipy.special import gammaln
 
-from skbayes_sgmcmc import BayesianGLMRegressor, StudentT
+from skbayes_sgmcmc import BayesianGLMRegressor, Storage, StudentT
 from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
 from skbayes_sgmcmc.models.glm import GLMModel
 from skbayes_sgmcmc.models.likelihoods import Gaussian, StudentNoise
@@ -28,19 +28,21 @@ LIKELIHOODS = {
     "student_t": lambda: StudentNoise(1, None),
     "poisson": lambda: Poisson(np.array([2.0])),
     "negative_binomial": lambda: NegativeBinomial(np.array([2.0])),
+    "two_normal": lambda: Gaussian(2, None),
+    "two_given": lambda: Gaussian(2, np.array([0.7, 0.4])),
+    "two_student_t": lambda: StudentNoise(2, None),
 }
 
 
 def model_and_data(name, scale=0.8, n=40, offset=True):
     rng = np.random.default_rng(0)
     X, likelihood = rng.standard_normal((n, 3)), LIKELIHOODS[name]()
-    y = rng.poisson(2.0, n) if isinstance(likelihood, Poisson) else rng.standard_normal(n)
+    size = (n, likelihood.n_outputs)
+    y = rng.poisson(2.0, size) if isinstance(likelihood, Poisson) else rng.standard_normal(size)
     model = GLMModel(3, likelihood, Normal(), scale, True)
     shift = 0.3 * rng.standard_normal(n) if offset else None
     weight = rng.uniform(0.5, 2.0, n)
-    return model, model.make_data(
-        (X, shift), np.asarray(y, float)[:, None], weight, torch.float64, "cpu"
-    )
+    return model, model.make_data((X, shift), np.asarray(y, float), weight, torch.float64, "cpu")
 
 
 def potential(model, data):
@@ -246,6 +248,20 @@ def test_weight_two_is_two_rows(name):
     rows = np.r_[np.arange(30), np.arange(10)]
     twice = kind.fit(x[rows, None], y[rows]).posterior_["coef"]
     np.testing.assert_allclose(once, twice, rtol=1e-6, atol=1e-8)
+
+
+@tiny_fits
+def test_draws_in_half_precision_are_rounded():
+    """To 1/512, as the storage says."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 2))
+    y = 30.0 + X @ [2.0, -1.0] + rng.standard_normal(50)
+    full, half = (
+        BayesianGLMRegressor(storage=Storage(dtype), **TINY).fit(X, y).posterior_
+        for dtype in ("float64", "bfloat16")
+    )
+    for name in ("coef", "intercept"):
+        np.testing.assert_allclose(half[name], full[name], rtol=2.0**-7)
 
 
 @tiny_fits

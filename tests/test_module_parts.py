@@ -56,8 +56,9 @@ def trained():
     return module
 
 
-def sampled(clf):
-    return list(clf.posterior_.draws)
+def sampled(estimator):
+    """Names of the sampled parameters; the learned scale of a last layer is none of the module."""
+    return [name for name in estimator.posterior_.draws if name != "scale"]
 
 
 # instances ----------------------------------------------------------------------------------------

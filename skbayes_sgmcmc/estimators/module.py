@@ -43,9 +43,10 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
         layers that it names; biases and other layers then have a normal prior. "spike_slab" means
         ``SpikeSlab()``.
-    prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
+    prior_scale : str, LearnedScale, float or sequence of float, default="auto"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
-        each sampled matrix or kernel.
+        each sampled matrix or kernel. "auto": "learned" if a last layer alone is sampled, with a
+        normal prior about zero; otherwise "fan_in".
     prior_center : {0, "module"}, default=0
         Centre of the prior. "module": the weights of the module that was given. Not allowed with a
         spike-and-slab prior or pruning.
@@ -202,7 +203,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         input_shape: Any = None,
         sample_parameters: Any = "trainable",
         prior: Any = "normal",
-        prior_scale: Any = "fan_in",
+        prior_scale: Any = "auto",
         prior_center: Any = 0,
         prune: Any = None,
         class_weight: Any = None,
@@ -268,9 +269,6 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _samplers(self) -> tuple[str, ...]:
-        return (*super()._samplers(), "mala")
-
 
 class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     r"""Bayesian regressor from any torch module, sampled by stochastic-gradient MCMC.
@@ -299,9 +297,10 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
         layers that it names; biases and other layers then have a normal prior. "spike_slab" means
         ``SpikeSlab()``.
-    prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
+    prior_scale : str, LearnedScale, float or sequence of float, default="auto"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
-        each sampled matrix or kernel.
+        each sampled matrix or kernel. "auto": "learned" if a last layer alone is sampled, with a
+        normal prior about zero; otherwise "fan_in".
     prior_center : {0, "module"}, default=0
         Centre of the prior. "module": the weights of the module that was given. Not allowed with a
         spike-and-slab prior or pruning.
@@ -439,7 +438,7 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         input_shape: Any = None,
         sample_parameters: Any = "trainable",
         prior: Any = "normal",
-        prior_scale: Any = "fan_in",
+        prior_scale: Any = "auto",
         prior_center: Any = 0,
         likelihood: Any = "normal",
         noise: Any = "infer",
