@@ -111,6 +111,51 @@ def test_callables_start_at_random_unless_they_are_told():
         assert (np.abs(draws["0.weight"]).min() > 900.0) == at_module
 
 
+def build():
+    return nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+
+def test_weights_are_a_state_dict_or_a_file(tmp_path):
+    """The same draws as of the module that has these weights: starts, centre and frozen parts."""
+    module = build()
+    path = tmp_path / "weights.pt"
+    torch.save(module.state_dict(), path)
+    chosen = {"sample_parameters": ["0.bias", "2"], "prior_center": "module", **TINY}
+    expected = BayesianModuleClassifier(module, **chosen).fit(X, y).predict_proba(X)
+    for weights in (module.state_dict(), path, str(path)):
+        clf = clone(BayesianModuleClassifier((build, weights), **chosen)).fit(X, y)
+        np.testing.assert_array_equal(clf.predict_proba(X), expected)
+    path.unlink()  # a fitted estimator does not need it
+    np.testing.assert_array_equal(joblib_copy(clf, tmp_path).predict_proba(X), expected)
+
+
+def joblib_copy(estimator, folder):
+    joblib.dump(estimator, folder / "fitted.joblib")
+    return joblib.load(folder / "fitted.joblib")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ((nn.Linear(64, 10), {}), r"module\[0\]=Linear.* it is a module"),
+        ((build, 3), r"module\[1\]=3 is not allowed: give the weights"),
+        (
+            (build, "no such file.pt"),
+            r"module\[1\]='no such file.pt' is not allowed: .*No such file",
+        ),
+        ((build, __file__), r"module\[1\]='.*' is not allowed: (.|\n)*Give the state dict"),
+        (
+            (build, nn.Linear(64, 10).state_dict()),
+            r"module\[1\] is not allowed: (.|\n)*Missing key",
+        ),
+        ((build,), "give a torch.nn.Module, a callable that builds one, or a pair"),
+    ],
+)
+def test_bad_weights(module, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianModuleClassifier(module, **TINY).fit(X, y)
+
+
 def test_a_module_is_copied_and_never_changed():
     """Its values, gradients' flags and mode after a fit and predictions are those from before; and
     what its owner does with it afterwards changes no prediction.

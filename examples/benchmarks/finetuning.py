@@ -58,9 +58,8 @@ network with the time of that.
 
 def network():
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 49, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 5),
+        nn.Conv2d(1, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), nn.Flatten(),
+        nn.Linear(32 * 49, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 5),
     )  # fmt: skip
 
 

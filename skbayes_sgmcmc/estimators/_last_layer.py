@@ -21,6 +21,7 @@ from ._sparse import SparseNetwork
 if TYPE_CHECKING:
     from torch import nn
 
+    from .._data.minibatch import Data
     from .._engine.settings import Settings
     from ..models.last_layer import FeatureCoordinates, HeadModel
     from ..models.likelihoods import Likelihood
@@ -143,15 +144,22 @@ class LastLayer(SparseNetwork):
         from ..models.last_layer import HeadModel
 
         try:
-            if isinstance(model, HeadModel):
-                self._features = (X, self._inputs(X))
-                model = model.for_features(self._features[1], self._coordinates)
-                self._coordinates = model.coordinates
-            elif is_auto(settings.sampler):
+            if not isinstance(model, HeadModel) and is_auto(settings.sampler):
                 settings = replace(settings, sampler="psgld")
             super()._fit_rows(model, X, target, weight, settings, previous=previous, stream=stream)
         finally:
             self._features = None
+
+    def _data_of(
+        self, model: Any, X: Any, target: Array | None, weight: Array | None, settings: Settings
+    ) -> tuple[Any, Data, Any, str]:
+        from ..models.last_layer import HeadModel
+
+        if isinstance(model, HeadModel):
+            self._features = (X, self._inputs(X))
+            model = model.for_features(self._features[1], self._coordinates)
+            self._coordinates = model.coordinates
+        return super()._data_of(model, X, target, weight, settings)
 
     # features -------------------------------------------------------------------------------------
 

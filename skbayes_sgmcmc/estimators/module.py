@@ -19,15 +19,15 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
 
     Parameters
     ----------
-    module : torch.nn.Module or callable
+    module : torch.nn.Module, callable, or pair of a callable and weights
         Module that maps rows (n, ...) to logits (n, n_classes). It is copied in ``fit`` and never
         changed; its weights are where the chains start. Or a function or class that builds a
         module. It is called with the keyword arguments that its signature names among
         ``n_features``, ``input_shape`` (the shape of one row) and ``n_outputs`` (the number of
         classes), so the same function can serve different data. The estimator can then be pickled
         only if the callable is a function or class of a Python module, or a ``functools.partial``
-        of one. Dropout and other random layers are switched off, with a
-        :class:`RandomLayerWarning`.
+        of one. Weights in a pair are a state dict, or the path of a file that ``torch.save`` wrote.
+        Dropout and other random layers are switched off, with a :class:`RandomLayerWarning`.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
         be flat or have this shape. None: rows as they are. X may be an array or a tensor of any
@@ -277,11 +277,11 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
 
     Parameters
     ----------
-    module : torch.nn.Module or callable
-        Module that maps rows (n, ...) to outputs (n, n_outputs), or a function or class that builds
-        one, as for :class:`BayesianModuleClassifier`. There is one output for each target. With
-        ``noise="heteroscedastic"`` there are twice as many: first the means, then s(x) of each
-        target, as for :class:`BayesianMLPRegressor`.
+    module : torch.nn.Module, callable, or pair of a callable and weights
+        Module that maps rows (n, ...) to outputs (n, n_outputs), a function or class that builds
+        one, or a pair of these and weights, as for :class:`BayesianModuleClassifier`. There is one
+        output for each target. With ``noise="heteroscedastic"`` there are twice as many: first the
+        means, then s(x) of each target, as for :class:`BayesianMLPRegressor`.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
         be flat or have this shape. None: rows as they are. X may be an array or a tensor of any
