@@ -18,7 +18,8 @@ from skbayes_sgmcmc.models.networks import model as network_model
 X, y = load_digits(return_X_y=True)
 X, y = (X[:600] / 16.0).astype(np.float32), y[:600]
 TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 5, "random_state": 0,
-        "step_size": 1e-3, "batch_size": 20, "dtype": "float32"}  # fmt: skip
+        "step_size": 1e-3, "batch_size": 20, "dtype": "float32",
+        "prior_scale": "fan_in"}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 

@@ -33,7 +33,8 @@ from skbayes_sgmcmc.priors import LearnedScale, Normal
 X, y = load_digits(return_X_y=True)
 X, y = X[:300] / 16.0, y[:300]
 RUN = {"n_chains": 2, "n_draws": 20, "random_state": 0}
-TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state": 0}
+TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state": 0,
+        "prior_scale": 0.7}  # fmt: skip
 LAST = {"sample_parameters": "last_layer"}
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -213,7 +214,7 @@ def test_features_may_lie_in_a_file(tmp_path, monkeypatch):
 
     original = LogisticHead.make_data
     monkeypatch.setattr(LogisticHead, "make_data", recorded)
-    clf = BayesianModuleClassifier(network(10), prior_scale=0.7, **LAST, **TINY).fit(X, y)
+    clf = BayesianModuleClassifier(network(10), **LAST, **TINY).fit(X, y)
     filed = clone(clf).set_params(storage=Storage(dir=tmp_path)).fit(X, y)
     assert kinds == [np.ndarray, np.memmap]
     np.testing.assert_array_equal(clf.predict_proba(X), filed.predict_proba(X))
@@ -272,7 +273,7 @@ def test_only_what_a_head_returns_unchanged_is_split(make, is_split):
     assert (split(module, names, few) is not None) == is_split
     clf = BayesianModuleClassifier(module, step_size=1e-3, **LAST, **TINY).fit(X, y)
     assert (clf._head is not None) == is_split
-    assert [name for name in clf.posterior_.draws if name != "scale"] == list(names)
+    assert list(clf.posterior_.draws) == list(names)
 
 
 @pytest.mark.parametrize(
@@ -456,6 +457,6 @@ def test_learned_scales_are_those_of_the_linear_estimator():
 
 
 def test_one_layer_has_one_scale():
-    clf = BayesianModuleClassifier(network(10), prior_scale=[1.0, 2.0], **LAST, **TINY)
+    clf = BayesianModuleClassifier(network(10), **LAST, **TINY | {"prior_scale": [1.0, 2.0]})
     with pytest.raises(ValueError, match="the network has 1 layer; give one number"):
         clf.fit(X, y)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..models.likelihoods import Likelihood
     from ..models.networks.head import Body, Head, LinearHead
     from ..models.networks.module_checks import Rows
-    from ..priors.learned_scale import LearnedScale
 
 Array = NDArray[Any]
 
@@ -91,22 +90,15 @@ class LastLayer(SparseNetwork):
         """Whether the prior is one of linear models."""
         return self._spike_slab() is None and self.prune is None and self.prior_center == 0
 
-    def _learned_scale(self) -> LearnedScale | None:
-        if isinstance(self.prior_scale, str) and self.prior_scale == "auto":
-            return None  # of networks; linear models learn it
-        return super()._learned_scale()
-
     def _linear_scale(self, n_features: int, output_gain: float) -> Any:
         """Scale of the prior of a linear model: a number, or the hyperprior."""
         from ..priors.learned_scale import LearnedScale
 
         given = self.prior_scale
-        if isinstance(given, str) and (
-            given == "learned" or (given == "auto" and self._can_learn())
-        ):
-            given = LearnedScale()
-        if isinstance(given, LearnedScale):
-            return given.resolved(
+        if self._learned_scale() is not None:
+            # "auto" values are those of linear models, not of networks
+            hyper = LearnedScale() if isinstance(given, str) else given
+            return hyper.resolved(
                 shape=LinearEstimator._auto_shape, inputs=LinearEstimator._auto_inputs
             )
         if isinstance(given, str):

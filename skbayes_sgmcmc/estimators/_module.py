@@ -319,6 +319,7 @@ class ModuleEstimator(LastLayer):
             return self._validate_dataset(X, y, reset=reset)
         X = as_array(X)
         if reset:
+            X = self._by_name(X)
             self._layout = self._layout_of(X)
         flat, y = super()._validate_xy(self._flat(X), as_array(y), reset=reset)
         if reset:
@@ -378,9 +379,19 @@ class ModuleEstimator(LastLayer):
             layout = Layout((replace(layout.fields[0], shape=given),))
         return layout
 
+    def _by_name(self, X: Any) -> Any:
+        """A table whose columns are arguments of the module, as a mapping of columns."""
+        from ..models.networks.module import argument_names
+
+        columns = list(getattr(X, "columns", ()))
+        named = len(columns) > 1 and set(columns) <= set(argument_names(self.module))
+        return {name: X[name].to_numpy() for name in columns} if named else X
+
     def _flat(self, X: Any) -> Any:
         """X as rows of numbers."""
         layout = self._layout
+        if layout.several and hasattr(X, "columns"):
+            X = {name: X[name].to_numpy() for name in X.columns}
         if layout.several or is_several(X):
             return layout.flat(X)
         shape = shape_in(X)

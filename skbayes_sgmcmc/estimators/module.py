@@ -45,8 +45,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         ``SpikeSlab()``.
     prior_scale : str, LearnedScale, float or sequence of float, default="auto"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
-        each sampled matrix or kernel. "auto": "learned" if a last layer alone is sampled, with a
-        normal prior about zero; otherwise "fan_in".
+        each sampled matrix or kernel. "auto": "learned" with a normal prior and without pruning,
+        otherwise "fan_in".
     prior_center : {0, "module"}, default=0
         Centre of the prior. "module": the weights of the module that was given. Not allowed with a
         spike-and-slab prior or pruning.
@@ -299,8 +299,8 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         ``SpikeSlab()``.
     prior_scale : str, LearnedScale, float or sequence of float, default="auto"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
-        each sampled matrix or kernel. "auto": "learned" if a last layer alone is sampled, with a
-        normal prior about zero; otherwise "fan_in".
+        each sampled matrix or kernel. "auto": "learned" with a normal prior and without pruning,
+        otherwise "fan_in".
     prior_center : {0, "module"}, default=0
         Centre of the prior. "module": the weights of the module that was given. Not allowed with a
         spike-and-slab prior or pruning.

@@ -164,13 +164,14 @@ class DenseDesign:
         return total
 
     def times(self, w: Array) -> Array:
-        """X w for an array (columns, k)."""
-        return self.x.cpu().numpy() @ w
+        """X w for an array (columns, k), in the precision of X."""
+        x = self.x.cpu().numpy()
+        return (x @ w.astype(x.dtype)).astype(np.float64, copy=False)
 
     def transposed_times(self, r: Array, *, square: bool = False) -> Array:
         """X' r, or (X*X)' r, for an array (rows, k)."""
         x = self.x.cpu().numpy()
-        return (x * x if square else x).T @ r
+        return ((x * x if square else x).T @ r.astype(x.dtype)).astype(np.float64, copy=False)
 
     def row_squares(self, squares: Array) -> Array:
         """Sum of ``squares`` (columns, k) times X*X over columns and k, shape (rows,)."""

@@ -133,6 +133,8 @@ class HeadModel(LinearModel):
         if not self.rotated and not relative:
             return self
         model = copy.copy(self)
+        # features are in single precision, and in these coordinates nothing cancels
+        model.single_precision = self.rotated
         model.coordinates = known or FeatureCoordinates.of(
             features, rotated=self.rotated, relative=relative
         )

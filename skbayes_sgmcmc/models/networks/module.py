@@ -346,6 +346,16 @@ def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
     return partial(module, **given) if given else module
 
 
+def argument_names(module: Any) -> list[str]:
+    """Names of the arguments of a module, of a class of modules, or of the first of a pair.
+
+    They are not known of modules that a function builds.
+    """
+    module = module[0] if isinstance(module, tuple) else module
+    forward = getattr(module, "forward", None)
+    return [] if forward is None else list(inspect.signature(forward).parameters)
+
+
 def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
     """Build a module without changing the state of torch's global random numbers.
 
