@@ -175,3 +175,10 @@ def test_an_item_that_can_not_be_read_is_named_with_its_traceback():
 def test_parameters_that_datasets_do_not_allow(changes, message):
     with pytest.raises(ValueError, match=message):
         BayesianModuleClassifier(deep(), **TINY, **changes).fit(Pairs())
+
+
+def test_streams_of_datasets_refuse_labels_that_they_do_not_know():
+    clf = BayesianModuleClassifier(deep(), **TINY)
+    clf.partial_fit(Pairs(X[:100], y[:100]), None, classes=np.arange(10))
+    with pytest.raises(ValueError, match=r"y has labels \[11\] that are not in classes"):
+        clf.partial_fit(Pairs(X[:100], np.full(100, 11)), None)

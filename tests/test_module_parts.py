@@ -558,3 +558,21 @@ def test_modules_that_are_no_functions_of_rows_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         clf.fit(X, y)
     assert not hasattr(clf, "posterior_")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs CUDA"))])  # fmt: skip
+def test_modules_on_another_device_are_copied_to_that_of_the_chains(device):
+    """The module stays where it is, and predictions are those of one that was never there."""
+    module = trained()
+    expected = BayesianModuleClassifier(copy.deepcopy(module), device="cpu", **TINY).fit(X, y)
+    module.to(device)
+    clf = BayesianModuleClassifier(module, device="cpu", **TINY).fit(X, y)
+    np.testing.assert_array_equal(clf.predict_proba(X), expected.predict_proba(X))
+    assert module[0].weight.device.type == device
+
+
+def test_a_module_without_values_is_refused():
+    clf = BayesianModuleClassifier(trained().to("meta"), **TINY)
+    with pytest.raises(ValueError, match="'0.weight' is not allowed, because it has no values"):
+        clf.fit(X, y)
