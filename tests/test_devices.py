@@ -51,7 +51,7 @@ NETWORKS = {
         hidden_layer_sizes=5, activation="tanh", prior_scale="fan_in", sampler="psgld", **TINY
     ),
     "cnn": BayesianCNNClassifier(conv_channels=2, **TINY),
-    "module": BayesianModuleClassifier(module, **TINY),
+    "module": BayesianModuleClassifier(module, prior_scale="fan_in", **TINY),
     "module regressor": BayesianModuleRegressor(module, noise=0.5, prior="laplace", **TINY),
 }
 
