@@ -68,6 +68,7 @@ ACCEPTED = {
     "noise": NUMBER,
     "exposure": {"nothing"},
     "offset": {"whole", "nothing"},
+    "n_trials": {"nothing"},
     "topic_word_prior": NUMBER | {"nothing"},
     "doc_topic_prior": NUMBER | {"nothing"},
     "total_samples": NUMBER | {"nothing"},

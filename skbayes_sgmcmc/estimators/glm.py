@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from .._draws.storage import Storage
 from .._validation import check_int
-from ._likelihoods import COUNTS, LikelihoodChoice
+from ._likelihoods import FAMILIES, LikelihoodChoice
 from ._linear import LinearEstimator
 
 if TYPE_CHECKING:
     from ..models.glm import GLMModel
 
 Array = NDArray[Any]
+
+#: parameters that name columns of X which are not features
+COLUMNS = ("exposure", "offset", "n_trials")
 
 
 class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
@@ -27,9 +31,10 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         y \mid x \sim p(\cdot \mid f, \phi),\quad f = \beta^\top x + b + \text{offset},\quad
         \beta_j \sim N(0, s^2 / \mathrm{sd}(x_j)^2)
 
-    With real targets, f is the mean; with counts, it is the logarithm of the rate. The defaults
-    need no tuning and no scaled features: the scale s is learned from the data, and the chains move
-    as those of :class:`BayesianLogisticRegression`.
+    With real targets, f is the mean; with counts and positive targets, it is the logarithm of the
+    mean; with successes among trials, it is the log odds. The defaults need no tuning and no scaled
+    features: the scale s is learned from the data, and the chains move as those of
+    :class:`BayesianLogisticRegression`.
 
     Parameters
     ----------
@@ -39,6 +44,9 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         feature.
     offset : int, str or None, default=None
         Index or name of the column of X that is added to f. The column is not a feature.
+    n_trials : int, str or None, default=None
+        Index or name of the column of X that holds the number of trials of each row, for
+        ``likelihood="binomial"``. None: one trial each. The column is not a feature.
     fit_intercept : bool, default=True
         If True, the model has an intercept, with a flat prior.
     prior : {"normal", "laplace"} or Prior, default="normal"
@@ -49,9 +57,11 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         for each feature (see :class:`~skbayes_sgmcmc.priors.LearnedScale`). Numbers are in units of
         the coefficients, of standardised targets if they are real.
     likelihood : str or StudentT, default="normal"
-        Distribution of the targets: "normal", "student_t", "poisson" or "negative_binomial".
-        Student's t distribution has heavy tails, so that outliers matter less. The last two are for
-        counts; the variance of the negative binomial distribution exceeds the mean.
+        Distribution of the targets: "normal", "student_t", "poisson", "negative_binomial", "gamma"
+        or "binomial". Student's t distribution has heavy tails, so that outliers matter less. The
+        Poisson and the negative binomial distribution are for counts; the variance of the latter
+        exceeds the mean. The gamma distribution is for positive numbers whose standard deviation is
+        proportional to their mean. The binomial one is for successes among ``n_trials``.
     noise : "infer" or float, default="infer"
         Standard deviation of the noise in units of y, or the scale of Student's t distribution.
         "infer": log(noise / (0.3 sd(y))) ~ N(0, 1).
@@ -137,7 +147,8 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         Draws "coef" of shape (n_chains, n_draws, n_features) and "intercept" of shape (n_chains,
         n_draws), in units of y. With learned scales also "scale". Parameters of the likelihood:
         "log_noise", log(noise / (0.3 sd(y))); "log_df", log((df - 2) / 8); "log_dispersion",
-        log(dispersion / 0.3).
+        log(dispersion / 0.3). The variance of y is mean + dispersion * mean^2 of negative binomial
+        targets, and dispersion * mean^2 of gamma targets.
     n_chains_, n_draws_ : int
         Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
@@ -174,11 +185,14 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
     array([ 0.5, -0.5])
     """
 
+    _likelihoods = tuple(FAMILIES)
+
     def __init__(
         self,
         *,
         exposure: Any = None,
         offset: Any = None,
+        n_trials: Any = None,
         fit_intercept: bool = True,
         prior: Any = "normal",
         prior_scale: Any = "learned",
@@ -210,6 +224,7 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
     ):
         self.exposure = exposure
         self.offset = offset
+        self.n_trials = n_trials
         self.fit_intercept = fit_intercept
         self.prior = prior
         self.prior_scale = prior_scale
@@ -254,10 +269,15 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
                 f"noise={self.noise!r} is not allowed: give 'infer' or a positive number."
             )
         super()._check_noise()
-        if self.exposure is not None and self._kind[0] not in COUNTS:
+        if self.exposure is not None and not self._family.counts:
             raise ValueError(
                 f"exposure={self.exposure!r} is not allowed with likelihood={self.likelihood!r}: "
                 "only rates of counts have one; give exposure=None."
+            )
+        if self.n_trials is not None and not self._family.trials:
+            raise ValueError(
+                f"n_trials={self.n_trials!r} is not allowed with likelihood={self.likelihood!r}: "
+                "give n_trials=None, or likelihood='binomial'."
             )
 
     # rows -----------------------------------------------------------------------------------------
@@ -279,16 +299,16 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         )
 
     def _special_columns(self) -> dict[str, int]:
-        found = {name: self._column(name) for name in ("exposure", "offset")}
+        found = {name: self._column(name) for name in COLUMNS}
         return {name: column for name, column in found.items() if column is not None}
 
-    def _inputs(self, X: Any) -> tuple[Any, Array | None]:
-        """Features, and the offsets of rows in units of f, if any."""
-        special = self._special_columns()
-        if not special:
-            return X, None
+    def _inputs(self, X: Any) -> tuple[Any, Array | None, Array | None]:
+        """Features; the offsets of rows in units of f, and what is known of their targets."""
+        special, known = self._special_columns(), None
         values = {name: _dense_column(X, column) for name, column in special.items()}
-        total = np.zeros(X.shape[0])
+        if self._family.trials:
+            known = values.get("n_trials", np.ones(X.shape[0]))[:, None]
+        offsets = []
         if "exposure" in values:
             exposure = values["exposure"]
             if not (exposure > 0.0).all():
@@ -296,11 +316,16 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
                     f"X with the exposure {exposure.min():g} is not allowed: give positive numbers "
                     f"in column {self.exposure!r}."
                 )
-            total += np.log(exposure)
+            offsets.append(np.log(exposure))
         if "offset" in values:
-            total += values["offset"] / float(np.ravel(self._y_scale)[0])
+            offsets.append(values["offset"] / float(np.ravel(self._y_scale)[0]))
+        total = np.sum(offsets, axis=0) if offsets else None
         keep = np.setdiff1d(np.arange(X.shape[1]), list(special.values()))
-        return X[:, keep], total
+        return X[:, keep] if special else X, total, known
+
+    def _with_known(self, X: Any, y: Array) -> Array:
+        known = self._inputs(X)[2]
+        return y if known is None else np.hstack([y, known])
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         X, y = super()._validate_xy(X, y, reset=reset)
@@ -311,8 +336,8 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
             )
         if len(self._special_columns()) == X.shape[1]:
             raise ValueError(
-                f"exposure={self.exposure!r} and offset={self.offset!r} leave no feature of the "
-                f"{X.shape[1]} columns of X: give X more columns."
+                f"{' and '.join(self._special_columns())} leave no feature of the {X.shape[1]} "
+                "columns of X: give X more columns."
             )
         return X, y
 
@@ -327,8 +352,15 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         from ..models.glm import GLMModel
 
         if first:
-            self._fit_targets(y, weight)
-        features, _ = self._inputs(X)
+            targets = self._with_known(X, y)
+            if self.fit_intercept and not self._family.kind.bounds_intercept(targets):
+                raise ValueError(
+                    f"y with the value {y[0, 0]:g} in every row is not allowed with "
+                    f"likelihood={self.likelihood!r}: it leaves the intercept without a bound. "
+                    "Give rows with other targets, or fit_intercept=False."
+                )
+            self._fit_targets(targets, weight)
+        features = self._inputs(X)[0]
         n_features = features.shape[1]
         center, scale = self._predictor_units()
         model = GLMModel(
@@ -346,9 +378,10 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
 
     def _predictor_units(self) -> tuple[float, float]:
         """Centre and scale of f, in units of users: f as the model sees it is standardised."""
-        if self._kind[0] in COUNTS:
-            return float(np.log(self._y_rate[0])), 1.0
-        return float(np.ravel(self._y_center)[0]), float(np.ravel(self._y_scale)[0])
+        if self._family.standardised:
+            return float(np.ravel(self._y_center)[0]), float(np.ravel(self._y_scale)[0])
+        link = np.log if self._family.link == "log" else logit
+        return float(link(self._y_typical[0])), 1.0
 
     def _set_attributes(self) -> None:
         self.coef_ = self.posterior_.mean("coef")
@@ -358,11 +391,14 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         self._warn_of_mixing({name: self.posterior_[name] for name in self._checked_blocks()})
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
-        posterior, (features, offset) = self.posterior_, self._inputs(x)
+        posterior, (features, offset, known) = self.posterior_, self._inputs(x)
         coef, intercept = posterior.select("coef", draws), posterior.select("intercept", draws)
         center, scale = self._predictor_units()
         f = (np.asarray(features @ coef.T).T + intercept[:, None] - center) / scale
-        return (f if offset is None else f + offset)[:, :, None]
+        f = (f if offset is None else f + offset)[:, :, None]
+        if known is None:
+            return f
+        return np.concatenate([f, np.broadcast_to(known, (len(f), *known.shape))], axis=2)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         return {"coef": {"feature": self._feature_labels()}} | self._scale_axes()

@@ -67,8 +67,9 @@ class GLMModel(LinearModel):
         self.n_own = self.n_parameters - self.n_linear
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
-        """Rows ``x`` = (features, offsets or None) with targets (rows, 1)."""
-        features, offset = x
+        """Rows ``x`` = (features, offsets or None, known or None) with targets (rows, 1)."""
+        features, offset, known = x
+        y = y if known is None else np.hstack([y, known])
         design = make_design(features, dtype=dtype, device=device, intercept=self.fit_intercept)
         fields: dict[str, Any] = {"x": design, "y": self.likelihood.targets(y, dtype, device)}
         if offset is not None:
