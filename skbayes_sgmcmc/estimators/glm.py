@@ -12,6 +12,7 @@ from scipy.special import logit
 
 from .._draws.storage import Storage
 from .._validation import check_int
+from ._groups import GroupedRows
 from ._likelihoods import FAMILIES, LikelihoodChoice
 from ._linear import LinearEstimator
 
@@ -24,7 +25,7 @@ Array = NDArray[Any]
 COLUMNS = ("exposure", "offset", "n_trials")
 
 
-class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
+class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -47,6 +48,17 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
     n_trials : int, str or None, default=None
         Index or name of the column of X that holds the number of trials of each row, for
         ``likelihood="binomial"``. None: one trial each. The column is not a feature.
+    groups : int, str, list of them or None, default=None
+        Indices or names of the columns of X that hold groups of rows, such as schools, as numbers.
+        Each group shifts the intercept by its own effect, with the prior N(0, s^2), where s is
+        learned. Groups that were not seen in ``fit`` are predicted with an effect of zero: the
+        prediction of the population. The columns are not features.
+    group_slopes : int, str, list of them or None, default=None
+        Indices or names of the features whose coefficients depend on the group, too. All such
+        effects are independent a priori, with a scale for each feature.
+    group_scale : "learned", LearnedScale or float, default="learned"
+        Prior sd s of the effects, in units of sd(y) if targets are real, and of 1/sd(x_j) for
+        slopes. "learned": s^2 ~ IG(1, 0.09), separately for intercepts and for each slope.
     fit_intercept : bool, default=True
         If True, the model has an intercept, with a flat prior.
     prior : {"normal", "laplace"} or Prior, default="normal"
@@ -145,7 +157,10 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         Posterior mean of the intercept.
     posterior_ : PosteriorSamples
         Draws "coef" of shape (n_chains, n_draws, n_features) and "intercept" of shape (n_chains,
-        n_draws), in units of y. With learned scales also "scale". Parameters of the likelihood:
+        n_draws), in units of y. With learned scales also "scale". Groups have their effects
+        "effect_<column>" of shape (n_chains, n_draws, n_groups) and the prior sd of these
+        "sd_<column>", and "effect_<column>_<feature>" and "sd_<column>_<feature>" if they have
+        slopes. Parameters of the likelihood:
         "log_noise", log(noise / (0.3 sd(y))); "log_df", log((df - 2) / 8); "log_dispersion",
         log(dispersion / 0.3). The variance of y is mean + dispersion * mean^2 of negative binomial
         targets, and dispersion * mean^2 of gamma targets.
@@ -193,6 +208,9 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         exposure: Any = None,
         offset: Any = None,
         n_trials: Any = None,
+        groups: Any = None,
+        group_slopes: Any = None,
+        group_scale: Any = "learned",
         fit_intercept: bool = True,
         prior: Any = "normal",
         prior_scale: Any = "learned",
@@ -225,6 +243,9 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         self.exposure = exposure
         self.offset = offset
         self.n_trials = n_trials
+        self.groups = groups
+        self.group_slopes = group_slopes
+        self.group_scale = group_scale
         self.fit_intercept = fit_intercept
         self.prior = prior
         self.prior_scale = prior_scale
@@ -263,6 +284,10 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
     def _samplers(self) -> tuple[str, ...]:
         return (*super()._samplers(), "mclmc", "mala")
 
+    def _check(self) -> Any:
+        self._check_groups()
+        return super()._check()
+
     def _check_noise(self) -> None:
         if isinstance(self.noise, str) and self.noise != "infer":
             raise ValueError(
@@ -282,30 +307,37 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
 
     # rows -----------------------------------------------------------------------------------------
 
-    def _column(self, name: str) -> int | None:
-        """Index of the column that the parameter ``name`` names."""
-        given = getattr(self, name)
-        if given is None:
-            return None
+    def _column_of(self, name: str, given: Any) -> int:
+        """Index of the column that ``given``, a value of the parameter ``name``, names."""
         if isinstance(given, str):
             names = list(getattr(self, "feature_names_in_", []))
             if given in names:
                 return names.index(given)
-        elif isinstance(given, Integral):
+        elif isinstance(given, Integral) and not isinstance(given, bool):
             return check_int(name, given, low=0, high=self.n_features_in_ - 1)
         raise ValueError(
             f"{name}={given!r} is not allowed: give the index of a column of X, below "
             f"{self.n_features_in_}, the name of a column of a DataFrame, or None."
         )
 
+    def _values_of(self, X: Any, column: int) -> Array:
+        values = X[:, [column]].toarray() if sp.issparse(X) else np.asarray(X[:, [column]])
+        return np.asarray(values[:, 0], dtype=np.float64)
+
     def _special_columns(self) -> dict[str, int]:
-        found = {name: self._column(name) for name in COLUMNS}
-        return {name: column for name, column in found.items() if column is not None}
+        """Columns that are not features, by the parameters that name them."""
+        given = {name: getattr(self, name) for name in COLUMNS}
+        found = {k: self._column_of(k, v) for k, v in given.items() if v is not None}
+        return found | self._group_columns()
+
+    def _features(self, X: Any) -> Any:
+        special = list(self._special_columns().values())
+        return X[:, np.setdiff1d(np.arange(X.shape[1]), special)] if special else X
 
     def _inputs(self, X: Any) -> tuple[Any, Array | None, Array | None]:
-        """Features; the offsets of rows in units of f, and what is known of their targets."""
+        """Columns of effects and features; offsets of rows, in units of f; what is known of y."""
         special, known = self._special_columns(), None
-        values = {name: _dense_column(X, column) for name, column in special.items()}
+        values = {name: self._values_of(X, special[name]) for name in COLUMNS if name in special}
         if self._family.trials:
             known = values.get("n_trials", np.ones(X.shape[0]))[:, None]
         offsets = []
@@ -320,8 +352,7 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         if "offset" in values:
             offsets.append(values["offset"] / float(np.ravel(self._y_scale)[0]))
         total = np.sum(offsets, axis=0) if offsets else None
-        keep = np.setdiff1d(np.arange(X.shape[1]), list(special.values()))
-        return X[:, keep] if special else X, total, known
+        return self._with_groups(X, self._features(X)), total, known
 
     def _with_known(self, X: Any, y: Array) -> Array:
         known = self._inputs(X)[2]
@@ -346,6 +377,10 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         labels = super()._feature_labels()
         return [label for j, label in enumerate(labels) if j not in special]
 
+    def _feature_columns(self) -> list[int]:
+        special = self._special_columns().values()
+        return [j for j in range(self.n_features_in_) if j not in special]
+
     # model ----------------------------------------------------------------------------------------
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> GLMModel:
@@ -360,8 +395,10 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
                     "Give rows with other targets, or fit_intercept=False."
                 )
             self._fit_targets(targets, weight)
-        features = self._inputs(X)[0]
-        n_features = features.shape[1]
+            self._fit_groups(X, super()._feature_labels())
+        self._check_known_groups(X)
+        features = self._features(X)
+        n_features, units = features.shape[1], self._units(features, weight, first=first)
         center, scale = self._predictor_units()
         model = GLMModel(
             n_features,
@@ -369,9 +406,10 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
             self._prior(),
             self._model_scale(n_features),
             self.fit_intercept,
-            self._units(features, weight, first=first),
+            units,
             center,
             scale,
+            self._group_terms(lambda j: float(units[self._feature_columns().index(j)])),
         )
         self._sampled = self._kind
         return model
@@ -392,7 +430,9 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         posterior, (features, offset, known) = self.posterior_, self._inputs(x)
-        coef, intercept = posterior.select("coef", draws), posterior.select("intercept", draws)
+        names = [*self._effect_names(), "coef"]
+        coef = np.concatenate([posterior.select(name, draws) for name in names], axis=1)
+        intercept = posterior.select("intercept", draws)
         center, scale = self._predictor_units()
         f = (np.asarray(features @ coef.T).T + intercept[:, None] - center) / scale
         f = (f if offset is None else f + offset)[:, :, None]
@@ -400,13 +440,13 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
             return f
         return np.concatenate([f, np.broadcast_to(known, (len(f), *known.shape))], axis=2)
 
+    def _ratio_blocks(self) -> list[str]:
+        return [*super()._ratio_blocks(), *self._effect_names()]
+
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        return {"coef": {"feature": self._feature_labels()}} | self._scale_axes()
+        features = {"coef": {"feature": self._feature_labels()}}
+        return self._effect_axes() | features | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
-        return {"coef": self._feature_labels()} | self._scale_labels()
-
-
-def _dense_column(X: Any, column: int) -> Array:
-    values = X[:, [column]].toarray() if sp.issparse(X) else np.asarray(X[:, [column]])
-    return np.asarray(values[:, 0], dtype=np.float64)
+        features = {"coef": self._feature_labels()}
+        return self._effect_labels() | features | self._scale_labels()

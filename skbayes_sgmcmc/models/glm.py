@@ -9,6 +9,7 @@ quadrature, and with Stein's identity also those of the second derivatives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from .._data.minibatch import Batch, Data
 from .._metric import State
 from ..priors.factorised import Prior
 from ._design import make_design
+from ._group_priors import GroupTerm
 from ._protocol import Anchor, LinearForm
 from .likelihoods import Likelihood
 from .linear import LinearModel
@@ -46,6 +48,8 @@ class GLMModel(LinearModel):
         As in :class:`LinearModel`.
     fit_intercept : bool
         Whether to add an intercept with a flat prior.
+    terms : sequence of GroupTerm, default=()
+        Effects of groups. Their columns come before those of the features.
     center, scale : float
         Draws are those of ``center + scale * f`` as a function of the features.
     """
@@ -60,9 +64,10 @@ class GLMModel(LinearModel):
         units: Array | None = None,
         center: float = 0.0,
         scale: float = 1.0,
+        terms: Sequence[GroupTerm] = (),
     ):
         own = likelihood.shapes
-        super().__init__(n_features, 1, prior, prior_scale, int(fit_intercept), units, own)
+        super().__init__(n_features, 1, prior, prior_scale, int(fit_intercept), units, own, terms)
         self.likelihood, self.center, self.scale = likelihood, center, scale
         self.n_own = self.n_parameters - self.n_linear
 
@@ -81,6 +86,9 @@ class GLMModel(LinearModel):
         """Arrays "coef" (..., n_features) and "intercept" (...), and others."""
         parts = super().unpack(draws)
         parts["coef"] = self.scale * parts["coef"][..., 0, :]
+        for name in parts:
+            if name.startswith(("effect_", "sd_")):
+                parts[name] = self.scale * parts[name]
         intercept = parts.get("intercept", np.zeros((*draws.shape[:-1], 1), draws.dtype))
         parts["intercept"] = self.center + self.scale * intercept[..., 0]
         return parts
