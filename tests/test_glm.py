@@ -271,6 +271,17 @@ def test_weight_two_is_two_rows(name):
 
 
 @tiny_fits
+@pytest.mark.parametrize(("name", "at_zero"), [("normal", 0.0), ("poisson", 1.0), ("gamma", 1.0)])
+def test_without_an_intercept_rows_of_zeros_have_the_links_mean(name, at_zero):
+    """exp(0) = 1 with a log link, 0 for real targets, whatever the mean of y."""
+    x, y = counts()
+    reg = BayesianGLMRegressor(likelihood=name, fit_intercept=False, **TINY)
+    reg.fit(x[:, None], y + 5.0)
+    assert reg.intercept_ == 0.0
+    assert reg.predict([[0.0]])[0] == pytest.approx(at_zero)
+
+
+@tiny_fits
 def test_streams_and_warm_starts():
     x, y = counts(90)
     reg = BayesianGLMRegressor(likelihood="poisson", **TINY)

@@ -49,6 +49,11 @@ class Family:
         return self.link == "identity"
 
     @property
+    def at_zero(self) -> float:
+        """The mean at an output of zero."""
+        return {"identity": 0.0, "log": 1.0, "logit": 0.5}[self.link]
+
+    @property
     def kind(self) -> Any:
         """The class of the likelihood; importing it imports torch."""
         return getattr(import_module(f"..models.{self.module}", __package__), self.name)

@@ -414,6 +414,12 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         self._sampled = self._kind
         return model
 
+    def _fit_targets(self, y: Array, weight: Array | None) -> None:
+        super()._fit_targets(y, weight)
+        if not self.fit_intercept:  # f = 0 then means what it says
+            self._y_center = np.zeros(1)
+            self._y_typical = np.array([self._family.at_zero])
+
     def _predictor_units(self) -> tuple[float, float]:
         """Centre and scale of f, in units of users: f as the model sees it is standardised."""
         if self._family.standardised:

@@ -70,6 +70,7 @@ class GLMModel(LinearModel):
         super().__init__(n_features, 1, prior, prior_scale, int(fit_intercept), units, own, terms)
         self.likelihood, self.center, self.scale = likelihood, center, scale
         self.n_own = self.n_parameters - self.n_linear
+        self._bent: tuple[Any, Array] | None = None
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         """Rows ``x`` = (features, offsets or None, known or None) with targets (rows, 1)."""
@@ -266,8 +267,15 @@ class GLMModel(LinearModel):
         out[self.n_linear :] = np.abs((own * weight).sum(0))
         return out
 
+    def _curvature_at(self, theta: Array, data: Data) -> Array:
+        """Curvatures (rows, q, q) at a point, kept for products with other vectors."""
+        kept = self._bent  # read once: fits in other threads may replace it
+        if kept is None or kept[0][0] is not data or not np.array_equal(kept[0][1], theta):
+            kept = self._bent = ((data, theta.copy()), self._expected(theta, None, data)[1])
+        return kept[1]
+
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
-        curvature = self._expected(theta, None, data)[1]
+        curvature = self._curvature_at(theta, data)
         f = data.fields["x"].times(vector[: self.n_used, None])
         moved = np.hstack([f, np.broadcast_to(vector[self.n_linear :], (len(f), self.n_own))])
         return self._summed((curvature @ moved[:, :, None])[..., 0], data)
