@@ -361,3 +361,73 @@ def test_trials_are_a_column():
     density = [reg.predict_log_density(new[1:], [k])[0] for k in range(9)]
     assert np.exp(density).sum() == pytest.approx(1.0)
     assert reg.predict_log_density(new, [1, 9]).tolist() == [-np.inf, -np.inf]
+
+
+# data that need a second look ---------------------------------------------------------------------
+
+
+def mixes(reg, bound=1.02):
+    return reg.summary()["r_hat"].max() <= bound
+
+
+def test_separated_counts_have_a_wide_posterior():
+    """All counts of rows with x < 0 are zero: the likelihood has no maximum, the posterior has one.
+
+    R-hat as for other data. The slope is positive in at least 99.9% of the draws.
+    """
+    rng = np.random.default_rng(0)
+    x = np.r_[-np.ones(15), np.ones(15)]
+    y = np.where(x > 0, rng.poisson(4.0, 30), 0)
+    reg = BayesianGLMRegressor(likelihood="poisson", prior_scale=1.0, random_state=0)
+    reg.fit(x[:, None], y)
+    assert mixes(reg)
+    assert np.mean(reg.posterior_["coef"] > 0.0) > 0.999
+    assert np.isfinite(reg.predict([[-1.0], [1.0]], return_std=True)).all()
+
+
+def test_a_constant_column_keeps_its_prior():
+    """N(0, 0.7^2), within 5 standard errors of the mean of 4,000 draws and 10% of the sd."""
+    x, y = counts()
+    reg = BayesianGLMRegressor(likelihood="poisson", prior_scale=0.7, random_state=0)
+    draws = reg.fit(np.column_stack([x, np.full(len(x), 3.0)]), y).posterior_["coef"][..., 1]
+    assert abs(draws.mean()) < 5.0 * 0.7 / math.sqrt(2000.0)  # at least 2,000 effective draws
+    assert draws.std() == pytest.approx(0.7, rel=0.1)
+    assert mixes(reg)
+
+
+def test_poisson_counts_under_the_negative_binomial():
+    """Counts with less than Poisson variance: the dispersion falls, predictions are Poisson's.
+
+    Log densities agree within 0.05 nats: a dispersion of 0.03 at a mean of 5 costs 0.03 or less.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1.0, 1.0, 200)
+    y = rng.binomial(10, 1.0 / (1.0 + np.exp(-x)))
+    fits = [
+        BayesianGLMRegressor(likelihood=name, prior_scale=1.0, random_state=0).fit(x[:, None], y)
+        for name in ("poisson", "negative_binomial")
+    ]
+    one, other = (reg.predict_log_density(x[:, None], y).mean() for reg in fits)
+    assert other == pytest.approx(one, abs=0.05)
+    assert mixes(fits[1])
+    assert 0.3 * np.exp(fits[1].posterior_["log_dispersion"].mean()) < 0.05
+
+
+@pytest.mark.parametrize("column", ["exposure", "offset", "n_trials"])
+def test_missing_numbers_in_known_columns_are_refused(column):
+    X = np.column_stack([np.arange(10.0), np.r_[np.ones(9), np.nan]])
+    kind = "binomial" if column == "n_trials" else "poisson"
+    with pytest.raises(ValueError, match="NaN"):
+        BayesianGLMRegressor(likelihood=kind, **{column: 1}).fit(X, np.ones(10))
+
+
+@tiny_fits
+def test_rows_of_weight_zero_are_left_out():
+    """The same draws as without them, whatever their targets."""
+    x, y = counts(30)
+    reg = BayesianGLMRegressor(likelihood="poisson", **TINY)
+    without = reg.fit(x[:20, None], y[:20]).posterior_["coef"].copy()
+    y = np.r_[y[:20], np.full(10, 1e6)]
+    weight = np.r_[np.ones(20), np.zeros(10)]
+    found = reg.fit(x[:, None], y, weight).posterior_["coef"]
+    np.testing.assert_allclose(found, without, rtol=1e-9, atol=1e-12)
