@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._data.chain_random import ChainRandom
@@ -31,6 +32,8 @@ Array = NDArray[Any]
 
 #: nodes of the quadrature over the linear predictor, and over each of the likelihood's parameters
 NODES, OWN_NODES = 11, 5
+#: numbers of slopes that are computed at once
+BLOCK_NUMBERS = 2**18
 #: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
 AT_A_POINT = 1e-3
 
@@ -169,14 +172,17 @@ class GLMModel(LinearModel):
         return np.hstack([f, np.broadcast_to(theta[self.n_linear :], (len(f), self.n_own))])
 
     def _slope_at(self, f: Array, own: Array, data: Data) -> Array:
-        """d(-log p) of every row in its predictor and the own parameters, (rows, 1 + m)."""
+        """d(-log p) of every row in its predictor and the own parameters, (points, rows, 1 + m).
+
+        The points are predictors f (points, rows) with own parameters (points, m).
+        """
         y = data.fields["y"].double().cpu()
         with np.errstate(all="ignore"):
             by_f, by_own = self.likelihood.slope(
-                torch.from_numpy(f.copy())[None, :, None], y, torch.from_numpy(own)[None]
+                torch.from_numpy(f.copy())[..., None], y, torch.from_numpy(own)
             )
-        parts = [by_f[0]] if by_own is None else [by_f[0], by_own[0].expand(len(f), -1)]
-        return np.asarray(torch.cat(parts, 1))
+        parts = [by_f] if by_own is None else [by_f, by_own.expand(*f.shape, -1)]
+        return np.asarray(torch.cat(parts, 2))
 
     def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
         at, own = self._at(theta, data), theta[self.n_linear :]
@@ -185,7 +191,7 @@ class GLMModel(LinearModel):
         rows = self.likelihood.log_density(f, y, torch.from_numpy(own)[None])[0].numpy()
         weight = self._weights(data)
         value = -float(np.sum(weight * rows[:, None]))
-        return value, self._summed(self._slope_at(at[:, 0], own, data), data)
+        return value, self._summed(self._slope_at(at[None, :, 0], own[None], data)[0], data)
 
     def _summed(self, slopes: Array, data: Data) -> Array:
         """Weighted sum over rows of slopes (rows, 1 + m), as a vector like theta."""
@@ -218,11 +224,13 @@ class GLMModel(LinearModel):
             A[:, 0, 0] = np.sqrt(np.maximum(left, AT_A_POINT**2))
         sizes = [3] * q if root is None else [NODES, *[OWN_NODES] * m]
         slope, products = np.zeros((n, q)), np.zeros((n, q, q))
-        for e, weight in _nodes(sizes):
-            own = theta[self.n_linear :] + A[0, 1:, 1:] @ e[1:]
-            g = weight * self._slope_at(at[:, 0] + A[:, 0] @ e, own, data)
-            slope += g
-            products += g[:, :, None] * e
+        nodes, weights = _nodes(sizes)
+        for some in gen_batches(len(nodes), max(1, BLOCK_NUMBERS // (n * q))):
+            e, weighted = nodes[some], nodes[some] * weights[some, None]
+            own = theta[self.n_linear :] + e[:, 1:] @ A[0, 1:, 1:].T
+            g = self._slope_at(at[:, 0] + e @ A[:, 0].T, own, data).reshape(len(e), -1)
+            slope += (weights[some] @ g).reshape(n, q)
+            products += (g.T @ weighted).reshape(n, q, q)
         curvature = np.swapaxes(
             np.linalg.solve(np.swapaxes(A, 1, 2), np.swapaxes(products, 1, 2)), 1, 2
         )
@@ -291,10 +299,10 @@ class GLMModel(LinearModel):
         return Anchor(fields, self._summed(slope, data), hessian)
 
 
-def _nodes(sizes: list[int]) -> Any:
-    """Nodes (q,) and weights of a product of Gauss-Hermite rules."""
+def _nodes(sizes: list[int]) -> tuple[Array, Array]:
+    """Nodes (nodes, q) and weights of a product of Gauss-Hermite rules."""
     rules = [np.polynomial.hermite_e.hermegauss(size) for size in sizes]
     grids = np.meshgrid(*[rule[0] for rule in rules], indexing="ij")
     weights = np.meshgrid(*[rule[1] / rule[1].sum() for rule in rules], indexing="ij")
     nodes = np.stack([grid.ravel() for grid in grids], axis=1)
-    yield from zip(nodes, np.prod([w.ravel() for w in weights], axis=0), strict=True)
+    return nodes, np.prod([w.ravel() for w in weights], axis=0)
