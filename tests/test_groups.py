@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 
-from skbayes_sgmcmc import BayesianGLMRegressor
+from skbayes_sgmcmc import BayesianGLMRegressor, to_onnx, to_torch
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.models._coefficient_priors import coefficient_prior
 from skbayes_sgmcmc.models._group_priors import GroupedCoefficients, GroupTerm
@@ -181,3 +181,31 @@ def test_bad_input(parameters, message):
     X, y = rows()
     with pytest.raises(ValueError, match=message):
         BayesianGLMRegressor(**parameters).fit(X, y)
+
+
+@tiny_fits
+@pytest.mark.parametrize("name", ["normal", "poisson", "binomial"])
+def test_torch_modules_and_onnx_files_predict_the_same(name, tmp_path):
+    """With groups, slopes, exposures, offsets and trials, to float32's precision."""
+    X, y = rows()
+    extra = np.random.default_rng(0).integers(1, 6, len(y)).astype(float)
+    X = np.column_stack([X, extra])
+    columns = {"normal": "offset", "poisson": "exposure", "binomial": "n_trials"}
+    if name != "normal":
+        y = np.minimum(np.rint(np.abs(y)), extra)
+    reg = BayesianGLMRegressor(
+        likelihood=name, groups=1, group_slopes=0, **{columns[name]: 2}, **TINY
+    ).fit(X, y)
+    new = np.vstack([X, [0.5, 99.0, 2.0]])
+    expected = reg.predict(new, return_std=True)
+    with torch.no_grad():
+        found = to_torch(reg)(torch.tensor(new, dtype=torch.float32))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    to_onnx(reg, tmp_path / "reg.onnx")
+    session = runtime.InferenceSession(tmp_path / "reg.onnx")
+    found = session.run(["mean", "std"], {"X": new.astype(np.float32)})
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)

@@ -260,7 +260,7 @@ def prior_scales(args):
 
 
 def main():
-    args = parse_args(__doc__, seeds=5, quick_seeds=1)
+    args = parse_args(__doc__, seeds=3, quick_seeds=1)
     warnings.simplefilter("ignore", SamplingWarning)
     import torch  # noqa: F401 - so that no fit is charged for it
 

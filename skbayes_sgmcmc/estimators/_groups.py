@@ -163,16 +163,25 @@ class GroupedRows:
             return sp.hstack([*blocks, features], format="csr")
         return np.hstack([*(block.toarray() for block in blocks), features])
 
+    def _effects(self) -> list[tuple[str, Grouping, int | None]]:
+        """Of every term: the name of its draws, its groups, and the column of its slope, if any."""
+        return [
+            (name, grouping, slope)
+            for grouping in self._groupings
+            for name, slope in [
+                (f"effect_{grouping.name}", None),
+                *((f"effect_{grouping.name}_{x}", j) for x, j in grouping.slopes.items()),
+            ]
+        ]
+
     def _effect_names(self) -> list[str]:
         """Names of the draws of effects, in the order of their columns."""
-        return [f"effect_{term.name}" for term in self._group_terms(lambda j: 1.0)]
+        return [name for name, *_ in self._effects()]
 
     def _effect_axes(self) -> dict[str, dict[str, list[Any]]]:
         """Names and labels of the axes of effects, for tables and conversions."""
         return {
-            f"effect_{name}": {grouping.name: list(grouping.labels)}
-            for grouping in self._groupings
-            for name in [grouping.name, *(f"{grouping.name}_{each}" for each in grouping.slopes)]
+            name: {grouping.name: list(grouping.labels)} for name, grouping, _ in self._effects()
         }
 
     def _effect_labels(self) -> dict[str, list[str]]:

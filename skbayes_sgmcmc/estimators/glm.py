@@ -17,6 +17,8 @@ from ._likelihoods import FAMILIES, LikelihoodChoice
 from ._linear import LinearEstimator
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from ..models.glm import GLMModel
 
 Array = NDArray[Any]
@@ -445,6 +447,47 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         if known is None:
             return f
         return np.concatenate([f, np.broadcast_to(known, (len(f), *known.shape))], axis=2)
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        import torch
+
+        from ..models.linear_outputs import LinearOutputs
+        from ..models.networks.ensemble import Inputs, MeanAndDeviation
+
+        posterior, special = self.posterior_, self._special_columns()
+        center, scale = self._predictor_units()
+        coef = np.zeros((len(chosen), self.n_features_in_))
+        coef[:, self._feature_columns()] = posterior.select("coef", chosen) / scale
+        if "offset" in special:
+            coef[:, special["offset"]] = 1.0 / scale
+        intercept = (posterior.select("intercept", chosen) - center) / scale
+        effects = [
+            (
+                groups.column,
+                torch.tensor(groups.labels).float(),
+                slope,
+                torch.tensor(posterior.select(name, chosen) / scale).float(),
+            )
+            for name, groups, slope in self._effects()
+        ]
+        known = special.get("n_trials", 1.0) if self._family.trials else None
+        likelihood = self._likelihood()
+        return MeanAndDeviation(
+            Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,)),
+            LinearOutputs(
+                torch.tensor(coef).float(),
+                torch.tensor(intercept).float(),
+                effects,
+                special.get("exposure"),
+                known,
+            ),
+            likelihood,
+            likelihood.own_draws(posterior, chosen),
+            weights,
+            center=self._y_center,
+            scale=self._y_scale,
+            squeeze=not self._y_shape,
+        )
 
     def _ratio_blocks(self) -> list[str]:
         return [*super()._ratio_blocks(), *self._effect_names()]
