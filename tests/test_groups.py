@@ -183,6 +183,14 @@ def test_bad_input(parameters, message):
         BayesianGLMRegressor(**parameters).fit(X, y)
 
 
+def test_effects_with_the_same_name_are_refused():
+    """The slopes of "b" in groups "a", and the groups "a_b"."""
+    X, y = rows()
+    frame = pd.DataFrame(np.hstack([X, X[:, 1:]]), columns=["b", "a", "a_b"])
+    with pytest.raises(ValueError, match="groups=.*same name"):
+        BayesianGLMRegressor(groups=["a", "a_b"], group_slopes="b").fit(frame, y)
+
+
 @tiny_fits
 @pytest.mark.parametrize("name", ["normal", "poisson", "binomial"])
 def test_torch_modules_and_onnx_files_predict_the_same(name, tmp_path):

@@ -112,6 +112,12 @@ class GroupedRows:
             Grouping(labels[j], j, np.unique(self._values_of(X, j)), slopes)
             for j in self._group_columns().values()
         )
+        names = self._effect_names()
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"groups={self.groups!r} with group_slopes={self.group_slopes!r} is not allowed: "
+                "two effects would have the same name. Name each column once."
+            )
 
     def _check_known_groups(self, X: Any) -> None:
         """Raise ``ValueError`` if later rows of a stream belong to new groups."""
