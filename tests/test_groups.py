@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 
-from skbayes_sgmcmc import BayesianGLMRegressor, to_onnx, to_torch
+from skbayes_sgmcmc import BayesianGLMRegressor, skops_trusted_types, to_onnx, to_torch
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.models._coefficient_priors import coefficient_prior
 from skbayes_sgmcmc.models._group_priors import GroupedCoefficients, GroupTerm
@@ -217,3 +218,16 @@ def test_torch_modules_and_onnx_files_predict_the_same(name, tmp_path):
     found = session.run(["mean", "std"], {"X": new.astype(np.float32)})
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def by_skops(reg):
+    skops = pytest.importorskip("skops.io")
+    return skops.loads(skops.dumps(reg), trusted=skops_trusted_types())
+
+
+@tiny_fits
+@pytest.mark.parametrize("through", [lambda reg: pickle.loads(pickle.dumps(reg)), by_skops])
+def test_files_know_the_groups(through):
+    X, y = rows()
+    reg = BayesianGLMRegressor(groups=1, group_slopes=0, **TINY).fit(X, y)
+    np.testing.assert_array_equal(through(reg).predict(X), reg.predict(X))
