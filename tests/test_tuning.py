@@ -10,6 +10,8 @@ from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression, sample
 from skbayes_sgmcmc.models import CurvedModel, Data, DensityModel, ManyModes
+from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import MALA, PSGLD, SGHMC, SGLD, Sampler
 
 #: runs too short to mix, on purpose, where mixing is not what is looked at
@@ -146,3 +148,40 @@ def test_more_rows_than_fit_take_smaller_steps_with_psgld():
     # eta goes with n, and G with sqrt(n): sqrt(200 / n) between them
     expected = (200 / clf.batch_size_) ** 0.5
     assert smaller.step_size_ / clf.step_size_ == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
+    """The gradient of a row with a huge value, on the way to its wall and beyond: 0, then all.
+
+    For three classes the way's unit is estimated from 16 draws, to 18%: the bounds leave 50%.
+    """
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((200, 3)), rng.integers(0, n_classes, 200)
+    x[7] = [0.0, 200.0, -100.0]
+    weight = rng.uniform(0.5, 2.0, 200) if weighted else None
+    model = LogisticModel(3, n_classes, Normal(), 1.0, True)
+    data = model.make_data(x, y, weight, torch.float64, "cpu")
+    center, precision = model.fit_gaussian(data)
+    # the centre is moved along the row until its class is certain, about 5 sds away from any other
+    root = np.linalg.inv(np.linalg.cholesky(precision)).T
+    score = model.scores(torch.from_numpy(center[None]), data.all_rows()).numpy()[7]
+    toward = root @ root.T @ score
+    while model.walls(center, root, data)[0][7] > 6.0 or not certain(model, center, data):
+        center = center + 0.1 * toward / np.sqrt(score @ toward)
+    distance, force = (found[7] for found in model.walls(center, root, data))
+    back = -toward / np.sqrt(score @ toward)
+    pushed = []
+    for share in (0.4, 2.0):
+        at = torch.from_numpy((center + share * distance * back)[None])
+        row = model.scores(at, data.all_rows()).numpy()[7]
+        pushed.append(np.linalg.norm(row @ root) * (1.0 if weight is None else weight[7]))
+    assert pushed[0] < 0.01 * force
+    assert pushed[1] == pytest.approx(force, rel=1e-6 if n_classes == 2 else 0.5)
+
+
+def certain(model, theta, data):
+    """Whether the class of row 7 has all of the probability, up to 1e-6."""
+    log_p = model.log_lik(torch.from_numpy(theta[None]), data.all_rows())[0, 7]
+    return bool(log_p > -1e-6)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.utils import get_tags
 
 from .._callbacks import with_callbacks
 from .._draws.mixture import Mixture
@@ -142,7 +143,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             reset=reset,
             accept_sparse=self._sparse(),
             dtype=(np.float64, np.float32),
-            multi_output=True,
+            multi_output=get_tags(self).target_tags.multi_output,
             y_numeric=True,
         )
         if reset:

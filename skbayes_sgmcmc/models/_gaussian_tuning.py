@@ -50,6 +50,9 @@ NOISE_RATIO = 0.1
 #: typical curvature of the whitened posterior up to which the table's step sizes are not reduced;
 #: sds are then right to about 5% (measured on wine, breast_cancer and digits)
 CURVATURE_LIMIT = 2.0
+#: sds from the centre up to which draws are expected to come, and sds beyond the centre to which a
+#: single row may throw a chain from there
+FARTHEST, THROWN = 4.0, 2.0
 #: step size of samplers in a model's metric, times the largest curvature; number of draws at which
 #: the noise is measured
 METRIC_STEP, TYPICAL_DRAWS = 0.2, 3
@@ -115,6 +118,15 @@ class CurvedModel(Model):
 
         It is needed for minibatches that draw rows with unequal probabilities, which "auto" uses
         with linear control variates.
+        """
+        return None
+
+    def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array] | None:
+        """Rows with hardly any curvature at the centre, and a constant gradient beyond some point.
+
+        Returned are how many sds away from the centre this point is, for theta ~ N(center, root
+        root'), and the length of the row's gradient of -log p(row) beyond it, times root; shapes
+        (rows,). Without it, step sizes know nothing of such rows.
         """
         return None
 
@@ -210,7 +222,8 @@ class WhitenedGaussian(Tuning):
             eta *= 0.5
         if root is not None and root.ndim == 2:
             typical = self._typical_curvature(data, center, root, request.temperature)
-            values.step_size = eta * min(1.0, CURVATURE_LIMIT / typical)
+            eta *= min(1.0, CURVATURE_LIMIT / typical)
+            values.step_size = min(eta, self._step_at_walls(data, center, root, request))
             return
         root = np.ones(model.n_parameters) if root is None else root
         values.step_size = eta / max(self.largest_curvature(data, center, root), 1.0)
@@ -230,6 +243,24 @@ class WhitenedGaussian(Tuning):
             away = root @ rng.standard_normal(len(root)) * math.sqrt(temperature / data.total)
             found.append(self.largest_curvature(data, center + away, root, n_steps=8))
         return float(np.median(found))
+
+    def _step_at_walls(self, data: Data, center: Array, root: Array, request: Request) -> float:
+        """Largest step size at which no single row throws a chain far beyond the centre.
+
+        A row with a huge value, whose class is beyond doubt for most draws, adds nothing to the
+        curvature of typical draws. A chain that comes to where this class is in doubt is thrown
+        back by eta times the row's whole gradient; far enough, and seldom enough, to make the
+        posterior's sds too large.
+        """
+        T = request.temperature
+        found = (
+            None if T == 0.0 else self.model.walls(center, root * math.sqrt(T / data.total), data)
+        )
+        if found is None:
+            return math.inf
+        distance, force = found
+        near = (distance < FARTHEST) & (force > 0.0)
+        return float(np.min((distance[near] + THROWN) * T / force[near], initial=np.inf))
 
     def largest_curvature(self, data: Data, theta: Array, root: Array, n_steps: int = 30) -> float:
         """Largest eigenvalue of root' H/N root at ``theta``, by power iteration."""

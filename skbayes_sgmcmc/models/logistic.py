@@ -233,6 +233,28 @@ class LogisticModel(LinearModel):
             slope = np.clip(spread / spread_of_mean, 0.0, 1.0)
         return p, slope, self._sum_of_scores(p - self._labels(data), data)
 
+    def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array]:
+        """Rows whose class is beyond doubt at the centre; the wall is where another class leads.
+
+        For more than two classes, that is the second best one at the centre, and sds are estimated
+        from 16 draws.
+        """
+        z = self._logits(center, data)
+        if self.k == 1:
+            margin, sd = -z[:, 0], np.sqrt(self.leverage(root, data))
+        else:
+            own = np.asarray(self._labels(data)) > 0.5
+            others = np.where(own, -np.inf, z)
+            rows, rival = np.arange(len(z)), others.argmax(1)
+            margin, square = z[own] - others[rows, rival], np.zeros(len(z))
+            for direction in np.random.default_rng(0).standard_normal((16, self.n_parameters)):
+                away = self._logits(root @ direction, data)
+                square += (away[own] - away[rows, rival]) ** 2 / 16
+            sd = np.sqrt(square)
+        certain = np.where(margin > 0.0, margin, np.inf)
+        distance = certain / np.maximum(sd, np.finfo(float).tiny)
+        return distance, np.broadcast_to(self._weights(data), z.shape)[:, 0] * sd
+
     def hessian(self, theta: Array, data: Data) -> Array:
         """Hessian of -log likelihood over all rows, (n_parameters, n_parameters)."""
         p = self._probabilities(theta, data)
