@@ -211,6 +211,8 @@ def test_torch_modules_and_onnx_files_predict_the_same(name, tmp_path):
         found = to_torch(reg)(torch.tensor(new, dtype=torch.float32))
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    if name != "binomial":  # whose module has all parts; an export takes seconds
+        return
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
     to_onnx(reg, tmp_path / "reg.onnx")

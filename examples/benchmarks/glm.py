@@ -299,7 +299,8 @@ def prior_scales(args):
 
 def main():
     parts = ["predictions", "large", *CLASSES]
-    args = parse_args(__doc__, seeds=3, quick_seeds=1, parts=parts, runs="glm")
+    constants = {"coverage": COVERAGE, "bikes": N_BIKES, "large": LARGE}
+    args = parse_args(__doc__, seeds=3, quick_seeds=1, parts=parts, runs="glm", constants=constants)
     warnings.simplefilter("ignore", SamplingWarning)
     import torch  # noqa: F401 - so that no fit is charged for it
 
