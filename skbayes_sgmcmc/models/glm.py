@@ -9,11 +9,13 @@ quadrature, and with Stein's identity also those of the second derivatives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._data.chain_random import ChainRandom
@@ -21,6 +23,7 @@ from .._data.minibatch import Batch, Data
 from .._metric import State
 from ..priors.factorised import Prior
 from ._design import make_design
+from ._group_priors import GroupTerm
 from ._protocol import Anchor, LinearForm
 from .likelihoods import Likelihood
 from .linear import LinearModel
@@ -29,6 +32,8 @@ Array = NDArray[Any]
 
 #: nodes of the quadrature over the linear predictor, and over each of the likelihood's parameters
 NODES, OWN_NODES = 11, 5
+#: numbers of slopes that are computed at once
+BLOCK_NUMBERS = 2**18
 #: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
 AT_A_POINT = 1e-3
 
@@ -46,6 +51,8 @@ class GLMModel(LinearModel):
         As in :class:`LinearModel`.
     fit_intercept : bool
         Whether to add an intercept with a flat prior.
+    terms : sequence of GroupTerm, default=()
+        Effects of groups. Their columns come before those of the features.
     center, scale : float
         Draws are those of ``center + scale * f`` as a function of the features.
     """
@@ -60,15 +67,18 @@ class GLMModel(LinearModel):
         units: Array | None = None,
         center: float = 0.0,
         scale: float = 1.0,
+        terms: Sequence[GroupTerm] = (),
     ):
         own = likelihood.shapes
-        super().__init__(n_features, 1, prior, prior_scale, int(fit_intercept), units, own)
+        super().__init__(n_features, 1, prior, prior_scale, int(fit_intercept), units, own, terms)
         self.likelihood, self.center, self.scale = likelihood, center, scale
         self.n_own = self.n_parameters - self.n_linear
+        self._bent: tuple[Any, Array] | None = None
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
-        """Rows ``x`` = (features, offsets or None) with targets (rows, 1)."""
-        features, offset = x
+        """Rows ``x`` = (features, offsets or None, known or None) with targets (rows, 1)."""
+        features, offset, known = x
+        y = y if known is None else np.hstack([y, known])
         design = make_design(features, dtype=dtype, device=device, intercept=self.fit_intercept)
         fields: dict[str, Any] = {"x": design, "y": self.likelihood.targets(y, dtype, device)}
         if offset is not None:
@@ -80,6 +90,9 @@ class GLMModel(LinearModel):
         """Arrays "coef" (..., n_features) and "intercept" (...), and others."""
         parts = super().unpack(draws)
         parts["coef"] = self.scale * parts["coef"][..., 0, :]
+        for name in parts:
+            if name.startswith(("effect_", "sd_")):
+                parts[name] = self.scale * parts[name]
         intercept = parts.get("intercept", np.zeros((*draws.shape[:-1], 1), draws.dtype))
         parts["intercept"] = self.center + self.scale * intercept[..., 0]
         return parts
@@ -159,14 +172,17 @@ class GLMModel(LinearModel):
         return np.hstack([f, np.broadcast_to(theta[self.n_linear :], (len(f), self.n_own))])
 
     def _slope_at(self, f: Array, own: Array, data: Data) -> Array:
-        """d(-log p) of every row in its predictor and the own parameters, (rows, 1 + m)."""
+        """d(-log p) of every row in its predictor and the own parameters, (points, rows, 1 + m).
+
+        The points are predictors f (points, rows) with own parameters (points, m).
+        """
         y = data.fields["y"].double().cpu()
         with np.errstate(all="ignore"):
             by_f, by_own = self.likelihood.slope(
-                torch.from_numpy(f.copy())[None, :, None], y, torch.from_numpy(own)[None]
+                torch.from_numpy(f.copy())[..., None], y, torch.from_numpy(own)
             )
-        parts = [by_f[0]] if by_own is None else [by_f[0], by_own[0].expand(len(f), -1)]
-        return np.asarray(torch.cat(parts, 1))
+        parts = [by_f] if by_own is None else [by_f, by_own.expand(*f.shape, -1)]
+        return np.asarray(torch.cat(parts, 2))
 
     def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
         at, own = self._at(theta, data), theta[self.n_linear :]
@@ -175,7 +191,7 @@ class GLMModel(LinearModel):
         rows = self.likelihood.log_density(f, y, torch.from_numpy(own)[None])[0].numpy()
         weight = self._weights(data)
         value = -float(np.sum(weight * rows[:, None]))
-        return value, self._summed(self._slope_at(at[:, 0], own, data), data)
+        return value, self._summed(self._slope_at(at[None, :, 0], own[None], data)[0], data)
 
     def _summed(self, slopes: Array, data: Data) -> Array:
         """Weighted sum over rows of slopes (rows, 1 + m), as a vector like theta."""
@@ -208,11 +224,13 @@ class GLMModel(LinearModel):
             A[:, 0, 0] = np.sqrt(np.maximum(left, AT_A_POINT**2))
         sizes = [3] * q if root is None else [NODES, *[OWN_NODES] * m]
         slope, products = np.zeros((n, q)), np.zeros((n, q, q))
-        for e, weight in _nodes(sizes):
-            own = theta[self.n_linear :] + A[0, 1:, 1:] @ e[1:]
-            g = weight * self._slope_at(at[:, 0] + A[:, 0] @ e, own, data)
-            slope += g
-            products += g[:, :, None] * e
+        nodes, weights = _nodes(sizes)
+        for some in gen_batches(len(nodes), max(1, BLOCK_NUMBERS // (n * q))):
+            e, weighted = nodes[some], nodes[some] * weights[some, None]
+            own = theta[self.n_linear :] + e[:, 1:] @ A[0, 1:, 1:].T
+            g = self._slope_at(at[:, 0] + e @ A[:, 0].T, own, data).reshape(len(e), -1)
+            slope += (weights[some] @ g).reshape(n, q)
+            products += (g.T @ weighted).reshape(n, q, q)
         curvature = np.swapaxes(
             np.linalg.solve(np.swapaxes(A, 1, 2), np.swapaxes(products, 1, 2)), 1, 2
         )
@@ -257,8 +275,15 @@ class GLMModel(LinearModel):
         out[self.n_linear :] = np.abs((own * weight).sum(0))
         return out
 
+    def _curvature_at(self, theta: Array, data: Data) -> Array:
+        """Curvatures (rows, q, q) at a point, kept for products with other vectors."""
+        kept = self._bent  # read once: fits in other threads may replace it
+        if kept is None or kept[0][0] is not data or not np.array_equal(kept[0][1], theta):
+            kept = self._bent = ((data, theta.copy()), self._expected(theta, None, data)[1])
+        return kept[1]
+
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
-        curvature = self._expected(theta, None, data)[1]
+        curvature = self._curvature_at(theta, data)
         f = data.fields["x"].times(vector[: self.n_used, None])
         moved = np.hstack([f, np.broadcast_to(vector[self.n_linear :], (len(f), self.n_own))])
         return self._summed((curvature @ moved[:, :, None])[..., 0], data)
@@ -274,10 +299,10 @@ class GLMModel(LinearModel):
         return Anchor(fields, self._summed(slope, data), hessian)
 
 
-def _nodes(sizes: list[int]) -> Any:
-    """Nodes (q,) and weights of a product of Gauss-Hermite rules."""
+def _nodes(sizes: list[int]) -> tuple[Array, Array]:
+    """Nodes (nodes, q) and weights of a product of Gauss-Hermite rules."""
     rules = [np.polynomial.hermite_e.hermegauss(size) for size in sizes]
     grids = np.meshgrid(*[rule[0] for rule in rules], indexing="ij")
     weights = np.meshgrid(*[rule[1] / rule[1].sum() for rule in rules], indexing="ij")
     nodes = np.stack([grid.ravel() for grid in grids], axis=1)
-    yield from zip(nodes, np.prod([w.ravel() for w in weights], axis=0), strict=True)
+    return nodes, np.prod([w.ravel() for w in weights], axis=0)

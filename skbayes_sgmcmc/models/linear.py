@@ -7,6 +7,7 @@ likelihood of a row given z.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._metric import State
 from ..priors.factorised import Prior
-from ._coefficient_priors import coefficient_prior
+from ._coefficient_priors import CoefficientPrior, coefficient_prior
 from ._gaussian_tuning import CurvedModel
+from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import inverse_root
 from ._protocol import LinearForm
 
@@ -35,8 +38,8 @@ MOST_WIDENED = 0.95
 class LinearModel(CurvedModel):
     """Base class of linear models.
 
-    theta holds the coefficients (n_features, k), the intercepts, the prior's own parameters and
-    then the likelihood's, which have standard normal priors.
+    theta holds the effects of groups, the coefficients (n_features, k), the intercepts, the prior's
+    own parameters and then the likelihood's, which have standard normal priors.
 
     Parameters
     ----------
@@ -53,6 +56,8 @@ class LinearModel(CurvedModel):
         Units of the coefficients for learned scales. None: all are 1.
     own_shapes : dict of str to tuple or None, default=None
         Names and shapes of the likelihood's own parameters.
+    terms : sequence of GroupTerm, default=()
+        Effects of groups, for k = 1. Their columns come before those of the features.
     """
 
     def __init__(
@@ -64,21 +69,24 @@ class LinearModel(CurvedModel):
         n_intercepts: int,
         units: Array | None = None,
         own_shapes: dict[str, tuple[int, ...]] | None = None,
+        terms: Sequence[GroupTerm] = (),
     ):
-        self.n_features, self.k = n_features, k
+        self.n_features, self.k, self.terms = n_features, k, terms
         self.fit_intercept = n_intercepts > 0
         units = np.ones(n_features) if units is None else units
-        bound = self.coefficient_prior = coefficient_prior(
-            prior, prior_scale, units, k, n_intercepts
-        )
+        of_features = coefficient_prior(prior, prior_scale, units, k, n_intercepts)
+        bound = GroupedCoefficients(terms, of_features) if terms else of_features
+        self.coefficient_prior: CoefficientPrior | GroupedCoefficients = bound
         self.smooth, self.tails, self.recorded = bound.smooth, bound.tails, bound.recorded
-        self.before_keep = bound.before_keep
-        self.shapes = {"coef": (n_features, k)}
+        self.before_keep = None if bound.before_keep is None else self._draw_scales
+        self.shapes = {f"effect_{term.name}": (term.n_groups,) for term in terms}
+        self.shapes["coef"] = (n_features, k)
         if n_intercepts:
             self.shapes["intercept"] = (n_intercepts,)
-        self.shapes |= bound.shapes
         #: numbers of coordinates that linear predictors use, and that the coefficients' prior has
-        self.n_used, self.n_linear = n_features * k + n_intercepts, self.n_parameters
+        self.n_used = self.n_parameters
+        self.shapes |= bound.shapes
+        self.n_linear = self.n_parameters
         self.shapes |= own_shapes or {}
         #: typical distances of the parameters from zero
         own = np.ones(self.n_parameters - self.n_linear)
@@ -90,6 +98,11 @@ class LinearModel(CurvedModel):
 
     def init_state(self, theta: Tensor) -> State:
         return self.coefficient_prior.init_state(theta)
+
+    def _draw_scales(
+        self, theta: Tensor, state: State, rng: ChainRandom, temperature: float
+    ) -> None:
+        self.coefficient_prior.before_keep(theta[:, : self.n_linear], state, rng, temperature)
 
     # prior ----------------------------------------------------------------------------------------
 
