@@ -16,7 +16,7 @@ _WHERE = {
     "BayesianMLPClassifier": "estimators.mlp",
     "BayesianMLPRegressor": "estimators.mlp",
     "BayesianModuleClassifier": "estimators.module",
-    "BayesianModuleRegressor": "estimators.module",
+    "BayesianModuleRegressor": "estimators.module_regressor",
     "DeepPoissonFactorAnalysis": "estimators.dpfa",
     "DistilledClassifier": "estimators.distilled",
     "SparseBayesianClassifier": "estimators.sparse",
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from .estimators.mlp import BayesianMLPClassifier as BayesianMLPClassifier
     from .estimators.mlp import BayesianMLPRegressor as BayesianMLPRegressor
     from .estimators.module import BayesianModuleClassifier as BayesianModuleClassifier
-    from .estimators.module import BayesianModuleRegressor as BayesianModuleRegressor
+    from .estimators.module_regressor import BayesianModuleRegressor as BayesianModuleRegressor
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
     from .estimators.sparse import SparseBayesianRegressor as SparseBayesianRegressor
     from .models.likelihoods import StudentT as StudentT

@@ -25,7 +25,7 @@ words = {
     "attention_mask": np.ones((24, 6), dtype=bool),
 }
 TINY = {"n_chains": 2, "n_draws": 2, "burn_in": 2, "thinning": 1, "random_state": 0,
-        "step_size": 1e-4}  # fmt: skip
+        "step_size": 1e-4, "prior_scale": "fan_in"}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 

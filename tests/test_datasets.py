@@ -18,7 +18,8 @@ from skbayes_sgmcmc.models.networks import model as network_model
 X, y = load_digits(return_X_y=True)
 X, y = (X[:600] / 16.0).astype(np.float32), y[:600]
 TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 5, "random_state": 0,
-        "step_size": 1e-3, "batch_size": 20, "dtype": "float32"}  # fmt: skip
+        "step_size": 1e-3, "batch_size": 20, "dtype": "float32",
+        "prior_scale": "fan_in"}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 
@@ -174,3 +175,10 @@ def test_an_item_that_can_not_be_read_is_named_with_its_traceback():
 def test_parameters_that_datasets_do_not_allow(changes, message):
     with pytest.raises(ValueError, match=message):
         BayesianModuleClassifier(deep(), **TINY, **changes).fit(Pairs())
+
+
+def test_streams_of_datasets_refuse_labels_that_they_do_not_know():
+    clf = BayesianModuleClassifier(deep(), **TINY)
+    clf.partial_fit(Pairs(X[:100], y[:100]), None, classes=np.arange(10))
+    with pytest.raises(ValueError, match=r"y has labels \[11\] that are not in classes"):
+        clf.partial_fit(Pairs(X[:100], np.full(100, 11)), None)

@@ -12,7 +12,7 @@ import scipy.stats
 import torch
 from scipy.special import gammaln
 
-from skbayes_sgmcmc import BayesianGLMRegressor, StudentT
+from skbayes_sgmcmc import BayesianGLMRegressor, Storage, StudentT
 from skbayes_sgmcmc.models.binomial_likelihood import Binomial
 from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
 from skbayes_sgmcmc.models.gamma_likelihood import Gamma
@@ -32,26 +32,29 @@ LIKELIHOODS = {
     "negative_binomial": lambda: NegativeBinomial(np.array([2.0])),
     "gamma": lambda: Gamma(np.array([1.0])),
     "binomial": lambda: Binomial(np.array([0.3])),
+    "two_normal": lambda: Gaussian(2, None),
+    "two_given": lambda: Gaussian(2, np.array([0.7, 0.4])),
+    "two_student_t": lambda: StudentNoise(2, None),
 }
 
 
 def model_and_data(name, scale=0.8, n=40, offset=True):
     rng = np.random.default_rng(0)
     X, likelihood = rng.standard_normal((n, 3)), LIKELIHOODS[name]()
-    y, known = rng.standard_normal(n), None
+    size, known = (n, likelihood.n_outputs), None
+    y = rng.standard_normal(size)
     if isinstance(likelihood, Poisson):
-        y = rng.poisson(2.0, n)
+        y = rng.poisson(2.0, size)
     elif isinstance(likelihood, Gamma):
-        y = rng.standard_gamma(2.0, n)
+        y = rng.standard_gamma(2.0, size)
     elif isinstance(likelihood, Binomial):
-        known = rng.integers(0, 6, n)[:, None].astype(float)
-        y = rng.binomial(known[:, 0].astype(int), 0.4)
+        known = rng.integers(0, 6, size).astype(float)
+        y = rng.binomial(known.astype(int), 0.4)
     model = GLMModel(3, likelihood, Normal(), scale, True)
     shift = 0.3 * rng.standard_normal(n) if offset else None
     weight = rng.uniform(0.5, 2.0, n)
-    return model, model.make_data(
-        (X, shift, known), np.asarray(y, float)[:, None], weight, torch.float64, "cpu"
-    )
+    rows = X, shift, known
+    return model, model.make_data(rows, np.asarray(y, float), weight, torch.float64, "cpu")
 
 
 def potential(model, data):
@@ -279,6 +282,20 @@ def test_without_an_intercept_rows_of_zeros_have_the_links_mean(name, at_zero):
     reg.fit(x[:, None], y + 5.0)
     assert reg.intercept_ == 0.0
     assert reg.predict([[0.0]])[0] == pytest.approx(at_zero)
+
+
+@tiny_fits
+def test_draws_in_half_precision_are_rounded():
+    """To 1/512, as the storage says."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 2))
+    y = 30.0 + X @ [2.0, -1.0] + rng.standard_normal(50)
+    full, half = (
+        BayesianGLMRegressor(storage=Storage(dtype), **TINY).fit(X, y).posterior_
+        for dtype in ("float64", "bfloat16")
+    )
+    for name in ("coef", "intercept"):
+        np.testing.assert_allclose(half[name], full[name], rtol=2.0**-7)
 
 
 @tiny_fits

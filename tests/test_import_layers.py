@@ -44,7 +44,7 @@ STAGES = [
     {"target"},
     {"settings", "threshold", "fingerprint"},
     {"checkpoint"},
-    {"auto", "accelerators"},
+    {"auto", "accelerators", "log_joint"},
     {"chains"},
     {"descent"},
     {"jobs"},
@@ -55,7 +55,7 @@ STAGES = [
 STAGE = {name: rank for rank, names in enumerate(STAGES) for name in names}
 
 #: what the rest of the package may import from the engine
-ENTRANCES = {"settings", "accelerators", "run", "sample"}
+ENTRANCES = {"settings", "accelerators", "run", "sample", "log_joint"}
 
 
 def unit(module):

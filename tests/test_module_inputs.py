@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ mask = rng.random((N, LENGTH)) > 0.3
 numbers = rng.standard_normal((N, 2, 3)).astype(np.float32)
 y = np.arange(N) % 3
 TINY = {"n_chains": 2, "n_draws": 3, "burn_in": 2, "thinning": 1, "random_state": 0,
-        "step_size": 1e-3}  # fmt: skip
+        "step_size": 1e-3, "prior_scale": "fan_in"}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 
@@ -95,7 +96,8 @@ def test_named_arguments(last):
     clf = BayesianModuleClassifier(Words(), sample_parameters=last or "all", **TINY).fit(given, y)
     module = Words()
     module.load_state_dict(clf.module.state_dict())
-    state = {name: torch.from_numpy(values[1, 1]) for name, values in clf.posterior_.draws.items()}
+    draws = {name: values for name, values in clf.posterior_.draws.items() if name != "scale"}
+    state = {name: torch.from_numpy(values[1, 1]) for name, values in draws.items()}
     module.load_state_dict(state, strict=False)
     with torch.no_grad():
         f = module(torch.from_numpy(ids), torch.from_numpy(mask)).softmax(1)
@@ -229,3 +231,43 @@ def test_layouts_give_back_what_they_took():
         np.testing.assert_array_equal(named[name], values)
     assert torch.equal(layout.packed(named), rows.float())
     assert layout.arguments(rows.expand(3, N, -1))[1]["numbers"].shape == (3, N, 2, 3)
+
+
+class Shop(nn.Module):
+    """Columns of a table as arguments: a price, and a kind that is embedded."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds, self.head = nn.Embedding(5, 3), nn.Linear(4, 2)
+
+    def forward(self, price, kind):
+        return self.head(torch.cat([self.kinds(kind), price[:, None]], 1))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_tables_are_arguments_by_name(library):
+    """The draws and predictions of a mapping of the same columns, in any order of the columns."""
+    frames = pytest.importorskip(library)
+    rng = np.random.default_rng(0)
+    columns = {"kind": rng.integers(0, 5, 40), "price": rng.standard_normal(40)}
+    labels = (columns["kind"] > 2).astype(int)
+    torch.manual_seed(0)
+    module = Shop()
+    expected = BayesianModuleClassifier(module, **TINY).fit(columns, labels)
+    table = frames.DataFrame(columns)
+    clf = BayesianModuleClassifier(module, **TINY).fit(table, labels)
+    np.testing.assert_array_equal(clf.predict_proba(table), expected.predict_proba(columns))
+    turned = table[["price", "kind"]]
+    np.testing.assert_array_equal(clf.predict_proba(turned), clf.predict_proba(table))
+    with pytest.raises(ValueError, match="'kind'"):
+        clf.predict_proba(table[["price"]])
+
+
+def test_other_tables_are_rows_of_numbers():
+    """Names that the module does not have, and a module that takes one argument."""
+    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 3)), columns=list("abc"))
+    labels = (frame["a"] > 0.0).astype(int)
+    clf = BayesianModuleClassifier(nn.Linear(3, 2), **TINY).fit(frame, labels)
+    assert list(clf.feature_names_in_) == ["a", "b", "c"]
+    one = BayesianModuleClassifier(nn.Linear(1, 2), **TINY)
+    assert one.fit(frame[["a"]].set_axis(["input"], axis=1), labels).n_features_in_ == 1

@@ -36,9 +36,9 @@ X, y = load_digits(return_X_y=True)
 X, y = X[:200] / 16.0, y[:200]
 #: the draws stay where the chains start: steps of 1e-12 move nothing
 STILL = {"n_chains": 3, "n_draws": 2, "burn_in": 0, "thinning": 1, "random_state": 0,
-         "step_size": 1e-12}  # fmt: skip
+         "step_size": 1e-12, "prior_scale": "fan_in"}  # fmt: skip
 TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state": 0,
-        "step_size": 1e-3}  # fmt: skip
+        "step_size": 1e-3, "prior_scale": "fan_in"}  # fmt: skip
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
     pytest.mark.filterwarnings("default::skbayes_sgmcmc.RandomLayerWarning"),
@@ -56,8 +56,9 @@ def trained():
     return module
 
 
-def sampled(clf):
-    return list(clf.posterior_.draws)
+def sampled(estimator):
+    """Names of the sampled parameters; the learned scale of a last layer is none of the module."""
+    return [name for name in estimator.posterior_.draws if name != "scale"]
 
 
 # instances ----------------------------------------------------------------------------------------
@@ -108,6 +109,45 @@ def test_callables_start_at_random_unless_they_are_told():
     for init, at_module in (("auto", False), ("module", True)):
         draws = BayesianModuleClassifier(build, init=init, **STILL).fit(X, y).posterior_
         assert (np.abs(draws["0.weight"]).min() > 900.0) == at_module
+
+
+def build():
+    return nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+
+def test_weights_are_a_state_dict_or_a_file(tmp_path):
+    """The same draws as of the module that has these weights: starts, centre and frozen parts."""
+    module = build()
+    path = tmp_path / "weights.pt"
+    torch.save(module.state_dict(), path)
+    chosen = {"sample_parameters": ["0.bias", "2"], "prior_center": "module", **TINY}
+    expected = BayesianModuleClassifier(module, **chosen).fit(X, y).predict_proba(X)
+    for weights in (module.state_dict(), path, str(path)):
+        clf = clone(BayesianModuleClassifier((build, weights), **chosen)).fit(X, y)
+        np.testing.assert_array_equal(clf.predict_proba(X), expected)
+    path.unlink()  # a fitted estimator does not need it
+    np.testing.assert_array_equal(joblib_copy(clf, tmp_path).predict_proba(X), expected)
+
+
+def joblib_copy(estimator, folder):
+    joblib.dump(estimator, folder / "fitted.joblib")
+    return joblib.load(folder / "fitted.joblib")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ((nn.Linear(64, 10), {}), r"module\[0\]=Linear.* it is a module"),
+        ((build, 3), r"module\[1\]=3 is not allowed: give the weights"),
+        ((build, "missing.pt"), r"module\[1\]='missing.pt' is not allowed: .*No such file"),
+        ((build, __file__), r"module\[1\]='.*' is not allowed: (.|\n)*Give the state dict"),
+        ((build, nn.Linear(64, 10).state_dict()), r"\[1\] is not allowed: (.|\n)*Missing key"),
+        ((build,), "give a torch.nn.Module, a callable that builds one, or a pair"),
+    ],
+)
+def test_bad_weights(module, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianModuleClassifier(module, **TINY).fit(X, y)
 
 
 def test_a_module_is_copied_and_never_changed():
@@ -518,3 +558,21 @@ def test_modules_that_are_no_functions_of_rows_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         clf.fit(X, y)
     assert not hasattr(clf, "posterior_")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs CUDA"))])  # fmt: skip
+def test_modules_on_another_device_are_copied_to_that_of_the_chains(device):
+    """The module stays where it is, and predictions are those of one that was never there."""
+    module = trained()
+    expected = BayesianModuleClassifier(copy.deepcopy(module), device="cpu", **TINY).fit(X, y)
+    module.to(device)
+    clf = BayesianModuleClassifier(module, device="cpu", **TINY).fit(X, y)
+    np.testing.assert_array_equal(clf.predict_proba(X), expected.predict_proba(X))
+    assert module[0].weight.device.type == device
+
+
+def test_a_module_without_values_is_refused():
+    clf = BayesianModuleClassifier(trained().to("meta"), **TINY)
+    with pytest.raises(ValueError, match="'0.weight' is not allowed, because it has no values"):
+        clf.fit(X, y)

@@ -30,7 +30,8 @@ from skbayes_sgmcmc.priors.factorised import Normal
 X, y = load_digits(return_X_y=True)
 SHORT = {"n_chains": 2, "n_draws": 20, "burn_in": 300, "thinning": 3, "random_state": 0}
 #: for what does not depend on the draws
-TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state": 0}
+TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state": 0,
+        "prior_scale": "fan_in"}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 
@@ -252,7 +253,7 @@ def test_a_fit_builds_the_module_and_predictions_do_not(monkeypatch):
         (lambda: nn.Sequential(nn.Linear(64, 5)), r"output has the shape \(2, 5\); give"),
         (lambda: nn.ReLU(), "module without parameters"),
         (lambda: "no module", "must build a torch.nn.Module, but it built str"),
-        (nn.Linear(64, 10).weight, "give a torch.nn.Module or a callable"),
+        (nn.Linear(64, 10).weight, "give a torch.nn.Module, a callable"),
         (lambda: nn.Conv2d(1, 2, 3), r"rows of shape \(64,\) .* give the input_shape"),
         (lambda: nn.LSTM(64, 10), "depends on the rows beside it.* batch_first=True"),
         (lambda: nn.LazyLinear(10), "'weight' is not allowed, because it has no values yet"),

@@ -56,6 +56,17 @@ class Items(torch.utils.data.Dataset[Any]):
     def __init__(self, dataset: Any, layout: Layout):
         self.dataset, self.layout = dataset, layout
 
+    def __getitems__(self, indices: Sequence[int]) -> Array:
+        """Rows (rows, numbers); torch's loaders ask for all rows of a minibatch at once."""
+        rows = np.empty((len(indices), self.layout.size), np.float32)
+        for place, index in enumerate(indices):
+            rows[place] = self[index]
+        bad = ~np.isfinite(rows).all(axis=1)
+        if bad.any():
+            index = indices[int(bad.argmax())]
+            raise ValueError(f"item {index} of the dataset has values that are not finite.")
+        return rows
+
     def __getitem__(self, index: int) -> Array:
         try:
             x, _ = split_item(self.dataset[index])
@@ -63,12 +74,9 @@ class Items(torch.utils.data.Dataset[Any]):
             lines = "".join(traceback.format_exception(error))
             raise RuntimeError(f"item {index} of the dataset could not be read:\n{lines}") from None
         try:
-            row = self.layout.row(x)
+            return self.layout.row(x)
         except ValueError as error:
             raise ValueError(f"item {index} of the dataset: {error}") from None
-        if not np.isfinite(row).all():
-            raise ValueError(f"item {index} of the dataset has values that are not finite.")
-        return row
 
 
 class DatasetRows:
@@ -123,17 +131,13 @@ class DatasetRows:
             Items(self.dataset, self.layout),
             batch_sampler=[self.rows[part].tolist() for part in numbers if len(part)],
             num_workers=self.n_workers,
-            collate_fn=_stacked,
+            collate_fn=torch.from_numpy,
         )
         yield from loader
 
     def as_field(self, dtype: torch.dtype, device: str) -> LoadedRows:
         """The rows as a field of minibatches."""
         return LoadedRows(self, dtype, device)
-
-
-def _stacked(rows: Sequence[Array]) -> Tensor:
-    return torch.from_numpy(np.stack(rows))
 
 
 class LoadedRows:

@@ -126,7 +126,10 @@ class Layout:
             pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
             one: Any = {key: np.asarray(as_array(value))[None] for key, value in pairs}
             return self.flat(one)[0].astype(np.float32)
-        return _rows_of(self.fields[0], np.asarray(as_array(x))[None])[0].astype(np.float32)
+        field = self.fields[0]
+        if isinstance(x, np.ndarray) and x.shape == field.shape and field.kind == "float":
+            return x.astype(np.float32, copy=False).reshape(-1)  # the usual case, made fast
+        return _rows_of(field, np.asarray(as_array(x))[None])[0].astype(np.float32)
 
     def _expected(self) -> str:
         listed = ", ".join(f"{f.key!r} (rows of shape {f.shape})" for f in self.fields)

@@ -233,14 +233,7 @@ class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseE
 
         ``target`` is None for models without targets.
         """
-        from .._engine.settings import resolve_device
-
-        device = resolve_device(settings.device)
-        dtype = settings.resolve_dtype(
-            device, model.n_parameters, single_precision=model.single_precision
-        )
-        y = None if target is None else self._targets(target)
-        data = model.make_data(self._inputs(X), y, weight, dtype, device)
+        model, data, dtype, device = self._data_of(model, X, target, weight, settings)
         progress = Progress(
             self, {"X": X, "y": lambda: None if target is None else self._given(target)}
         )
@@ -265,6 +258,19 @@ class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseE
             self._set_attributes()
             self._check_finite(X)
         progress.close()
+
+    def _data_of(
+        self, model: Any, X: Any, target: Array | None, weight: Array | None, settings: Settings
+    ) -> tuple[Any, Data, Any, str]:
+        """The model of rows, these as its data, their precision and their device."""
+        from .._engine.settings import resolve_device
+
+        device = resolve_device(settings.device)
+        dtype = settings.resolve_dtype(
+            device, model.n_parameters, single_precision=model.single_precision
+        )
+        y = None if target is None else self._targets(target)
+        return model, model.make_data(self._inputs(X), y, weight, dtype, device), dtype, device
 
     def _check_finite(self, X: Any) -> None:
         """Raise if means or sds of the draws, or predictions of some rows, are not finite."""

@@ -22,6 +22,7 @@ from .._validation import (
     validate_data,
 )
 from ._base import SGMCMCEstimator, all_or_nothing
+from ._log_joint import Task, WithLogJoint
 from ._probabilities import ProbabilityClassifier
 from ._sense import some_rows
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
+class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
     """Base class of all classifiers that sample a posterior."""
 
     class_weight: Any
@@ -66,6 +67,21 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         SamplingError
             Every chain diverged. The estimator then stays as it was before the call.
         """
+        task = self._task(X, y, sample_weight)
+        self._fit_rows(
+            task.model,
+            task.X,
+            task.target,
+            task.weight,
+            task.settings,
+            previous=task.previous,
+            stream=False,
+        )
+        self._check_mixing(task.X)
+        self._check_sense(task.X, task.target)
+        return self
+
+    def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
         settings, before = self._check(), getattr(self, "n_features_in_", None)
         X, y = self._validate_xy(X, y, reset=True)
         check_classification_targets(y)
@@ -83,10 +99,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             lambda first: self._make_model(X, weight, len(classes), first=first), previous
         )
         self.classes_ = classes
-        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=False)
-        self._check_mixing(X)
-        self._check_sense(X, codes)
-        return self
+        return Task(model, X, codes, weight, settings, previous)
 
     @all_or_nothing
     @with_callbacks

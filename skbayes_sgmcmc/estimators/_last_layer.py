@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._linear import LinearEstimator
 from ._sparse import SparseNetwork
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from .._data.minibatch import Data
     from .._engine.settings import Settings
-    from ..models.logistic_head import LogisticHead, PrincipalAxes
+    from ..models.last_layer import FeatureCoordinates, HeadModel
+    from ..models.likelihoods import Likelihood
     from ..models.networks.head import Body, Head, LinearHead
     from ..models.networks.module_checks import Rows
 
@@ -41,9 +44,12 @@ class LastLayer(SparseNetwork):
     _body: Body | None = None
     _head: Head | None = None
     #: coordinates of the features, which later calls of a stream keep
-    _coordinates: PrincipalAxes | None = None
+    _coordinates: FeatureCoordinates | None = None
     #: the latest rows and their features, during a call
     _features: tuple[Any, Any] | None = None
+
+    def _samplers(self) -> tuple[str, ...]:
+        return (*super()._samplers(), "mala")
 
     def _split(self, x: Rows) -> None:
         """Find the body and the head, given some rows; features must not be augmented."""
@@ -62,35 +68,58 @@ class LastLayer(SparseNetwork):
     # the model ------------------------------------------------------------------------------------
 
     def _model(self, likelihood: Any, n_outputs: int, output_gain: float) -> Any:
-        from ..models.likelihoods import Categorical
-
-        if isinstance(likelihood, Categorical) and self._is_logistic(n_outputs):
-            return self._logistic_head(output_gain)
+        if self._is_linear(likelihood):
+            return self._linear_model(likelihood, output_gain)
         return super()._model(likelihood, n_outputs, output_gain)
 
-    def _is_logistic(self, n_classes: int) -> bool:
-        """Whether a classifier's model is a logistic regression of features."""
+    def _is_linear(self, likelihood: Likelihood) -> bool:
+        """Whether the model is the library's own linear model of features."""
+        from ..models.likelihoods import Categorical
         from ..priors.factorised import Normal
 
-        given = self._spike_slab() is None and self.prune is None and self._learned_scale() is None
-        plain = given and self.prior_center == 0 and self.precision == "full"
-        # of two classes the difference is sampled, whose prior is of the same kind if it is normal
-        known = plain and (n_classes > 2 or type(self._prior()) is Normal)
-        return self._head is not None and known
+        head = self._head
+        if head is None or not self._plain_prior or self.precision != "full":
+            return False
+        if isinstance(likelihood, Categorical):
+            # of two classes the difference is sampled: its prior is of the same kind if normal
+            return head.n_outputs > 2 or type(self._prior()) is Normal
+        return len(likelihood.output_groups) == 1 and not likelihood.latent_noise
 
-    def _logistic_head(self, output_gain: float) -> LogisticHead:
-        from ..models.logistic_head import LogisticHead
+    @property
+    def _plain_prior(self) -> bool:
+        """Whether the prior is one of linear models."""
+        return self._spike_slab() is None and self.prune is None and self.prior_center == 0
 
-        head, scale = self._head, self.prior_scale
-        assert head is not None
-        if isinstance(scale, str):
-            scale = output_gain / math.sqrt(head.n_features)
-        elif np.size(scale) != 1:
-            raise ValueError(
-                f"prior_scale={scale!r} is not allowed: the network has 1 layer; give one number, "
-                "one number per layer, or 'fan_in'."
+    def _linear_scale(self, n_features: int, output_gain: float) -> Any:
+        """Scale of the prior of a linear model: a number, or the hyperprior."""
+        from ..priors.learned_scale import LearnedScale
+
+        given = self.prior_scale
+        if self._learned_scale() is not None:
+            # "auto" values are those of linear models, not of networks
+            hyper = LearnedScale() if isinstance(given, str) else given
+            return hyper.resolved(
+                shape=LinearEstimator._auto_shape, inputs=LinearEstimator._auto_inputs
             )
-        return LogisticHead(head.shapes, self._prior(), float(np.ravel(scale)[0]))
+        if isinstance(given, str):
+            return output_gain / math.sqrt(n_features)
+        if np.size(given) != 1:
+            raise ValueError(
+                f"prior_scale={given!r} is not allowed: the network has 1 layer; give one number, "
+                "one number per layer, 'fan_in' or 'learned'."
+            )
+        return float(np.ravel(given)[0])
+
+    def _linear_model(self, likelihood: Likelihood, output_gain: float) -> HeadModel:
+        from ..models.last_layer import LogisticHead, RegressionHead
+        from ..models.likelihoods import Categorical
+
+        head = self._head
+        assert head is not None
+        scale = self._linear_scale(head.n_features, output_gain)
+        if isinstance(likelihood, Categorical):
+            return LogisticHead(head.shapes, self._prior(), scale)
+        return RegressionHead(head.shapes, likelihood, self._prior(), scale)
 
     def _fit_rows(
         self,
@@ -104,19 +133,25 @@ class LastLayer(SparseNetwork):
         stream: bool,
     ) -> None:
         from .._engine.settings import is_auto
-        from ..models.logistic_head import LogisticHead, PrincipalAxes
+        from ..models.last_layer import HeadModel
 
         try:
-            if isinstance(model, LogisticHead):
-                self._features = (X, self._inputs(X))
-                if model.needs_axes:
-                    self._coordinates = self._coordinates or PrincipalAxes.of(self._features[1])
-                    model = model.in_axes(self._coordinates)
-            elif is_auto(settings.sampler):
+            if not isinstance(model, HeadModel) and is_auto(settings.sampler):
                 settings = replace(settings, sampler="psgld")
             super()._fit_rows(model, X, target, weight, settings, previous=previous, stream=stream)
         finally:
             self._features = None
+
+    def _data_of(
+        self, model: Any, X: Any, target: Array | None, weight: Array | None, settings: Settings
+    ) -> tuple[Any, Data, Any, str]:
+        from ..models.last_layer import HeadModel
+
+        if isinstance(model, HeadModel):
+            self._features = (X, self._inputs(X))
+            model = model.for_features(self._features[1], self._coordinates)
+            self._coordinates = model.coordinates
+        return super()._data_of(model, X, target, weight, settings)
 
     # features -------------------------------------------------------------------------------------
 

@@ -23,11 +23,15 @@ class LearnableScales:
 
         given = self.prior_scale
         if isinstance(given, str):
-            auto = given == "auto" and self._can_learn()
+            auto = given == "auto" and self._learns_unasked()
             given = LearnedScale() if auto or given == "learned" else None
         if not isinstance(given, LearnedScale):
             return None
         return given.resolved(shape=self._auto_shape, inputs=self._auto_inputs)
+
+    def _learns_unasked(self) -> bool:
+        """Whether "auto" means "learned"."""
+        return self._can_learn()
 
     def _can_learn(self) -> bool:
         """Whether the prior's scales can be learned."""

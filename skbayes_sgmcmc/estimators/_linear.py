@@ -58,10 +58,8 @@ class LinearEstimator(LearnableScales):
             )
         return self.prior_scale
 
-    def _units(self, X: Any, weight: Array | None, *, first: bool) -> Array | None:
-        """Units of coefficients with learned scales: 1 / sd of each feature, or 1 for constants."""
-        if self._learned_scale() is None:
-            return None
+    def _units(self, X: Any, weight: Array | None, *, first: bool) -> Array:
+        """Units of the coefficients: one over the sd of each feature, or 1 for constants."""
         if first or not hasattr(self, "_x_scale"):
             sparse = sp.issparse(X)
             scale = sparse_scale(X, weight) if sparse else center_and_scale(X, weight)[1]

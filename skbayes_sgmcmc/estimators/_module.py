@@ -67,10 +67,11 @@ class ModuleEstimator(LastLayer):
             return
         check_choice("prior_center", center, (0, "module"))
         name = "prior_center='module' is not allowed"
-        if not self._is_instance:
+        if not self._has_weights:
             raise ValueError(
                 f"{name} with module={self.module!r}, which is built anew for each fit: give a "
-                "torch.nn.Module with trained weights, or prior_center=0."
+                "torch.nn.Module with trained weights, a pair of a callable and weights, or "
+                "prior_center=0."
             )
         if self._spike_slab() is not None or self.prune is not None:
             raise ValueError(
@@ -79,17 +80,17 @@ class ModuleEstimator(LastLayer):
             )
 
     @property
-    def _is_instance(self) -> bool:
-        """Whether ``module`` is a module, and not a function that builds one."""
+    def _has_weights(self) -> bool:
+        """Whether ``module`` has weights of its own, and is not only a function that builds one."""
         from torch import nn
 
-        return isinstance(self.module, nn.Module)
+        return isinstance(self.module, nn.Module | tuple)
 
     @property
     def _starts_at_module(self) -> bool:
         """Whether chains start near the values of the module."""
         if isinstance(self.init, str) and self.init == "auto":
-            return self._is_instance and self._spike_slab() is None
+            return self._has_weights and self._spike_slab() is None
         return isinstance(self.init, str) and self.init == "module"
 
     def _settings(self) -> Any:
@@ -127,11 +128,16 @@ class ModuleEstimator(LastLayer):
 
     def _build(self, n_outputs: int) -> nn.Module:
         """The estimator's own copy of the module."""
-        from ..models.networks.module import build, in_one_precision, own_copy
+        from torch import nn
 
-        if self._is_instance:
+        from ..models.networks.module import build, in_one_precision, own_copy, with_weights
+
+        if isinstance(self.module, nn.Module):
             return own_copy(self.module)
-        return in_one_precision(build(self._architecture(n_outputs)))
+        built = build(self._architecture(n_outputs))
+        if self._has_weights:
+            built = with_weights(built, self.module[1])
+        return in_one_precision(built)
 
     def _architecture(self, n_outputs: int) -> Any:
         from ..models.networks.module import bind
@@ -141,7 +147,7 @@ class ModuleEstimator(LastLayer):
             "input_shape": self._row_shape(),
             "n_outputs": n_outputs,
         }
-        return bind(self.module, **widths)
+        return bind(self.module[0] if self._has_weights else self.module, **widths)
 
     def _make_network(self, n_outputs: int) -> Network:
         from ..models.networks.module import ModuleNetwork, light_copy
@@ -260,7 +266,7 @@ class ModuleEstimator(LastLayer):
                 "distill is not allowed with rows of whole numbers, to which it would add noise."
             )
         blueprint: Blueprint = super()._student(X)
-        if self._is_instance or len(self._sampled_names) < len([*self._module.parameters()]):
+        if self._has_weights or len(self._sampled_names) < len([*self._module.parameters()]):
             # the student learns what is sampled, and has the rest
             blueprint = replace(
                 blueprint, architecture=Trainable(self._module, self._sampled_names)
@@ -313,6 +319,7 @@ class ModuleEstimator(LastLayer):
             return self._validate_dataset(X, y, reset=reset)
         X = as_array(X)
         if reset:
+            X = self._by_name(X)
             self._layout = self._layout_of(X)
         flat, y = super()._validate_xy(self._flat(X), as_array(y), reset=reset)
         if reset:
@@ -372,9 +379,19 @@ class ModuleEstimator(LastLayer):
             layout = Layout((replace(layout.fields[0], shape=given),))
         return layout
 
+    def _by_name(self, X: Any) -> Any:
+        """A table whose columns are arguments of the module, as a mapping of columns."""
+        from ..models.networks.module import argument_names
+
+        columns = list(getattr(X, "columns", ()))
+        named = len(columns) > 1 and set(columns) <= set(argument_names(self.module))
+        return {name: X[name].to_numpy() for name in columns} if named else X
+
     def _flat(self, X: Any) -> Any:
         """X as rows of numbers."""
         layout = self._layout
+        if layout.several and hasattr(X, "columns"):
+            X = {name: X[name].to_numpy() for name in X.columns}
         if layout.several or is_several(X):
             return layout.flat(X)
         shape = shape_in(X)

@@ -22,6 +22,7 @@ from .._validation import (
     validate_data,
 )
 from ._base import SGMCMCEstimator, all_or_nothing
+from ._log_joint import Task, WithLogJoint
 
 if TYPE_CHECKING:
     from ..models._protocol import Model
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
+class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
     """Base class of regressors: the ``predictive`` of their likelihood describes new targets."""
 
     def __sklearn_tags__(self) -> Any:
@@ -64,6 +65,21 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         SamplingError
             Every chain diverged. The estimator then stays as it was before the call.
         """
+        task = self._task(X, y, sample_weight)
+        self._fit_rows(
+            task.model,
+            task.X,
+            task.target,
+            task.weight,
+            task.settings,
+            previous=task.previous,
+            stream=False,
+        )
+        self._check_mixing(task.X)
+        self._check_sense(task.X, task.target)
+        return self
+
+    def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
         settings, before = self._check(), self._widths()
         X, y = self._validate_xy(X, y, reset=True)
         X, y, weight = self._weights(X, y, sample_weight)
@@ -71,10 +87,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         model, previous = self._begin(
             lambda first: self._make_model(X, y, weight, first=first), previous
         )
-        self._fit_rows(model, X, y, weight, settings, previous=previous, stream=False)
-        self._check_mixing(X)
-        self._check_sense(X, y)
-        return self
+        return Task(model, X, y, weight, settings, previous)
 
     @all_or_nothing
     @with_callbacks

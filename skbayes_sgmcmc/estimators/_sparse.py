@@ -53,6 +53,9 @@ class SparseNetwork(NetworkEstimator):
             )
         return settings
 
+    def _learns_unasked(self) -> bool:
+        return self.prune is None and super()._learns_unasked()
+
     def _check_learned(self) -> None:
         super()._check_learned()
         if self.prune is not None:

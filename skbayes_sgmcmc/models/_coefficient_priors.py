@@ -19,7 +19,7 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._draws.storage import decode, encode
 from .._metric import State
-from ..priors.factorised import PRIORS, Prior
+from ..priors.factorised import PRIORS, Normal, Prior
 from ..priors.learned_scale import LearnedScale
 
 Array = NDArray[Any]
@@ -49,6 +49,8 @@ class FixedScales:
     def __init__(self, prior: Prior, scale: Any, n_features: int, k: int, n_intercepts: int):
         self.prior = prior
         self.smooth = prior.smooth
+        #: whether the density of the coefficients depends on their length only
+        self.isotropic = type(prior) is Normal and np.ptp(scale) == 0.0
         scale = np.repeat(np.broadcast_to(np.asarray(scale, dtype=float), (n_features,)), k)
         scale = np.concatenate([scale, np.full(n_intercepts, np.inf)])
         #: typical distances from zero
@@ -137,6 +139,7 @@ class LearnedScales:
         self.hyper, self.own, self.k = hyper, own, k
         self.typical_scale = float(hyper.typical(1.0 / math.sqrt(n_features)))
         self.a, self.n_coefficients = float(hyper.shape), n_features * k
+        self.isotropic = not own and bool(np.ptp(units) == 0.0)
         self.units = np.repeat(np.asarray(units, dtype=float), k)
         self.inverse_squares = self.units**-2.0
         n_groups = n_features if own else 1

@@ -162,9 +162,13 @@ class DenseDesign:
 
         Sums over all rows go by blocks, which avoids a second copy of X in float64.
         """
+        for rows, x in self._stored_blocks():
+            yield rows, x.astype(np.float64, copy=False)
+
+    def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
         for start in range(0, self.shape[0], BLOCK):
             rows = slice(start, start + BLOCK)
-            yield rows, self.x[rows].cpu().numpy().astype(np.float64, copy=False)
+            yield rows, self.x[rows].cpu().numpy()
 
     def gram(self, weight: Array) -> Array:
         """X' diag(weight) X."""
@@ -174,17 +178,17 @@ class DenseDesign:
         return total
 
     def times(self, w: Array) -> Array:
-        """X w for an array (columns, k)."""
+        """X w for an array (columns, k), with products in the precision of X."""
         product = np.empty((self.shape[0], w.shape[1]))
-        for rows, x in self.blocks():
-            np.matmul(x, w, out=product[rows])
+        for rows, x in self._stored_blocks():
+            product[rows] = x @ w.astype(x.dtype)
         return product
 
     def transposed_times(self, r: Array, *, square: bool = False) -> Array:
-        """X' r, or (X*X)' r, for an array (rows, k)."""
+        """X' r, or (X*X)' r, for an array (rows, k), with products in the precision of X."""
         total = np.zeros((self.shape[1], r.shape[1]))
-        for rows, x in self.blocks():
-            total += (x * x if square else x).T @ r[rows]
+        for rows, x in self._stored_blocks():
+            total += (x * x if square else x).T @ r[rows].astype(x.dtype)
         return total
 
     def row_squares(self, squares: Array) -> Array:

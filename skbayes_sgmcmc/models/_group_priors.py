@@ -68,6 +68,7 @@ class GroupedCoefficients:
     """
 
     linear_form = None
+    isotropic = False
 
     def __init__(self, terms: Sequence[GroupTerm], features: CoefficientPrior):
         self.terms, self.features = terms, features

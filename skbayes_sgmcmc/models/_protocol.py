@@ -106,6 +106,8 @@ class Model:
     shapes: dict[str, tuple[int, ...]]
     #: names of the entries of ``state`` to keep with every draw, and their shapes for one chain
     recorded: Mapping[str, tuple[int, ...]] = {}
+    #: whether ``log_prior`` and ``log_lik`` are densities of theta without latent variables
+    marginal: bool = True
     #: False if the density has corners, which need smaller steps
     smooth: bool = True
     #: whether ``dtype="auto"`` means float32 even for small models; True for convolutions, whose

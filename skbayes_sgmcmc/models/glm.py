@@ -1,10 +1,14 @@
-r"""Generalised linear models: a likelihood of each row given its linear predictor.
+r"""Generalised linear models: a likelihood of each row given its linear predictors.
 
-.. math:: p(y | x) = p(y | f, \phi), \quad f = x^\top w + b + \text{offset}
+.. math:: p(y | x) = \prod_j p(y_j | f_j, \phi_j), \quad f_j = x^\top w_j + b_j + \text{offset}
 
-The likelihood's own parameters :math:`\phi`, such as the noise, are the same for all rows. All that
-is needed of it are its derivatives in f and :math:`\phi`: their Gaussian expectations come from
-quadrature, and with Stein's identity also those of the second derivatives.
+Each of k targets has its own predictor. The likelihood's own parameters :math:`\phi_j`, such as the
+noise, are the same for all rows. All that is needed of it are its derivatives in f and
+:math:`\phi`: their Gaussian expectations come from quadrature, and with Stein's identity also those
+of the second derivatives.
+
+Arrays "at" of shape (rows, k, q), q = 1 + m, have the predictor and then the m own parameters of
+each target. Own parameters lie in theta as (m, k).
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
+from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
 from ._design import make_design
@@ -39,20 +44,21 @@ AT_A_POINT = 1e-3
 
 
 class GLMModel(LinearModel):
-    """A likelihood of rows with one linear predictor each.
+    """A likelihood of rows with one linear predictor for each target.
 
     Parameters
     ----------
     n_features : int
         Number of features.
     likelihood : Likelihood
-        Likelihood with one output, the linear predictor.
+        Likelihood whose outputs are the linear predictors of its targets, and whose own parameters,
+        if any, are one or more for each target.
     prior, prior_scale, units
         As in :class:`LinearModel`.
     fit_intercept : bool
-        Whether to add an intercept with a flat prior.
+        Whether to add intercepts with a flat prior.
     terms : sequence of GroupTerm, default=()
-        Effects of groups. Their columns come before those of the features.
+        Effects of groups, for one target. Their columns come before those of the features.
     center, scale : float
         Draws are those of ``center + scale * f`` as a function of the features.
     """
@@ -69,14 +75,16 @@ class GLMModel(LinearModel):
         scale: float = 1.0,
         terms: Sequence[GroupTerm] = (),
     ):
-        own = likelihood.shapes
-        super().__init__(n_features, 1, prior, prior_scale, int(fit_intercept), units, own, terms)
+        own, k = likelihood.shapes, likelihood.n_outputs
+        n_intercepts = k if fit_intercept else 0
+        super().__init__(n_features, k, prior, prior_scale, n_intercepts, units, own, terms)
         self.likelihood, self.center, self.scale = likelihood, center, scale
-        self.n_own = self.n_parameters - self.n_linear
+        #: m, the number of own parameters of a target
+        self.n_own = (self.n_parameters - self.n_linear) // k
         self._bent: tuple[Any, Array] | None = None
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
-        """Rows ``x`` = (features, offsets or None, known or None) with targets (rows, 1)."""
+        """Rows ``x`` = (features, offsets or None, known or None) with targets (rows, k)."""
         features, offset, known = x
         y = y if known is None else np.hstack([y, known])
         design = make_design(features, dtype=dtype, device=device, intercept=self.fit_intercept)
@@ -87,14 +95,22 @@ class GLMModel(LinearModel):
         return Data(fields, len(y), weights)
 
     def unpack(self, draws: Array) -> dict[str, Array]:
-        """Arrays "coef" (..., n_features) and "intercept" (...), and others."""
+        """Arrays "coef" (..., k, n_features) and "intercept" (..., k), and others.
+
+        The axis k is missing if there is one target.
+        """
         parts = super().unpack(draws)
-        parts["coef"] = self.scale * parts["coef"][..., 0, :]
+        coef = self.scale * decode(parts["coef"])
+        intercept = np.zeros(coef.shape[:-1], coef.dtype)
+        if self.fit_intercept:
+            intercept = decode(parts["intercept"])
+        intercept = self.center + self.scale * intercept
+        if self.k == 1:
+            coef, intercept = coef[..., 0, :], intercept[..., 0]
+        parts |= {"coef": encode(coef, draws.dtype), "intercept": encode(intercept, draws.dtype)}
         for name in parts:
             if name.startswith(("effect_", "sd_")):
-                parts[name] = self.scale * parts[name]
-        intercept = parts.get("intercept", np.zeros((*draws.shape[:-1], 1), draws.dtype))
-        parts["intercept"] = self.center + self.scale * intercept[..., 0]
+                parts[name] = encode(self.scale * decode(parts[name]), draws.dtype)
         return parts
 
     def linear_form(self, data: Data) -> LinearForm | None:
@@ -102,29 +118,36 @@ class GLMModel(LinearModel):
 
     # gradients ------------------------------------------------------------------------------------
 
-    def _predictor(self, theta: Tensor, batch: Batch) -> Tensor:
-        f = batch.fields["x"].logits(theta[:, : self.n_used])
-        return f + batch.fields["offset"] if "offset" in batch.fields else f
+    def _coefficients(self, theta: Tensor) -> Tensor:
+        """Coefficients (chains, columns) of one target, else (chains, columns, k)."""
+        used = theta[:, : self.n_used]
+        return used if self.k == 1 else used.reshape(len(theta), -1, self.k)
+
+    def _predictors(self, theta: Tensor, batch: Batch) -> Tensor:
+        """f (chains, rows, k)."""
+        f = batch.fields["x"].logits(self._coefficients(theta))
+        f = f[..., None] if self.k == 1 else f
+        return f + batch.fields["offset"][..., None] if "offset" in batch.fields else f
 
     def _slopes(self, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """d(-log p) in f (chains, rows) and in own parameters (chains, rows, m), or None.
+        """d(-log p) in f (chains, rows, k) and in own parameters (chains, rows, m k), or None.
 
         If the batch has control variates, they are subtracted.
         """
-        fields, f, own = batch.fields, self._predictor(theta, batch), theta[:, self.n_linear :]
-        by_f, by_own = self.likelihood.slope(f.clone()[..., None], fields["y"], own)
-        by_f = by_f[..., 0]
+        fields, f, own = batch.fields, self._predictors(theta, batch), theta[:, self.n_linear :]
+        by_f, by_own = self.likelihood.slope(f.clone(), fields["y"], own)
         if "anchor_slope" not in fields:
             return by_f, by_own
         control = fields["anchor_slope"]
         if "anchor_curvature" in fields:
-            at = f[..., None] if by_own is None else torch.cat(
-                [f[..., None], own[:, None].expand(*f.shape, self.n_own)], 2
-            )  # fmt: skip
+            at = f[..., None]
+            if by_own is not None:
+                each = own.view(len(own), 1, self.n_own, self.k).mT
+                at = torch.cat([at, each.expand(*f.shape, self.n_own)], 3)
             moved = (at - fields["anchor_at"])[..., None, :]
             control = control + (fields["anchor_curvature"] * moved).sum(-1)
         by_f = by_f - control[..., 0]
-        return by_f, None if by_own is None else by_own - control[..., 1:]
+        return by_f, None if by_own is None else by_own - control[..., 1:].mT.flatten(-2)
 
     def likelihood_gradient(
         self,
@@ -138,14 +161,15 @@ class GLMModel(LinearModel):
     ) -> dict[str, Tensor]:
         r, own = self._slopes(theta, batch)
         if isinstance(batch.weight, Tensor):
-            r = r * batch.weight
-            own = None if own is None else own * batch.weight.unsqueeze(-1)
-        if out.shape[1] == self.n_used:
+            weight = batch.weight.unsqueeze(-1)
+            r, own = r * weight, None if own is None else own * weight
+        r = r[..., 0] if self.k == 1 else r
+        if self.k == 1 and out.shape[1] == self.n_used:
             batch.fields["x"].accumulate(out, r, scale)
             return {}
-        gradient = torch.zeros_like(theta[:, : self.n_used])
+        gradient = torch.zeros_like(self._coefficients(theta))
         batch.fields["x"].accumulate(gradient, r, scale)
-        out[:, : self.n_used].add_(gradient)
+        out[:, : self.n_used].add_(gradient.flatten(1))
         if own is not None:
             out[:, self.n_linear :].add_(own.sum(1), alpha=scale)
         return {}
@@ -153,98 +177,131 @@ class GLMModel(LinearModel):
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         x = batch.fields["x"].dense()
         r, own = self._slopes(theta, batch)
-        found = self._padded(-r[0][:, None] * x)
+        found = self._padded(-torch.einsum("nd,nk->ndk", x, r[0]).flatten(1))
         if own is not None:
             found[:, self.n_linear :] = -own[0]
         return found
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
-        f = self._predictor(theta, batch)[..., None]
+        f = self._predictors(theta, batch)
         return self.likelihood.log_density(f, batch.fields["y"], theta[:, self.n_linear :])
 
     # over all rows, in float64 --------------------------------------------------------------------
 
+    def _own(self, theta: Array) -> Array:
+        """Own parameters (k, m) of a position."""
+        return theta[self.n_linear :].reshape(self.n_own, self.k).T
+
+    def _joined(self, f: Array, own: Array) -> Array:
+        """Predictors (rows, k) and own parameters (k, m) of every row, (rows, k, q)."""
+        return np.concatenate([f[..., None], np.broadcast_to(own, (len(f), *own.shape))], axis=2)
+
+    def _times(self, vector: Array, data: Data) -> Array:
+        """Predictors (rows, k) of coefficients, without offsets."""
+        return data.fields["x"].times(vector[: self.n_used].reshape(-1, self.k))
+
     def _at(self, theta: Array, data: Data) -> Array:
-        """Predictor and own parameters of every row, (rows, 1 + m)."""
-        f = data.fields["x"].times(theta[: self.n_used, None])
+        f = self._times(theta, data)
         if "offset" in data.fields:
             f = f + data.fields["offset"].double().cpu().numpy()[:, None]
-        return np.hstack([f, np.broadcast_to(theta[self.n_linear :], (len(f), self.n_own))])
+        return self._joined(f, self._own(theta))
 
     def _slope_at(self, f: Array, own: Array, data: Data) -> Array:
-        """d(-log p) of every row in its predictor and the own parameters, (points, rows, 1 + m).
+        """d(-log p) of rows in predictors and own parameters, (points, rows, k, q).
 
-        The points are predictors f (points, rows) with own parameters (points, m).
+        The points are predictors f (points, rows, k) with own parameters (points, k, m).
         """
         y = data.fields["y"].double().cpu()
+        flat = np.ascontiguousarray(np.swapaxes(own, 1, 2)).reshape(len(own), -1)
         with np.errstate(all="ignore"):
             by_f, by_own = self.likelihood.slope(
-                torch.from_numpy(f.copy())[..., None], y, torch.from_numpy(own)
+                torch.from_numpy(f.copy()), y, torch.from_numpy(flat)
             )
-        parts = [by_f] if by_own is None else [by_f, by_own.expand(*f.shape, -1)]
-        return np.asarray(torch.cat(parts, 2))
+        parts = [by_f[..., None]]
+        if by_own is not None:
+            each = by_own.expand(*f.shape[:2], -1)
+            parts.append(each.reshape(*f.shape[:2], self.n_own, self.k).mT)
+        return np.asarray(torch.cat(parts, 3))
 
     def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
-        at, own = self._at(theta, data), theta[self.n_linear :]
+        f = self._at(theta, data)[..., 0]
+        own = torch.from_numpy(theta[None, self.n_linear :])
         y = data.fields["y"].double().cpu()
-        f = torch.from_numpy(at[None, :, :1].copy())
-        rows = self.likelihood.log_density(f, y, torch.from_numpy(own)[None])[0].numpy()
-        weight = self._weights(data)
-        value = -float(np.sum(weight * rows[:, None]))
-        return value, self._summed(self._slope_at(at[None, :, 0], own[None], data)[0], data)
+        rows = self.likelihood.log_density(torch.from_numpy(f[None]), y, own)[0].numpy()
+        value = -float(np.sum(self._weights(data) * rows[:, None]))
+        slopes = self._slope_at(f[None], self._own(theta)[None], data)[0]
+        return value, self._summed(slopes, data)
 
     def _summed(self, slopes: Array, data: Data) -> Array:
-        """Weighted sum over rows of slopes (rows, 1 + m), as a vector like theta."""
-        weighted = self._weights(data) * slopes
+        """Weighted sum over rows of slopes (rows, k, q), as a vector like theta."""
+        weighted = np.reshape(self._weights(data), (-1, 1, 1)) * slopes
         out = np.zeros(self.n_parameters)
-        out[: self.n_used] = data.fields["x"].transposed_times(weighted[:, :1])[:, 0]
-        out[self.n_linear :] = weighted[:, 1:].sum(0)
+        out[: self.n_used] = data.fields["x"].transposed_times(weighted[..., 0]).reshape(-1)
+        out[self.n_linear :] = weighted[..., 1:].sum(0).T.reshape(-1)
         return out
 
     def _expected(self, theta: Array, root: Array | None, data: Data) -> tuple[Array, Array]:
-        """Slopes (rows, q) and curvatures (rows, q, q), q = 1 + m, averaged over draws.
+        """Slopes (rows, k, q) and curvatures (rows, k, q, q), averaged over draws.
 
-        The draws are theta + root N(0, I), or theta if ``root`` is None. Given the own parameters
-        L u + mean, the predictor of a row is mean + a'u + s t, with independent standard normal u
-        and t. Stein's identity E[g e'] = E[dg] A gives the curvature E[dg] of slopes g at A e.
+        The draws are theta + root N(0, I), or theta if ``root`` is None. Given a target's own
+        parameters L u + mean, its predictor of a row is mean + a'u + s t, with independent standard
+        normal u and t. Stein's identity E[g e'] = E[dg] A gives the curvature E[dg] of slopes g at
+        A e.
         """
-        at, m = self._at(theta, data), self.n_own
-        q, n = 1 + m, len(at)
-        A = np.zeros((n, q, q))
-        if root is None:
-            A += AT_A_POINT * np.eye(q)
-        else:
-            variance = self.leverage(root, data)
-            if m:
-                own_root = np.linalg.cholesky(root[self.n_linear :] @ root[self.n_linear :].T)
-                cross = data.fields["x"].times(root[: self.n_used] @ root[self.n_linear :].T)
-                A[:, 0, 1:] = np.linalg.solve(own_root, cross.T).T
-                A[:, 1:, 1:] = own_root
-            left = variance - np.square(A[:, 0, 1:]).sum(1)
-            A[:, 0, 0] = np.sqrt(np.maximum(left, AT_A_POINT**2))
-        sizes = [3] * q if root is None else [NODES, *[OWN_NODES] * m]
-        slope, products = np.zeros((n, q)), np.zeros((n, q, q))
+        at = self._at(theta, data)
+        A = self._roots(root, data, at.shape)
+        q = at.shape[2]
+        sizes = [3] * q if root is None else [NODES, *[OWN_NODES] * (q - 1)]
+        slope, products = np.zeros(at.shape), np.zeros(A.shape)
         nodes, weights = _nodes(sizes)
-        for some in gen_batches(len(nodes), max(1, BLOCK_NUMBERS // (n * q))):
+        for some in gen_batches(len(nodes), max(1, BLOCK_NUMBERS // at.size)):
             e, weighted = nodes[some], nodes[some] * weights[some, None]
-            own = theta[self.n_linear :] + e[:, 1:] @ A[0, 1:, 1:].T
-            g = self._slope_at(at[:, 0] + e @ A[:, 0].T, own, data).reshape(len(e), -1)
-            slope += (weights[some] @ g).reshape(n, q)
-            products += (g.T @ weighted).reshape(n, q, q)
+            own = self._own(theta) + np.einsum("bj,kij->bki", e[:, 1:], A[0, :, 1:, 1:])
+            f = at[..., 0] + np.moveaxis(A[..., 0, :] @ e.T, 2, 0)
+            g = self._slope_at(f, own, data).reshape(len(e), -1)
+            slope += (weights[some] @ g).reshape(slope.shape)
+            products += (g.T @ weighted).reshape(products.shape)
         curvature = np.swapaxes(
-            np.linalg.solve(np.swapaxes(A, 1, 2), np.swapaxes(products, 1, 2)), 1, 2
+            np.linalg.solve(np.swapaxes(A, 2, 3), np.swapaxes(products, 2, 3)), 2, 3
         )
-        return slope, 0.5 * (curvature + np.swapaxes(curvature, 1, 2))
+        return slope, 0.5 * (curvature + np.swapaxes(curvature, 2, 3))
+
+    def _roots(self, root: Array | None, data: Data, shape: tuple[int, ...]) -> Array:
+        """A (rows, k, q, q): predictor and own parameters of a target are A e + mean."""
+        n, k, q = shape
+        A = np.zeros((n, k, q, q))
+        if root is None:
+            return A + AT_A_POINT * np.eye(q)
+        variances = self.variances(root, data)
+        for j in range(k):
+            used, own = self._places(j)
+            if q > 1:
+                own_root = np.linalg.cholesky(root[own] @ root[own].T)
+                cross = data.fields["x"].times(root[used] @ root[own].T)
+                A[:, j, 0, 1:] = np.linalg.solve(own_root, cross.T).T
+                A[:, j, 1:, 1:] = own_root
+            left = variances[:, j] - np.square(A[:, j, 0, 1:]).sum(1)
+            A[:, j, 0, 0] = np.sqrt(np.maximum(left, AT_A_POINT**2))
+        return A
+
+    def _places(self, j: int) -> tuple[Array, Array]:
+        """Places in theta of the coefficients and of the own parameters of a target."""
+        return np.arange(j, self.n_used, self.k), np.arange(
+            self.n_linear + j, self.n_parameters, self.k
+        )
 
     def _gram(self, curvature: Array, data: Data) -> Array:
         """Sum over rows of their curvatures, as a matrix in theta."""
-        curvature = np.reshape(self._weights(data), (-1, 1, 1)) * curvature
-        own, out = slice(self.n_linear, None), np.zeros((self.n_parameters,) * 2)
-        used = slice(0, self.n_used)
-        out[used, used] = data.fields["x"].gram(curvature[:, 0, 0])
-        out[used, own] = data.fields["x"].transposed_times(curvature[:, 0, 1:])
-        out[own, used] = out[used, own].T
-        out[own, own] = curvature[:, 1:, 1:].sum(0)
+        curvature = np.reshape(self._weights(data), (-1, 1, 1, 1)) * curvature
+        design, out = data.fields["x"], np.zeros((self.n_parameters,) * 2)
+        for j in range(self.k):
+            used, own = self._places(j)
+            bent = curvature[:, j]
+            out[np.ix_(used, used)] = design.gram(bent[:, 0, 0])
+            across = design.transposed_times(bent[:, 0, 1:])
+            out[np.ix_(used, own)] = across
+            out[np.ix_(own, used)] = across.T
+            out[np.ix_(own, own)] = bent[:, 1:, 1:].sum(0)
         return out
 
     def hessian(self, theta: Array, data: Data) -> Array:
@@ -254,7 +311,7 @@ class GLMModel(LinearModel):
     def _separate(self, curvature: Array, data: Data) -> Array:
         diagonal = np.zeros_like(curvature)
         index = np.arange(1 + self.n_own)
-        diagonal[:, index, index] = np.abs(curvature[:, index, index])
+        diagonal[..., index, index] = np.abs(curvature[..., index, index])
         return self._gram(diagonal, data)
 
     def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
@@ -269,10 +326,10 @@ class GLMModel(LinearModel):
         curvature = self._expected(theta, None, data)[1]
         weight = self._weights(data)
         out = np.zeros(self.n_parameters)
-        bent = np.abs(curvature[:, 0, :1]) * weight
-        out[: self.n_used] = data.fields["x"].transposed_times(bent, square=True)[:, 0]
-        own = np.diagonal(curvature, axis1=1, axis2=2)[:, 1:]
-        out[self.n_linear :] = np.abs((own * weight).sum(0))
+        bent = np.abs(curvature[..., 0, 0]) * weight
+        out[: self.n_used] = data.fields["x"].transposed_times(bent, square=True).reshape(-1)
+        own = np.diagonal(curvature, axis1=2, axis2=3)[..., 1:] * np.reshape(weight, (-1, 1, 1))
+        out[self.n_linear :] = np.abs(own.sum(0)).T.reshape(-1)
         return out
 
     def _curvature_at(self, theta: Array, data: Data) -> Array:
@@ -284,9 +341,8 @@ class GLMModel(LinearModel):
 
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
         curvature = self._curvature_at(theta, data)
-        f = data.fields["x"].times(vector[: self.n_used, None])
-        moved = np.hstack([f, np.broadcast_to(vector[self.n_linear :], (len(f), self.n_own))])
-        return self._summed((curvature @ moved[:, :, None])[..., 0], data)
+        moved = self._joined(self._times(vector, data), self._own(vector))
+        return self._summed((curvature @ moved[..., None])[..., 0], data)
 
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor:
         slope, curvature = self._expected(center, root, data)

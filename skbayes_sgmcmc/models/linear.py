@@ -186,16 +186,20 @@ class LinearModel(CurvedModel):
 
     def leverage(self, root: Array, data: Data) -> Array:
         """Variance of every row's predictor, summed over k, for theta ~ N(., root root')."""
+        return np.asarray(self.variances(root, data).sum(1))
+
+    def variances(self, root: Array, data: Data) -> Array:
+        """Variances (rows, k) of every row's predictors for theta ~ N(., root root')."""
         design, root = data.fields["x"], root[: self.n_used]
         full = (self._embedding() @ root if self.k > 1 else root).reshape(
             design.shape[1], self.k, root.shape[1]
         )
-        total = np.zeros(design.shape[0])
+        found = np.zeros((design.shape[0], self.k))
         for k in range(self.k):
             for rows, x in design.blocks():
                 predictors = x @ full[:, k]
-                total[rows] += np.einsum("ij,ij->i", predictors, predictors)
-        return total
+                found[rows, k] = np.einsum("ij,ij->i", predictors, predictors)
+        return found
 
     # centre and curvature -------------------------------------------------------------------------
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain, pairwise
+from pickle import UnpicklingError
 from typing import Any, TypeVar
 
 import numpy as np
@@ -344,6 +346,16 @@ def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
     return partial(module, **given) if given else module
 
 
+def argument_names(module: Any) -> list[str]:
+    """Names of the arguments of a module, of a class of modules, or of the first of a pair.
+
+    They are not known of modules that a function builds.
+    """
+    module = module[0] if isinstance(module, tuple) else module
+    forward = getattr(module, "forward", None)
+    return [] if forward is None else list(inspect.signature(forward).parameters)
+
+
 def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
     """Build a module without changing the state of torch's global random numbers.
 
@@ -377,12 +389,41 @@ def check_builder(name: str, value: Any) -> None:
 
 
 def check_module(name: str, value: Any) -> None:
-    """Refuse what is neither a module nor a callable that builds one."""
-    if not callable(value):  # modules are
+    """Refuse what is no module, no callable that builds one, and no callable with weights."""
+    if isinstance(value, tuple) and len(value) == 2:
+        check_builder(f"{name}[0]", value[0])
+        if not isinstance(value[1], str | os.PathLike | Mapping):
+            raise ValueError(
+                f"{name}[1]={value[1]!r} is not allowed: give the weights of the module, as a "
+                "state dict or the path of a file that torch.save wrote."
+            )
+    elif not callable(value):  # modules are
         raise ValueError(
-            f"{name}={value!r} is not allowed: give a torch.nn.Module or a callable that builds "
-            "one."
+            f"{name}={value!r} is not allowed: give a torch.nn.Module, a callable that builds one, "
+            "or a pair of such a callable and weights."
         )
+
+
+def with_weights(module: nn.Module, weights: Any, name: str = "module[1]") -> nn.Module:
+    """A module with the weights of a state dict, or of the file that has one.
+
+    Raises
+    ------
+    ValueError
+        The file can't be read, or the weights are not those of the module. ``name`` is the
+        parameter that the message names.
+    """
+    shown = f"{name}={weights!r}" if isinstance(weights, str | os.PathLike) else name
+    try:
+        if isinstance(weights, str | os.PathLike):
+            weights = torch.load(weights, map_location="cpu", weights_only=True)
+        module.load_state_dict(weights)
+    except (OSError, RuntimeError, TypeError, ValueError, EOFError, UnpicklingError) as error:
+        raise ValueError(
+            f"{shown} is not allowed: {error}. Give the state dict of a module like that which "
+            "module[0] builds, or the path of a file with torch.save(net.state_dict(), path)."
+        ) from error
+    return module
 
 
 def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int]) -> None:

@@ -33,6 +33,8 @@ class PrunedNetworkModel(NetworkModel):
     The state of a chain has the entry ``zeros``, a mask of the pruned coefficients of the blocks.
     """
 
+    marginal = False
+
     def __init__(
         self,
         *parts: Any,

@@ -66,6 +66,8 @@ class SparseNetworkModel(PrunedNetworkModel):
     sigma depend.
     """
 
+    marginal = False
+
     kernels = ("spike_slab",)
 
     def __init__(

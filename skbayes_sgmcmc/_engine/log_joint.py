@@ -1,0 +1,154 @@
+"""The log joint density of an estimator's model, for loops that users write themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.minibatch import Data, Minibatches
+from .._validation import check_random_state
+from ..models._protocol import Model
+from .target import Target
+
+Array = NDArray[Any]
+
+
+class LogJoint:
+    r"""log p(theta) + log p(y | X, theta) of a model, as a differentiable function of theta.
+
+    The method ``log_joint`` of classifiers and regressors makes it. Minus this function is the
+    potential U that their chains sample at temperature 1.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    data : Data
+        Its rows.
+    dtype : torch.dtype
+        Precision of theta.
+    device : str
+        Device of theta.
+
+    Attributes
+    ----------
+    n_parameters : int
+        Length of theta.
+    n_rows : int
+        Number of rows.
+
+    Examples
+    --------
+    Maximise it by a loop of one's own, with minibatches:
+
+    >>> import torch
+    >>> from sklearn.datasets import load_iris
+    >>> from skbayes_sgmcmc import BayesianModuleClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = BayesianModuleClassifier(torch.nn.Linear(4, 3), prior_scale=1.0)
+    >>> log_joint = clf.log_joint(X, y)
+    >>> theta = log_joint.start(random_state=0).requires_grad_()
+    >>> adam = torch.optim.Adam([theta], lr=0.1)
+    >>> for step in range(200):
+    ...     rows = torch.randperm(log_joint.n_rows)[:50]
+    ...     loss = -log_joint(theta, rows) / log_joint.n_rows
+    ...     adam.zero_grad()
+    ...     loss.backward()
+    ...     adam.step()
+    >>> bool(-log_joint(theta) / log_joint.n_rows < 0.4)
+    True
+    >>> log_joint.unpack(theta)["weight"].shape
+    (3, 4)
+    """
+
+    def __init__(self, model: Model, data: Data, dtype: torch.dtype, device: str):
+        if not model.marginal:
+            raise ValueError(
+                f"log_joint is not allowed for {type(model).__name__}: given its parameters alone, "
+                "its density is not known. Give another prior, and prune=None."
+            )
+        self._target = Target(model.bound(data), data, dtype=dtype, device=device)
+        self.n_parameters, self.n_rows = model.n_parameters, data.n_rows
+
+    def __repr__(self) -> str:
+        return f"LogJoint(n_parameters={self.n_parameters}, n_rows={self.n_rows})"
+
+    def start(self, random_state: Any = None) -> Tensor:
+        """A starting position (n_parameters,), as ``init="random"`` or "module" draws it.
+
+        Parameters
+        ----------
+        random_state : int, RandomState or None, default=None
+            Seed.
+        """
+        seed = check_random_state(random_state).randint(2**31 - 1)
+        start = self._target.model.init(np.random.default_rng(seed))
+        return torch.from_numpy(start).to(self._target.like)
+
+    def __call__(self, theta: Tensor, rows: Any = None) -> Tensor:
+        """log p(theta) + log p(y | X, theta).
+
+        Parameters
+        ----------
+        theta : Tensor of shape (n_parameters,) or (n_positions, n_parameters)
+            One or several positions.
+        rows : array of int or None, default=None
+            Numbers of the rows of a minibatch, whose log likelihood is multiplied by the number of
+            all rows over their number. None: all rows.
+
+        Returns
+        -------
+        Tensor of shape () or (n_positions,)
+        """
+        return self.log_prior(theta) + self.log_likelihood(theta, rows)
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        """log p(theta), of shape () or (n_positions,)."""
+        at = self._positions(theta)
+        return self._target.model.log_prior(at).reshape(theta.shape[:-1])
+
+    def log_likelihood(self, theta: Tensor, rows: Any = None) -> Tensor:
+        """log p(y | X, theta), of all rows or estimated from some; see :meth:`__call__`."""
+        at, target = self._positions(theta), self._target
+        if rows is None:
+            batch, scale = target.data.all_rows(), target.data.scale
+        else:
+            chosen = np.asarray(rows)
+            if chosen.ndim != 1 or len(chosen) == 0 or chosen.dtype.kind not in "iu":
+                raise ValueError(f"rows={rows!r} is not allowed: give some numbers of rows.")
+            if chosen.min() < 0 or chosen.max() >= self.n_rows:
+                raise ValueError(
+                    f"rows={rows!r} is not allowed: rows have the numbers 0 to {self.n_rows - 1}."
+                )
+            minibatches = Minibatches(target.data, len(chosen), shared=True)
+            batch = next(iter(minibatches.gather(chosen[None, None], None)))
+            scale = target.data.scale * self.n_rows / len(chosen)
+        found = (target.model.log_lik(at, batch) * batch.weight).sum(1) * scale
+        return found.reshape(theta.shape[:-1])
+
+    def unpack(self, theta: Tensor) -> dict[str, Array]:
+        """Arrays of the parameters by name, as in ``posterior_``; several positions come first."""
+        model, kind = self._target.model, self._positions(theta).detach().cpu().numpy()
+        recorded = np.full((len(kind), model.n_kept - model.n_parameters), np.nan, kind.dtype)
+        parts = model.unpack(np.hstack([kind, recorded]))
+        return {
+            name: values.reshape(*theta.shape[:-1], *values.shape[1:])
+            for name, values in parts.items()
+            if name not in model.recorded
+        }
+
+    def _positions(self, theta: Any) -> Tensor:
+        if not isinstance(theta, Tensor) or theta.ndim not in (1, 2):
+            raise ValueError(f"theta={theta!r} is not allowed: give a tensor with one or two axes.")
+        if theta.shape[-1] != self.n_parameters:
+            raise ValueError(
+                f"theta of shape {tuple(theta.shape)} is not allowed: a position has "
+                f"{self.n_parameters} numbers."
+            )
+        return theta.to(self._target.like.device, self._target.like.dtype).reshape(
+            -1, self.n_parameters
+        )

@@ -1,0 +1,246 @@
+"""Bayesian regressors from any torch module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._draws.storage import Storage
+from ._module import ModuleEstimator
+from ._sparse import SparseNetworkRegressor
+
+
+class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
+    r"""Bayesian regressor from any torch module, sampled by stochastic-gradient MCMC.
+
+    Targets are standardised internally, unless they are counts. Predictions are in the units of y.
+
+    Parameters
+    ----------
+    module : torch.nn.Module, callable, or pair of a callable and weights
+        Module that maps rows (n, ...) to outputs (n, n_outputs), a function or class that builds
+        one, or a pair of these and weights, as for :class:`BayesianModuleClassifier`. There is one
+        output for each target. With ``noise="heteroscedastic"`` there are twice as many: first the
+        means, then s(x) of each target, as for :class:`BayesianMLPRegressor`.
+    input_shape : tuple of int or None, default=None
+        Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
+        be flat or have this shape. None: rows as they are. X may be an array or a tensor of any
+        rank, or a tuple or a mapping of these, which are then the module's arguments. Integers and
+        booleans stay such if the module takes them.
+    sample_parameters : str, sequence of str or callable, default="trainable"
+        Parameters of the module that are sampled; the others keep their values. "trainable": those
+        with ``requires_grad``. "all": all of them. "last_layer": those of the linear layer that is
+        called last. Otherwise names of parameters or layers, or patterns such as "head.*", one or
+        several; or a callable of name and parameter that returns True for those to sample. Batch
+        norms that are not sampled use their running statistics.
+    prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
+        Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
+        layers that it names; biases and other layers then have a normal prior. "spike_slab" means
+        ``SpikeSlab()``.
+    prior_scale : str, LearnedScale, float or sequence of float, default="auto"
+        Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
+        each sampled matrix or kernel. "auto": "learned" with a normal prior and without pruning,
+        otherwise "fan_in".
+    prior_center : {0, "module"}, default=0
+        Centre of the prior. "module": the weights of the module that was given. Not allowed with a
+        spike-and-slab prior or pruning.
+    likelihood : str or StudentT, default="normal"
+        Distribution of the targets: "normal", "student_t", "poisson" or "negative_binomial", as for
+        :class:`BayesianMLPRegressor`. A spike-and-slab prior allows only "normal".
+    noise : "infer", "heteroscedastic" or float, default="infer"
+        Standard deviation of the noise, as for :class:`BayesianMLPRegressor`. A spike-and-slab
+        prior allows only "infer".
+    prune : None, float or Pruning, default=None
+        Pruning of the smallest weights during sampling: the final fraction of zeros, or a
+        :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
+    standardize : bool, default=False
+        If True, the module sees features scaled to mean 0 and variance 1.
+    augment : callable or None, default=None
+        Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
+        the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
+    n_workers : int, default=0
+        Number of processes that fetch the items of a dataset in advance, as in
+        ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
+    sampler : str or Sampler, default="auto"
+        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "psgld".
+    integrator : str, default="auto"
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
+        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
+    step_size : "auto", float or Schedule, default="auto"
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": 0.002 for pSGLD; with the other samplers, each chain finds its own in the burn-in.
+    batch_size : "auto" or int, default="auto"
+        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+        values, otherwise 100.
+    shared_minibatch : bool, default=False
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
+    n_chains : int, default=4
+        Number of chains. Each chain has its own starting point. Predictions average over all
+        chains.
+    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+        Whether the chains take each step together ("vectorized") or one after the other
+        ("sequential"). The draws are the same up to rounding. "auto": together, with
+        ``torch.func.vmap``, if the module has at most 10,000 parameters (1,000,000 on a GPU) and
+        vmap supports it.
+    n_draws : "auto" or int, default="auto"
+        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
+    burn_in : "auto" or int, default="auto"
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
+        steps; half as many as the draws take if ``step_size`` is a number.
+    thinning : "auto", int or MixingDistance, default="auto"
+        Number of steps between two draws of a chain. "auto": such that the draws take as long as
+        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+    temperature : float or Schedule, default=1.0
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+        ``SpikeSlab(adaptation="gibbs")`` allows only 1.
+    init : "auto", "module", "random", "map" or array, default="auto"
+        Starting points of the chains. "module": the weights of the module plus normal numbers with
+        a standard deviation of 1% of the root mean square of each tensor. "random": normal weights
+        with He's scaling. "map": as "random", and the first half of the burn-in runs at temperature
+        0, as an optimiser; so it does for "module" with ``step_size="auto"``. An array is broadcast
+        to (n_chains, n_parameters). "auto": "module" if ``module`` is a module; otherwise "map"
+        with ``step_size="auto"``, else "random". With a spike-and-slab prior, "auto" is "random".
+    total_samples : float or None, default=None
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
+    warm_start : bool, default=False
+        If True, the next ``fit`` continues from the last state of the chains.
+    compiled : "auto" or bool, default="auto"
+        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
+        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
+        same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
+    device : str, default="auto"
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
+        the same device, or the CPU if that device is missing when a fitted model is loaded.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
+    precision : {"full", "bfloat16"}, default="full"
+        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
+        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
+        predictions are then in float32.
+    storage : Storage or None, default=None
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
+        dir="draws")``. None: in memory, in the precision of the sampling.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
+    n_jobs : int or None, default=None
+        Number of groups of chains that run in parallel through joblib. None: a single group.
+    random_state : int, RandomState or None, default=None
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
+    verbose : int, default=0
+        If positive, print progress. Scikit-learn's callbacks also work.
+
+    Attributes
+    ----------
+    posterior_ : PosteriorSamples
+        Draws of the sampled parameters, each of shape (n_chains, n_draws, *shape), by their names
+        in the module.
+    sigma_, delta_, sparsity_, n_effective_parameters_
+        Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
+    n_chains_, n_draws_ : int
+        Number of chains in ``posterior_`` and number of draws of each chain.
+    n_steps_ : int
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
+    step_size_ : float
+        Step size eta of the last step.
+    batch_size_ : int
+        Number of rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
+    n_features_in_ : int
+        Number of values in a row.
+
+    See Also
+    --------
+    BayesianMLPRegressor : A network with specialised, faster code.
+    BayesianModuleClassifier : The same for classification, with notes on batch norms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from skbayes_sgmcmc import BayesianModuleRegressor
+    >>> X = np.linspace(-1.0, 1.0, 50)[:, None]
+    >>> reg = BayesianModuleRegressor(lambda: torch.nn.Linear(1, 1), n_chains=2, random_state=0)
+    >>> reg.fit(X, 3.0 * X[:, 0]).score(X, 3.0 * X[:, 0]) > 0.99
+    True
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        input_shape: Any = None,
+        sample_parameters: Any = "trainable",
+        prior: Any = "normal",
+        prior_scale: Any = "auto",
+        prior_center: Any = 0,
+        likelihood: Any = "normal",
+        noise: Any = "infer",
+        prune: Any = None,
+        standardize: bool = False,
+        augment: Any = None,
+        n_workers: int = 0,
+        sampler: Any = "auto",
+        integrator: str = "auto",
+        step_size: Any = "auto",
+        batch_size: Any = "auto",
+        shared_minibatch: bool = False,
+        n_chains: int = 4,
+        chain_method: str = "auto",
+        n_draws: Any = "auto",
+        burn_in: Any = "auto",
+        thinning: Any = "auto",
+        temperature: Any = 1.0,
+        init: Any = "auto",
+        total_samples: float | None = None,
+        warm_start: bool = False,
+        compiled: Any = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
+        precision: str = "full",
+        storage: Storage | None = None,
+        checkpoint: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.module = module
+        self.input_shape = input_shape
+        self.sample_parameters = sample_parameters
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.prior_center = prior_center
+        self.likelihood = likelihood
+        self.noise = noise
+        self.prune = prune
+        self.standardize = standardize
+        self.augment = augment
+        self.n_workers = n_workers
+        self.sampler = sampler
+        self.integrator = integrator
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.shared_minibatch = shared_minibatch
+        self.n_chains = n_chains
+        self.chain_method = chain_method
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thinning = thinning
+        self.temperature = temperature
+        self.init = init
+        self.total_samples = total_samples
+        self.warm_start = warm_start
+        self.compiled = compiled
+        self.device = device
+        self.dtype = dtype
+        self.precision = precision
+        self.storage = storage
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
