@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 import torch
 
-from skbayes_sgmcmc.models import count_likelihoods
+from skbayes_sgmcmc.models import count_likelihoods, gamma_likelihood
 from skbayes_sgmcmc.models.likelihoods import (
     Gaussian,
     Heteroscedastic,
     LatentGaussian,
     StudentNoise,
 )
-from skbayes_sgmcmc.models.predictive import NegativeBinomial, Poisson, StudentT
+from skbayes_sgmcmc.models.predictive import Binomial, Gamma, NegativeBinomial, Poisson, StudentT
 
 # families -----------------------------------------------------------------------------------------
+
+
+FAMILIES = ["student", "poisson", "negative binomial", "gamma", "binomial"]
 
 
 def family_and_scipy(name):
@@ -24,6 +28,7 @@ def family_and_scipy(name):
     rng = np.random.default_rng(0)
     loc, scale = rng.standard_normal((3, 4, 2)), rng.uniform(0.1, 3.0, (3, 1, 2))
     df = np.geomspace(2.5, 300.0, 6).reshape(3, 1, 2)
+    trials, p = rng.integers(0, 50, (3, 4, 2)).astype(float), scipy.special.expit(loc)
     rate, alpha = np.exp(3.0 * loc), np.geomspace(1e-3, 10.0, 6).reshape(3, 1, 2)
     return {
         "student": (StudentT(loc, scale, df), scipy.stats.t(df, loc, scale)),
@@ -32,10 +37,12 @@ def family_and_scipy(name):
             NegativeBinomial(rate, alpha),
             scipy.stats.nbinom(1.0 / alpha, 1.0 / (1.0 + alpha * rate)),
         ),
+        "gamma": (Gamma(rate, alpha), scipy.stats.gamma(1.0 / alpha, scale=alpha * rate)),
+        "binomial": (Binomial(trials, p), scipy.stats.binom(trials, p)),
     }[name]
 
 
-@pytest.mark.parametrize("name", ["student", "poisson", "negative binomial"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_families_are_those_of_scipy(name):
     """To a relative 1e-8: scipy's negative binomial has lost half of its digits at r = 1000."""
     one, other = family_and_scipy(name)
@@ -43,7 +50,7 @@ def test_families_are_those_of_scipy(name):
     np.testing.assert_allclose(np.broadcast_to(one.mean(), (3, 4, 2)), other.mean(), **close)
     np.testing.assert_allclose(np.broadcast_to(one.variance(), (3, 4, 2)), other.var(), **close)
     values = np.array([-2.5, -1.0, 0.0, 0.4, 1.0, 2.0, 7.0, 40.0, 1e3])
-    for y in values:
+    for y in values[values != 0.0] if name == "gamma" else values:
         density = other.logpmf(y) if one.discrete else other.logpdf(y)
         np.testing.assert_allclose(one.log_density(np.full((4, 2), y)), density, **close)
         np.testing.assert_allclose(one.cdf(np.full((4, 2), y)), other.cdf(y), **close)
@@ -52,7 +59,7 @@ def test_families_are_those_of_scipy(name):
         assert (low <= other.ppf(q)).all() and (other.ppf(q) <= high).all()
 
 
-@pytest.mark.parametrize("name", ["student", "poisson", "negative binomial"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_samples_of_families_have_scipys_distribution(name):
     """Of 20,000, the shares up to five quantiles: within five binomial sds."""
     one, other = family_and_scipy(name)
@@ -90,6 +97,7 @@ LIKELIHOODS = {
     "student, all given": StudentNoise(2, np.array([0.1, 3.0]), 12.0),
     "poisson": count_likelihoods.Poisson(RATES),
     "negative binomial": count_likelihoods.NegativeBinomial(RATES),
+    "gamma": gamma_likelihood.Gamma(RATES),
 }
 
 
@@ -103,7 +111,8 @@ def outputs_of(name):
     if "log_df" in likelihood.shapes:
         own[:, -2:] = own[:, -2:].abs() + 1.0  # 20 and more, so that kurtoses can be estimated
     f = torch.from_numpy(rng.standard_normal((3, 4, likelihood.n_outputs)))
-    return likelihood, f, torch.from_numpy(rng.poisson(2.0, (4, 2)).astype(float)), own
+    y = rng.poisson(2.0, (4, 2)) + (0.5 if name == "gamma" else 0.0)
+    return likelihood, f, torch.from_numpy(y.astype(float)), own
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 MODEL = [
     "module", "image_shape", "input_shape", "sample_parameters", "conv_channels", "kernel_size",
     "pool_size", "hidden_layer_sizes", "activation", "n_components", "whiten",
-    "exposure", "offset", "fit_intercept",
+    "exposure", "offset", "n_trials", "groups", "group_slopes", "group_scale", "fit_intercept",
     "doc_topic_prior", "success_probability", "topic_word_prior", "r_rate", "gamma_prior",
     "network_scale", "parametrization",
 ]  # fmt: skip

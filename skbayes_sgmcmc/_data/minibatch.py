@@ -83,6 +83,17 @@ class Data:
         """N divided by the sum of the weights; it is above 1 only for a part of a stream."""
         return self.total / self.held
 
+    def part(self, n_rows: int) -> Data:
+        """``n_rows`` random rows, always the same ones, that stand for all: N does not change."""
+        rows = np.random.default_rng(0).choice(self.n_rows, n_rows, replace=False)
+        rows.sort()  # in the order in which they are in memory
+        fields = {
+            name: field.rows(rows) if hasattr(field, "rows") else field[torch.from_numpy(rows)]
+            for name, field in self.fields.items()
+        }
+        weight = None if self.weight is None else self.weight[torch.from_numpy(rows)]
+        return Data(fields, n_rows, weight, self.total)
+
     def all_rows(self) -> Batch:
         """Every row, as one batch shared by the chains."""
         weight = 1.0 if self.weight is None else self.weight

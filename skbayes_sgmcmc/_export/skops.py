@@ -16,6 +16,7 @@ STATE = (
     "_draws.compression.Kept",
     "_draws.posterior_samples.PosteriorSamples",
     "_engine.jobs.ChainState",
+    "estimators._groups.Grouping",
     "models._tuning.AutoValues",
     "models.networks.module.Architecture",
 )

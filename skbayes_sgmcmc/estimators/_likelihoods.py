@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from importlib import import_module
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -18,29 +20,73 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: values of ``likelihood``: for targets on a scale, which are standardised, and for counts
-SCALED = ("normal", "student_t")
-COUNTS = ("poisson", "negative_binomial")
+
+@dataclass(frozen=True)
+class Family:
+    """What estimators need to know of the targets of a likelihood before they make it.
+
+    Attributes
+    ----------
+    link : {"identity", "log", "logit"}
+        Function of the mean that the outputs are. With "identity", targets are standardised.
+    module, name : str
+        Where its class is, below ``models``. The constructor takes the typical means of the
+        targets, unless they are standardised.
+    counts : bool
+        Whether the targets are counts of events, which have rates and exposures.
+    trials : bool
+        Whether a number of trials is known of every row.
+    """
+
+    link: str
+    module: str = "likelihoods"
+    name: str = "Likelihood"
+    counts: bool = False
+    trials: bool = False
+
+    @property
+    def standardised(self) -> bool:
+        return self.link == "identity"
+
+    @property
+    def at_zero(self) -> float:
+        """The mean at an output of zero."""
+        return {"identity": 0.0, "log": 1.0, "logit": 0.5}[self.link]
+
+    @property
+    def kind(self) -> Any:
+        """The class of the likelihood; importing it imports torch."""
+        return getattr(import_module(f"..models.{self.module}", __package__), self.name)
+
+
+#: values of ``likelihood``
+FAMILIES = {
+    "normal": Family("identity"),
+    "student_t": Family("identity"),
+    "poisson": Family("log", "count_likelihoods", "Poisson", counts=True),
+    "negative_binomial": Family("log", "count_likelihoods", "NegativeBinomial", counts=True),
+    "gamma": Family("log", "gamma_likelihood", "Gamma"),
+    "binomial": Family("logit", "binomial_likelihood", "Binomial", trials=True),
+}
 #: values of ``noise`` that are not numbers
 AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
 
 
 class LikelihoodChoice(BayesianRegressor):
-    """Mixin of regressors: the parameters ``likelihood`` and ``noise``.
-
-    Targets are standardised, unless they are counts.
-    """
+    """Mixin of regressors: the parameters ``likelihood`` and ``noise``."""
 
     likelihood: Any
     noise: Any
-    #: mean counts of the targets of the first fit
-    _y_rate: Array
+    #: names of the likelihoods that the estimator has
+    _likelihoods: tuple[str, ...] = ("normal", "student_t", "poisson", "negative_binomial")
+    #: means of the targets of the first fit, for links other than the identity
+    _y_typical: Array
     #: the likelihood of the latest chains
     _sampled: tuple[str, bool]
 
     def _check(self) -> Any:
         if self._given_t() is None:
-            check_choice("likelihood", self.likelihood, (*SCALED, *COUNTS))
+            check_choice("likelihood", self.likelihood, self._likelihoods)
         else:
             self.likelihood.check("likelihood")
         self._check_noise()
@@ -50,10 +96,10 @@ class LikelihoodChoice(BayesianRegressor):
         noise, likelihood = self.noise, self._kind[0]
         if isinstance(noise, str) and noise in (AUTO, INFER):
             return
-        if likelihood in COUNTS:
+        if not self._family.standardised:
             raise ValueError(
-                f"noise={noise!r} is not allowed with likelihood={likelihood!r}, whose rates "
-                "determine the variance of the counts: give noise='infer', or likelihood='normal'."
+                f"noise={noise!r} is not allowed with likelihood={likelihood!r}, whose variance "
+                "follows from the mean: give noise='infer', or likelihood='normal'."
             )
         if isinstance(noise, Real):
             check_real("noise", noise, low=0.0)
@@ -83,6 +129,10 @@ class LikelihoodChoice(BayesianRegressor):
         own = name == "normal" and self.prior == "normal"
         return name, self.noise == HETEROSCEDASTIC or (self.noise == AUTO and own)
 
+    @property
+    def _family(self) -> Family:
+        return FAMILIES[self._kind[0]]
+
     def _previous(self, *, stream: bool, same: bool = True) -> Any:
         # other likelihoods have other parameters, and see targets in other units
         return super()._previous(stream=stream, same=same and self._continues())
@@ -101,11 +151,12 @@ class LikelihoodChoice(BayesianRegressor):
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         X, y = super()._validate_xy(X, y, reset=reset)
-        if self._kind[0] in COUNTS:
-            from ..models.count_likelihoods import check_counts
-
-            check_counts(y)
+        self._family.kind.check_targets(self._with_known(X, y))
         return X, y
+
+    def _with_known(self, X: Any, y: Array) -> Array:
+        """Targets, followed by what is known of their rows."""
+        return y
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Any:
         model = super()._make_model(X, y, weight, first=first)
@@ -113,26 +164,22 @@ class LikelihoodChoice(BayesianRegressor):
         return model
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
-        if self._kind[0] in COUNTS:
-            from ..models.count_likelihoods import typical_rates
-
-            self._y_center, self._y_scale = np.zeros(y.shape[1]), np.ones(y.shape[1])
-            self._y_rate = typical_rates(y, weight)
-        else:
+        """Units of the targets; y as in :meth:`_with_known`."""
+        if self._family.standardised:
             from ..models.likelihoods import rounding
 
             self._y_center, self._y_scale = center_and_scale(y, weight)
             self._y_rounding = rounding(y, weight) / self._y_scale
+        else:
+            self._y_center, self._y_scale = np.zeros(self._n_targets), np.ones(self._n_targets)
+            self._y_typical = self._family.kind.typical_means(y, weight)
 
     def _likelihood(self) -> Likelihood:
-        from ..models.count_likelihoods import NegativeBinomial, Poisson
         from ..models.likelihoods import Gaussian, Heteroscedastic, StudentNoise
 
         name, heteroscedastic = self._kind
-        if name == "poisson":
-            return Poisson(self._y_rate)
-        if name == "negative_binomial":
-            return NegativeBinomial(self._y_rate)
+        if not self._family.standardised:
+            return self._family.kind(self._y_typical)
         if heteroscedastic:
             return Heteroscedastic(self._n_targets, floor=self._y_rounding)
         noise = None if isinstance(self.noise, str) else np.asarray(self.noise / self._y_scale)

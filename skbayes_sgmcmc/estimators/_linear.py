@@ -74,8 +74,8 @@ class LinearEstimator(LearnableScales):
         coverage : float, default=0.9
             Probability of the central interval.
         exponentiate : bool, default=False
-            If True, the exponentials of the coefficients and intercepts are summarised: odds ratios
-            of a logistic regression, rate ratios of a model of counts.
+            If True, the exponentials of the coefficients, intercepts and effects of groups are
+            summarised: odds ratios of a logistic regression, rate ratios of a model of counts.
 
         Returns
         -------
@@ -90,9 +90,13 @@ class LinearEstimator(LearnableScales):
         posterior = self.posterior_
         if exponentiate:
             with np.errstate(over="ignore"):
-                ratios = {name: np.exp(posterior[name]) for name in ("coef", "intercept")}
+                ratios = {name: np.exp(posterior[name]) for name in self._ratio_blocks()}
             posterior = PosteriorSamples(posterior.draws | ratios, posterior.weights)
         return summary(posterior, labels=self._labels(), coverage=coverage)
+
+    def _ratio_blocks(self) -> list[str]:
+        """Blocks of draws whose exponentials are ratios, of odds or rates."""
+        return ["coef", "intercept"]
 
     # names of draws -------------------------------------------------------------------------------
 

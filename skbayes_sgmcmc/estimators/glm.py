@@ -8,28 +8,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from .._draws.storage import Storage
 from .._validation import check_int
-from ._likelihoods import COUNTS, LikelihoodChoice
+from ._groups import GroupedRows
+from ._likelihoods import FAMILIES, LikelihoodChoice
 from ._linear import LinearEstimator
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from ..models.glm import GLMModel
 
 Array = NDArray[Any]
 
+#: parameters that name columns of X which are not features
+COLUMNS = ("exposure", "offset", "n_trials")
 
-class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
+
+class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
 
     .. math::
         y \mid x \sim p(\cdot \mid f, \phi),\quad f = \beta^\top x + b + \text{offset},\quad
         \beta_j \sim N(0, s^2 / \mathrm{sd}(x_j)^2)
 
-    With real targets, f is the mean; with counts, it is the logarithm of the rate. The defaults
-    need no tuning and no scaled features: the scale s is learned from the data, and the chains move
-    as those of :class:`BayesianLogisticRegression`.
+    With real targets, f is the mean; with counts and positive targets, it is the logarithm of the
+    mean; with successes among trials, it is the log odds. The defaults need no tuning and no scaled
+    features: the scale s is learned from the data, and the chains move as those of
+    :class:`BayesianLogisticRegression`.
 
     Parameters
     ----------
@@ -39,6 +47,20 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         feature.
     offset : int, str or None, default=None
         Index or name of the column of X that is added to f. The column is not a feature.
+    n_trials : int, str or None, default=None
+        Index or name of the column of X that holds the number of trials of each row, for
+        ``likelihood="binomial"``. None: one trial each. The column is not a feature.
+    groups : int, str, list of them or None, default=None
+        Indices or names of the columns of X that hold groups of rows, such as schools, as numbers.
+        Each group shifts the intercept by its own effect, with the prior N(0, s^2), where s is
+        learned. Groups that were not seen in ``fit`` are predicted with an effect of zero: the
+        prediction of the population. The columns are not features.
+    group_slopes : int, str, list of them or None, default=None
+        Indices or names of the features whose coefficients depend on the group, too. All such
+        effects are independent a priori, with a scale for each feature.
+    group_scale : "learned", LearnedScale or float, default="learned"
+        Prior sd s of the effects, in units of sd(y) if targets are real, and of 1/sd(x_j) for
+        slopes. "learned": s^2 ~ IG(1, 0.09), separately for intercepts and for each slope.
     fit_intercept : bool, default=True
         If True, the model has an intercept, with a flat prior.
     prior : {"normal", "laplace"} or Prior, default="normal"
@@ -49,9 +71,11 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         for each feature (see :class:`~skbayes_sgmcmc.priors.LearnedScale`). Numbers are in units of
         the coefficients, of standardised targets if they are real.
     likelihood : str or StudentT, default="normal"
-        Distribution of the targets: "normal", "student_t", "poisson" or "negative_binomial".
-        Student's t distribution has heavy tails, so that outliers matter less. The last two are for
-        counts; the variance of the negative binomial distribution exceeds the mean.
+        Distribution of the targets: "normal", "student_t", "poisson", "negative_binomial", "gamma"
+        or "binomial". Student's t distribution has heavy tails, so that outliers matter less. The
+        Poisson and the negative binomial distribution are for counts; the variance of the latter
+        exceeds the mean. The gamma distribution is for positive numbers whose standard deviation is
+        proportional to their mean. The binomial one is for successes among ``n_trials``.
     noise : "infer" or float, default="infer"
         Standard deviation of the noise in units of y, or the scale of Student's t distribution.
         "infer": log(noise / (0.3 sd(y))) ~ N(0, 1).
@@ -135,9 +159,13 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         Posterior mean of the intercept.
     posterior_ : PosteriorSamples
         Draws "coef" of shape (n_chains, n_draws, n_features) and "intercept" of shape (n_chains,
-        n_draws), in units of y. With learned scales also "scale". Parameters of the likelihood:
+        n_draws), in units of y. With learned scales also "scale". Groups have their effects
+        "effect_<column>" of shape (n_chains, n_draws, n_groups) and the prior sd of these
+        "sd_<column>", and "effect_<column>_<feature>" and "sd_<column>_<feature>" if they have
+        slopes. Parameters of the likelihood:
         "log_noise", log(noise / (0.3 sd(y))); "log_df", log((df - 2) / 8); "log_dispersion",
-        log(dispersion / 0.3).
+        log(dispersion / 0.3). The variance of y is mean + dispersion * mean^2 of negative binomial
+        targets, and dispersion * mean^2 of gamma targets.
     n_chains_, n_draws_ : int
         Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
@@ -174,11 +202,17 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
     array([ 0.5, -0.5])
     """
 
+    _likelihoods = tuple(FAMILIES)
+
     def __init__(
         self,
         *,
         exposure: Any = None,
         offset: Any = None,
+        n_trials: Any = None,
+        groups: Any = None,
+        group_slopes: Any = None,
+        group_scale: Any = "learned",
         fit_intercept: bool = True,
         prior: Any = "normal",
         prior_scale: Any = "learned",
@@ -210,6 +244,10 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
     ):
         self.exposure = exposure
         self.offset = offset
+        self.n_trials = n_trials
+        self.groups = groups
+        self.group_slopes = group_slopes
+        self.group_scale = group_scale
         self.fit_intercept = fit_intercept
         self.prior = prior
         self.prior_scale = prior_scale
@@ -248,47 +286,63 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
     def _samplers(self) -> tuple[str, ...]:
         return (*super()._samplers(), "mclmc", "mala")
 
+    def _check(self) -> Any:
+        self._check_groups()
+        return super()._check()
+
     def _check_noise(self) -> None:
         if isinstance(self.noise, str) and self.noise != "infer":
             raise ValueError(
                 f"noise={self.noise!r} is not allowed: give 'infer' or a positive number."
             )
         super()._check_noise()
-        if self.exposure is not None and self._kind[0] not in COUNTS:
+        if self.exposure is not None and not self._family.counts:
             raise ValueError(
                 f"exposure={self.exposure!r} is not allowed with likelihood={self.likelihood!r}: "
                 "only rates of counts have one; give exposure=None."
             )
+        if self.n_trials is not None and not self._family.trials:
+            raise ValueError(
+                f"n_trials={self.n_trials!r} is not allowed with likelihood={self.likelihood!r}: "
+                "give n_trials=None, or likelihood='binomial'."
+            )
 
     # rows -----------------------------------------------------------------------------------------
 
-    def _column(self, name: str) -> int | None:
-        """Index of the column that the parameter ``name`` names."""
-        given = getattr(self, name)
-        if given is None:
-            return None
+    def _column_of(self, name: str, given: Any) -> int:
+        """Index of the column that ``given``, a value of the parameter ``name``, names."""
         if isinstance(given, str):
             names = list(getattr(self, "feature_names_in_", []))
             if given in names:
                 return names.index(given)
-        elif isinstance(given, Integral):
+        elif isinstance(given, Integral) and not isinstance(given, bool):
             return check_int(name, given, low=0, high=self.n_features_in_ - 1)
         raise ValueError(
             f"{name}={given!r} is not allowed: give the index of a column of X, below "
             f"{self.n_features_in_}, the name of a column of a DataFrame, or None."
         )
 
-    def _special_columns(self) -> dict[str, int]:
-        found = {name: self._column(name) for name in ("exposure", "offset")}
-        return {name: column for name, column in found.items() if column is not None}
+    def _values_of(self, X: Any, column: int) -> Array:
+        values = X[:, [column]].toarray() if sp.issparse(X) else np.asarray(X[:, [column]])
+        return np.asarray(values[:, 0], dtype=np.float64)
 
-    def _inputs(self, X: Any) -> tuple[Any, Array | None]:
-        """Features, and the offsets of rows in units of f, if any."""
-        special = self._special_columns()
-        if not special:
-            return X, None
-        values = {name: _dense_column(X, column) for name, column in special.items()}
-        total = np.zeros(X.shape[0])
+    def _special_columns(self) -> dict[str, int]:
+        """Columns that are not features, by the parameters that name them."""
+        given = {name: getattr(self, name) for name in COLUMNS}
+        found = {k: self._column_of(k, v) for k, v in given.items() if v is not None}
+        return found | self._group_columns()
+
+    def _features(self, X: Any) -> Any:
+        special = list(self._special_columns().values())
+        return X[:, np.setdiff1d(np.arange(X.shape[1]), special)] if special else X
+
+    def _inputs(self, X: Any) -> tuple[Any, Array | None, Array | None]:
+        """Columns of effects and features; offsets of rows, in units of f; what is known of y."""
+        special, known = self._special_columns(), None
+        values = {name: self._values_of(X, special[name]) for name in COLUMNS if name in special}
+        if self._family.trials:
+            known = values.get("n_trials", np.ones(X.shape[0]))[:, None]
+        offsets = []
         if "exposure" in values:
             exposure = values["exposure"]
             if not (exposure > 0.0).all():
@@ -296,11 +350,15 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
                     f"X with the exposure {exposure.min():g} is not allowed: give positive numbers "
                     f"in column {self.exposure!r}."
                 )
-            total += np.log(exposure)
+            offsets.append(np.log(exposure))
         if "offset" in values:
-            total += values["offset"] / float(np.ravel(self._y_scale)[0])
-        keep = np.setdiff1d(np.arange(X.shape[1]), list(special.values()))
-        return X[:, keep], total
+            offsets.append(values["offset"] / float(np.ravel(self._y_scale)[0]))
+        total = np.sum(offsets, axis=0) if offsets else None
+        return self._with_groups(X, self._features(X)), total, known
+
+    def _with_known(self, X: Any, y: Array) -> Array:
+        known = self._inputs(X)[2]
+        return y if known is None else np.hstack([y, known])
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         X, y = super()._validate_xy(X, y, reset=reset)
@@ -311,8 +369,8 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
             )
         if len(self._special_columns()) == X.shape[1]:
             raise ValueError(
-                f"exposure={self.exposure!r} and offset={self.offset!r} leave no feature of the "
-                f"{X.shape[1]} columns of X: give X more columns."
+                f"{' and '.join(self._special_columns())} leave no feature of the {X.shape[1]} "
+                "columns of X: give X more columns."
             )
         return X, y
 
@@ -321,15 +379,28 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         labels = super()._feature_labels()
         return [label for j, label in enumerate(labels) if j not in special]
 
+    def _feature_columns(self) -> list[int]:
+        special = self._special_columns().values()
+        return [j for j in range(self.n_features_in_) if j not in special]
+
     # model ----------------------------------------------------------------------------------------
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> GLMModel:
         from ..models.glm import GLMModel
 
         if first:
-            self._fit_targets(y, weight)
-        features, _ = self._inputs(X)
-        n_features = features.shape[1]
+            targets = self._with_known(X, y)
+            if self.fit_intercept and not self._family.kind.bounds_intercept(targets):
+                raise ValueError(
+                    f"y with the value {y[0, 0]:g} in every row is not allowed with "
+                    f"likelihood={self.likelihood!r}: it leaves the intercept without a bound. "
+                    "Give rows with other targets, or fit_intercept=False."
+                )
+            self._fit_targets(targets, weight)
+            self._fit_groups(X, super()._feature_labels())
+        self._check_known_groups(X)
+        features = self._features(X)
+        n_features, units = features.shape[1], self._units(features, weight, first=first)
         center, scale = self._predictor_units()
         model = GLMModel(
             n_features,
@@ -337,18 +408,26 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
             self._prior(),
             self._model_scale(n_features),
             self.fit_intercept,
-            self._units(features, weight, first=first),
+            units,
             center,
             scale,
+            self._group_terms(lambda j: float(units[self._feature_columns().index(j)])),
         )
         self._sampled = self._kind
         return model
 
+    def _fit_targets(self, y: Array, weight: Array | None) -> None:
+        super()._fit_targets(y, weight)
+        if not self.fit_intercept:  # f = 0 then means what it says
+            self._y_center = np.zeros(1)
+            self._y_typical = np.array([self._family.at_zero])
+
     def _predictor_units(self) -> tuple[float, float]:
         """Centre and scale of f, in units of users: f as the model sees it is standardised."""
-        if self._kind[0] in COUNTS:
-            return float(np.log(self._y_rate[0])), 1.0
-        return float(np.ravel(self._y_center)[0]), float(np.ravel(self._y_scale)[0])
+        if self._family.standardised:
+            return float(np.ravel(self._y_center)[0]), float(np.ravel(self._y_scale)[0])
+        link = np.log if self._family.link == "log" else logit
+        return float(link(self._y_typical[0])), 1.0
 
     def _set_attributes(self) -> None:
         self.coef_ = self.posterior_.mean("coef")
@@ -358,19 +437,65 @@ class BayesianGLMRegressor(LinearEstimator, LikelihoodChoice):
         self._warn_of_mixing({name: self.posterior_[name] for name in self._checked_blocks()})
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
-        posterior, (features, offset) = self.posterior_, self._inputs(x)
-        coef, intercept = posterior.select("coef", draws), posterior.select("intercept", draws)
+        posterior, (features, offset, known) = self.posterior_, self._inputs(x)
+        names = [*self._effect_names(), "coef"]
+        coef = np.concatenate([posterior.select(name, draws) for name in names], axis=1)
+        intercept = posterior.select("intercept", draws)
         center, scale = self._predictor_units()
         f = (np.asarray(features @ coef.T).T + intercept[:, None] - center) / scale
-        return (f if offset is None else f + offset)[:, :, None]
+        f = (f if offset is None else f + offset)[:, :, None]
+        if known is None:
+            return f
+        return np.concatenate([f, np.broadcast_to(known, (len(f), *known.shape))], axis=2)
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        import torch
+
+        from ..models.linear_outputs import LinearOutputs
+        from ..models.networks.ensemble import Inputs, MeanAndDeviation
+
+        posterior, special = self.posterior_, self._special_columns()
+        center, scale = self._predictor_units()
+        coef = np.zeros((len(chosen), self.n_features_in_))
+        coef[:, self._feature_columns()] = posterior.select("coef", chosen) / scale
+        if "offset" in special:
+            coef[:, special["offset"]] = 1.0 / scale
+        intercept = (posterior.select("intercept", chosen) - center) / scale
+        effects = [
+            (
+                groups.column,
+                torch.tensor(groups.labels).float(),
+                slope,
+                torch.tensor(posterior.select(name, chosen) / scale).float(),
+            )
+            for name, groups, slope in self._effects()
+        ]
+        known = special.get("n_trials", 1.0) if self._family.trials else None
+        likelihood = self._likelihood()
+        return MeanAndDeviation(
+            Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,)),
+            LinearOutputs(
+                torch.tensor(coef).float(),
+                torch.tensor(intercept).float(),
+                effects,
+                special.get("exposure"),
+                known,
+            ),
+            likelihood,
+            likelihood.own_draws(posterior, chosen),
+            weights,
+            center=self._y_center,
+            scale=self._y_scale,
+            squeeze=not self._y_shape,
+        )
+
+    def _ratio_blocks(self) -> list[str]:
+        return [*super()._ratio_blocks(), *self._effect_names()]
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        return {"coef": {"feature": self._feature_labels()}} | self._scale_axes()
+        features = {"coef": {"feature": self._feature_labels()}}
+        return self._effect_axes() | features | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
-        return {"coef": self._feature_labels()} | self._scale_labels()
-
-
-def _dense_column(X: Any, column: int) -> Array:
-    values = X[:, [column]].toarray() if sp.issparse(X) else np.asarray(X[:, [column]])
-    return np.asarray(values[:, 0], dtype=np.float64)
+        features = {"coef": self._feature_labels()}
+        return self._effect_labels() | features | self._scale_labels()

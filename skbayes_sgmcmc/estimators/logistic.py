@@ -251,14 +251,14 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
         from ..models.logistic import LogisticModel
 
-        n_features = X.shape[1]
+        n_features, learned = X.shape[1], self._learned_scale() is not None
         return LogisticModel(
             n_features,
             n_classes,
             self._prior(),
             self._model_scale(n_features),
             self.fit_intercept,
-            self._units(X, weight, first=first),
+            self._units(X, weight, first=first) if learned else None,
         )
 
     def _set_attributes(self) -> None:

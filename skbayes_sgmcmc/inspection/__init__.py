@@ -2,9 +2,12 @@
 
 from ._adversarial import AdversarialCurveDisplay, fgsm
 from ._callback import LearningCurve
+from ._coefficients import CoefficientDisplay
 from ._entropy import EntropyHistogramDisplay
 from ._instability import InstabilityDisplay
 from ._learning_curve import LearningCurveDisplay
+from ._partial_effects import PartialEffectDisplay
+from ._predictive_check import PredictiveCheckDisplay
 from ._relevance import RelevanceDisplay
 from ._reliability import ReliabilityDisplay, expected_calibration_error
 from ._topics import TopicDisplay
@@ -12,10 +15,13 @@ from ._weights import WeightHistogramDisplay
 
 __all__ = [
     "AdversarialCurveDisplay",
+    "CoefficientDisplay",
     "EntropyHistogramDisplay",
     "InstabilityDisplay",
     "LearningCurve",
     "LearningCurveDisplay",
+    "PartialEffectDisplay",
+    "PredictiveCheckDisplay",
     "RelevanceDisplay",
     "ReliabilityDisplay",
     "TopicDisplay",

@@ -19,6 +19,9 @@ from torch import Tensor
 
 Array = NDArray[Any]
 
+#: rows of which sums over all rows are made up: few enough for a processor's cache
+BLOCK = 4096
+
 
 class DenseBatch:
     """Different rows for each chain: x is (chains, rows, columns)."""
@@ -150,32 +153,47 @@ class DenseDesign:
         pairs = zip(by_step.unbind(0), by_step.transpose(1, 2).unbind(0), strict=True)
         return [SharedDenseBatch(x, transposed) for x, transposed in pairs]
 
-    def blocks(self, n_rows: int) -> Iterator[tuple[slice, Array]]:
-        """Consecutive blocks of rows, as arrays or CSR matrices."""
-        for start in range(0, self.shape[0], n_rows):
-            rows = slice(start, start + n_rows)
-            yield rows, self.x[rows].cpu().numpy().astype(np.float64, copy=False)
+    def rows(self, indices: Array) -> DenseDesign:
+        """A design of these rows."""
+        return DenseDesign(self.x[torch.from_numpy(indices).to(self.x.device)])
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Consecutive blocks of rows, as arrays in float64 or CSR matrices.
+
+        Sums over all rows go by blocks, which avoids a second copy of X in float64.
+        """
+        for rows, x in self._stored_blocks():
+            yield rows, x.astype(np.float64, copy=False)
+
+    def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
+        for start in range(0, self.shape[0], BLOCK):
+            rows = slice(start, start + BLOCK)
+            yield rows, self.x[rows].cpu().numpy()
 
     def gram(self, weight: Array) -> Array:
-        """X' diag(weight) X, computed in blocks of rows to avoid a second copy of X."""
+        """X' diag(weight) X."""
         total = np.zeros((self.shape[1], self.shape[1]))
-        for rows, x in self.blocks(8192):
+        for rows, x in self.blocks():
             total += (x * weight[rows, None]).T @ x
         return total
 
     def times(self, w: Array) -> Array:
-        """X w for an array (columns, k), in the precision of X."""
-        x = self.x.cpu().numpy()
-        return (x @ w.astype(x.dtype)).astype(np.float64, copy=False)
+        """X w for an array (columns, k), with products in the precision of X."""
+        product = np.empty((self.shape[0], w.shape[1]))
+        for rows, x in self._stored_blocks():
+            product[rows] = x @ w.astype(x.dtype)
+        return product
 
     def transposed_times(self, r: Array, *, square: bool = False) -> Array:
-        """X' r, or (X*X)' r, for an array (rows, k)."""
-        x = self.x.cpu().numpy()
-        return ((x * x if square else x).T @ r.astype(x.dtype)).astype(np.float64, copy=False)
+        """X' r, or (X*X)' r, for an array (rows, k), with products in the precision of X."""
+        total = np.zeros((self.shape[1], r.shape[1]))
+        for rows, x in self._stored_blocks():
+            total += (x * x if square else x).T @ r[rows].astype(x.dtype)
+        return total
 
     def row_squares(self, squares: Array) -> Array:
         """Sum of ``squares`` (columns, k) times X*X over columns and k, shape (rows,)."""
-        return np.asarray(np.square(self.x.cpu().numpy()) @ squares.sum(1))
+        return np.concatenate([np.square(x) @ squares.sum(1) for _, x in self.blocks()])
 
 
 class SparseDesign:
@@ -220,9 +238,12 @@ class SparseDesign:
     def _tensor(self, values: Array, dtype: torch.dtype = torch.int64) -> Tensor:
         return torch.from_numpy(values).to(self.device, dtype)
 
-    def blocks(self, n_rows: int) -> Iterator[tuple[slice, Any]]:
-        for start in range(0, self.shape[0], n_rows):
-            rows = slice(start, start + n_rows)
+    def rows(self, indices: Array) -> SparseDesign:
+        return SparseDesign(self.x[indices], self.dtype, self.device)
+
+    def blocks(self) -> Iterator[tuple[slice, Any]]:
+        for start in range(0, self.shape[0], BLOCK):
+            rows = slice(start, start + BLOCK)
             yield rows, self.x[rows]
 
     def gram(self, weight: Array) -> Array:

@@ -36,6 +36,25 @@ class Poisson(Likelihood):
         self.n_outputs = len(typical)
         self.typical = typical
 
+    @staticmethod
+    def check_targets(y: Array) -> None:
+        bad = y[(y < 0.0) | (y != np.floor(y))]
+        if len(bad):
+            raise ValueError(
+                f"y with the value {bad[0]:g} is not allowed with a likelihood of counts: give "
+                "whole numbers, 0 or more, or likelihood='normal'."
+            )
+
+    @staticmethod
+    def typical_means(y: Array, weight: Array | None) -> Array:
+        """Mean counts; half a count in all rows if there is none."""
+        n = float(len(y)) if weight is None else float(weight.sum())
+        return np.asarray(np.maximum(np.average(y, axis=0, weights=weight), 0.5 / n))
+
+    @staticmethod
+    def bounds_intercept(y: Array) -> bool:
+        return bool((y > 0.0).any())
+
     def log_rate(self, f: Tensor) -> Tensor:
         return f + torch.from_numpy(np.log(self.typical)).to(f)
 
@@ -96,22 +115,6 @@ class NegativeBinomial(Poisson):
     def predictive(self, f: Tensor, own: Tensor) -> predictive.Predictive:
         rate = torch.exp(self.log_rate(f))
         return predictive.NegativeBinomial(rate, self.dispersion(own).expand(len(f), 1, -1))
-
-
-def check_counts(y: Array) -> None:
-    """Raise ``ValueError`` if some targets are not counts."""
-    bad = y[(y < 0.0) | (y != np.floor(y))]
-    if len(bad):
-        raise ValueError(
-            f"y with the value {bad[0]:g} is not allowed with a likelihood of counts: give whole "
-            "numbers, 0 or more, or likelihood='normal'."
-        )
-
-
-def typical_rates(y: Array, weight: Array | None) -> Array:
-    """Mean counts of targets (rows, targets); half a count in all rows if there is none."""
-    n = float(len(y)) if weight is None else float(weight.sum())
-    return np.asarray(np.maximum(np.average(y, axis=0, weights=weight), 0.5 / n))
 
 
 def _log_ratio(a: Tensor, b: Tensor, u: Tensor) -> Tensor:

@@ -13,11 +13,13 @@ each target. Own parameters lie in theta as (m, k).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._data.chain_random import ChainRandom
@@ -26,6 +28,7 @@ from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
 from ._design import make_design
+from ._group_priors import GroupTerm
 from ._protocol import Anchor, LinearForm
 from .likelihoods import Likelihood
 from .linear import LinearModel
@@ -34,6 +37,8 @@ Array = NDArray[Any]
 
 #: nodes of the quadrature over the linear predictor, and over each of the likelihood's parameters
 NODES, OWN_NODES = 11, 5
+#: numbers of slopes that are computed at once
+BLOCK_NUMBERS = 2**18
 #: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
 AT_A_POINT = 1e-3
 
@@ -52,6 +57,8 @@ class GLMModel(LinearModel):
         As in :class:`LinearModel`.
     fit_intercept : bool
         Whether to add intercepts with a flat prior.
+    terms : sequence of GroupTerm, default=()
+        Effects of groups, for one target. Their columns come before those of the features.
     center, scale : float
         Draws are those of ``center + scale * f`` as a function of the features.
     """
@@ -66,17 +73,20 @@ class GLMModel(LinearModel):
         units: Array | None = None,
         center: float = 0.0,
         scale: float = 1.0,
+        terms: Sequence[GroupTerm] = (),
     ):
         own, k = likelihood.shapes, likelihood.n_outputs
         n_intercepts = k if fit_intercept else 0
-        super().__init__(n_features, k, prior, prior_scale, n_intercepts, units, own)
+        super().__init__(n_features, k, prior, prior_scale, n_intercepts, units, own, terms)
         self.likelihood, self.center, self.scale = likelihood, center, scale
         #: m, the number of own parameters of a target
         self.n_own = (self.n_parameters - self.n_linear) // k
+        self._bent: tuple[Any, Array] | None = None
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
-        """Rows ``x`` = (features, offsets or None) with targets (rows, k)."""
-        features, offset = x
+        """Rows ``x`` = (features, offsets or None, known or None) with targets (rows, k)."""
+        features, offset, known = x
+        y = y if known is None else np.hstack([y, known])
         design = make_design(features, dtype=dtype, device=device, intercept=self.fit_intercept)
         fields: dict[str, Any] = {"x": design, "y": self.likelihood.targets(y, dtype, device)}
         if offset is not None:
@@ -97,10 +107,10 @@ class GLMModel(LinearModel):
         intercept = self.center + self.scale * intercept
         if self.k == 1:
             coef, intercept = coef[..., 0, :], intercept[..., 0]
-        parts["coef"], parts["intercept"] = (
-            encode(coef, draws.dtype),
-            encode(intercept, draws.dtype),
-        )
+        parts |= {"coef": encode(coef, draws.dtype), "intercept": encode(intercept, draws.dtype)}
+        for name in parts:
+            if name.startswith(("effect_", "sd_")):
+                parts[name] = encode(self.scale * decode(parts[name]), draws.dtype)
         return parts
 
     def linear_form(self, data: Data) -> LinearForm | None:
@@ -197,15 +207,21 @@ class GLMModel(LinearModel):
         return self._joined(f, self._own(theta))
 
     def _slope_at(self, f: Array, own: Array, data: Data) -> Array:
-        """d(-log p) of every row in its predictors and the own parameters (k, m), (rows, k, q)."""
+        """d(-log p) of rows in predictors and own parameters, (points, rows, k, q).
+
+        The points are predictors f (points, rows, k) with own parameters (points, k, m).
+        """
         y = data.fields["y"].double().cpu()
-        flat = torch.from_numpy(np.ascontiguousarray(own.T).reshape(1, -1))
+        flat = np.ascontiguousarray(np.swapaxes(own, 1, 2)).reshape(len(own), -1)
         with np.errstate(all="ignore"):
-            by_f, by_own = self.likelihood.slope(torch.from_numpy(f[None].copy()), y, flat)
-        parts = [by_f[0][..., None]]
+            by_f, by_own = self.likelihood.slope(
+                torch.from_numpy(f.copy()), y, torch.from_numpy(flat)
+            )
+        parts = [by_f[..., None]]
         if by_own is not None:
-            parts.append(by_own[0].expand(len(f), -1).view(len(f), self.n_own, self.k).mT)
-        return np.asarray(torch.cat(parts, 2))
+            each = by_own.expand(*f.shape[:2], -1)
+            parts.append(each.reshape(*f.shape[:2], self.n_own, self.k).mT)
+        return np.asarray(torch.cat(parts, 3))
 
     def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
         f = self._at(theta, data)[..., 0]
@@ -213,7 +229,8 @@ class GLMModel(LinearModel):
         y = data.fields["y"].double().cpu()
         rows = self.likelihood.log_density(torch.from_numpy(f[None]), y, own)[0].numpy()
         value = -float(np.sum(self._weights(data) * rows[:, None]))
-        return value, self._summed(self._slope_at(f, self._own(theta), data), data)
+        slopes = self._slope_at(f[None], self._own(theta)[None], data)[0]
+        return value, self._summed(slopes, data)
 
     def _summed(self, slopes: Array, data: Data) -> Array:
         """Weighted sum over rows of slopes (rows, k, q), as a vector like theta."""
@@ -236,11 +253,14 @@ class GLMModel(LinearModel):
         q = at.shape[2]
         sizes = [3] * q if root is None else [NODES, *[OWN_NODES] * (q - 1)]
         slope, products = np.zeros(at.shape), np.zeros(A.shape)
-        for e, weight in _nodes(sizes):
-            own = self._own(theta) + A[0, :, 1:, 1:] @ e[1:]
-            g = weight * self._slope_at(at[..., 0] + A[..., 0, :] @ e, own, data)
-            slope += g
-            products += g[..., None] * e
+        nodes, weights = _nodes(sizes)
+        for some in gen_batches(len(nodes), max(1, BLOCK_NUMBERS // at.size)):
+            e, weighted = nodes[some], nodes[some] * weights[some, None]
+            own = self._own(theta) + np.einsum("bj,kij->bki", e[:, 1:], A[0, :, 1:, 1:])
+            f = at[..., 0] + np.moveaxis(A[..., 0, :] @ e.T, 2, 0)
+            g = self._slope_at(f, own, data).reshape(len(e), -1)
+            slope += (weights[some] @ g).reshape(slope.shape)
+            products += (g.T @ weighted).reshape(products.shape)
         curvature = np.swapaxes(
             np.linalg.solve(np.swapaxes(A, 2, 3), np.swapaxes(products, 2, 3)), 2, 3
         )
@@ -312,8 +332,15 @@ class GLMModel(LinearModel):
         out[self.n_linear :] = np.abs(own.sum(0)).T.reshape(-1)
         return out
 
+    def _curvature_at(self, theta: Array, data: Data) -> Array:
+        """Curvatures (rows, q, q) at a point, kept for products with other vectors."""
+        kept = self._bent  # read once: fits in other threads may replace it
+        if kept is None or kept[0][0] is not data or not np.array_equal(kept[0][1], theta):
+            kept = self._bent = ((data, theta.copy()), self._expected(theta, None, data)[1])
+        return kept[1]
+
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
-        curvature = self._expected(theta, None, data)[1]
+        curvature = self._curvature_at(theta, data)
         moved = self._joined(self._times(vector, data), self._own(vector))
         return self._summed((curvature @ moved[..., None])[..., 0], data)
 
@@ -328,10 +355,10 @@ class GLMModel(LinearModel):
         return Anchor(fields, self._summed(slope, data), hessian)
 
 
-def _nodes(sizes: list[int]) -> Any:
-    """Nodes (q,) and weights of a product of Gauss-Hermite rules."""
+def _nodes(sizes: list[int]) -> tuple[Array, Array]:
+    """Nodes (nodes, q) and weights of a product of Gauss-Hermite rules."""
     rules = [np.polynomial.hermite_e.hermegauss(size) for size in sizes]
     grids = np.meshgrid(*[rule[0] for rule in rules], indexing="ij")
     weights = np.meshgrid(*[rule[1] / rule[1].sum() for rule in rules], indexing="ij")
     nodes = np.stack([grid.ravel() for grid in grids], axis=1)
-    yield from zip(nodes, np.prod([w.ravel() for w in weights], axis=0), strict=True)
+    return nodes, np.prod([w.ravel() for w in weights], axis=0)

@@ -43,7 +43,8 @@ class Likelihood:
     """Base class of likelihoods.
 
     ``shapes`` are names and shapes of the likelihood's own parameters, which follow the network's
-    parameters in theta.
+    parameters in theta. What is known of a row, such as a number of trials, follows its targets in
+    y and its outputs in the f of :meth:`predictive`.
     """
 
     shapes: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
@@ -55,6 +56,20 @@ class Likelihood:
     def output_groups(self) -> tuple[slice, ...]:
         """Groups of the outputs that have the same meaning, such as means, or log sds."""
         return (slice(None),)
+
+    @staticmethod
+    def check_targets(y: Array) -> None:
+        """Raise ``ValueError`` if some targets (rows, k) are values that have no density."""
+
+    @staticmethod
+    def typical_means(y: Array, weight: Array | None) -> Array:
+        """Means of the targets, at which f = 0; of those within the range of the link."""
+        raise NotImplementedError
+
+    @staticmethod
+    def bounds_intercept(y: Array) -> bool:
+        """Whether the posterior of an intercept with a flat prior is proper."""
+        return True
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         """The field "y" of the rows."""

@@ -7,6 +7,7 @@ likelihood of a row given z.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._metric import State
 from ..priors.factorised import Prior
-from ._coefficient_priors import coefficient_prior
+from ._coefficient_priors import CoefficientPrior, coefficient_prior
 from ._gaussian_tuning import CurvedModel
+from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import inverse_root
 from ._protocol import LinearForm
 
@@ -35,8 +38,8 @@ MOST_WIDENED = 0.95
 class LinearModel(CurvedModel):
     """Base class of linear models.
 
-    theta holds the coefficients (n_features, k), the intercepts, the prior's own parameters and
-    then the likelihood's, which have standard normal priors.
+    theta holds the effects of groups, the coefficients (n_features, k), the intercepts, the prior's
+    own parameters and then the likelihood's, which have standard normal priors.
 
     Parameters
     ----------
@@ -53,6 +56,8 @@ class LinearModel(CurvedModel):
         Units of the coefficients for learned scales. None: all are 1.
     own_shapes : dict of str to tuple or None, default=None
         Names and shapes of the likelihood's own parameters.
+    terms : sequence of GroupTerm, default=()
+        Effects of groups, for k = 1. Their columns come before those of the features.
     """
 
     def __init__(
@@ -64,21 +69,24 @@ class LinearModel(CurvedModel):
         n_intercepts: int,
         units: Array | None = None,
         own_shapes: dict[str, tuple[int, ...]] | None = None,
+        terms: Sequence[GroupTerm] = (),
     ):
-        self.n_features, self.k = n_features, k
+        self.n_features, self.k, self.terms = n_features, k, terms
         self.fit_intercept = n_intercepts > 0
         units = np.ones(n_features) if units is None else units
-        bound = self.coefficient_prior = coefficient_prior(
-            prior, prior_scale, units, k, n_intercepts
-        )
+        of_features = coefficient_prior(prior, prior_scale, units, k, n_intercepts)
+        bound = GroupedCoefficients(terms, of_features) if terms else of_features
+        self.coefficient_prior: CoefficientPrior | GroupedCoefficients = bound
         self.smooth, self.tails, self.recorded = bound.smooth, bound.tails, bound.recorded
-        self.before_keep = bound.before_keep
-        self.shapes = {"coef": (n_features, k)}
+        self.before_keep = None if bound.before_keep is None else self._draw_scales
+        self.shapes = {f"effect_{term.name}": (term.n_groups,) for term in terms}
+        self.shapes["coef"] = (n_features, k)
         if n_intercepts:
             self.shapes["intercept"] = (n_intercepts,)
-        self.shapes |= bound.shapes
         #: numbers of coordinates that linear predictors use, and that the coefficients' prior has
-        self.n_used, self.n_linear = n_features * k + n_intercepts, self.n_parameters
+        self.n_used = self.n_parameters
+        self.shapes |= bound.shapes
+        self.n_linear = self.n_parameters
         self.shapes |= own_shapes or {}
         #: typical distances of the parameters from zero
         own = np.ones(self.n_parameters - self.n_linear)
@@ -90,6 +98,11 @@ class LinearModel(CurvedModel):
 
     def init_state(self, theta: Tensor) -> State:
         return self.coefficient_prior.init_state(theta)
+
+    def _draw_scales(
+        self, theta: Tensor, state: State, rng: ChainRandom, temperature: float
+    ) -> None:
+        self.coefficient_prior.before_keep(theta[:, : self.n_linear], state, rng, temperature)
 
     # prior ----------------------------------------------------------------------------------------
 
@@ -183,8 +196,9 @@ class LinearModel(CurvedModel):
         )
         found = np.zeros((design.shape[0], self.k))
         for k in range(self.k):
-            for rows, x in design.blocks(8192):
-                found[rows, k] = np.square(x @ full[:, k]).sum(1)
+            for rows, x in design.blocks():
+                predictors = x @ full[:, k]
+                found[rows, k] = np.einsum("ij,ij->i", predictors, predictors)
         return found
 
     # centre and curvature -------------------------------------------------------------------------
@@ -219,10 +233,17 @@ class LinearModel(CurvedModel):
         equations E[grad U] = 0, E[hessian U] = H. The gradient and the curvature, averaged over
         the approximation itself, remain right for separable classes and rare features, where those
         at the MAP mislead.
+
+        Many rows are looked at only to correct the approximation for a part of them, which is off
+        by a few of all rows' posterior sds.
         """
-        theta, hessian = self._newton(data)
+        part = self.stand_in(data)
         if temperature == 0.0:  # the target is concentrated at the maximum
-            return theta, hessian
+            return self._newton(data, None if part is None else self._newton(part)[0])
+        if part is None:
+            theta, hessian = self._newton(data)
+        else:
+            theta, hessian = self.fit_gaussian(part, temperature)
         for _ in range(MAX_FIXED_POINT_STEPS):
             root = inverse_root(hessian) * math.sqrt(temperature)
             sd = np.sqrt(np.square(root).sum(1))
@@ -241,9 +262,9 @@ class LinearModel(CurvedModel):
                 break
         return theta, hessian
 
-    def _newton(self, data: Data) -> tuple[Array, Array]:
+    def _newton(self, data: Data, start: Array | None = None) -> tuple[Array, Array]:
         """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
-        theta, sd = np.zeros(self.n_parameters), self.typical
+        theta, sd = np.zeros(self.n_parameters) if start is None else start, self.typical
         value, gradient = self._potential(theta, data, sd)
         for _ in range(MAX_NEWTON_STEPS):
             hessian = self.hessian(theta, data)

@@ -14,8 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import (
+    bdtr,
     betaincc,
     betaln,
+    gammainc,
     gammaln,
     ndtr,
     ndtri,
@@ -248,6 +250,85 @@ class NegativeBinomial(Predictive):
     def sample(self, rng: np.random.RandomState) -> Array:
         shape = np.broadcast_to(1.0 / self.dispersion, self.rate.shape)
         return _poisson(rng.standard_gamma(shape) * self.dispersion * self.rate, rng)
+
+
+@dataclass
+class Gamma(Predictive):
+    r"""Gamma distributions with the mean :math:`\mu` and the variance :math:`\alpha\mu^2`.
+
+    Parameters
+    ----------
+    location : array or Tensor of shape (draws, rows, targets)
+        Means :math:`\mu`.
+    dispersion : array or Tensor of shape (draws, rows, targets), or with rows of length 1
+        Dispersions :math:`\alpha`.
+    """
+
+    location: Any
+    dispersion: Any
+
+    def mean(self) -> Any:
+        return self.location
+
+    def variance(self) -> Any:
+        return self.dispersion * self.location**2
+
+    def log_density(self, y: Array) -> Array:
+        shape, known = 1.0 / self.dispersion, np.where(y > 0.0, y, 1.0)
+        rate = shape / self.location
+        log_p = xlogy(shape, rate) + xlogy(shape - 1.0, known) - rate * known - gammaln(shape)
+        return np.where(y > 0.0, log_p, -np.inf)
+
+    def cdf(self, y: Array) -> Array:
+        shape = 1.0 / self.dispersion
+        return np.asarray(gammainc(shape, shape / self.location * np.maximum(y, 0.0)))
+
+    def sample(self, rng: np.random.RandomState) -> Array:
+        shape = np.broadcast_to(1.0 / self.dispersion, self.location.shape)
+        return np.asarray(rng.standard_gamma(shape) * self.dispersion * self.location)
+
+    def bounds(self, q: float) -> tuple[Array, Array]:
+        low, high = super().bounds(q)
+        return np.maximum(low, 0.0), high
+
+
+@dataclass
+class Binomial(Predictive):
+    r"""Binomial distributions.
+
+    Parameters
+    ----------
+    trials : array or Tensor of shape (draws, rows, targets)
+        Numbers of trials.
+    p : array or Tensor of shape (draws, rows, targets)
+        Probabilities of a success.
+    """
+
+    trials: Any
+    p: Any
+    discrete = True
+
+    def mean(self) -> Any:
+        return self.trials * self.p
+
+    def variance(self) -> Any:
+        return self.trials * self.p * (1.0 - self.p)
+
+    def log_density(self, y: Array) -> Array:
+        possible = (y == _counts(y)) & (y <= self.trials)
+        count = np.where(possible, y, 0.0)
+        failures = self.trials - count
+        ways = -np.log1p(self.trials) - betaln(count + 1.0, failures + 1.0)
+        log_p = ways + xlogy(count, self.p) + xlog1py(failures, -self.p)
+        return np.where(possible, log_p, -np.inf)
+
+    def cdf(self, y: Array) -> Array:
+        count = np.minimum(_counts(y), self.trials)
+        # bdtr takes whole numbers of trials only as such
+        return np.where(y < 0.0, 0.0, bdtr(count, self.trials.astype(np.int64), self.p))
+
+    def sample(self, rng: np.random.RandomState) -> Array:
+        return rng.binomial(self.trials.astype(np.int64), self.p).astype(np.float64)
 
 
 def _counts(y: Array) -> Array:

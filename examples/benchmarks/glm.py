@@ -1,0 +1,320 @@
+"""Generalised linear models beside scikit-learn's and statsmodels': scores and processor time.
+
+python examples/benchmarks/glm.py
+
+statsmodels is optional; ``requirements-peers.txt`` names it.
+"""
+
+import importlib.util
+import time
+import warnings
+from functools import partial
+
+import numpy as np
+import scipy.stats
+from _common import (
+    finished,
+    load_uci,
+    markdown_table,
+    mean_sd,
+    nll,
+    open_npz,
+    parse_args,
+    write_results,
+)
+from _logistic import dense_a9a
+from scipy.special import expit
+from sklearn import datasets
+from sklearn.linear_model import ARDRegression, BayesianRidge, GammaRegressor, PoissonRegressor
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SamplingWarning
+
+HAS_STATSMODELS = importlib.util.find_spec("statsmodels") is not None
+COVERAGE, N_BIKES = 0.9, 2000
+LARGE = (10_000, 50)
+#: differences of accuracies and NLLs that do not count
+TIE = 0.002
+#: likelihoods of the large fits
+FAMILIES = ("normal", "student_t", "poisson", "negative_binomial", "gamma", "binomial")
+BODY = """
+Each set is split at random, three quarters for training. NLL is the mean negative log predictive
+density of the test rows. "Covered" is the share of test rows in central 90% intervals of new
+observations; the interval score (Gneiting & Raftery 2007) is their width plus 20 times the
+distance by which they miss, so smaller is better. Seconds are of processor time, in one run. All
+settings are defaults, without a penalty in PoissonRegressor and GammaRegressor, which are given
+standardised features. Peers without a predictive distribution get that of their likelihood at the
+fitted mean: the dispersion of GammaRegressor is Pearson's estimate.
+
+{predictions}
+
+## Fits of {n:,} rows with {d} features
+
+{large}
+
+## The prior scale of the logistic regression
+
+`prior_scale=1.0` with features as they are and standardised, beside `prior_scale="learned"`, which
+does not depend on the units of the features.
+
+{scales}
+
+{verdict}
+
+Published: none; the aim was at most 5 s for a fit of {n:,} rows with {d} features.
+"""
+
+
+# peers: scipy's distributions of new targets, given training rows and test rows -------------------
+
+
+def ours(likelihood):
+    def predict(X, y, X_test, seed):
+        model = BayesianGLMRegressor(likelihood=likelihood, random_state=seed).fit(X, y)
+        return model, X_test
+
+    return predict
+
+
+def normal_peer(kind):
+    def predict(X, y, X_test, seed):
+        mean, sd = (
+            make_pipeline(StandardScaler(), kind()).fit(X, y).predict(X_test, return_std=True)
+        )
+        return scipy.stats.norm(mean, sd)
+
+    return predict
+
+
+def poisson_peer(X, y, X_test, seed):
+    model = make_pipeline(StandardScaler(), PoissonRegressor(alpha=0.0, max_iter=1000))
+    return scipy.stats.poisson(model.fit(X, y).predict(X_test))
+
+
+def gamma_peer(X, y, X_test, seed):
+    model = make_pipeline(StandardScaler(), GammaRegressor(alpha=0.0, max_iter=1000)).fit(X, y)
+    residuals = y / model.predict(X) - 1.0
+    dispersion = np.sum(residuals**2) / (len(y) - X.shape[1] - 1)
+    return scipy.stats.gamma(1.0 / dispersion, scale=dispersion * model.predict(X_test))
+
+
+def statsmodels_negative_binomial(X, y, X_test, seed):
+    from statsmodels.discrete.discrete_model import NegativeBinomial
+
+    scaler = StandardScaler().fit(X)
+    design, test = (np.hstack([np.ones((len(x), 1)), scaler.transform(x)]) for x in (X, X_test))
+    fitted = NegativeBinomial(y, design).fit(disp=0, maxiter=200)
+    mean, size = np.exp(test @ fitted.params[:-1]), 1.0 / fitted.params[-1]
+    return scipy.stats.nbinom(size, size / (size + mean))
+
+
+REAL = {
+    "BayesianGLMRegressor": ours("normal"),
+    "the same, Student-t": ours("student_t"),
+    "BayesianRidge": normal_peer(BayesianRidge),
+    "ARDRegression": normal_peer(ARDRegression),
+}
+POSITIVE = {"BayesianGLMRegressor, gamma": ours("gamma"), "GammaRegressor": gamma_peer}
+COUNTS = {
+    "BayesianGLMRegressor, Poisson": ours("poisson"),
+    "PoissonRegressor": poisson_peer,
+    "BayesianGLMRegressor, neg. binomial": ours("negative_binomial"),
+}
+if HAS_STATSMODELS:
+    COUNTS["statsmodels NegativeBinomial"] = statsmodels_negative_binomial
+
+
+def bikes(seed):
+    with open_npz("tabular_regression") as data:
+        if data is None:
+            raise SystemExit("Set SKBAYES_DATA to a folder that holds tabular_regression.npz.")
+        X, y = data["bikesharing/X"], np.rint(np.maximum(data["bikesharing/y"], 0.0))
+    rows = np.random.default_rng(seed).permutation(len(y))[:N_BIKES]
+    return X[rows], y[rows]
+
+
+SETS = {
+    "diabetes": (lambda seed: datasets.load_diabetes(return_X_y=True, scaled=False), REAL),
+    "boston housing": (lambda seed: load_uci("bostonHousing")[:2], REAL),
+    "concrete strength": (lambda seed: load_uci("concrete")[:2], POSITIVE),
+    f"hourly bikes ({N_BIKES:,} rows)": (bikes, COUNTS),
+}
+
+
+def scores(law, y):
+    """RMSE, NLL, coverage and interval score of scipy's or of a fitted estimator's predictions."""
+    tail = 0.5 * (1.0 - COVERAGE)
+    if isinstance(law, tuple):
+        model, X = law
+        mean, density = model.predict(X), model.predict_log_density(X, y)
+        low, high = model.predict_quantiles(X, [tail, 1.0 - tail]).T
+    else:
+        discrete = hasattr(law.dist, "pmf") and not hasattr(law.dist, "pdf")
+        mean, density = law.mean(), law.logpmf(y) if discrete else law.logpdf(y)
+        low, high = law.ppf(tail), law.ppf(1.0 - tail)
+    missed = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
+    return {
+        "RMSE": np.sqrt(np.mean((mean - y) ** 2)),
+        "NLL": -density.mean(),
+        "covered": np.mean(missed == 0.0),
+        "interval score": np.mean(high - low + missed / tail),
+    }
+
+
+def one_prediction(load, predict, seed):
+    X, y = load(seed)
+    X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
+    began = time.process_time()
+    law = predict(X, y, X_test, seed)
+    seconds = time.process_time() - began
+    return {name: float(value) for name, value in scores(law, y_test).items()} | {
+        "seconds": seconds
+    }
+
+
+def predictions(args):
+    columns, rows = ["RMSE", "NLL", "covered", "interval score", "seconds"], []
+    for name, (load, models) in SETS.items():
+        for model, predict in models.items():
+            each = []
+            for seed in args.seeds:
+                run = partial(one_prediction, load, predict, seed)
+                each.append(finished(args, f"{name}/{model}/seed{seed}", run))
+            each = [numbers for numbers in each if numbers is not None]
+            if each:
+                cells = [mean_sd([one[key] for one in each]) for key in columns]
+                rows.append([name, model, *cells])
+    return markdown_table(["set", "model", *columns], rows)
+
+
+def large_targets(likelihood, short):
+    rng, (n, d) = np.random.default_rng(0), (1000, 50) if short else LARGE
+    X, beta = rng.standard_normal((n, d)), 0.1 * rng.standard_normal(d)
+    f, gamma = X @ beta, rng.gamma(2.0, 0.5, n)
+    return X, {
+        "normal": lambda: f + rng.standard_normal(n),
+        "student_t": lambda: f + rng.standard_t(4.0, n),
+        "poisson": lambda: rng.poisson(np.exp(0.3 + f)),
+        "negative_binomial": lambda: rng.poisson(gamma * np.exp(0.3 + f)),
+        "gamma": lambda: gamma * np.exp(f),
+        "binomial": lambda: (rng.random(n) < expit(f)).astype(float),
+    }[likelihood]()
+
+
+def one_large_fit(likelihood, short):
+    X, y = large_targets(likelihood, short)
+    began = time.process_time()
+    model = BayesianGLMRegressor(likelihood=likelihood, random_state=0).fit(X, y)
+    seconds = time.process_time() - began
+    return {"r_hat": float(model.summary()["r_hat"].max()), "seconds": seconds}
+
+
+def large_fits(args):
+    rows = []
+    for likelihood in FAMILIES:
+        run = partial(one_large_fit, likelihood, args.short)
+        found = finished(args, f"large/{likelihood}", run)
+        if found is not None:
+            rows.append([likelihood, f"{found['seconds']:.1f}", f"{found['r_hat']:.3f}"])
+    return markdown_table(["likelihood", "seconds", "largest R-hat"], rows)
+
+
+# logistic regression ------------------------------------------------------------------------------
+
+
+def synthetic(seed):
+    """200 rows for training and 1,000 for tests with 300 features, of which 10 matter."""
+    return datasets.make_classification(
+        1200, 300, n_informative=10, n_redundant=0, random_state=seed
+    )
+
+
+CLASSES = {
+    "wine": lambda seed: datasets.load_wine(return_X_y=True),
+    "200 x 300": synthetic,
+    "digits": lambda seed: datasets.load_digits(return_X_y=True),
+    "a9a": None,
+}
+
+
+def split(name, seed):
+    if name == "a9a":
+        X, y, X_test, y_test = dense_a9a()
+        return X, X_test, y, y_test
+    X, y = CLASSES[name](seed)
+    size = 200 if name == "200 x 300" else 0.75
+    return train_test_split(X, y, train_size=size, random_state=seed, stratify=y)
+
+
+def one_classifier(name, scaled, parameters, seed):
+    X, X_test, y, y_test = split(name, seed)
+    if scaled:
+        scaler = StandardScaler().fit(X)
+        X, X_test = scaler.transform(X), scaler.transform(X_test)
+    began = time.process_time()
+    clf = BayesianLogisticRegression(random_state=seed, **parameters).fit(X, y)
+    seconds, proba = time.process_time() - began, clf.predict_proba(X_test)
+    accuracy = float(np.mean(proba.argmax(1) == y_test))
+    return {"accuracy": accuracy, "NLL": nll(y_test, proba), "seconds": seconds}
+
+
+def prior_scales(args):
+    """The table, and the sets on which learned scales are worse than the better fixed one."""
+    rows, complete, worse = [], [], []
+    fits = {
+        "1.0": (False, {}),
+        "1.0, standardised": (True, {}),
+        "learned": (False, {"prior_scale": "learned"}),
+    }
+    for name in CLASSES:
+        if name not in args.parts or (args.short and name != "wine"):
+            continue
+        means = {}
+        for label, (scaled, parameters) in fits.items():
+            each = []
+            for seed in args.seeds[:1] if name == "a9a" else args.seeds:
+                run = partial(one_classifier, name, scaled, parameters, seed)
+                each.append(finished(args, f"{name}/{label}/seed{seed}", run))
+            each = [numbers for numbers in each if numbers is not None]
+            if each:
+                means[label] = {key: np.mean([one[key] for one in each]) for key in each[0]}
+                cells = [mean_sd([one[key] for one in each]) for key in ("accuracy", "NLL")]
+                rows.append([name, label, *cells, mean_sd([one["seconds"] for one in each], 1)])
+        if len(means) == len(fits):
+            complete.append(name)
+            learned = means.pop("learned")
+            loss = min(fixed["NLL"] for fixed in means.values())
+            accuracy = max(fixed["accuracy"] for fixed in means.values())
+            if learned["NLL"] > loss + TIE or learned["accuracy"] < accuracy - TIE:
+                worse.append(name)
+    verdict = (
+        f"Of {', '.join(complete) or 'no set'}: learned scales are no worse in accuracy and NLL "
+        f"than the better of both fixed ones, within {TIE}, on all but: "
+        f"{', '.join(worse) or 'none'}."
+    )
+    return markdown_table(["set", "prior_scale", "accuracy", "NLL", "seconds"], rows), verdict
+
+
+def main():
+    parts = ["predictions", "large", *CLASSES]
+    constants = {"coverage": COVERAGE, "bikes": N_BIKES, "large": LARGE}
+    args = parse_args(__doc__, seeds=3, quick_seeds=1, parts=parts, runs="glm", constants=constants)
+    warnings.simplefilter("ignore", SamplingWarning)
+    import torch  # noqa: F401 - so that no fit is charged for it
+
+    scales, verdict = prior_scales(args)
+    body = BODY.format(
+        large=large_fits(args) if "large" in args.parts else "Not run.",
+        predictions=predictions(args) if "predictions" in args.parts else "Not run.",
+        scales=scales,
+        verdict=verdict,
+        n=LARGE[0],
+        d=LARGE[1],
+    )
+    write_results(args, "glm", "Generalised linear models", body)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""The parameters ``groups``, ``group_slopes`` and ``group_scale``: effects of groups of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .._validation import check_choice, check_scale
+
+if TYPE_CHECKING:
+    from ..models._group_priors import GroupTerm
+    from ..priors.learned_scale import LearnedScale
+
+Array = NDArray[Any]
+
+#: hyperprior of learned scales with "auto": half of it lies above 0.36, in units of sd(y) or of a
+#: logarithm, and nine tenths between 0.17 and 1.3
+SHAPE, TYPICAL = 1.0, 0.3
+#: numbers up to which the rows of dense features, with indicators of the groups, stay dense
+MOST_DENSE = 2**22
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Groups of the first fit: their column of X, their labels, and the slopes that they have.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column.
+    column : int
+        Its index.
+    labels : array of shape (n_groups,)
+        Labels of the groups, sorted.
+    slopes : dict of str to int
+        Columns of the features whose slopes depend on the group, by their names.
+    """
+
+    name: str
+    column: int
+    labels: Array
+    slopes: dict[str, int]
+
+    def find(self, values: Array) -> tuple[Array, Array]:
+        """Positions of labels, and whether they are among those of the first fit."""
+        place = np.searchsorted(self.labels, values).clip(max=len(self.labels) - 1)
+        return place, self.labels[place] == values
+
+    def indicators(self, values: Array) -> Any:
+        """Rows (n_rows, n_groups) with a one in the column of their group; none if it is new."""
+        place, known = self.find(values)
+        rows = np.flatnonzero(known)
+        shape = len(values), len(self.labels)
+        return sp.csr_matrix((np.ones(len(rows)), (rows, place[rows])), shape=shape)
+
+
+class GroupedRows:
+    """Mixin of linear estimators whose rows belong to groups."""
+
+    groups: Any
+    group_slopes: Any
+    group_scale: Any
+    #: of the first fit
+    _groupings: tuple[Grouping, ...] = ()
+    _column_of: Any
+    _values_of: Any
+    _feature_columns: Any
+
+    def _check_groups(self) -> None:
+        """Raise ``ValueError`` if ``group_scale`` or ``group_slopes`` is not allowed."""
+        if self.groups is None and self.group_slopes is not None:
+            raise ValueError(
+                f"group_slopes={self.group_slopes!r} is not allowed without groups: give groups, "
+                "or group_slopes=None."
+            )
+        given = self.group_scale
+        if isinstance(given, Real):
+            check_scale("group_scale", given)
+        elif isinstance(given, str):
+            check_choice("group_scale", given, ("learned",))
+        elif hasattr(given, "check"):
+            given.check("group_scale")
+            check_choice("group_scale.inputs", given.inputs, ("auto", False))
+        else:
+            raise ValueError(
+                f"group_scale={given!r} is not allowed: give 'learned', a LearnedScale or a "
+                "positive number."
+            )
+
+    def _group_columns(self) -> dict[str, int]:
+        """Indices of the columns that hold groups, by what names them in messages."""
+        return self._named_columns("groups")
+
+    def _named_columns(self, parameter: str) -> dict[str, int]:
+        given = getattr(self, parameter)
+        given = [] if given is None else given if isinstance(given, (list, tuple)) else [given]
+        return {f"{parameter}={each!r}": self._column_of(parameter, each) for each in given}
+
+    def _fit_groups(self, X: Any, labels: list[str]) -> None:
+        """Learn which groups there are; ``labels`` name the columns of X."""
+        features, slopes = self._feature_columns(), {}
+        for given, j in self._named_columns("group_slopes").items():
+            if j not in features:
+                raise ValueError(f"{given} is not allowed: the column is not a feature.")
+            slopes[labels[j]] = j
+        self._groupings = tuple(
+            Grouping(labels[j], j, np.unique(self._values_of(X, j)), slopes)
+            for j in self._group_columns().values()
+        )
+        names = self._effect_names()
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"groups={self.groups!r} with group_slopes={self.group_slopes!r} is not allowed: "
+                "two effects would have the same name. Name each column once."
+            )
+
+    def _check_known_groups(self, X: Any) -> None:
+        """Raise ``ValueError`` if later rows of a stream belong to new groups."""
+        for grouping in self._groupings:
+            values = self._values_of(X, grouping.column)
+            new = values[~grouping.find(values)[1]]
+            if len(new):
+                raise ValueError(
+                    f"X with the group {new[0]:g} in column {grouping.name!r} is not allowed: the "
+                    "first rows of the stream had no such group. Give rows of all groups in the "
+                    "first call, or start a new stream with a clone of the estimator."
+                )
+
+    def _group_terms(self, unit_of: Any) -> list[GroupTerm]:
+        """The effects as the model sees them; ``unit_of(j)`` is the unit of column j's slope."""
+        from ..models._group_priors import GroupTerm
+
+        scale, terms = self._effect_scale(), []
+        for grouping in self._groupings:
+            n = len(grouping.labels)
+            terms.append(GroupTerm(grouping.name, n, scale))
+            for name, j in grouping.slopes.items():
+                terms.append(GroupTerm(f"{grouping.name}_{name}", n, scale, unit_of(j)))
+        return terms
+
+    def _effect_scale(self) -> float | LearnedScale:
+        from ..priors.learned_scale import LearnedScale
+
+        given = self.group_scale
+        if isinstance(given, Real):
+            return float(given)
+        if isinstance(given, str):
+            given = LearnedScale()
+        scale = TYPICAL if isinstance(given.scale, str) else given.scale
+        shape = SHAPE if isinstance(given.shape, str) else given.shape
+        return LearnedScale(shape, scale, False)
+
+    def _with_groups(self, X: Any, features: Any) -> Any:
+        """Columns of the effects, followed by the features."""
+        if not self._groupings:
+            return features
+        blocks = []
+        for grouping in self._groupings:
+            ones = grouping.indicators(self._values_of(X, grouping.column))
+            slopes = [sp.diags(self._values_of(X, j)) @ ones for j in grouping.slopes.values()]
+            blocks += [ones, *slopes]
+        n_columns = features.shape[1] + sum(block.shape[1] for block in blocks)
+        if sp.issparse(features) or features.shape[0] * n_columns > MOST_DENSE:
+            return sp.hstack([*blocks, features], format="csr")
+        return np.hstack([*(block.toarray() for block in blocks), features])
+
+    def _effects(self) -> list[tuple[str, Grouping, int | None]]:
+        """Of every term: the name of its draws, its groups, and the column of its slope, if any."""
+        return [
+            (name, grouping, slope)
+            for grouping in self._groupings
+            for name, slope in [
+                (f"effect_{grouping.name}", None),
+                *((f"effect_{grouping.name}_{x}", j) for x, j in grouping.slopes.items()),
+            ]
+        ]
+
+    def _effect_names(self) -> list[str]:
+        """Names of the draws of effects, in the order of their columns."""
+        return [name for name, *_ in self._effects()]
+
+    def _effect_axes(self) -> dict[str, dict[str, list[Any]]]:
+        """Names and labels of the axes of effects, for tables and conversions."""
+        return {
+            name: {grouping.name: list(grouping.labels)} for name, grouping, _ in self._effects()
+        }
+
+    def _effect_labels(self) -> dict[str, list[str]]:
+        return {
+            name: [f"{name.removeprefix('effect_')}[{label:g}]" for label in labels]
+            for name, axis in self._effect_axes().items()
+            for labels in axis.values()
+        }

@@ -1,0 +1,148 @@
+"""Forest plots of coefficients and other parameters."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._draws.posterior_samples import PosteriorSamples
+from .._pipelines import last_step
+from .._validation import check_choice, check_real
+from ._common import one_axes, pyplot, several
+
+Array = NDArray[Any]
+
+
+class CoefficientDisplay:
+    """Forest plot: the mean and a central interval of every coefficient, one below the other.
+
+    Create a display with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    names : array of shape (n_shown,)
+        Names of the coefficients.
+    mean : array of shape (n_shown,)
+        Posterior means.
+    lower, upper : array of shape (n_shown,)
+        Ends of the central intervals.
+    exponentiate : bool, default=False
+        Whether these are ratios, whose axis is logarithmic.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the intervals.
+    figure_ : matplotlib Figure
+        Figure that contains the axes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skbayes_sgmcmc import BayesianGLMRegressor
+    >>> from skbayes_sgmcmc.inspection import CoefficientDisplay
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> reg = BayesianGLMRegressor(random_state=0).fit(X, y)
+    >>> display = CoefficientDisplay.from_estimator(reg)
+    >>> str(display.names[display.lower.argmax()])  # the largest effect
+    'bmi'
+    """
+
+    def __init__(
+        self, names: Array, mean: Array, lower: Array, upper: Array, exponentiate: bool = False
+    ):
+        self.names = names
+        self.mean = mean
+        self.lower = lower
+        self.upper = upper
+        self.exponentiate = exponentiate
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        parameters: Any = "coef",
+        exponentiate: bool = False,
+        coverage: float = 0.9,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Plot the coefficients of a fitted linear model.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted estimator of this package, or a pipeline or search that ends in one.
+        parameters : str or list of str, default="coef"
+            Blocks of draws to show, such as "coef" or "effect_school".
+        exponentiate : bool, default=False
+            If True, the exponentials are shown: rate ratios or odds ratios.
+        coverage : float, default=0.9
+            Probability of the central intervals.
+        ax : Axes or None, default=None
+            Axes to draw on. None: a new figure.
+        **kwargs
+            Options of the points, passed to :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        CoefficientDisplay
+
+        Raises
+        ------
+        NotFittedError
+            The estimator is not fitted.
+        ValueError
+            A parameter is invalid.
+        ImportError
+            Matplotlib is not installed.
+        """
+        pyplot(f"{cls.__name__}.from_estimator")  # before any work
+        check_real("coverage", coverage, low=0.0, high=1.0)
+        check_choice("exponentiate", exponentiate, (True, False))
+        (last,) = last_step(estimator)
+        posterior, labels = last.posterior_, last._labels()
+        names: list[str] = []
+        parts: list[Array] = []
+        for block in several("parameters", parameters, posterior.draws):
+            draws = posterior.pooled(block).reshape(posterior.n_chains * posterior.n_draws, -1)
+            given = labels.get(block)
+            names += given or [f"{block}[{j}]" for j in range(draws.shape[1])]
+            parts.append(draws)
+        draws = np.concatenate(parts, axis=1)
+        shape = posterior.n_chains, posterior.n_draws, -1
+        values = (np.exp(draws) if exponentiate else draws).reshape(shape)
+        shown = PosteriorSamples({"x": values}, posterior.weights)
+        lower, upper = shown.quantile("x", [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0])
+        display = cls(np.asarray(names), shown.mean("x"), lower, upper, exponentiate)
+        return display.plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Plot the intervals.
+
+        Parameters
+        ----------
+        ax : Axes or None, default=None
+            Axes to draw on. None: a new figure.
+        **kwargs
+            Options of the points, passed to :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        self
+        """
+        self.ax_ = axes = one_axes(f"{type(self).__name__}.plot", ax)
+        self.figure_ = axes.figure
+        at = np.arange(len(self.names))
+        axes.axvline(float(self.exponentiate), color="grey", linewidth=1, linestyle=":")
+        axes.hlines(at, self.lower, self.upper, color="black", linewidth=1)
+        axes.plot(self.mean, at, **({"marker": "o", "linestyle": "", "color": "C0"} | kwargs))
+        if self.exponentiate:
+            axes.set_xscale("log")
+        label = "ratio" if self.exponentiate else "coefficient"
+        axes.set(xlabel=label, yticks=at, yticklabels=self.names)
+        axes.invert_yaxis()
+        return self

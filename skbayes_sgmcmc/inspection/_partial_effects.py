@@ -1,0 +1,188 @@
+"""Predicted means as functions of one feature, with bands."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .._pipelines import last_step
+from .._validation import check_int, check_real
+from ._common import panels, pyplot
+
+Array = NDArray[Any]
+
+#: rows over which predictions are averaged, and draws, at most
+MOST_ROWS, MOST_DRAWS = 100, 400
+
+
+class PartialEffectDisplay:
+    """Mean of the target as a function of each of some features, with a band over the draws.
+
+    All other columns keep the values that they have in some rows, over which the means are
+    averaged. The band is that of the mean, and does not include the noise of a new observation.
+
+    Create a display with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    names : list of str
+        Names of the features.
+    grids : array of shape (n_features, n_points)
+        Values of the features.
+    mean : array of shape (n_features, n_points)
+        Posterior means.
+    lower, upper : array of shape (n_features, n_points)
+        Ends of the central intervals.
+
+    Attributes
+    ----------
+    axes_ : array of matplotlib Axes, of shape (n_features,)
+        One panel for each feature.
+    figure_ : matplotlib Figure
+        Figure that contains the axes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skbayes_sgmcmc import BayesianGLMRegressor
+    >>> from skbayes_sgmcmc.inspection import PartialEffectDisplay
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> reg = BayesianGLMRegressor(random_state=0).fit(X, y)
+    >>> display = PartialEffectDisplay.from_estimator(reg, X, ["bmi", "bp"])
+    >>> bool((display.upper > display.lower).all())
+    True
+    """
+
+    def __init__(self, names: list[str], grids: Array, mean: Array, lower: Array, upper: Array):
+        self.names = names
+        self.grids = grids
+        self.mean = mean
+        self.lower = lower
+        self.upper = upper
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        features: Any,
+        *,
+        n_points: int = 30,
+        coverage: float = 0.9,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Plot partial effects of a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted regressor of this package, or a pipeline or search that ends in one. Features are
+            then those that the regressor gets.
+        X : array of shape (n_samples, n_columns)
+            Rows. The grid of a feature covers its central 90%; at most 100 rows, evenly spaced, are
+            averaged over.
+        features : list of int or str
+            Indices or names of the columns.
+        n_points : int, default=30
+            Number of values of each feature.
+        coverage : float, default=0.9
+            Probability of the band.
+        ax : Axes, array of Axes or None, default=None
+            Axes to draw on. None: a new figure.
+        **kwargs
+            Options of the curves, passed to :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        PartialEffectDisplay
+
+        Raises
+        ------
+        NotFittedError
+            The estimator is not fitted.
+        ValueError
+            A parameter is invalid, or the estimator is no regressor.
+        ImportError
+            Matplotlib is not installed.
+        """
+        pyplot(f"{cls.__name__}.from_estimator")  # before any work
+        check_real("coverage", coverage, low=0.0, high=1.0)
+        check_int("n_points", n_points, low=2)
+        last, X = last_step(estimator, X)
+        if not hasattr(last, "_mixture"):
+            raise ValueError(f"estimator={last!r} is not allowed: give a fitted regressor.")
+        X = last._validate_x(X)
+        labels = _column_labels(last)
+        columns = [_column(each, labels) for each in features]
+        rows = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_ROWS).astype(int))]
+        rows = rows.toarray() if sp.issparse(rows) else np.array(rows)
+        posterior = last.posterior_
+        n_draws = min(MOST_DRAWS, posterior.n_chains * posterior.n_draws)
+        chosen, kept = posterior.spaced(n_draws)
+        weights = None if posterior.weights is None else kept
+        predictive, grids, means = last._predictive(), [], []
+        for column in columns:
+            values = X[:, [column]].toarray() if sp.issparse(X) else X[:, column]
+            low, high = np.quantile(values, [0.05, 0.95])
+            grids.append(np.linspace(low, high, n_points))
+            changed, at = rows.copy(), []
+            for value in grids[-1]:
+                changed[:, column] = value
+                mean = np.asarray(predictive(chosen, changed).mean())
+                at.append(mean[..., 0].mean(axis=1))
+            means.append(at)
+        draws = np.asarray(means)  # (features, points, draws)
+        tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
+        weighted: dict[str, Any] = {}
+        if weights is not None:
+            weighted = {
+                "weights": np.broadcast_to(weights, draws.shape),
+                "method": "inverted_cdf",
+            }
+        lower, upper = np.quantile(draws, tails, axis=2, **weighted)
+        names, mean = [labels[j] for j in columns], np.average(draws, axis=2, weights=weights)
+        return cls(names, np.asarray(grids), mean, lower, upper).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Plot the curves.
+
+        Parameters
+        ----------
+        ax : Axes, array of Axes or None, default=None
+            Axes to draw on. None: a new figure.
+        **kwargs
+            Options of the curves, passed to :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        self
+        """
+        self.axes_ = panels(f"{type(self).__name__}.plot", ax, len(self.names))
+        self.figure_ = self.axes_[0].figure
+        for k, axes in enumerate(self.axes_):
+            (line,) = axes.plot(self.grids[k], self.mean[k], **kwargs)
+            color = line.get_color()
+            axes.fill_between(self.grids[k], self.lower[k], self.upper[k], color=color, alpha=0.2)
+            axes.set(xlabel=self.names[k], ylabel="mean of y")
+        return self
+
+
+def _column_labels(estimator: Any) -> list[str]:
+    names = getattr(estimator, "feature_names_in_", None)
+    return list(names) if names is not None else [f"x{j}" for j in range(estimator.n_features_in_)]
+
+
+def _column(given: Any, labels: list[str]) -> int:
+    if isinstance(given, Integral) and 0 <= int(given) < len(labels):
+        return int(given)
+    if isinstance(given, str) and given in labels:
+        return labels.index(given)
+    raise ValueError(
+        f"features with {given!r} is not allowed: give indices below {len(labels)}, or names of "
+        "columns."
+    )

@@ -1,0 +1,149 @@
+r"""Priors of group effects: blocks of coefficients, each with one scale of its own.
+
+In a model with grouped rows, the coefficients are :math:`\theta = (e_1, \ldots, e_T, w)`: the
+effects of T terms, such as an intercept for each group, and then the coefficients of the features
+with all that belongs to them. The effects of a term have the prior :math:`N(0, s_t^2)`. Its scale
+is given or learned, as that of the features is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.chain_random import ChainRandom
+from .._metric import State
+from ..priors.factorised import Normal
+from ._coefficient_priors import CoefficientPrior, coefficient_prior
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class GroupTerm:
+    """Effects that share one scale: an intercept, or the slope of one feature, for each group.
+
+    Attributes
+    ----------
+    name : str
+        What the groups are, and the feature if the term is a slope: the draws of the effects are
+        called "effect_<name>", and those of their sd "sd_<name>".
+    n_groups : int
+        Number of groups.
+    scale : float or LearnedScale
+        Prior sd of the effects in multiples of ``unit``, or its hyperprior.
+    unit : float, default=1.0
+        Unit of the effects: one over the sd of the feature, if the term is a slope.
+    """
+
+    name: str
+    n_groups: int
+    scale: Any
+    unit: float = 1.0
+
+    def prior(self) -> CoefficientPrior:
+        if isinstance(self.scale, (int, float)):
+            return coefficient_prior(Normal(), self.scale * self.unit, np.ones(self.n_groups), 1, 0)
+        return coefficient_prior(Normal(), self.scale, np.full(self.n_groups, self.unit), 1, 0)
+
+
+class GroupedCoefficients:
+    """The prior of group effects, followed by that of the features' coefficients.
+
+    It has the methods of the priors of ``_coefficient_priors.py``, each of which applies the method
+    of that name to the parts.
+
+    Parameters
+    ----------
+    terms : sequence of GroupTerm
+        The group effects.
+    features : FixedScales or LearnedScales
+        Prior of the features' coefficients, the intercept and its own parameters.
+    """
+
+    linear_form = None
+    isotropic = False
+
+    def __init__(self, terms: Sequence[GroupTerm], features: CoefficientPrior):
+        self.terms, self.features = terms, features
+        priors = [term.prior() for term in terms]
+        ends = np.cumsum([0, *(term.n_groups for term in terms)])
+        self.parts: list[tuple[slice, CoefficientPrior]] = [
+            (slice(int(a), int(b)), prior)
+            for a, b, prior in zip(ends[:-1], ends[1:], priors, strict=True)
+        ]
+        self.parts.append((slice(int(ends[-1]), None), features))
+        #: names that the parts' own draws have in the model
+        self.names = [f"sd_{term.name}" for term in terms] + ["scale"]
+        each = [*priors, features]
+        self.smooth = all(prior.smooth for prior in each)
+        self.tails = max(prior.tails for prior in each)
+        self.shapes = features.shapes
+        self.recorded = {
+            name: shape
+            for name, prior in zip(self.names, each, strict=True)
+            for shape in prior.recorded.values()
+        }
+        self.typical = np.concatenate([prior.typical for prior in each])
+
+    def _split(self, *arrays: Any) -> Iterator[tuple[Any, ...]]:
+        """Every part's prior, and its coordinates of arrays whose last axis is theta's."""
+        for part, prior in self.parts:
+            yield (prior, *(array[..., part] for array in arrays))
+
+    # draws of the scales --------------------------------------------------------------------------
+
+    def init_state(self, theta: Tensor) -> State:
+        found: State = {}
+        for name, (prior, own) in zip(self.names, self._split(theta), strict=True):
+            for value in prior.init_state(own).values():
+                found[name] = value
+        return found
+
+    @property
+    def before_keep(self) -> Any:
+        return self._draw_scales if self.recorded else None
+
+    def _draw_scales(
+        self, theta: Tensor, state: State, rng: ChainRandom, temperature: float
+    ) -> None:
+        for name, (prior, own) in zip(self.names, self._split(theta), strict=True):
+            if prior.before_keep is not None:
+                prior.before_keep(own, {"scale": state[name]}, rng, temperature)
+
+    def unpack(self, parts: dict[str, Array]) -> dict[str, Array]:
+        for term in self.terms:
+            if f"sd_{term.name}" in parts:
+                parts[f"sd_{term.name}"] = parts[f"sd_{term.name}"] * term.unit
+        return self.features.unpack(parts)
+
+    # densities ------------------------------------------------------------------------------------
+
+    def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
+        for prior, own, gradient in self._split(theta, out):
+            prior.gradient(own, gradient, scale)
+
+    def log_density(self, theta: Tensor) -> Tensor:
+        return torch.stack([prior.log_density(own) for prior, own in self._split(theta)]).sum(0)
+
+    def expected_potential(self, mean: Array, sd: Array) -> float:
+        return sum(prior.expected_potential(m, s) for prior, m, s in self._split(mean, sd))
+
+    def expected_gradient(self, mean: Array, sd: Array) -> Array:
+        return np.concatenate([p.expected_gradient(m, s) for p, m, s in self._split(mean, sd)])
+
+    def expected_curvature(self, mean: Array, sd: Array) -> tuple[Array, Array]:
+        diagonal, columns = [], []
+        for part, prior in self.parts:
+            c, V = prior.expected_curvature(mean[part], sd[part])
+            whole = np.zeros((len(mean), V.shape[1]))
+            whole[part] = V
+            diagonal.append(c)
+            columns.append(whole)
+        return np.concatenate(diagonal), np.hstack(columns)

@@ -1,0 +1,81 @@
+r"""Likelihood of numbers of successes in a known number of trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import logit
+from torch import Tensor
+
+from . import predictive
+from .likelihoods import Likelihood
+
+Array = NDArray[Any]
+
+
+class Binomial(Likelihood):
+    r"""Binomial distribution of one output, the log odds of a success.
+
+    .. math::
+        p(y|f) = \binom{n}{y} p^y (1 - p)^{n - y},\quad p = \frac{1}{1 + e^{-(f + c)}}
+
+    The trials n of a row are known: they are the second column of its targets and, in
+    :meth:`predictive`, the second output.
+
+    Parameters
+    ----------
+    typical : array of shape (1,)
+        Typical probability of a success, c = logit(typical).
+    """
+
+    n_outputs = 1
+
+    def __init__(self, typical: Array):
+        self.center = float(logit(typical[0]))
+
+    @staticmethod
+    def check_targets(y: Array) -> None:
+        for name, values in (("n_trials", y[:, 1]), ("y", y[:, 0])):
+            bad = values[(values < 0.0) | (values != np.floor(values))]
+            if len(bad):
+                raise ValueError(
+                    f"{name} with the value {bad[0]:g} is not allowed with likelihood='binomial': "
+                    "give whole numbers, 0 or more."
+                )
+        above = np.flatnonzero(y[:, 0] > y[:, 1])
+        if len(above):
+            successes, trials = y[above[0]]
+            raise ValueError(
+                f"y with {successes:g} successes in n_trials of {trials:g} (row {above[0]}) is not "
+                "allowed: give numbers of successes in y, and in the column n_trials numbers that "
+                "are at least as large."
+            )
+
+    @staticmethod
+    def typical_means(y: Array, weight: Array | None) -> Array:
+        """Share of successes; half a trial more of both outcomes if one of them is missing."""
+        successes, trials = np.average(y, axis=0, weights=weight)
+        least = 0.5 / (len(y) if weight is None else float(weight.sum()))
+        failures = max(trials - successes, least)
+        successes = max(successes, least)
+        return np.array([successes / (successes + failures)])
+
+    @staticmethod
+    def bounds_intercept(y: Array) -> bool:
+        return bool((y[:, 0] > 0.0).any() and (y[:, 0] < y[:, 1]).any())
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        logits, successes, trials = f[..., 0] + self.center, y[..., 0], y[..., 1]
+        ways = torch.lgamma(trials + 1.0) - torch.lgamma(successes + 1.0)
+        ways = ways - torch.lgamma(trials - successes + 1.0)
+        return ways + successes * logits - trials * torch.nn.functional.softplus(logits)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
+        expected = torch.sigmoid(f + self.center).mul_(y[..., 1:])
+        return torch.sub(expected, y[..., :1], out=f), None
+
+    def predictive(self, f: Tensor, own: Tensor) -> predictive.Predictive:
+        return predictive.Binomial(f[..., 1:], torch.sigmoid(f[..., :1] + self.center))

@@ -1,0 +1,63 @@
+"""Linear predictors of several draws as a torch module, for ``torch.export`` and ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class LinearOutputs(nn.Module):
+    """Outputs of a generalised linear model for rows as the user has them.
+
+    Parameters
+    ----------
+    coef : Tensor of shape (draws, columns)
+        Coefficients of all columns of the rows; zeros for those that are no features.
+    intercept : Tensor of shape (draws,)
+        Intercepts.
+    effects : sequence of (int, Tensor, int or None, Tensor)
+        Effects of groups: the column that holds the groups, their labels (n_groups,), the column
+        whose slope these are, if any, and the effects (draws, n_groups).
+    exposure : int or None, default=None
+        Column whose logarithm is added.
+    known : int, float or None, default=None
+        Column with a second output, which is known; a float is its value in every row.
+    """
+
+    def __init__(
+        self,
+        coef: Tensor,
+        intercept: Tensor,
+        effects: Sequence[tuple[int, Tensor, int | None, Tensor]] = (),
+        exposure: int | None = None,
+        known: int | float | None = None,
+    ):
+        super().__init__()
+        self.register_buffer("coef", coef)
+        self.register_buffer("intercept", intercept)
+        self.columns = [(column, slope) for column, _, slope, _ in effects]
+        self.labels = nn.ParameterList([nn.Parameter(one[1], False) for one in effects])
+        self.effects = nn.ParameterList([nn.Parameter(one[3], False) for one in effects])
+        self.exposure, self.known = exposure, known
+
+    coef: Tensor
+    intercept: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs (draws, rows, 1 or 2) of rows (rows, columns)."""
+        f = self.coef @ x.T + self.intercept[:, None]
+        if self.exposure is not None:
+            f = f + torch.log(x[:, self.exposure])
+        parts = zip(self.columns, self.labels, self.effects, strict=True)
+        for (column, slope), labels, effects in parts:
+            ones = (x[:, column, None] == labels).to(x.dtype)
+            ones = ones if slope is None else ones * x[:, slope, None]
+            f = f + effects @ ones.T
+        f = f[..., None]
+        if self.known is None:
+            return f
+        constant = isinstance(self.known, float)
+        known = torch.full_like(x[:, 0], self.known) if constant else x[:, int(self.known)]
+        return torch.cat([f, known[None, :, None].expand_as(f)], dim=2)

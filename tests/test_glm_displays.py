@@ -1,0 +1,113 @@
+"""Displays of regressions: forests of coefficients, partial effects, predictive checks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression
+from skbayes_sgmcmc.inspection import (
+    CoefficientDisplay,
+    PartialEffectDisplay,
+    PredictiveCheckDisplay,
+)
+
+pytestmark = [
+    pytest.mark.usefixtures("figures"),
+    pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
+]
+TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((80, 3)), columns=["a", "b", "site"])
+    X["site"] = np.arange(80.0) % 4
+    return X, rng.poisson(np.exp(1.0 + 0.5 * X["a"]))
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return BayesianGLMRegressor(likelihood="poisson", groups="site", **TINY).fit(*data)
+
+
+def test_coefficients_are_those_of_the_summary(fitted):
+    for exponentiate in (False, True):
+        display = CoefficientDisplay.from_estimator(
+            fitted, parameters=["coef", "effect_site"], coverage=0.8, exponentiate=exponentiate
+        )
+        assert display.names.tolist() == ["a", "b", *(f"site[{j}]" for j in range(4))]
+        summary = fitted.summary(coverage=0.8, exponentiate=exponentiate)
+        rows = [list(summary["name"]).index(name) for name in display.names]
+        for key in ("mean", "lower", "upper"):
+            np.testing.assert_allclose(getattr(display, key), np.asarray(summary[key])[rows])
+        assert display.ax_.get_xscale() == ("log" if exponentiate else "linear")
+        shown = [text.get_text() for text in display.ax_.get_yticklabels()]
+        assert shown == display.names.tolist()
+
+
+def test_partial_effects_are_means_over_rows(fitted, data):
+    """At one value: E[y | x, draw], averaged over the rows, and its quantiles over the draws."""
+    X, _ = data
+    display = PartialEffectDisplay.from_estimator(fitted, X, ["a", 1], n_points=4, coverage=0.5)
+    assert display.names == ["a", "b"]
+    value, posterior = display.grids[0, 2], fitted.posterior_
+    effects = posterior.pooled("effect_site")[:, X["site"].astype(int)]
+    coef = posterior.pooled("coef")
+    f = value * coef[:, :1] + np.outer(coef[:, 1], X["b"]) + effects
+    mean = np.exp(f + posterior.pooled("intercept")[:, None]).mean(axis=1)
+    assert display.mean[0, 2] == pytest.approx(mean.mean())
+    assert display.lower[0, 2] == pytest.approx(np.quantile(mean, 0.25))
+    assert display.upper[0, 2] == pytest.approx(np.quantile(mean, 0.75))
+    assert len(display.axes_) == 2 and display.axes_[1].get_xlabel() == "b"
+
+
+def test_predictive_check_counts_targets(fitted, data):
+    """Bins of whole numbers hold every target; the band holds the bars of data from the model."""
+    X, y = data
+    new = fitted.sample_y(X, random_state=1)[:, 0]
+    display = PredictiveCheckDisplay.from_estimator(fitted, X, new, random_state=0, coverage=0.99)
+    assert display.observed.sum() == 80
+    assert display.edges[0] == new.min() - 0.5
+    assert display.observed[0] == (new == new.min()).sum()
+    # each of about ten bars leaves a 99% interval with a probability of one in a hundred
+    outside = (display.observed < display.lower) | (display.observed > display.upper)
+    assert outside.sum() <= 2
+    wrong = PredictiveCheckDisplay.from_estimator(fitted, X, 0 * y + 30, random_state=0)
+    assert wrong.observed.max() == 80 > wrong.upper.max()
+
+
+def test_bad_input(fitted, data):
+    X, y = data
+    for change, message in (
+        ({"parameters": "slope"}, "parameters='slope'"),
+        ({"coverage": 1.0}, "coverage=1.0"),
+        ({"exponentiate": 2}, "exponentiate=2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CoefficientDisplay.from_estimator(fitted, **change)
+    for features, message in ((["c"], "features with 'c'"), ([3], "features with 3")):
+        with pytest.raises(ValueError, match=message):
+            PartialEffectDisplay.from_estimator(fitted, X, features)
+    clf = BayesianLogisticRegression(**TINY).fit(X, y > 2)
+    with pytest.raises(ValueError, match="regressor"):
+        PartialEffectDisplay.from_estimator(clf, X, ["a"])
+    with pytest.raises(ValueError, match="regressor with one output"):
+        PredictiveCheckDisplay.from_estimator(clf, X, y)
+    with pytest.raises(ValueError, match="n_bins=0"):
+        PredictiveCheckDisplay.from_estimator(fitted, X, y, n_bins=0)
+    with pytest.raises(NotFittedError):
+        CoefficientDisplay.from_estimator(BayesianGLMRegressor())
+
+
+def test_displays_take_pipelines(data):
+    X, y = data
+    pipeline = make_pipeline(StandardScaler(), BayesianGLMRegressor(**TINY)).fit(X, y)
+    assert CoefficientDisplay.from_estimator(pipeline).names.tolist() == ["x0", "x1", "x2"]
+    assert PartialEffectDisplay.from_estimator(pipeline, X, [0]).names == ["x0"]
+    assert PredictiveCheckDisplay.from_estimator(pipeline, X, y).observed.sum() == 80

@@ -1,0 +1,235 @@
+"""Group effects of generalised linear models: priors, exact posteriors, new groups, bad input."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.optimize
+import scipy.sparse as sp
+import scipy.stats
+import torch
+
+from skbayes_sgmcmc import BayesianGLMRegressor, skops_trusted_types, to_onnx, to_torch
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc.models._coefficient_priors import coefficient_prior
+from skbayes_sgmcmc.models._group_priors import GroupedCoefficients, GroupTerm
+from skbayes_sgmcmc.priors import LearnedScale, Normal
+
+#: budgets too small to mix, on purpose, where draws are only compared with other draws
+TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "random_state": 0}
+tiny_fits = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+def rows(n_groups=12, seed=0):
+    """Columns x and group, and y; the first group has one row."""
+    rng = np.random.default_rng(seed)
+    sizes = np.r_[1, rng.integers(2, 8, n_groups - 1)]
+    group, x = np.repeat(10.0 * np.arange(n_groups), sizes), rng.standard_normal(sizes.sum())
+    effect = np.repeat(1.5 * rng.standard_normal(n_groups), sizes)
+    return np.column_stack([x, group]), 3.0 + x + effect + rng.standard_normal(len(x))
+
+
+def grouped_prior(inputs):
+    """Two terms, one of them with a given scale, and two features."""
+    terms = [GroupTerm("a", 3, LearnedScale(1.0, 0.3, False)), GroupTerm("b", 2, 0.7, 2.0)]
+    units = np.array([0.5, 2.0])
+    hyper = LearnedScale(5.0, 1.0, inputs)
+    return GroupedCoefficients(terms, coefficient_prior(Normal(), hyper, units, 1, 1))
+
+
+@pytest.mark.parametrize("inputs", [False, True])
+def test_prior_of_grouped_coefficients(inputs):
+    """Gradients and curvature against autograd; the density is the product of the parts'."""
+    prior = grouped_prior(inputs)
+    theta = np.random.default_rng(0).standard_normal(len(prior.typical)) * prior.typical
+    at, zero = torch.from_numpy(theta), np.zeros(len(theta))
+
+    def potential(x):
+        return -prior.log_density(x[None])[0]
+
+    gradient = torch.autograd.functional.jacobian(potential, at).numpy()
+    hessian = torch.autograd.functional.hessian(potential, at).numpy()
+    out = torch.full_like(at[None], math.nan)
+    prior.gradient(at[None], out, 0.25)
+    np.testing.assert_allclose(out[0], 0.25 * gradient, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(prior.expected_gradient(theta, zero), gradient, atol=1e-10)
+    c, V = prior.expected_curvature(theta, zero)
+    np.testing.assert_allclose(np.diag(c) - V @ V.T, hessian, rtol=1e-9, atol=1e-10)
+    slope = scipy.optimize.approx_fprime(theta, lambda x: prior.expected_potential(x, zero), 1e-7)
+    np.testing.assert_allclose(slope, gradient, rtol=1e-4, atol=1e-4)
+    normal = scipy.stats.norm(0.0, 1.4).logpdf(theta[3:5]).sum()
+    parts = prior.parts[0][1].log_density(at[None, :3]), prior.features.log_density(at[None, 5:])
+    assert float(prior.log_density(at[None])) == pytest.approx(float(sum(parts)) + normal)
+
+
+def test_scales_are_drawn_term_by_term():
+    """Given the effects, 1/s^2 of a term is Gamma(1 + m/2, 0.09 + |e|^2/2): its mean to 5 MCSE.
+
+    The likelihood's own parameters, which follow in theta, do not matter.
+    """
+    from skbayes_sgmcmc.models.glm import GLMModel
+    from skbayes_sgmcmc.models.likelihoods import Gaussian
+
+    terms = [GroupTerm("a", 3, LearnedScale(1.0, 0.3, False))]
+    hyper = LearnedScale(5.0, 1.0, True)
+    model = GLMModel(2, Gaussian(1, None), Normal(), hyper, True, terms=terms)
+    theta = torch.tensor([0.1, -0.4, 0.2, 1.0, 0.5, 0.0, 0.7, 3.0]).double().repeat(4000, 1)
+    assert theta.shape[1] == model.n_parameters
+    state = model.init_state(theta)
+    model.before_keep(theta, state, ChainRandom(np.random.SeedSequence(0).spawn(4000)), 1.0)
+    expected = {"sd_a": [(2.5, 0.09 + 0.105)]}
+    b = 5.0 * math.exp(0.7)
+    expected["scale"] = [(5.5, b + 0.5), (5.5, b + 0.125)]
+    for name, pairs in expected.items():
+        found = state[name].numpy() ** -2.0
+        for j, (k, r) in enumerate(pairs):
+            assert abs(found[:, j].mean() - k / r) < 5.0 * math.sqrt(k / 4000) / r
+
+
+def test_given_scales_are_conjugate():
+    """Given noise and scales, everything is normal: means within 0.15 sd, sds within 10%.
+
+    Bounds as in test_posterior_truth.py. One feature, 12 groups with intercepts and slopes.
+    """
+    X, y = rows()
+    reg = BayesianGLMRegressor(
+        groups=1, group_slopes=0, group_scale=0.5, prior_scale=1.0, noise=1.0, random_state=0
+    ).fit(X, y)
+    scale, sd_x = y.std(), X[:, 0].std()
+    ones = (X[:, 1:] == 10.0 * np.arange(12)).astype(float)
+    design = np.hstack([ones, ones * X[:, :1], X[:, :1], np.ones((len(y), 1))])
+    sds = scale * np.r_[np.full(12, 0.5), np.full(12, 0.5 / sd_x), 1.0, np.inf]
+    V = np.linalg.inv(design.T @ design + np.diag(sds**-2.0))
+    mean, sd = V @ design.T @ y, np.sqrt(np.diag(V))
+    names = ["effect_x1", "effect_x1_x0", "coef"]
+    parts = [reg.posterior_.pooled(name) for name in names]
+    draws = np.hstack([*parts, reg.posterior_.pooled("intercept")[:, None]])
+    assert np.abs((draws.mean(0) - mean) / sd).max() <= 0.15
+    assert np.abs(draws.std(0) / sd - 1.0).max() <= 0.10
+    # a new group is predicted without an effect, an old one with its own
+    new, old = reg.predict([[0.5, 999.0], [0.5, 20.0]])
+    assert new == pytest.approx(0.5 * reg.coef_[0] + reg.intercept_)
+    effects = draws[:, 2].mean() + 0.5 * draws[:, 14].mean()
+    assert old == pytest.approx(new + effects)
+
+
+@tiny_fits
+def test_groups_by_name_in_dense_and_sparse_rows():
+    X, y = rows()
+    frame = pd.DataFrame(X, columns=["x", "school"])
+    kind = {"group_slopes": 0, **TINY}
+    index = BayesianGLMRegressor(groups=1, **kind).fit(X, y)
+    sparse = BayesianGLMRegressor(groups=[1], **kind).fit(sp.csr_matrix(X), y)
+    named = BayesianGLMRegressor(groups="school", **kind | {"group_slopes": "x"}).fit(frame, y)
+    for name, other in {"x1_x0": index, "school_x": named}.items():
+        np.testing.assert_allclose(
+            other.posterior_[f"effect_{name}"],
+            sparse.posterior_["effect_x1_x0"],
+            rtol=1e-6,
+            atol=1e-9,
+        )
+    np.testing.assert_allclose(index.predict(X), sparse.predict(sp.csr_matrix(X)), rtol=1e-6)
+    labels = list(named.summary()["name"])
+    assert labels[:2] == ["school[0]", "school[10]"]
+    assert {"school_x[110]", "x", "intercept", "sd_school", "sd_school_x"} <= set(labels)
+    assert named.posterior_["sd_school"].shape == (2, 20)
+    ratios = named.summary(exponentiate=True)["mean"]
+    assert ratios[labels.index("x")] == pytest.approx(np.exp(named.posterior_["coef"]).mean())
+    effect = np.exp(named.posterior_["effect_school"][..., 1]).mean()
+    assert ratios[1] == pytest.approx(effect)
+
+
+@tiny_fits
+def test_streams_know_the_groups_of_their_first_rows():
+    X, y = rows()
+    reg = BayesianGLMRegressor(groups=1, **TINY).partial_fit(X, y)
+    reg.partial_fit(X[::2], y[::2])
+    late = np.array([[0.0, 7.0]])
+    with pytest.raises(ValueError, match="group 7 in column 'x1'.*first rows of the stream"):
+        reg.partial_fit(late, [1.0])
+    assert np.isfinite(reg.predict(late)).all()
+
+
+@tiny_fits
+def test_weight_zero_is_no_group():
+    """A group whose rows have no weight is new at prediction."""
+    X, y = rows()
+    reg = BayesianGLMRegressor(groups=1, **TINY).fit(X, y, (X[:, 1] != 20.0).astype(float))
+    assert reg.posterior_["effect_x1"].shape == (2, 20, 11)
+    assert reg.predict([[1.0, 20.0]]) == pytest.approx(reg.predict([[1.0, 7.0]]))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"groups": 2}, "groups=2"),
+        ({"groups": "school"}, "groups='school'.*index of a column"),
+        ({"groups": [0, 1]}, "leave no feature"),
+        ({"group_slopes": 0}, "group_slopes=0.*without groups"),
+        ({"groups": 1, "group_slopes": 1}, "group_slopes=1.*not a feature"),
+        ({"groups": 1, "group_scale": -1.0}, "group_scale=-1.0"),
+        ({"groups": 1, "group_scale": "auto"}, "group_scale='auto'"),
+        ({"groups": 1, "group_scale": [1.0]}, r"group_scale=\[1.0\]"),
+        ({"groups": 1, "group_scale": LearnedScale(shape=-1.0)}, "group_scale.shape=-1.0"),
+        ({"groups": 1, "group_scale": LearnedScale(inputs=True)}, "group_scale.inputs=True"),
+    ],
+)
+def test_bad_input(parameters, message):
+    X, y = rows()
+    with pytest.raises(ValueError, match=message):
+        BayesianGLMRegressor(**parameters).fit(X, y)
+
+
+def test_effects_with_the_same_name_are_refused():
+    """The slopes of "b" in groups "a", and the groups "a_b"."""
+    X, y = rows()
+    frame = pd.DataFrame(np.hstack([X, X[:, 1:]]), columns=["b", "a", "a_b"])
+    with pytest.raises(ValueError, match="groups=.*same name"):
+        BayesianGLMRegressor(groups=["a", "a_b"], group_slopes="b").fit(frame, y)
+
+
+@tiny_fits
+@pytest.mark.parametrize("name", ["normal", "poisson", "binomial"])
+def test_torch_modules_and_onnx_files_predict_the_same(name, tmp_path):
+    """With groups, slopes, exposures, offsets and trials, to float32's precision."""
+    X, y = rows()
+    extra = np.random.default_rng(0).integers(1, 6, len(y)).astype(float)
+    X = np.column_stack([X, extra])
+    columns = {"normal": "offset", "poisson": "exposure", "binomial": "n_trials"}
+    if name != "normal":
+        y = np.minimum(np.rint(np.abs(y)), extra)
+    reg = BayesianGLMRegressor(
+        likelihood=name, groups=1, group_slopes=0, **{columns[name]: 2}, **TINY
+    ).fit(X, y)
+    new = np.vstack([X, [0.5, 99.0, 2.0]])
+    expected = reg.predict(new, return_std=True)
+    with torch.no_grad():
+        found = to_torch(reg)(torch.tensor(new, dtype=torch.float32))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    if name != "binomial":  # whose module has all parts; an export takes seconds
+        return
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    to_onnx(reg, tmp_path / "reg.onnx")
+    session = runtime.InferenceSession(tmp_path / "reg.onnx")
+    found = session.run(["mean", "std"], {"X": new.astype(np.float32)})
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def by_skops(reg):
+    skops = pytest.importorskip("skops.io")
+    return skops.loads(skops.dumps(reg), trusted=skops_trusted_types())
+
+
+@tiny_fits
+@pytest.mark.parametrize("through", [lambda reg: pickle.loads(pickle.dumps(reg)), by_skops])
+def test_files_know_the_groups(through):
+    X, y = rows()
+    reg = BayesianGLMRegressor(groups=1, group_slopes=0, **TINY).fit(X, y)
+    np.testing.assert_array_equal(through(reg).predict(X), reg.predict(X))
