@@ -260,7 +260,7 @@ class RegressionHead(HeadModel, GLMModel):
         super().__init__(n_features, likelihood, prior, prior_scale, bias)
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
-        rows = self._in_coordinates(x), None
+        rows = self._in_coordinates(x), None, None
         return super().make_data(rows, y, weight, dtype, device)
 
     def unpack(self, draws: Array) -> dict[str, Array]:
