@@ -51,8 +51,8 @@ Ours, all with the default prior, whose scales are learned: the last layer of th
 of the trained network, whose features have not seen the {n_rows} images; adapters of rank 4 on the
 hidden linear layer of the trained network, with a new last layer; and all parameters, from the
 trained network with a new last layer and the prior about its weights (`prior_center="module"`;
-pSGLD, or SGHMC; two chains of {steps} steps). About 14 settings of these were tried on test images
-of seed 0; the other rows have one setting.
+pSGLD, or SGHMC; two chains of {steps} steps). About 14 settings of these were tried on
+test images of seed 0; the other rows have one setting.
 
 {table}
 
