@@ -44,9 +44,10 @@ Each set is split at random, three quarters for training. NLL is the mean negati
 density of the test rows. "Covered" is the share of test rows in central 90% intervals of new
 observations; the interval score (Gneiting & Raftery 2007) is their width plus 20 times the
 distance by which they miss, so smaller is better. Seconds are processor time, in one run: of our
-fits, and of peers' fits with their predictions. All settings are defaults, without a penalty in PoissonRegressor and GammaRegressor, which are given
-standardised features. Peers without a predictive distribution get that of their likelihood at the
-fitted mean: the dispersion of GammaRegressor is Pearson's estimate.
+fits, and of peers' fits with their predictions. All settings are defaults, without a penalty in
+PoissonRegressor and GammaRegressor, which are given standardised features. Peers without a
+predictive distribution get that of their likelihood at the fitted mean: the dispersion of
+GammaRegressor is Pearson's estimate.
 
 {predictions}
 
