@@ -14,7 +14,7 @@ _WHERE = {
     "BayesianGLMRegressor": "estimators.glm",
     "BayesianICA": "estimators.ica",
     "BayesianMLPClassifier": "estimators.mlp",
-    "BayesianMLPRegressor": "estimators.mlp",
+    "BayesianMLPRegressor": "estimators.mlp_regressor",
     "BayesianModuleClassifier": "estimators.module",
     "BayesianModuleRegressor": "estimators.module_regressor",
     "DeepPoissonFactorAnalysis": "estimators.dpfa",
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from .estimators.lda import LatentDirichletAllocation as LatentDirichletAllocation
     from .estimators.logistic import BayesianLogisticRegression as BayesianLogisticRegression
     from .estimators.mlp import BayesianMLPClassifier as BayesianMLPClassifier
-    from .estimators.mlp import BayesianMLPRegressor as BayesianMLPRegressor
+    from .estimators.mlp_regressor import BayesianMLPRegressor as BayesianMLPRegressor
     from .estimators.module import BayesianModuleClassifier as BayesianModuleClassifier
     from .estimators.module_regressor import BayesianModuleRegressor as BayesianModuleRegressor
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier

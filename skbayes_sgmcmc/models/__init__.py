@@ -6,7 +6,8 @@ Subclass :class:`Model`, and give its rows as :class:`Data`. :class:`CurvedModel
 
 from .._data.minibatch import Batch, Data
 from .._metric import DiagonalMetric, Metric
-from ._gaussian_tuning import CurvedModel, MetricModel
+from ._gaussian_tuning import CurvedModel
+from ._metric_tuning import MetricModel
 from ._protocol import DensityModel, Model
 from ._tuning import ManyModes, Tuning
 

@@ -7,7 +7,7 @@
 ``MetricGaussian``        nearly Gaussian posteriors of a model with a metric (ICA)
 ========================  =============================================================
 
-The last two are in ``models/_gaussian_tuning.py``. ``_engine/auto.py`` calls these objects without
+The last two have files of their own beside this one. ``_engine/auto.py`` calls these objects without
 distinguishing between them.
 """
 

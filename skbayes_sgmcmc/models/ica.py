@@ -22,7 +22,7 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._metric import Metric, State
 from ..priors.factorised import Normal, Prior
-from ._gaussian_tuning import MetricModel
+from ._metric_tuning import MetricModel
 from ._protocol import Anchor
 
 Array = NDArray[Any]

@@ -1,0 +1,125 @@
+"""Meaning of "auto" for nearly Gaussian posteriors of models with a metric, such as ICA."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .._data.minibatch import Data, tensor_like
+from ._gaussian_tuning import (
+    NOISE_RATIO,
+    SMALLEST_BATCH,
+    CurvedModel,
+    WhitenedGaussian,
+    affordable_size,
+)
+from ._linalg import largest_eigenvalue
+from ._scores import largest_score_variance
+from ._tuning import AutoValues, Request, Tuning, fits_whole
+
+Array = NDArray[Any]
+
+#: step size of samplers in a model's metric, times the largest curvature; number of draws at which
+#: the noise is measured
+METRIC_STEP, TYPICAL_DRAWS = 0.2, 3
+
+
+class MetricModel(CurvedModel):
+    """Base class of models whose centre and curvature are known, and that have a ``metric``."""
+
+    @property
+    def tuning(self) -> Tuning:
+        return MetricGaussian(self)
+
+    def typical_draw(
+        self, center: Array, data: Data, temperature: float, rng: np.random.Generator
+    ) -> Array:
+        """A position that is about as far from the maximum as a typical draw."""
+        raise NotImplementedError
+
+
+class MetricGaussian(WhitenedGaussian):
+    """Tuning for nearly Gaussian posteriors of models with a metric.
+
+    Samplers that do not use the metric are tuned as in the base class.
+
+    Parameters
+    ----------
+    model : MetricModel
+        The model.
+    """
+
+    model: MetricModel
+
+    central_starts = ("map", "gaussian")
+
+    def start_near(
+        self, center: Array, data: Data, temperature: float, rng: np.random.Generator
+    ) -> Array:
+        """The starting position of a chain for ``init="gaussian"``: a typical draw."""
+        return self.model.typical_draw(center, data, temperature, rng)
+
+    def set_step(self, values: AutoValues, data: Data, request: Request) -> None:
+        """Set the step size, the minibatch and the control variates in a metric.
+
+        The step size is stable at the curvature that remains in the metric at the MAP. The
+        minibatch is so large that alpha_t is ``NOISE_RATIO`` at typical draws. If this minibatch is
+        too large, the step size is reduced instead.
+        """
+        model, sampler = self.model, request.sampler
+        if not sampler.uses_metric(model.metric):
+            super().set_step(values, data, request)
+            return
+        assert values.center is not None
+        eta = sampler.own_step(model.n_parameters)
+        values.step_size = (METRIC_STEP if eta is None else eta) / self._curvature(
+            data, values.center
+        )
+        size = request.batch_size
+        if isinstance(size, str):
+            size = data.n_rows if fits_whole(data) else None
+        if sampler.full_data or (size is not None and size >= data.n_rows):
+            return
+        anchor = None
+        if (
+            request.gradient in ("auto", "control_variates")
+            and not request.stream
+            and model.after_step is None
+        ):
+            anchor = model.anchor(values.center, data)
+        if anchor is not None:
+            values.gradient = "control_variates"
+            data = replace(data, fields=data.fields | anchor.fields)
+        variance = self._variance(data, values.center, request.temperature)
+        # alpha_t with minibatches of one row
+        noise = values.step_size * data.total * variance / (2.0 * max(request.temperature, 1e-12))
+        if size is None:
+            size = min(max(SMALLEST_BATCH, math.ceil(noise / NOISE_RATIO)), affordable_size(data))
+            values.batch_size = size
+        values.step_size *= min(1.0, NOISE_RATIO * size / noise)
+
+    def _curvature(self, data: Data, center: Array) -> float:
+        """The largest curvature that remains in the metric, at the MAP."""
+        model, metric = self.model, self.model.metric(torch.from_numpy(center)[None])
+        prior = model.prior_hessian(center)
+
+        def curved(v: Array) -> Array:
+            moved = metric.times(torch.from_numpy(v)[None])[0].numpy()
+            product = model.hessian_times(center, moved, data) + prior * moved
+            return np.asarray(product / data.total)
+
+        return 1.05 * largest_eigenvalue(curved, model.n_parameters)
+
+    def _variance(self, data: Data, center: Array, temperature: float) -> float:
+        """The largest variance of one row's gradient, in the metric, at typical draws."""
+        rng, variance = np.random.default_rng(0), 0.0
+        for _ in range(TYPICAL_DRAWS):
+            theta = torch.from_numpy(self.model.typical_draw(center, data, temperature, rng))
+            theta = theta[None].to(tensor_like(data))
+            variance = max(variance, largest_score_variance(self.model, data, theta))
+        return variance
