@@ -7,8 +7,8 @@
 ``MetricGaussian``        nearly Gaussian posteriors of a model with a metric (ICA)
 ========================  =============================================================
 
-The last two have files of their own beside this one. ``_engine/auto.py`` calls these objects without
-distinguishing between them.
+The last two have files of their own beside this one. ``_engine/auto.py`` calls these objects
+without distinguishing between them.
 """
 
 from __future__ import annotations
