@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 #: what is added to each seed, for processes that tests start
 SHIFT = 0
+
+
+@contextmanager
+def as_given() -> Iterator[None]:
+    """Seeds are what they say: for data that stored references belong to."""
+    moved = {name: getattr(np.random, name) for name in NUMPYS}
+    for name, original in NUMPYS.items():
+        setattr(np.random, name, original)
+    try:
+        yield
+    finally:
+        for name, one in moved.items():
+            setattr(np.random, name, one)
+
+
+#: what numpy has before seeds are moved
+NUMPYS = {name: getattr(np.random, name) for name in ("RandomState", "SeedSequence", "default_rng")}
 
 
 def shift(by: int) -> None:

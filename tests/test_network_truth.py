@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from _seeds import as_given
 
 from skbayes_sgmcmc._engine.target import Target
 
@@ -23,9 +24,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 NAMES = [name for name in truth.CASES if name not in truth.IN_FILE and truth.stored(name)]
 
 
+def load(name):
+    """The data of the references, whatever is added to other seeds."""
+    with as_given():
+        return truth.load(name)
+
+
 def target_of(name):
     """The target of a fit of the case's estimator."""
-    X, y, _, _ = truth.load(name)
+    X, y, _, _ = load(name)
     estimator = truth.estimator(name)
     estimator.n_features_in_ = X.shape[1]
     if truth.CASES[name].noise is None:
@@ -61,7 +68,7 @@ def test_predictions_are_those_of_nuts(name, sampler):
     draws have an effective size of 100 or more, so MCSEs of 0.1 sd and 7%, and less in the median
     over rows.
     """
-    X, y, X_new, _ = truth.load(name)
+    X, y, X_new, _ = load(name)
     reference = truth.Reference(name)
     model = truth.estimator(
         name, sampler=sampler, init=reference.last, batch_size=len(X), burn_in=1000, thinning=20,
