@@ -125,7 +125,7 @@ def test_the_posterior_is_that_of_nuts(turned, monkeypatch):
 
 def turned_and_plain(head, rows, relative):
     turned = copy.copy(head)
-    turned.coordinates = FeatureCoordinates.of(rows, rotated=True, relative=relative)
+    turned.coordinates = FeatureCoordinates.of(rows, None, rotated=True, relative=relative)
     return turned, head
 
 
@@ -460,3 +460,17 @@ def test_one_layer_has_one_scale():
     clf = BayesianModuleClassifier(network(10), **LAST, **TINY | {"prior_scale": [1.0, 2.0]})
     with pytest.raises(ValueError, match="the network has 1 layer; give one number"):
         clf.fit(X, y)
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_weights_count_in_coordinates_as_repeated_rows_do(rotated):
+    """Centre, axes and scale, to rounding."""
+    rng = np.random.default_rng(0)
+    rows, weight = rng.standard_normal((30, 4)) * [1.0, 2.0, 5.0, 0.5], rng.integers(0, 4, 30)
+    options = {"rotated": rotated, "relative": True}
+    found = FeatureCoordinates.of(rows, weight.astype(float), **options)
+    wanted = FeatureCoordinates.of(np.repeat(rows, weight, axis=0), None, **options)
+    np.testing.assert_allclose(found.center, wanted.center, atol=1e-12)
+    assert found.scale == pytest.approx(wanted.scale, rel=1e-12)
+    if rotated:
+        np.testing.assert_allclose(np.abs(found.axes.T @ wanted.axes), np.eye(4), atol=1e-10)

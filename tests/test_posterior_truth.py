@@ -152,14 +152,14 @@ def test_a_row_with_a_huge_value(huge):
 def test_stiff_posterior(monkeypatch):
     """Separable classes under a wide prior: the curvature differs much from draw to draw.
 
-    Against a quarter of its own step. The step of Gaussian posteriors (0.5) had sds 1.2 to 3.2
-    times the right ones here; measured now over three seeds: 0.97 to 1.13. The bound leaves three
-    MCSE to that (ESS about 500: 3% a sd, twice since both runs have it).
+    Against less than a third of its own step. The step of Gaussian posteriors (0.5) had sds 1.2 to
+    3.2 times the right ones here; measured now over three seeds: 0.97 to 1.13. The bound leaves
+    three MCSE to that (ESS about 500: 3% a sd, twice since both runs have it).
     """
     X, y = load("wine")
     clf = BayesianLogisticRegression(prior_scale=10.0, random_state=0).fit(X, y)
     monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.CURVATURE_LIMIT", 0.5)
     careful = BayesianLogisticRegression(prior_scale=10.0, random_state=1).fit(X, y)
-    assert careful.step_size_ == pytest.approx(0.25 * clf.step_size_)
+    assert careful.step_size_ < clf.step_size_ / 3.0
     ratio = clf.posterior_.std("coef") / careful.posterior_.std("coef")
     assert np.abs(ratio - 1.0).max() < 0.2

@@ -149,7 +149,7 @@ class LastLayer(SparseNetwork):
 
         if isinstance(model, HeadModel):
             self._features = (X, self._inputs(X))
-            model = model.for_features(self._features[1], self._coordinates)
+            model = model.for_features(self._features[1], weight, self._coordinates)
             self._coordinates = model.coordinates
         return super()._data_of(model, X, target, weight, settings)
 

@@ -23,6 +23,7 @@ import numpy as np
 import scipy.linalg
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._data.minibatch import Data
@@ -67,18 +68,22 @@ class FeatureCoordinates:
     scale: float
 
     @classmethod
-    def of(cls, features: Array, *, rotated: bool, relative: bool) -> Self:
+    def of(cls, features: Array, weight: Array | None, *, rotated: bool, relative: bool) -> Self:
         """Coordinates of rows (rows, n_features).
 
         ``rotated``: centre and principal axes. ``relative``: in units of the root mean square of
         the features' standard deviations.
         """
-        mean = features.mean(axis=0, dtype=np.float64)
-        d, total = len(mean), np.zeros((len(mean), len(mean)) if rotated else len(mean))
-        for start in range(0, len(features), BLOCK_ROWS):
-            rows = features[start : start + BLOCK_ROWS] - mean.astype(features.dtype)
-            total += rows.T @ rows if rotated else np.square(rows).sum(0)
-        square = float(np.trace(total) if rotated else total.sum()) / (d * len(features))
+        n_rows, d = features.shape
+        weight = np.full(n_rows, 1.0 / n_rows) if weight is None else weight / weight.sum()
+        mean, total = np.zeros(d), np.zeros((d, d) if rotated else d)
+        for some in gen_batches(n_rows, BLOCK_ROWS):
+            mean += weight[some] @ features[some]
+        for some in gen_batches(n_rows, BLOCK_ROWS):
+            rows = features[some] - mean.astype(features.dtype)
+            weighted = rows * weight[some, None].astype(features.dtype)
+            total += weighted.T @ rows if rotated else (weighted * rows).sum(0)
+        square = float(np.trace(total) if rotated else total.sum()) / d
         scale = math.sqrt(square) if relative and square > 0.0 else 1.0
         if not rotated:
             return cls(np.zeros(d), None, scale)
@@ -127,7 +132,9 @@ class HeadModel(LinearModel):
         many = self.n_parameters > FULL_HESSIAN_LIMIT and self.n_features <= MOST_AXES
         return many and self.coefficient_prior.isotropic
 
-    def for_features(self, features: Array, known: FeatureCoordinates | None) -> Self:
+    def for_features(
+        self, features: Array, weight: Array | None, known: FeatureCoordinates | None
+    ) -> Self:
         """A copy in the coordinates that suit the features, or in known ones."""
         relative = isinstance(self.coefficient_prior, LearnedScales)
         if not self.rotated and not relative:
@@ -136,7 +143,7 @@ class HeadModel(LinearModel):
         # features are in single precision, and in these coordinates nothing cancels
         model.single_precision = self.rotated
         model.coordinates = known or FeatureCoordinates.of(
-            features, rotated=self.rotated, relative=relative
+            features, weight, rotated=self.rotated, relative=relative
         )
         return model
 
