@@ -88,6 +88,8 @@ class LinearModel(CurvedModel):
         self.shapes |= bound.shapes
         self.n_linear = self.n_parameters
         self.shapes |= own_shapes or {}
+        #: how many coordinates linear predictors do not use; needed at every step
+        self.n_others = self.n_parameters - self.n_used
         #: typical distances of the parameters from zero
         own = np.ones(self.n_parameters - self.n_linear)
         self.typical = np.concatenate([bound.typical, own])
@@ -155,12 +157,10 @@ class LinearModel(CurvedModel):
 
     def _padded(self, vectors: Tensor) -> Tensor:
         """Vectors (leading, n_used), followed by zeros for the other parameters."""
-        missing = self.n_parameters - vectors.shape[1]
-        return torch.nn.functional.pad(vectors, (0, missing)) if missing else vectors
+        return torch.nn.functional.pad(vectors, (0, self.n_others)) if self.n_others else vectors
 
     def _padded_square(self, matrix: Array) -> Array:
-        missing = self.n_parameters - len(matrix)
-        return np.pad(matrix, (0, missing)) if missing else np.asarray(matrix)
+        return np.pad(matrix, (0, self.n_others)) if self.n_others else np.asarray(matrix)
 
     # likelihood, over all rows in float64 ---------------------------------------------------------
 
