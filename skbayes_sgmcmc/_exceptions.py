@@ -24,7 +24,10 @@ FULL = "the device's memory is full"
 
 
 class SamplingError(RuntimeError):
-    """Every chain diverged to values that are not finite, so there is no posterior to return."""
+    """There is no posterior to return: every chain diverged to values that are not finite.
+
+    It is also raised before chains begin if the approximation that they need is not finite.
+    """
 
 
 class SamplingWarning(UserWarning):

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
     BayesianICA,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
@@ -114,6 +115,26 @@ def test_a_start_at_a_huge_temperature_warns_of_nothing():
     """The matrix exponential overflowed, with scipy's warning; the error is ours."""
     with pytest.raises(SamplingError):
         BayesianICA(temperature=1e18, **RUN).fit(X)
+
+
+def test_chains_of_a_glm_at_temperature_zero_find_the_maximum():
+    """Their approximation has no spread, whose root was asked for. With flat intercepts and a noise
+    of unit scale a priori, the maximum of this noiseless line has a slope of almost one."""
+    run = RUN | {"burn_in": 500}
+    model = BayesianGLMRegressor(temperature=0.0, prior_scale=10.0, **run).fit(X, Y)
+    draws = model.posterior_["coef"]
+    assert np.ptp(draws, axis=(0, 1)).max() < 1e-3  # a sd at T = 1 is about 0.03
+    np.testing.assert_allclose(model.coef_, [1.0, 0.0, 0.0], atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"temperature": 1e18}, {"sampler": "psgld", "noise": 1e-10}], ids=str
+)
+def test_an_approximation_that_overflows_is_an_error_of_ours(parameters):
+    """Not a LinAlgError, a RuntimeWarning, or a step size that nobody gave."""
+    rows, y = (1e-40 * X, 1e-40 * Y) if "noise" in parameters else (X[:, :1], 1e8 * Y)
+    with pytest.raises(SamplingError, match="could not be approximated by a Gaussian"):
+        BayesianGLMRegressor(**parameters, **RUN).fit(rows, y)
 
 
 def test_topics_that_left_the_finite_numbers_end_in_our_error(monkeypatch):

@@ -7,13 +7,17 @@ know about it (``samplers/_protocol.py``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
+from .._exceptions import SamplingError
 from .._validation import check_choice
 from ..models._protocol import Model
 from ..models._tuning import (
@@ -25,10 +29,18 @@ from ..models._tuning import (
     preconditions,
 )
 from ..samplers import Cell, Sampler
-from .settings import Settings, is_auto
+from .settings import LARGEST, SMALLEST, Settings, is_auto
 from .target import GRADIENTS, Target
 
-__all__ = ["AutoValues", "draws_kept", "minibatches", "stream_step", "tuning_of", "warm_up"]
+__all__ = [
+    "AutoValues",
+    "draws_kept",
+    "explained",
+    "minibatches",
+    "stream_step",
+    "tuning_of",
+    "warm_up",
+]
 
 Array = NDArray[Any]
 
@@ -69,7 +81,31 @@ def warm_up(
         stream=stream,
     )
     _check(request, model)
-    return tuning_of(model).resolve(data, request)
+    values = tuning_of(model).resolve(data, request)
+    found = [each for each in (values.center, values.root) if each is not None]
+    if not all(np.isfinite(each).all() for each in found):
+        raise _no_approximation()
+    if values.step_size is not None and not SMALLEST <= values.step_size <= LARGEST:
+        raise _no_approximation()
+    return values
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Explain factorisations that fail. Overflow is silent: what is not finite is refused."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except np.linalg.LinAlgError as error:
+        raise _no_approximation() from error
+
+
+def _no_approximation() -> SamplingError:
+    return SamplingError(
+        "The posterior could not be approximated by a Gaussian within the range of floating-point "
+        "numbers: X, y, sample_weight, noise, prior_scale or temperature is extreme. Give moderate "
+        "values; or give step_size a number, with init='random' and gradient='minibatch'."
+    )
 
 
 def _check(request: Request, model: Model) -> None:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from .._data.minibatch import Data, Minibatches
 from .._exceptions import SamplingError, warn
 from ..models._protocol import Model
-from ..samplers import Sampler, resolve
+from ..models._tuning import AutoValues
+from ..samplers import Cell, Sampler, resolve
 from ..schedules import Schedule, as_schedule
 from . import auto
 from .accelerators import Workload, choose, offers
@@ -82,36 +83,26 @@ def draw(
     n_asked = settings.n_chains
     if previous is not None:
         settings = replace(settings, n_chains=len(previous.theta))  # the surviving chains
-    warm = previous.warm if previous is not None and stream else None
-    if warm is None or (warm.step_size is not None) != settings.auto:
-        # total=0 approximates the posterior of these rows alone. If they stood for all rows of the
-        # stream, the approximation would be too narrow, and it might have no maximum because the
-        # prior would hardly count.
-        rows = replace(data, total=0.0) if stream else data
-        warm = auto.warm_up(model, rows, sampler, cell, settings, level, stream=stream)
-    target = _target(model, data, warm, level, torch.empty(0, dtype=dtype, device=device))
-    if stream and is_auto(settings.batch_size):
-        settings = replace(settings, batch_size=STREAM_BATCH)
-    minibatches = auto.minibatches(
-        target,
-        sampler,
-        warm,
-        batch_size=settings.batch_size,
-        shared=settings.shared_minibatch,
-        temperature=level,
-    )
-    eta: Any = settings.step_size
-    if warm.step_size is not None:
-        eta = warm.step_size
-        if rows_seen is not None:
-            eta = min(eta, auto.stream_step(model, sampler, minibatches, rows_seen))
+    with auto.explained():
+        found = _tuned(
+            model,
+            data,
+            settings,
+            sampler,
+            cell,
+            temperature=level,
+            like=torch.empty(0, dtype=dtype, device=device),
+            warm=previous.warm if previous is not None and stream else None,
+            rows_seen=rows_seen,
+        )
+    warm, target, minibatches = found.warm, found.target, found.minibatches
     tuned = previous is not None and previous.moves == moves_of(sampler, cell)
     plan = _plan(
         settings,
         target,
         minibatches,
         warm,
-        step_size=as_schedule("step_size", eta),
+        step_size=as_schedule("step_size", found.step_size),
         temperature=temperature,
         # a sampler that finds its step size needs a burn-in for it
         going_on=tuned if sampler.finds_step else previous is not None,
@@ -146,6 +137,53 @@ def draw(
         n_asked=n_asked,
         rows_seen=data.total if rows_seen is None else rows_seen,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tuned:
+    """What the chains of a run have in common, with every "auto" resolved but the lengths."""
+
+    warm: AutoValues
+    target: Target
+    minibatches: Minibatches
+    step_size: Any
+
+
+def _tuned(
+    model: Model,
+    data: Data,
+    settings: Settings,
+    sampler: Sampler,
+    cell: Cell,
+    *,
+    temperature: float,
+    like: torch.Tensor,
+    warm: AutoValues | None,
+    rows_seen: float | None,
+) -> _Tuned:
+    """Find what "auto" means for these rows; ``warm`` are the values of a stream's earlier rows."""
+    stream = rows_seen is not None
+    if warm is None or (warm.step_size is not None) != settings.auto:
+        # total=0 approximates the posterior of these rows alone. If they stood for all rows of the
+        # stream, the approximation would be too narrow, and it might have no maximum because the
+        # prior would hardly count.
+        rows = replace(data, total=0.0) if stream else data
+        warm = auto.warm_up(model, rows, sampler, cell, settings, temperature, stream=stream)
+    target = _target(model, data, warm, temperature, like)
+    minibatches = auto.minibatches(
+        target,
+        sampler,
+        warm,
+        batch_size=STREAM_BATCH if stream and is_auto(settings.batch_size) else settings.batch_size,
+        shared=settings.shared_minibatch,
+        temperature=temperature,
+    )
+    eta: Any = settings.step_size
+    if warm.step_size is not None:
+        eta = warm.step_size
+        if rows_seen is not None:
+            eta = min(eta, auto.stream_step(model, sampler, minibatches, rows_seen))
+    return _Tuned(warm=warm, target=target, minibatches=minibatches, step_size=eta)
 
 
 def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:

@@ -276,7 +276,7 @@ class GLMModel(LinearModel):
         for j in range(k):
             used, own = self._places(j)
             if q > 1:
-                own_root = np.linalg.cholesky(root[own] @ root[own].T)
+                own_root = _root(root[own] @ root[own].T)
                 cross = data.fields["x"].times(root[used] @ root[own].T)
                 A[:, j, 0, 1:] = np.linalg.solve(own_root, cross.T).T
                 A[:, j, 1:, 1:] = own_root
@@ -353,6 +353,12 @@ class GLMModel(LinearModel):
         fields = {name: torch.from_numpy(values).to(like) for name, values in arrays.items()}
         hessian = None if root is None else self._gram(curvature, data)
         return Anchor(fields, self._summed(slope, data), hessian)
+
+
+def _root(covariance: Array) -> Array:
+    """A root of a covariance matrix with sds of at least ``AT_A_POINT``."""
+    variances, axes = np.linalg.eigh(covariance)
+    return np.asarray(axes * np.sqrt(np.maximum(variances, AT_A_POINT**2)))
 
 
 def _nodes(sizes: list[int]) -> tuple[Array, Array]:

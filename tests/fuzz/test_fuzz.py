@@ -17,6 +17,7 @@ import pytest
 from fuzz_property import LOG_DENSITIES, Broken, Case, check, check_sample, is_classifier, is_topics
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 
 import skbayes_sgmcmc
 
@@ -48,6 +49,16 @@ def samples():
         st.sampled_from([*["normal"] * 8, *LOG_DENSITIES]),
         st.builds(lambda more, drawn: more | drawn, dimensions, parameters),
     )
+
+
+@pytest.fixture(autouse=True)
+def _same_cases_everywhere(monkeypatch):
+    """Cases depend on the seed alone.
+
+    Hypothesis also tries constants of all modules that are loaded at the moment, which are others
+    in every process and after every change.
+    """
+    monkeypatch.setattr(providers, "_get_local_constants", providers.Constants)
 
 
 def looked_at(config, strategy, property_):
