@@ -17,6 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._data.minibatch import sent
+
 Array = NDArray[Any]
 
 #: rows of which sums over all rows are made up: few enough for a processor's cache
@@ -145,7 +147,7 @@ class DenseDesign:
 
     def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
         """Batches for row indices (steps, chains, rows), or (steps, rows) if shared."""
-        flat = torch.from_numpy(indices.reshape(-1)).to(self.x.device)
+        flat = sent(torch.from_numpy(indices.reshape(-1)), self.x.device)
         rows = self.x.index_select(0, flat)
         if indices.ndim == 3 and indices.shape[1] > 1:
             return [DenseBatch(x) for x in rows.view(*indices.shape, -1).unbind(0)]

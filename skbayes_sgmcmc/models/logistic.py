@@ -26,6 +26,7 @@ from .._data.minibatch import Batch, Data
 from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
+from ._constants import Constant
 from ._design import make_design
 from ._protocol import Anchor, LinearForm
 from .likelihoods import elementwise_softmax
@@ -64,6 +65,7 @@ class LogisticModel(LinearModel):
         n_intercepts = max(k - 1, 1) if fit_intercept else 0
         super().__init__(n_features, k, prior, prior_scale, n_intercepts, units)
         self.basis = _sum_zero_basis(self.k)
+        self._basis = Constant(self.basis)
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         """Rows for this model; ``y`` are class indices.
@@ -150,14 +152,14 @@ class LogisticModel(LinearModel):
             return theta.reshape(chains, -1, self.k)
         split = self.n_features * self.k
         w = theta[:, :split].reshape(chains, self.n_features, self.k)
-        b = theta[:, split:] @ torch.from_numpy(self.basis).to(theta).t()
+        b = theta[:, split:] @ self._basis.like(theta).t()
         return torch.cat([w, b[:, None]], 1)
 
     def _pull_back(self, gradient: Tensor) -> Tensor:
         """Gradient in theta, from the gradient (leading, columns, classes) in the coefficients."""
         n = len(gradient)
         if self.k > 1 and self.fit_intercept:
-            b = gradient[:, -1] @ torch.from_numpy(self.basis).to(gradient)
+            b = gradient[:, -1] @ self._basis.like(gradient)
             gradient = torch.cat([gradient[:, :-1].reshape(n, -1), b], 1)
         return self._padded(gradient.reshape(n, -1))
 
