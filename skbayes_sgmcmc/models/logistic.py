@@ -12,6 +12,7 @@ sampled.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -180,9 +181,11 @@ class LogisticModel(LinearModel):
         w = self._coefficients(torch.from_numpy(theta[None]))[0].numpy()
         return np.asarray(data.fields["x"].times(w.reshape(-1, self.k)))
 
+    def _of_logits(self, z: Array) -> Array:
+        return np.asarray(expit(z) if self.k == 1 else softmax(z, axis=1))
+
     def _probabilities(self, theta: Array, data: Data) -> Array:
-        z = self._logits(theta, data)
-        return expit(z) if self.k == 1 else softmax(z, axis=1)
+        return self._of_logits(self._logits(theta, data))
 
     def _labels(self, data: Data) -> Array | float:
         return 0.0 if self.k == 1 else data.fields["y"].double().cpu().numpy()
@@ -204,36 +207,54 @@ class LogisticModel(LinearModel):
         p, slope, gradient = self._expected(theta, root, data)
         return gradient, self._gram(p, slope, data)
 
+    def _logit_moves(self, root: Array, data: Data) -> Iterator[tuple[float, Array]]:
+        """Weights, and what root N(0, I) adds to the logits (rows, k), for averages over it.
+
+        For two classes it is a Gauss-Hermite quadrature of each row's logit; for more classes, 16
+        antithetic pairs of draws.
+        """
+        if self.k == 1:
+            sd = np.sqrt(self.variances(root, data))
+            nodes, weights = np.polynomial.hermite_e.hermegauss(16)
+            for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+                yield float(weight), sd * node
+        else:
+            for direction in np.random.default_rng(0).standard_normal((16, self.n_parameters)):
+                away = self._logits(root @ direction, data)
+                yield 1.0 / 32, away
+                yield 1.0 / 32, -away
+
     def _expected(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
         """Expectations over theta + root N(0, I): probabilities, slopes, gradient of -log lik.
 
         The slopes describe how the probabilities change with the logits on average. For two
-        classes, dp = slope dz, computed by Gauss-Hermite quadrature of each row's logit. For more
-        classes, dp = slope * p (dz - p'dz) with one slope for each row, estimated from 16
-        antithetic pairs of draws.
+        classes, dp = slope dz. For more classes, dp = slope * p (dz - p'dz) with one slope for each
+        row.
         """
         z = self._logits(theta, data)
-        if self.k == 1:
-            sd = np.sqrt(self.leverage(root, data))[:, None]
-            p, slope = np.zeros_like(z), np.zeros_like(z)
-            nodes, node_weights = np.polynomial.hermite_e.hermegauss(16)
-            for node, weight in zip(nodes, node_weights / node_weights.sum(), strict=True):
-                at_node = expit(z + sd * node)
-                p += weight * at_node
-                slope += weight * at_node * (1.0 - at_node)
-        else:
-            p, spread = np.zeros_like(z), np.zeros((len(z), 1))
-            pairs = np.random.default_rng(0).standard_normal((16, self.n_parameters))
-            for direction in pairs:
-                away = self._logits(root @ direction, data)
-                for sign in (1.0, -1.0):
-                    at_draw = softmax(z + sign * away, axis=1)
-                    p += at_draw / 32
-                    spread += (1.0 - np.square(at_draw).sum(1, keepdims=True)) / 32
+        p, slope = np.zeros_like(z), np.zeros((len(z), 1))
+        for weight, away in self._logit_moves(root, data):
+            moved = self._of_logits(z + away)
+            p += weight * moved
+            if self.k == 1:
+                slope += weight * moved * (1.0 - moved)
+            else:
+                slope += weight * (1.0 - np.square(moved).sum(1, keepdims=True))
+        if self.k > 1:
             # at most 1, because 1 - p'p is concave in p, but rounding could exceed it
             spread_of_mean = np.maximum(1.0 - np.square(p).sum(1, keepdims=True), 1e-12)
-            slope = np.clip(spread / spread_of_mean, 0.0, 1.0)
+            slope = np.clip(slope / spread_of_mean, 0.0, 1.0)
         return p, slope, self._sum_of_scores(p - self._labels(data), data)
+
+    def remainders(self, center: Array, root: Array, data: Data) -> Array:
+        z, square = self._logits(center, data), 0.0
+        p, slope, _ = self._expected(center, root, data)
+        for weight, away in self._logit_moves(root, data):
+            linear = away
+            if self.k > 1:
+                linear = p * (away - (p * away).sum(1, keepdims=True))
+            square = square + weight * np.square(self._of_logits(z + away) - p - slope * linear)
+        return np.asarray(np.sqrt((square * self.variances(root, data)).sum(1)))
 
     def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array]:
         """Rows whose class is beyond doubt at the centre; the wall is where another class leads.
@@ -243,7 +264,7 @@ class LogisticModel(LinearModel):
         """
         z = self._logits(center, data)
         if self.k == 1:
-            margin, sd = -z[:, 0], np.sqrt(self.leverage(root, data))
+            margin, sd = -z[:, 0], np.sqrt(self.variances(root, data))[:, 0]
         else:
             own = np.asarray(self._labels(data)) > 0.5
             others = np.where(own, -np.inf, z)
