@@ -14,17 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import with_callbacks
 from .._draws import prediction
-from .._validation import (
-    check_int,
-    check_magnitude,
-    check_predictions,
-    check_random_state,
-    validate_data,
-)
+from .._validation import check_int, check_predictions, check_random_state
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._log_joint import Task, WithLogJoint
 from ._probabilities import ProbabilityClassifier
 from ._sense import some_rows
+from ._tables import validate_x, validate_xy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -169,11 +164,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         raise NotImplementedError
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
-        )
-        check_magnitude("X", X)
-        return X, y
+        return validate_xy(self, X, y, reset=reset)
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         return [self._predict_block(draws, x)]
@@ -207,9 +198,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
     # prediction -----------------------------------------------------------------------------------
 
     def _validate_rows(self, X: Any) -> Any:
-        return validate_data(
-            self, X, reset=False, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
-        )
+        return validate_x(self, X)
 
     def predict_proba(self, X: Any) -> Array:
         """Predict class probabilities, averaged over the posterior.

@@ -20,6 +20,7 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._metric import State
 from ..priors.factorised import Prior
+from ._blocks import joined_over_blocks
 from ._coefficient_priors import CoefficientPrior, coefficient_prior
 from ._gaussian_tuning import CurvedModel
 from ._group_priors import GroupedCoefficients, GroupTerm
@@ -188,6 +189,7 @@ class LinearModel(CurvedModel):
         """Variance of every row's predictor, summed over k, for theta ~ N(., root root')."""
         return np.asarray(self.variances(root, data).sum(1))
 
+    @joined_over_blocks
     def variances(self, root: Array, data: Data) -> Array:
         """Variances (rows, k) of every row's predictors for theta ~ N(., root root')."""
         design, root = data.fields["x"], root[: self.n_used]
