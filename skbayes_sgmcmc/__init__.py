@@ -25,6 +25,7 @@ _WHERE = {
     "SpikeSlab": "priors",
     "Storage": "_draws.storage",
     "StudentT": "models.likelihoods",
+    "TorchLikelihood": "models.torch_likelihood",
     "LatentDirichletAllocation": "estimators.lda",
     "PosteriorSamples": "_draws.posterior_samples",
     "MixingDistance": "schedules",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from .models.topics.completion import (
         document_completion_perplexity as document_completion_perplexity,
     )
+    from .models.torch_likelihood import TorchLikelihood as TorchLikelihood
     from .priors import SpikeSlab as SpikeSlab
     from .schedules import MixingDistance as MixingDistance
 

@@ -1,4 +1,4 @@
-"""Position-dependent preconditioners, which models supply to RSGLD and MALA."""
+"""What models supply to some samplers: preconditioners M(theta), and conditional distributions."""
 
 from __future__ import annotations
 
@@ -65,3 +65,15 @@ class DiagonalMetric(Metric):
 
     def log_det(self) -> Tensor:
         return self.m.log().sum(1)
+
+
+class Conditionals:
+    """Base class of a model's conditional distributions, from which Gibbs sampling draws."""
+
+    def init_state(self, theta: Tensor) -> State:
+        """Tensors that change along with the position, with "accepted" and "proposed" counts."""
+        raise NotImplementedError
+
+    def draw(self, theta: Tensor, state: State, temperature: float) -> None:
+        """Draw a new position (chains, parameters), and what goes with it, in place."""
+        raise NotImplementedError

@@ -13,6 +13,7 @@ from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
+    BayesianModuleClassifier,
     BayesianModuleRegressor,
     DeepPoissonFactorAnalysis,
     DistilledClassifier,
@@ -62,6 +63,13 @@ def test_infinities_of_both_signs_are_refused_without_a_warning(estimator):
     rows[0, 0], rows[1, 0] = np.inf, -np.inf
     with pytest.raises(ValueError, match="Input X contains infinity"):
         estimator.fit(rows, LABELS)
+
+
+def test_features_of_a_last_layer_that_overflow_are_refused():
+    """Rows of 1e40 are infinite in the module's float32: numpy warned of their differences."""
+    rows = np.where(np.arange(12)[:, None] < 7, X, 1e40)
+    with pytest.raises(ValueError, match="features of row 7 before the module's last layer"):
+        BayesianModuleClassifier(nn.Linear(3, 2), **RUN).fit(rows, LABELS)
 
 
 def test_weights_that_float32_takes_for_zero_are_refused():
@@ -128,7 +136,9 @@ def test_chains_of_a_glm_at_temperature_zero_find_the_maximum():
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"temperature": 1e18}, {"sampler": "psgld", "noise": 1e-10}], ids=str
+    "parameters",
+    [{"temperature": 1e18, "sampler": "sgld"}, {"sampler": "psgld", "noise": 1e-10}],
+    ids=str,
 )
 def test_an_approximation_that_overflows_is_an_error_of_ours(parameters):
     """Not a LinAlgError, a RuntimeWarning, or a step size that nobody gave."""
@@ -198,6 +208,13 @@ def test_sparse_regressors_of_two_targets_have_checkpoints_and_mixing_distances(
 def test_densities_of_another_shape_are_refused(density, message):
     with pytest.raises(ValueError, match=f"^log_density returned .*{message}"):
         sample(density, 3, n_draws=2, burn_in=1, n_chains=2, random_state=0)
+
+
+def test_draws_of_a_density_that_are_too_large_end_the_run():
+    """As in estimators: chains of a narrow density left bfloat16, and their means were infinite."""
+    narrow = {"n_draws": 10, "burn_in": 0, "thinning": 2, "n_chains": 1, "random_state": 0}
+    with pytest.raises(SamplingError, match="too large for finite means"):
+        sample(lambda t: -0.5e8 * (t**2).sum(1), 2, storage=Storage("bfloat16"), **narrow)
 
 
 def test_a_density_without_data_has_no_minibatch_noise():

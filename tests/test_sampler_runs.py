@@ -21,7 +21,13 @@ from skbayes_sgmcmc.models._protocol import DensityModel
 from skbayes_sgmcmc.samplers import MSGNHT, SGHMC, SGLD, SGNHT, TABLE
 from skbayes_sgmcmc.schedules import BlockDecay, Constant, Cyclical, Exponential, Polynomial
 
-CELLS = [(name, integrator) for name, (_, cells) in TABLE.items() for integrator in cells]
+#: of the samplers that take steps, whatever the model
+CELLS = [
+    (name, cell)
+    for name, (kind, cells) in TABLE.items()
+    for cell in cells
+    if not kind.needs_conditionals
+]
 
 # schedules ----------------------------------------------------------------------------------------
 

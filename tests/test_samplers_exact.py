@@ -29,7 +29,13 @@ from skbayes_sgmcmc.models._protocol import DensityModel
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC, TABLE, Step
 from skbayes_sgmcmc.samplers._momentum import ThermostatSampler
 
-CELLS = [(name, integrator) for name, (_, cells) in TABLE.items() for integrator in cells]
+#: of the samplers that take steps, whatever the model
+CELLS = [
+    (name, cell)
+    for name, (kind, cells) in TABLE.items()
+    for cell in cells
+    if not kind.needs_conditionals
+]
 #: not linear: an accepted or refused proposal, and a direction of length one (tests/test_mclmc.py)
 NONLINEAR = ("mala", "mclmc")
 LINEAR = [cell for cell in CELLS if cell[0] not in NONLINEAR]

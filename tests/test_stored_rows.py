@@ -129,6 +129,16 @@ def test_a_stored_design_is_the_held_one():
     held = DenseDesign(torch.from_numpy(np.hstack([X, np.ones((N, 1))]).astype(float)))
     held.scale_rows(sign)
     r, w = np.random.default_rng(0).standard_normal((2, N, 2))
+    for k in (1, 2):  # every row as one batch, which products read
+        theta = torch.from_numpy(w[: 3 * (P + 1)].reshape(3, P + 1, 2)[..., :k])
+        theta = theta[..., 0] if k == 1 else theta
+        ours, theirs = stored.whole().logits(theta), held.whole().logits(theta)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+        sums = torch.zeros_like(theta), torch.zeros_like(theta)
+        stored.whole().accumulate(sums[0], ours, 0.5)
+        held.whole().accumulate(sums[1], ours, 0.5)
+        np.testing.assert_allclose(*sums, rtol=1e-9)
+    np.testing.assert_array_equal(stored.whole().dense(), held.x)
     for design in (stored, stored.held()):
         assert design.shape == held.shape
         np.testing.assert_array_equal(design.times(w[: P + 1]), held.times(w[: P + 1]))
@@ -188,7 +198,9 @@ CASES = {
     "logistic": (BayesianLogisticRegression(**RUN), 2),
     "classes": (BayesianLogisticRegression(**RUN), 3),
     "learned": (BayesianLogisticRegression(prior_scale="learned", fit_intercept=False, **RUN), 2),
-    "normal": (BayesianGLMRegressor(**RUN), 0),
+    "normal": (BayesianGLMRegressor(sampler="sgld", **RUN), 0),
+    "exact": (BayesianGLMRegressor(sampler="gibbs", **RUN), 0),
+    "mala": (BayesianLogisticRegression(sampler="mala", **RUN), 2),
     "poisson": (BayesianGLMRegressor(likelihood="poisson", **RUN), 1),
 }
 QUICK = {"n_draws": 10, "burn_in": 20, "thinning": 1}

@@ -106,6 +106,28 @@ def _request(
     )
 
 
+def _check_no_steps(request: Request) -> None:
+    """Refuse parameters of steps for a sampler that takes none."""
+    name = type(request.sampler).__name__
+    if request.stream:
+        raise ValueError(
+            f"sampler={name} is not allowed in partial_fit, because its draws need all rows: give "
+            "sampler='sgld'."
+        )
+    if not request.auto:
+        raise ValueError(
+            f"a number as step_size is not allowed with {name}, which takes no steps: give "
+            "step_size='auto'."
+        )
+    for parameter in ("gradient", "preconditioner", "batch_size"):
+        value = getattr(request, parameter)
+        if value is not None and not is_auto(value):
+            raise ValueError(
+                f"{parameter}={value!r} is not allowed with {name}, which takes no steps: give "
+                f"{parameter}='auto'."
+            )
+
+
 @contextmanager
 def explained() -> Iterator[None]:
     """Explain factorisations that fail. Overflow is silent: what is not finite is refused."""
@@ -148,6 +170,8 @@ def _check(request: Request, model: Model) -> None:
             f"gradient={gradient!r} is not allowed with {type(request.sampler).__name__}, because "
             "control variates change the gradient and not the potential: give gradient='minibatch'."
         )
+    if request.sampler.needs_conditionals:
+        _check_no_steps(request)
     if request.stream and gradient not in ("auto", "minibatch"):
         raise ValueError(
             f"gradient={gradient!r} is not allowed in partial_fit, because control variates need "

@@ -360,6 +360,8 @@ class Chains:
             prior_rates=model.prior_rates(self.model_state),
             streams=self.rng.noise,
         )
+        if self.sampler.needs_conditionals:
+            step.conditionals = self.target.conditionals.with_random(self.rng)
         step.same_target = self.cursor.same_target
         if old is not None:
             step.eta, step.temperature, step.noise = old.eta, old.temperature, old.noise

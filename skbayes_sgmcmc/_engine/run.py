@@ -78,9 +78,7 @@ def draw(
     stream = rows_seen is not None
     model = model.bound(data)
     if is_auto(settings.sampler):
-        chosen = auto.tuning_of(model).default_sampler(
-            data, settings.step_size, settings.batch_size, stream=stream
-        )
+        chosen = auto.tuning_of(model).default_sampler(data, settings, stream=stream)
         settings = replace(settings, sampler=chosen)
     sampler, _, cell = resolve(settings.sampler, settings.integrator, plain=not settings.auto)
     temperature = as_schedule("temperature", settings.temperature)
@@ -297,6 +295,12 @@ def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
         raise ValueError(
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
             "its parameters are restricted to a part of the space: give sampler='rsgld'."
+        )
+    if sampler.needs_conditionals and not model.conjugate:
+        raise ValueError(
+            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
+            "conditional distributions to draw from with this likelihood and prior; give "
+            "sampler='sgld' or another one."
         )
     if sampler.needs_metric and model.metric is None:
         raise ValueError(

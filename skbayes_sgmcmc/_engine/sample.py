@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._data.minibatch import Data
+from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage
 from .._exceptions import FIT_REMEDY, explain_full_memory
@@ -113,7 +114,7 @@ def sample(
     ValueError
         A parameter is not allowed, or does not suit the model.
     SamplingError
-        All chains diverged.
+        All chains diverged, or their draws are too large for finite means and sds.
     MemoryError
         The device's memory is full.
 
@@ -167,4 +168,6 @@ def sample(
         device=where,
         on_progress=None if on_progress is None else lambda fraction, _: on_progress(fraction),
     )
-    return PosteriorSamples(model.unpack(run.draws), run.weights, run.statistics)
+    posterior = PosteriorSamples(model.unpack(run.draws), run.weights, run.statistics)
+    check_magnitude(extremes(posterior)[1])
+    return posterior

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,11 @@ class Target:
         self._anchor_gradient = torch.from_numpy(anchor.gradient / self.n).to(self.like)[None]
         if anchor.hessian is not None:
             self._anchor_hessian = torch.from_numpy(anchor.hessian / self.n).to(self.like)
+
+    @cached_property
+    def conditionals(self) -> Any:
+        """The model's conditional distributions for all rows, or None."""
+        return self.model.conditionals(self.data)
 
     def with_model(self, model: Model) -> Target:
         """A copy of the target with another model that has the same densities."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin, Progress
+from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import FIT_REMEDY, SamplingError, explain_full_memory
+from .._exceptions import FIT_REMEDY, explain_full_memory
 from .._validation import check_choice, check_int, check_real, check_sample_weight
 from ._mixing import MixingWarnings
 from ._sense import SenseWarnings
@@ -36,11 +36,8 @@ Array = NDArray[Any]
 
 #: up to this number of bytes, each block of parameters is copied, which makes it faster to read
 COPIED_BYTES = 2**28
-#: numbers of draws that are looked at after a fit, and rows that it predicts, to see that they are
-#: finite
-CHECKED_NUMBERS, CHECKED_ROWS = 2**24, 5
-#: of these so many at once; squares of larger ones overflow
-BATCH_NUMBERS, LARGEST_DRAW = 2**20, 1e150
+#: number of rows that are predicted after a fit, to see that predictions are finite
+CHECKED_ROWS = 5
 #: number of draws per chain that a stream keeps with ``n_draws="auto"``
 AUTO_DRAWS = 1000
 
@@ -296,29 +293,13 @@ class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseE
 
     def _check_finite(self, X: Any) -> None:
         """Raise if means or sds of the draws, or predictions of some rows, are not finite."""
-        posterior = self.posterior_
-        n_draws = posterior.n_chains * posterior.n_draws
-        chosen, ends = {0, n_draws - 1}, []
-        for name, shape in posterior.shapes.items():
-            size = max(1, math.prod(shape))
-            draws = posterior.spaced(min(n_draws, CHECKED_NUMBERS // size + 1))[0]
-            for some in gen_batches(len(draws), -(-BATCH_NUMBERS // size)):
-                values = posterior.select(name, draws[some]).reshape(len(draws[some]), -1)
-                high, low = values.max(1, initial=0.0), values.min(1, initial=0.0)
-                chosen |= {int(draws[some][high.argmax()]), int(draws[some][low.argmin()])}
-                ends += [float(high.max()), -float(low.min())]
-        largest = max(ends) if np.isfinite(ends).all() else math.inf
+        chosen, largest = extremes(self.posterior_)
         try:
-            found = self._outcomes(np.array(sorted(chosen)), X[:CHECKED_ROWS])
-            good = largest < LARGEST_DRAW and all(np.isfinite(each).all() for each in found)
+            found = self._outcomes(np.array(chosen), X[:CHECKED_ROWS])
+            good = all(np.isfinite(each).all() for each in found)
         except ValueError:
             good = False
-        if not good:
-            raise SamplingError(
-                "the draws are too large for finite means, standard deviations and predictions "
-                f"(largest magnitude {largest:.3g}): reduce step_size (try a tenth), or give "
-                "dtype='float64'."
-            )
+        check_magnitude(largest if good else math.inf)
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         """What some pooled draws predict for rows: arrays that must be finite."""

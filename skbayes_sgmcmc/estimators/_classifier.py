@@ -19,7 +19,7 @@ from .._validation import check_int, check_predictions, check_random_state
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._log_joint import Task, WithLogJoint
 from ._probabilities import ProbabilityClassifier
-from ._sense import some_rows
+from ._sense import DRAWS_LOOKED_AT, some_rows
 from ._tables import validate_x, validate_xy
 
 if TYPE_CHECKING:
@@ -241,19 +241,24 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
 
     def _check_sense(self, X: Any, codes: Array) -> None:
         """Warn if the fit is plainly nonsense."""
-        rows = some_rows(len(codes))
-        self._check_classification(self._mean_proba(X[rows]), codes[rows])
+        rows, total = some_rows(len(codes)), self.posterior_.n_chains * self.posterior_.n_draws
+        chosen, weights = self.posterior_.spaced(min(total, DRAWS_LOOKED_AT))
+        self._check_classification(self._average_proba(X[rows], chosen, weights), codes[rows])
 
     def _mean_proba(self, x: Any) -> Array:
         posterior = self.posterior_
+        draws = range(posterior.n_chains * posterior.n_draws)
+        return self._average_proba(x, draws, posterior.pooled_weights())
+
+    def _average_proba(self, x: Any, draws: Any, weights: Array | None) -> Array:
+        """Probabilities (rows, classes), averaged over these pooled draws."""
+        predict = self._predictor()
+
+        def some(part: slice, rows: Any) -> Array:
+            return predict(part if isinstance(draws, range) else draws[part], rows)
+
         with np.errstate(all="ignore"):  # what is not finite is refused
-            proba = prediction.average(
-                self._predictor(),
-                x,
-                posterior.n_chains * posterior.n_draws,
-                len(self.classes_),
-                posterior.pooled_weights(),
-            )
+            proba = prediction.average(some, x, len(draws), len(self.classes_), weights)
         return check_predictions(proba, x)
 
     def predict_proba_samples(

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils import gen_batches
 
 from ._linear import LinearEstimator
 from ._sparse import SparseNetwork
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from ..models.networks.module_checks import Rows
 
 Array = NDArray[Any]
+
+#: number of rows whose features are checked at once
+CHECKED_ROWS = 4096
 
 
 class LastLayer(SparseNetwork):
@@ -49,7 +54,7 @@ class LastLayer(SparseNetwork):
     _features: tuple[Any, Any] | None = None
 
     def _samplers(self) -> tuple[str, ...]:
-        return (*super()._samplers(), "mala")
+        return (*super()._samplers(), "mala", *(() if is_classifier(self) else ("gibbs",)))
 
     def _split(self, x: Rows) -> None:
         """Find the body and the head, given some rows; features must not be augmented."""
@@ -83,7 +88,8 @@ class LastLayer(SparseNetwork):
         if isinstance(likelihood, Categorical):
             # of two classes the difference is sampled: its prior is of the same kind if normal
             return head.n_outputs > 2 or type(self._prior()) is Normal
-        return len(likelihood.output_groups) == 1 and not likelihood.latent_noise
+        plain = likelihood.separable and len(likelihood.output_groups) == 1
+        return plain and not likelihood.latent_noise
 
     @property
     def _plain_prior(self) -> bool:
@@ -149,6 +155,7 @@ class LastLayer(SparseNetwork):
 
         if isinstance(model, HeadModel):
             self._features = (X, self._inputs(X))
+            _check_finite(self._features[1])
             model = model.for_features(self._features[1], weight, self._coordinates)
             self._coordinates = model.coordinates
         return super()._data_of(model, X, target, weight, settings)
@@ -205,3 +212,15 @@ class LastLayer(SparseNetwork):
         if self._body is not None:
             inputs = nn.Sequential(inputs, light_copy(self._body).float())
         return inputs, network
+
+
+def _check_finite(features: Array) -> None:
+    """Raise ``ValueError`` if the features of some row are not finite."""
+    for some in gen_batches(len(features), CHECKED_ROWS):
+        bad = ~np.isfinite(features[some]).all(1)
+        if bad.any():
+            raise ValueError(
+                f"X is not allowed: in {features.dtype}, the features of row "
+                f"{some.start + int(bad.argmax())} before the module's last layer are not finite. "
+                "Scale X, or give rows that the module maps to finite numbers."
+            )

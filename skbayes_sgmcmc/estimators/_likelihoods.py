@@ -17,6 +17,7 @@ from ._regressor import BayesianRegressor
 
 if TYPE_CHECKING:
     from ..models.likelihoods import Likelihood, StudentT
+    from ..models.torch_likelihood import TorchLikelihood
 
 Array = NDArray[Any]
 
@@ -27,8 +28,9 @@ class Family:
 
     Attributes
     ----------
-    link : {"identity", "log", "logit"}
-        Function of the mean that the outputs are. With "identity", targets are standardised.
+    link : {"identity", "log", "logit", "none"}
+        Function of the mean that the outputs are. With "identity", targets are standardised. With
+        "none", nothing is known of it.
     module, name : str
         Where its class is, below ``models``. The constructor takes the typical means of the
         targets, unless they are standardised.
@@ -68,6 +70,8 @@ FAMILIES = {
     "gamma": Family("log", "gamma_likelihood", "Gamma"),
     "binomial": Family("logit", "binomial_likelihood", "Binomial", trials=True),
 }
+#: a likelihood of the user's own
+OWN = Family("none", "torch_likelihood", "DistributionLikelihood")
 #: values of ``noise`` that are not numbers
 AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
 
@@ -79,13 +83,15 @@ class LikelihoodChoice(BayesianRegressor):
     noise: Any
     #: names of the likelihoods that the estimator has
     _likelihoods: tuple[str, ...] = ("normal", "student_t", "poisson", "negative_binomial")
+    #: whether it can also be one of the user's own
+    _any_likelihood = False
     #: means of the targets of the first fit, for links other than the identity
     _y_typical: Array
     #: the likelihood of the latest chains
-    _sampled: tuple[str, bool]
+    _sampled: tuple[Any, bool]
 
     def _check(self) -> Any:
-        if self._given_t() is None:
+        if self._given_t() is None and self._given_own() is None:
             check_choice("likelihood", self.likelihood, self._likelihoods)
         else:
             self.likelihood.check("likelihood")
@@ -120,9 +126,18 @@ class LikelihoodChoice(BayesianRegressor):
 
         return self.likelihood if isinstance(self.likelihood, StudentT) else None
 
+    def _given_own(self) -> TorchLikelihood | None:
+        """A likelihood of the user's own; linear models, which need to know its link, have none."""
+        from ..models.torch_likelihood import TorchLikelihood
+
+        given = self.likelihood
+        return given if self._any_likelihood and isinstance(given, TorchLikelihood) else None
+
     @property
-    def _kind(self) -> tuple[str, bool]:
-        """The likelihood's name, and whether its noise depends on the row."""
+    def _kind(self) -> tuple[Any, bool]:
+        """The likelihood's name, or the user's own; and whether its noise depends on the row."""
+        if self._given_own() is not None:
+            return self.likelihood, False
         name = self.likelihood if self._given_t() is None else "student_t"
         if not isinstance(self.noise, str):
             return name, False
@@ -131,7 +146,7 @@ class LikelihoodChoice(BayesianRegressor):
 
     @property
     def _family(self) -> Family:
-        return FAMILIES[self._kind[0]]
+        return FAMILIES[self._kind[0]] if self._given_own() is None else OWN
 
     def _previous(self, *, stream: bool, same: bool = True) -> Any:
         # other likelihoods have other parameters, and see targets in other units
@@ -151,7 +166,9 @@ class LikelihoodChoice(BayesianRegressor):
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         X, y = super()._validate_xy(X, y, reset=reset)
-        self._family.kind.check_targets(self._with_known(X, y))
+        own = self._given_own()
+        kind = self._family.kind if own is None else self._likelihood()
+        kind.check_targets(self._with_known(X, y))
         return X, y
 
     def _with_known(self, X: Any, y: Array) -> Array:
@@ -172,12 +189,16 @@ class LikelihoodChoice(BayesianRegressor):
             self._y_rounding = rounding(y, weight) / self._y_scale
         else:
             self._y_center, self._y_scale = np.zeros(self._n_targets), np.ones(self._n_targets)
-            self._y_typical = self._family.kind.typical_means(y, weight)
+            if self._given_own() is None:
+                self._y_typical = self._family.kind.typical_means(y, weight)
 
     def _likelihood(self) -> Likelihood:
         from ..models.likelihoods import Gaussian, Heteroscedastic, StudentNoise
+        from ..models.torch_likelihood import DistributionLikelihood
 
-        name, heteroscedastic = self._kind
+        (name, heteroscedastic), own = self._kind, self._given_own()
+        if own is not None:
+            return DistributionLikelihood(own, self._n_targets)
         if not self._family.standardised:
             return self._family.kind(self._y_typical)
         if heteroscedastic:
@@ -193,8 +214,12 @@ class LikelihoodChoice(BayesianRegressor):
 class LikelihoodRegressor(LikelihoodChoice, NetworkRegressor):
     """Base class of networks with the parameters ``likelihood`` and ``noise``."""
 
+    _any_likelihood = True
+
     def _output_labels(self) -> list[str]:
-        n = self._n_targets
+        n, own = self._n_targets, self._given_own()
+        if own is not None:
+            return [f"output {j} of the network in " for j in range(own.n_outputs)]
         targets = [""] if n == 1 else [f"output {j} in " for j in range(n)]
         noise = [f"the noise of {name}" for name in targets] if self._kind[1] else []
         return [*targets, *noise]

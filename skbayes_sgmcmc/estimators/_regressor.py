@@ -124,7 +124,8 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
 
     def _check_sense(self, X: Any, y: Array) -> None:
         """Warn if the fit is plainly nonsense."""
-        self._check_regression(self._mixture(), X, y)
+        if self._likelihood().has_moments:
+            self._check_regression(self._mixture(), X, y)
 
     def _widths(self) -> tuple[int, ...]:
         """Numbers of features and outputs of the data; an empty tuple before the first fit."""
@@ -171,6 +172,8 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         one = self._predictive()(draws, x)
+        if not self._likelihood().has_moments:
+            return list(one.parameters())
         mean = one.mean()
         return [mean, one.variance(), (mean - mean[:1]) ** 2]  # their mixture adds its spread
 
@@ -186,7 +189,7 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
             with np.errstate(all="ignore"):  # what is not finite is refused
                 f = torch.from_numpy(outputs(draws, rows)).double()
             one = likelihood.predictive(f, likelihood.own_draws(self.posterior_, draws)).numpy()
-            for value in vars(one).values():  # rates may overflow although the outputs do not
+            for value in one.parameters():  # rates may overflow although the outputs do not
                 check_predictions(value, rows)
             return one.moved(self._y_center, self._y_scale)
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: training rows whose predictions are looked at
-LOOKED_AT = 200
+#: training rows whose predictions are looked at, and draws that predict probabilities
+LOOKED_AT, DRAWS_LOOKED_AT = 200, 200
 #: fewer rows do not say what a sensible fit achieves
 FEWEST_ROWS = 10
 #: an error of the training rows that is this many times a constant's raises a warning. Where X says

@@ -79,9 +79,12 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
     noise : "infer" or float, default="infer"
         Standard deviation of the noise in units of y, or the scale of Student's t distribution.
         "infer": log(noise / (0.3 sd(y))) ~ N(0, 1).
-    sampler : str or Sampler, default="sgld"
+    sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
-        "sgld", "psgld", "sghmc", "sgnht", "msgnht" and "mala" (exact, with all rows in every step).
+        "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc", "mala" (exact, with all rows in every
+        step) and "gibbs" (exact and nearly independent draws; only for normal likelihoods with a
+        normal prior, one scale for all features and no groups). "auto": "gibbs" where it applies
+        and no parameter of steps is given, otherwise "sgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -218,7 +221,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         prior_scale: Any = "learned",
         likelihood: Any = "normal",
         noise: Any = "infer",
-        sampler: Any = "sgld",
+        sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
         preconditioner: Any = "auto",
@@ -284,7 +287,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         return tags
 
     def _samplers(self) -> tuple[str, ...]:
-        return (*super()._samplers(), "mclmc", "mala")
+        return ("auto", *super()._samplers(), "mclmc", "mala", "gibbs")
 
     def _check(self) -> Any:
         self._check_groups()

@@ -35,10 +35,11 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         "learned": the scales of the normal prior are sampled, one for each input feature and each
         other block of weights or biases (see :class:`~skbayes_sgmcmc.priors.LearnedScale`).
         "auto": "learned" with the normal prior, otherwise "fan_in".
-    likelihood : str or StudentT, default="normal"
+    likelihood : str, StudentT or TorchLikelihood, default="normal"
         Distribution of the targets: "normal"; "student_t", whose heavy tails reduce the influence
         of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; or for counts, "poisson"
-        or "negative_binomial", whose mean is m exp(f(x)) with m the mean of y.
+        or "negative_binomial", whose mean is m exp(f(x)) with m the mean of y. Any other
+        distribution is a :class:`TorchLikelihood`.
     noise : "auto", "infer", "heteroscedastic" or float, default="auto"
         Standard deviation sigma of the noise. A number, in units of y, holds for all outputs.
         "infer": each output has its own sigma with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or

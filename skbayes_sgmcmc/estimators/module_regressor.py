@@ -43,9 +43,10 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     prior_center : {0, "module"}, default=0
         Centre of the prior. "module": the weights of the module that was given. Not allowed with a
         spike-and-slab prior or pruning.
-    likelihood : str or StudentT, default="normal"
+    likelihood : str, StudentT or TorchLikelihood, default="normal"
         Distribution of the targets: "normal", "student_t", "poisson" or "negative_binomial", as for
-        :class:`BayesianMLPRegressor`. A spike-and-slab prior allows only "normal".
+        :class:`BayesianMLPRegressor`, or a :class:`TorchLikelihood` of your own. A spike-and-slab
+        prior allows only "normal".
     noise : "infer", "heteroscedastic" or float, default="infer"
         Standard deviation of the noise, as for :class:`BayesianMLPRegressor`. A spike-and-slab
         prior allows only "infer".

@@ -56,6 +56,8 @@ class FixedScales:
         #: typical distances from zero
         self.typical = np.where(np.isinf(scale), 1.0, scale)
         self.rates = prior.rates(scale)
+        #: prior sds of the features' coefficients, if they are normal
+        self.normal = scale[: n_features * k : k] if type(prior) is Normal else None
         self._rates: tuple[Any, Tensor] | None = None
 
     @property
@@ -67,6 +69,8 @@ class FixedScales:
     def init_state(self, theta: Tensor) -> State:
         return {}
 
+    #: shape and rate of the prior of a precision that is learned
+    precision: tuple[float, float] | None = None
     #: ``before_keep`` of the model; given scales leave nothing to draw
     before_keep: Any = None
 
@@ -141,10 +145,14 @@ class LearnedScales:
         self.a, self.n_coefficients = float(hyper.shape), n_features * k
         self.isotropic = not own and bool(np.ptp(units) == 0.0)
         self.units = np.repeat(np.asarray(units, dtype=float), k)
+        #: prior sds of the features' coefficients for one common scale of 1
+        self.normal = None if own else np.asarray(units, dtype=float)
         self.inverse_squares = self.units**-2.0
         n_groups = n_features if own else 1
         self.counts = np.full(n_groups, self.n_coefficients // n_groups)
         self.k_g = self.a + 0.5 * self.counts
+        #: shape of the precision's conditional distribution, and rate of its prior
+        self.precision = float(self.k_g[0]), self.a * self.typical_scale**2
         self.shapes: dict[str, tuple[int, ...]] = {"log_shared": ()} if own else {}
         self.recorded: dict[str, tuple[int, ...]] = {"scale": (n_groups,) if own else ()}
         #: typical distances from zero

@@ -77,6 +77,28 @@ class SharedDenseBatch:
         out.add_(product.view(columns, chains, outputs).permute(1, 0, 2), alpha=scale)
 
 
+class StoredBatch:
+    """All rows of a stored design, which are read block by block in every product."""
+
+    def __init__(self, design: StoredDesign):
+        self.design = design
+
+    def dense(self) -> Tensor:
+        return self.design.held().x
+
+    def logits(self, w: Tensor) -> Tensor:
+        return torch.cat([batch.logits(w) for _, batch in self._batches()], 1)
+
+    def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
+        for rows, batch in self._batches():
+            batch.accumulate(out, r[:, rows], scale)
+
+    def _batches(self) -> Iterator[tuple[slice, SharedDenseBatch]]:
+        for rows, x in self.design._stored_blocks():
+            at = torch.from_numpy(x).to(self.design.device)
+            yield rows, SharedDenseBatch(at, at.t())
+
+
 class SparseBatch:
     """Rows as triplets (row, column, value); unless shared, columns are offset by chain."""
 
@@ -267,8 +289,8 @@ class StoredDesign(_Dense):
     def tensor_like(self) -> Tensor:
         return torch.empty(0, dtype=self.dtype, device=self.device)
 
-    def whole(self) -> SharedDenseBatch:
-        return self.held().whole()
+    def whole(self) -> StoredBatch:
+        return StoredBatch(self)
 
     def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
         return _batches(self._taken(indices.reshape(-1)).to(self.device), indices)

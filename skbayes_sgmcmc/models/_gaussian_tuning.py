@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,6 +64,8 @@ OWN_STEP = 0.2
 #: for these samplers, the most steps in which the slowest direction may forget its position, and
 #: the fewest steps of the burn-in, in which they adapt
 SLOWEST, LEAST_OWN_BURN_IN = 1000, 500
+#: steps of the burn-in if successive draws are nearly independent
+INDEPENDENT_BURN_IN = 50
 #: longer ones, up to infinity, are runs that are refused anyway
 LONGEST_RELAXATION = 1e15
 
@@ -172,7 +176,18 @@ class WhitenedGaussian(Tuning):
 
     # before a run ---------------------------------------------------------------------------------
 
+    def default_sampler(self, data: Data, asked: Any, *, stream: bool = False) -> str:
+        """Gibbs sampling for conjugate models, unless the user asks for steps; else SGLD."""
+        steps = (asked.step_size, asked.batch_size, asked.gradient, asked.preconditioner)
+        plain = asked.integrator == "auto" and not isinstance(asked.compiled, bool)
+        plain = plain and all(isinstance(one, str) and one == "auto" for one in steps)
+        warm = isinstance(asked.temperature, Real) and float(asked.temperature) > 0.0
+        return "gibbs" if self.model.conjugate and plain and warm and not stream else "sgld"
+
     def tuned(self, data: Data, request: Request) -> AutoValues:
+        if request.sampler.needs_conditionals:  # there are no steps
+            plain = self.given(data, replace(request, preconditioner=None))
+            return replace(plain, step_size=1.0, relaxation=1.0, least_burn_in=INDEPENDENT_BURN_IN)
         preconditioner = request.preconditioner
         if isinstance(preconditioner, str) and preconditioner == "auto":
             preconditioner = self._preconditioner(request.sampler)
@@ -188,7 +203,8 @@ class WhitenedGaussian(Tuning):
 
     def summarises(self, request: Request) -> bool:
         asked = request.preconditioner
-        if not request.auto or request.gradient != "auto" or not isinstance(asked, str):
+        plain = request.auto and request.gradient == "auto" and isinstance(asked, str)
+        if not plain or request.sampler.needs_conditionals:
             return False
         whitened = asked != "diagonal" and self._preconditioner(request.sampler) == "hessian"
         small = self.model.n_parameters <= SUMMARY_LIMIT
@@ -415,7 +431,7 @@ class WhitenedGaussian(Tuning):
             return super().lengths(values, n_rows, batch_size, n_draws)
         if values.relaxation is not None:
             steps = min(float(values.relaxation), LONGEST_RELAXATION)
-            burn_in = max(LEAST_OWN_BURN_IN, math.ceil(10.0 * steps))
+            burn_in = max(values.least_burn_in or LEAST_OWN_BURN_IN, math.ceil(10.0 * steps))
             apart = steps * min(200.0 / n_draws, 2.0)
             return burn_in, max(1, math.ceil(apart))
         eta = values.step_size / (self.model.tails if batch_size >= n_rows else 1.0)

@@ -69,6 +69,8 @@ class GroupedCoefficients:
 
     linear_form = None
     isotropic = False
+    normal = None
+    precision = None
 
     def __init__(self, terms: Sequence[GroupTerm], features: CoefficientPrior):
         self.terms, self.features = terms, features

@@ -285,6 +285,16 @@ class Model:
     #: model of later rows of a stream, whose prior is what is known from earlier rows
     after: Any = None
 
+    #: whether the model has ``conditionals``, which draw better than steps do
+    conjugate: bool = False
+
+    def conditionals(self, data: Data) -> Any:
+        """Conditional distributions for all rows (see ``_metric.Conditionals``); None if unknown.
+
+        Their method ``with_random(rng)`` returns a copy that draws with the numbers of some chains.
+        """
+        return None
+
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:
         """Control variates about ``center``; they are constant, or linear if ``root`` is given.
 

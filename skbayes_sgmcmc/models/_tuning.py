@@ -236,10 +236,8 @@ class Tuning:
             "sampler='mclmc', which finds its step size), gradient='minibatch' and init='random'."
         )
 
-    def default_sampler(
-        self, data: Data, step_size: Any, batch_size: Any, *, stream: bool = False
-    ) -> str:
-        """The name of the sampler that ``sampler="auto"`` means."""
+    def default_sampler(self, data: Data, asked: Any, *, stream: bool = False) -> str:
+        """The name of the sampler that ``sampler="auto"`` means, given the run's settings."""
         return "sgld"
 
     # minibatches, lengths, streams ----------------------------------------------------------------
@@ -319,18 +317,16 @@ class ManyModes(Tuning):
         self.least_burn_in = least_burn_in
         self.guessed = guessed
 
-    def default_sampler(
-        self, data: Data, step_size: Any, batch_size: Any, *, stream: bool = False
-    ) -> str:
+    def default_sampler(self, data: Data, asked: Any, *, stream: bool = False) -> str:
         """MCLMC with all rows, which it needs for its energy; pSGLD with minibatches."""
         if stream:
             return "psgld"
-        if _is(batch_size, "auto"):
+        if _is(asked.batch_size, "auto"):
             small = self.model.n_parameters <= NETWORK_PARAMETERS
             whole = small and self._work(data) <= NETWORK_WORK
         else:
-            whole = batch_size >= data.n_rows
-        return "mclmc" if whole and _is(step_size, "auto") else "psgld"
+            whole = asked.batch_size >= data.n_rows
+        return "mclmc" if whole and _is(asked.step_size, "auto") else "psgld"
 
     def step_size(self, request: Request, data: Data) -> float | None:
         """Eta, from the table's rate; None if the sampler and the integrator have no rate."""

@@ -28,10 +28,12 @@ from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, summed_over_blocks
+from ._conjugate import Conjugate, NormalConditionals
 from ._design import make_design
+from ._gaussian_tuning import FULL_HESSIAN_LIMIT
 from ._group_priors import GroupTerm
 from ._protocol import Anchor, LinearForm
-from .likelihoods import Likelihood
+from .likelihoods import Gaussian, Likelihood
 from .linear import LinearModel
 
 Array = NDArray[Any]
@@ -42,6 +44,8 @@ NODES, OWN_NODES = 11, 5
 BLOCK_NUMBERS = 2**18
 #: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
 AT_A_POINT = 1e-3
+#: number of targets up to which proposals for the noise of all of them are mostly accepted
+MOST_TARGETS = 8
 
 
 class GLMModel(LinearModel):
@@ -116,6 +120,28 @@ class GLMModel(LinearModel):
 
     def linear_form(self, data: Data) -> LinearForm | None:
         return None
+
+    # conditional distributions --------------------------------------------------------------------
+
+    @property
+    def conjugate(self) -> bool:  # type: ignore[override]
+        normal = type(self.likelihood) is Gaussian and self.coefficient_prior.normal is not None
+        return normal and self.n_parameters <= FULL_HESSIAN_LIMIT and self.k <= MOST_TARGETS
+
+    def conditionals(self, data: Data) -> NormalConditionals | None:
+        prior, likelihood = self.coefficient_prior, self.likelihood
+        if not self.conjugate or prior.normal is None or not isinstance(likelihood, Gaussian):
+            return None
+        form = Conjugate(
+            n_features=self.n_features,
+            k=self.k,
+            fit_intercept=self.fit_intercept,
+            units=prior.normal,
+            precision=prior.precision,
+            noise=likelihood.noise,
+            typical=likelihood.typical,
+        )
+        return NormalConditionals(form, data)
 
     # gradients ------------------------------------------------------------------------------------
 

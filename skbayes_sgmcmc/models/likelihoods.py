@@ -49,6 +49,10 @@ class Likelihood:
 
     shapes: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
     n_outputs: int
+    #: whether each output has its own target, as the linear models of last layers need it
+    separable = True
+    #: whether new targets have means and variances
+    has_moments = True
     #: whether its own parameters are a latent variable of the model instead of a part of theta
     latent_noise = False
 

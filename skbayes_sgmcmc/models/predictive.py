@@ -8,6 +8,7 @@ standard deviations, quantiles, densities and samples of new targets all come fr
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -80,6 +81,10 @@ class Predictive:
         """
         mean, sd = self.mean(), np.sqrt(self.variance())
         return mean - sd * math.sqrt((1.0 - q) / q), mean + sd * math.sqrt(q / (1.0 - q))
+
+    def parameters(self) -> Iterable[Any]:
+        """What must be finite."""
+        return vars(self).values()
 
     def numpy(self) -> Self:
         """The same distributions, with arrays instead of tensors as parameters."""

@@ -9,6 +9,7 @@ from .._metric import DiagonalMetric, Metric
 from .._validation import check_choice
 from . import integrators
 from ._protocol import Sampler, Step
+from .gibbs import Gibbs
 from .integrators import Integrator
 from .mala import MALA
 from .mclmc import MCLMC
@@ -29,6 +30,7 @@ __all__ = [
     "SGLD",
     "SGNHT",
     "DiagonalMetric",
+    "Gibbs",
     "Metric",
     "Sampler",
     "Step",
@@ -79,6 +81,7 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
         },
     ),
     "mala": (MALA, {"metropolis": Cell(integrators.metropolis, None)}),
+    "gibbs": (Gibbs, {"conditional": Cell(integrators.conditional, None)}),
 }
 
 

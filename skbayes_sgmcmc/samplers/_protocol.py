@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from .._metric import Metric, State
+from .._metric import Conditionals, Metric, State
 
 
 def _nothing() -> Tensor:
@@ -46,6 +46,8 @@ class Step:
         Standard normals, fresh at each step.
     uniform : Tensor of shape (chains,)
         Uniform numbers of this step, for Metropolis-Hastings.
+    conditionals : Conditionals or None
+        The model's conditional distributions. None if it has none, or the sampler needs none.
     streams : sequence
         Random number stream of each chain, for compiled steps that make their own normals.
     scratch : Tensor
@@ -101,6 +103,7 @@ class Step:
     energy_error: float = 5e-4
     same_target: bool = False
     prior_rates: Tensor | None = None
+    conditionals: Conditionals | None = None
     streams: Sequence[Any] = ()
     scratch: Tensor = field(default_factory=_nothing)
 
@@ -123,6 +126,8 @@ class Sampler(BaseEstimator):
     needs_metric = False
     #: whether the sampler needs the likelihood's part of the gradient separately from the prior's
     needs_likelihood_gradient = False
+    #: whether the sampler draws from the model's conditional distributions, and takes no steps
+    needs_conditionals = False
     #: whether the sampler preconditions by itself; a constant preconditioner is then refused
     self_preconditioned = False
     #: whether the sampler is an optimiser at temperature 0, so that it can find its own starts

@@ -12,6 +12,7 @@ baoab                 B½ A½ O A½ B½          2, and exact for theta on Gauss
 aboba                 A½ B½ O B½ A½          2 (SGHMC: exact for theta on Gaussians)
 leimkuhler_matthews   SGLD, shared noise     2, and exact on Gaussians
 metropolis            MALA's accept step     no bias
+conditional           Gibbs' draws           no bias
 leapfrog              B½ A B½ O              2 (MCLMC, whose B is a turn of u)
 minimal_norm          Bλ A½ B(1-2λ) A½ Bλ O  2, with a smaller constant; two gradients a step
 ====================  =====================  ==============================================
@@ -48,6 +49,15 @@ def leimkuhler_matthews(sampler: Any, theta: Tensor, state: State, step: Step) -
 def metropolis(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     """Propose, then accept or stay."""
     sampler.metropolis(theta, state, step)
+
+
+def conditional(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Draw from the model's conditional distributions."""
+    sampler.conditional(theta, state, step)
+
+
+#: the draws make their own random numbers
+conditional.own_noise = True  # type: ignore[attr-defined]
 
 
 def splitting(sampler: Any, theta: Tensor, state: State, step: Step) -> None:

@@ -21,6 +21,7 @@ from skbayes_sgmcmc import (
     SpikeSlab,
     Storage,
     StudentT,
+    TorchLikelihood,
     samplers,
 )
 from skbayes_sgmcmc import schedules as sch
@@ -61,6 +62,10 @@ class Root(nn.Module):
 
 def no_module(n_features, n_outputs):
     return None
+
+
+def cauchy(outputs):
+    return torch.distributions.Cauchy(outputs[:, 0], 1.0)
 
 
 # values -------------------------------------------------------------------------------------------
@@ -112,6 +117,7 @@ ORDINARY = {
         "gamma",
         "binomial",
         StudentT(df=4.0),
+        TorchLikelihood(cauchy),
     ],
     "n_trials": [None, 0],
     "groups": [None, 0],

@@ -1,0 +1,41 @@
+"""The last look at the draws of a run: they must be finite, and small enough to be summarised."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from sklearn.utils import gen_batches
+
+from .._exceptions import SamplingError
+from .posterior_samples import PosteriorSamples
+
+#: numbers of draws that are looked at, and so many of them at once
+CHECKED_NUMBERS, BATCH_NUMBERS = 2**24, 2**20
+#: squares of larger draws overflow
+LARGEST_DRAW = 1e150
+
+
+def extremes(posterior: PosteriorSamples) -> tuple[list[int], float]:
+    """Pooled draws with the largest and smallest values, and the largest magnitude."""
+    n_draws = posterior.n_chains * posterior.n_draws
+    chosen, ends = {0, n_draws - 1}, []
+    for name, shape in posterior.shapes.items():
+        size = max(1, math.prod(shape))
+        draws = posterior.spaced(min(n_draws, CHECKED_NUMBERS // size + 1))[0]
+        for some in gen_batches(len(draws), -(-BATCH_NUMBERS // size)):
+            values = posterior.select(name, draws[some]).reshape(len(draws[some]), -1)
+            high, low = values.max(1, initial=0.0), values.min(1, initial=0.0)
+            chosen |= {int(draws[some][high.argmax()]), int(draws[some][low.argmin()])}
+            ends += [float(high.max()), -float(low.min())]
+    return sorted(chosen), max(ends) if np.isfinite(ends).all() else math.inf
+
+
+def check_magnitude(largest: float) -> None:
+    """Raise ``SamplingError`` if draws of this magnitude have no means or standard deviations."""
+    if not largest < LARGEST_DRAW:
+        raise SamplingError(
+            "the draws are too large for finite means, standard deviations and predictions "
+            f"(largest magnitude {largest:.3g}): reduce step_size (try a tenth), or give "
+            "dtype='float64'."
+        )

@@ -1,0 +1,252 @@
+r"""Exact draws from the posterior of a linear model with normal noise and a normal prior.
+
+Given the noise :math:`\sigma_j` of each target and the prior's precision :math:`\tau`, coefficients
+are normal and independent in the eigenbasis of the centred Gram matrix :math:`A = V \Lambda V'` of
+features in their units. Their integral leaves a density of :math:`\log \sigma_j` and
+:math:`\log \tau`, which a Metropolis step with independent proposals draws. The coefficients
+then follow from their exact conditional distribution, so that successive draws are nearly
+independent.
+
+With a temperature T, the density of theta is raised to the power 1/T. A learned scale was
+integrated out of it, and is brought back by
+
+.. math:: r^{-k/T} \propto \int \tau^{k/T - 1} e^{-\tau r / T} d\tau,\quad r = b + |w|^2/2
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.chain_random import ChainRandom
+from .._data.minibatch import Data
+from .._metric import Conditionals, State
+
+Array = NDArray[Any]
+
+#: degrees of freedom of the proposals, whose tails must be heavier than those of the density
+DF = 5
+#: directions of the features with less than this share of the largest eigenvalue have no data
+NO_DATA = 1e-13
+#: least curvature of the density, as the proposals see it
+LEAST_CURVATURE = 1e-2
+#: distance for second differences of log densities, in units of log sigma and log tau
+DIFFERENCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Conjugate:
+    """What a linear model with normal noise and a normal prior is made of.
+
+    Attributes
+    ----------
+    n_features, k : int
+        Numbers of features and of targets.
+    fit_intercept : bool
+        Whether there are intercepts, with a flat prior.
+    units : array of shape (n_features,)
+        Prior sds of the coefficients for tau = 1.
+    precision : tuple of float, or None
+        k and b of the prior's learned precision tau, or None for tau = 1.
+    noise : array of shape (k,) or None
+        Standard deviations of the noise. None: theta ends with log(sigma / typical), which have
+        standard normal priors.
+    typical : float
+        Typical noise.
+    """
+
+    n_features: int
+    k: int
+    fit_intercept: bool
+    units: Array
+    precision: tuple[float, float] | None
+    noise: Array | None
+    typical: float
+
+    @property
+    def n_free(self) -> int:
+        """Number of variances that are not given."""
+        return (0 if self.noise is not None else self.k) + (self.precision is not None)
+
+
+class NormalConditionals(Conditionals):
+    """Exact conditional draws for all rows of a data set.
+
+    Parameters
+    ----------
+    form : Conjugate
+        The model.
+    data : Data
+        Rows with the fields "x", "y" and perhaps "offset".
+    """
+
+    rng: ChainRandom
+
+    def __init__(self, form: Conjugate, data: Data):
+        self.form = form
+        weight = np.ones(data.n_rows)
+        if data.weight is not None:
+            weight = data.weight.double().cpu().numpy()
+        weight = weight * data.scale
+        design, y = data.fields["x"], data.fields["y"].double().cpu().numpy()
+        if "offset" in data.fields:
+            y = y - data.fields["offset"].double().cpu().numpy()[:, None]
+        n, p = float(weight.sum()), form.n_features
+        gram = design.gram(weight)[:p, :p]
+        moments = design.transposed_times(weight[:, None] * y)[:p]
+        mean_x, mean_y = np.zeros(p), np.zeros(form.k)
+        if form.fit_intercept:
+            mean_x = design.transposed_times(weight[:, None])[:p, 0] / n
+            mean_y = weight @ y / n
+            gram = gram - n * np.outer(mean_x, mean_x)
+            moments = moments - n * np.outer(mean_x, mean_y)
+        values, vectors = scipy.linalg.eigh(gram * form.units[:, None] * form.units)
+        self.n, self.mean_x, self.mean_y = n, mean_x, mean_y
+        #: coefficients of a position z in the eigenbasis
+        self.basis = form.units[:, None] * vectors
+        known = values > NO_DATA * max(float(values[-1]), np.finfo(float).tiny)
+        self.values = np.where(known, values, 0.0)
+        self.moments = np.where(known[:, None], self.basis.T @ moments, 0.0)
+        # squares of residuals come from the rows: differences of sums would round to noise
+        safe = np.where(known, values, 1.0)[:, None]
+        exact = self.basis @ (self.moments / safe)
+        fitted = design.times(np.vstack([exact, np.zeros((design.shape[1] - p, form.k))]))
+        away = y - mean_y - (fitted - mean_x @ exact)
+        self.residual = weight @ (away * away)
+        self._kept: tuple[Any, tuple[Tensor, ...]] | None = None
+        #: squares that each direction of the eigenbasis explains, (features, k)
+        self.explained = self.moments**2 / safe
+
+    # densities of log sigma and log tau -----------------------------------------------------------
+
+    def log_density(self, free: Tensor, temperature: float) -> Tensor:
+        """Of points (points, n_free), up to a constant, with the coefficients integrated out."""
+        form, own = self.form, self._own(free)
+        log_sd, log_tau = self._logarithms(free)
+        values, explained, residual = self._tensors(free)[:3]
+        variance = torch.exp(2.0 * log_sd)[:, None]
+        shrunk = variance * torch.exp(log_tau)[:, None]  # (points, 1, k)
+        precision = values + shrunk
+        left = residual + (explained * (shrunk / precision)).sum(1)
+        each = -0.5 * left / variance[:, 0] - self.n * log_sd
+        if own is not None:
+            each -= 0.5 * own * own
+        total = each.sum(1)
+        if form.precision is not None:
+            k, b = form.precision
+            total += k * log_tau[:, 0] - b * torch.exp(log_tau[:, 0])
+        # integrals over the coefficients, and over the intercepts
+        spread = (form.n_features + form.fit_intercept) * log_sd.sum(1)
+        return total / temperature + spread - 0.5 * torch.log(precision).sum((1, 2))
+
+    def _own(self, free: Tensor) -> Tensor | None:
+        """The noise's own parameters (points, k), unless it is given."""
+        return free[:, : self.form.k] if self.form.noise is None else None
+
+    def _logarithms(self, free: Tensor) -> tuple[Tensor, Tensor]:
+        """Log sigma (points or 1, k) and log tau (points or 1, 1)."""
+        form = self.form
+        if form.noise is not None:
+            log_sd = torch.from_numpy(np.log(form.noise)).to(free)[None]
+        else:
+            log_sd = free[:, : form.k] + math.log(form.typical)
+        return log_sd, free.new_zeros(1, 1) if form.precision is None else free[:, -1:]
+
+    def _tensors(self, like: Tensor) -> tuple[Tensor, ...]:
+        """What draws need: values (features, 1), explained, residual, moments, basis, means."""
+        key = (like.dtype, like.device)
+        kept = self._kept  # read once: chains in other threads replace it
+        if kept is None or kept[0] != key:
+            arrays = (
+                *(self.values[:, None], self.explained, self.residual, self.moments),
+                *(self.basis, self.mean_x, self.mean_y),
+            )
+            kept = self._kept = (key, tuple(torch.from_numpy(each).to(like) for each in arrays))
+        return kept[1]
+
+    @cached_property
+    def _proposal(self) -> tuple[Tensor, Tensor]:
+        """Mode of the density at T = 1, and a root of one over its curvature there."""
+        size = self.form.n_free
+
+        def objective(at: Array) -> float:
+            return -float(self.log_density(torch.from_numpy(np.atleast_2d(at)), 1.0)[0])
+
+        mode = scipy.optimize.minimize(objective, np.zeros(size), method="BFGS").x
+        steps = DIFFERENCE * np.eye(size)
+        points = [mode + a + b for a in (*steps, *-steps) for b in (*steps, *-steps)]
+        found = self.log_density(torch.from_numpy(np.array(points)), 1.0).numpy()
+        signed = found.reshape(2, size, 2, size)
+        bent = signed[0, :, 1] + signed[1, :, 0] - signed[0, :, 0] - signed[1, :, 1]
+        curvatures, axes = np.linalg.eigh(bent / (4.0 * DIFFERENCE**2))
+        root = axes / np.sqrt(np.maximum(curvatures, LEAST_CURVATURE))
+        return torch.from_numpy(mode), torch.from_numpy(root)
+
+    # draws ----------------------------------------------------------------------------------------
+
+    def with_random(self, rng: ChainRandom) -> NormalConditionals:
+        """A copy that draws with these random numbers."""
+        bound = copy.copy(self)
+        bound.rng = rng
+        return bound
+
+    def init_state(self, theta: Tensor) -> State:
+        free = self._proposal[0].to(theta) if self.form.n_free else theta.new_empty(0)
+        zeros = theta.new_zeros(len(theta))
+        return {
+            "free": free.repeat(len(theta), 1),
+            "accepted": zeros,
+            "proposed": zeros.clone(),
+        }
+
+    def draw(self, theta: Tensor, state: State, temperature: float) -> None:
+        size = self.form.n_free
+        xi = self.rng.normal(theta.shape[1] + size + DF, dtype=theta.dtype)
+        if size:
+            uniform = self.rng.uniform(1, dtype=theta.dtype)[:, 0]
+            self._metropolis(state, xi[:, theta.shape[1] :], uniform, temperature)
+        self._coefficients(theta, state["free"], xi, temperature)
+
+    def _metropolis(self, state: State, xi: Tensor, uniform: Tensor, temperature: float) -> None:
+        """Accept, or not, a proposal from a t distribution around the mode."""
+        old = state["free"]
+        size, (mode, root) = old.shape[1], self._proposal
+        # both in units of the proposals' scale
+        away = xi[:, :size] * xi[:, size:].square().mean(1, keepdim=True).rsqrt()
+        scale = root.to(old) * math.sqrt(temperature)
+        new = mode.to(old) + away @ scale.mT
+        before = torch.linalg.solve(scale, (old - mode.to(old)).mT).mT
+        weight = self.log_density(torch.cat([new, old]), temperature)
+        tails = torch.log1p(torch.cat([away, before]).square().sum(1) / DF)
+        weight += 0.5 * (DF + size) * tails
+        accept = torch.log(uniform) < weight[: len(old)] - weight[len(old) :]
+        state["accepted"].add_(accept)
+        state["proposed"].add_(1.0)
+        old.copy_(torch.where(accept[:, None], new, old))
+
+    def _coefficients(self, theta: Tensor, free: Tensor, xi: Tensor, temperature: float) -> None:
+        """Draw coefficients and intercepts given the variances."""
+        form, own = self.form, self._own(free)
+        chains, n = len(theta), form.n_features * form.k
+        log_sd, log_tau = self._logarithms(free)
+        values, _, _, moments, basis, mean_x, mean_y = self._tensors(theta)
+        sd = torch.exp(log_sd)[:, None]
+        precision = values + sd * sd * torch.exp(log_tau)[:, None]
+        noise = xi[:, :n].view(chains, form.n_features, form.k) * (sd * math.sqrt(temperature))
+        coef = basis @ (moments / precision + noise / precision.sqrt())
+        theta[:, :n] = coef.reshape(chains, n)
+        if form.fit_intercept:
+            spread = sd[:, 0] * math.sqrt(temperature / self.n)
+            theta[:, n : n + form.k] = mean_y - mean_x @ coef + spread * xi[:, n : n + form.k]
+        if own is not None:
+            theta[:, -form.k :] = own

@@ -1,0 +1,237 @@
+"""A likelihood of the user's own, from distributions of ``torch.distributions``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from .._validation import check_int
+from .likelihoods import Likelihood
+from .predictive import Predictive
+
+Array = NDArray[Any]
+
+
+class TorchLikelihood(BaseEstimator):
+    r"""Any distribution of targets given a network's outputs, as the ``likelihood`` of a regressor.
+
+    Parameters
+    ----------
+    distribution : callable
+        ``distribution(outputs)`` returns the distribution of the targets of some rows: a
+        ``torch.distributions.Distribution``, or an object with its method ``log_prob(y)``. outputs
+        is a tensor of shape (rows, n_outputs); y and log_prob(y) have the shape (rows,), or (rows,
+        n_targets) if ``y`` has several columns. Densities of several targets are multiplied. For
+        predictions, the object also needs ``mean`` and ``variance``, for quantiles and intervals
+        ``cdf(y)``, and for new observations ``sample()``. Files of fitted estimators can only hold
+        functions that can be imported, not lambdas.
+    n_outputs : int, default=1
+        Number of outputs of the network.
+
+    Examples
+    --------
+    Waiting times with a Weibull distribution, whose scale and shape depend on x:
+
+    >>> import numpy as np
+    >>> from torch.distributions import Weibull
+    >>> from skbayes_sgmcmc import BayesianMLPRegressor, TorchLikelihood
+    >>> def waiting(outputs):
+    ...     scale, concentration = outputs.exp().unbind(1)
+    ...     return Weibull(scale, concentration)
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 1))
+    >>> y = np.exp(X[:, 0]) * rng.weibull(2.0, 200)
+    >>> reg = BayesianMLPRegressor(
+    ...     hidden_layer_sizes=8, likelihood=TorchLikelihood(waiting, n_outputs=2),
+    ...     n_draws=50, burn_in=500, random_state=0,
+    ... ).fit(X, y)
+    >>> reg.predict(X[:3]).shape, reg.sample_y(X[:3], 5).shape
+    ((3,), (3, 5))
+    """
+
+    def __init__(self, distribution: Callable[[Tensor], Any], n_outputs: int = 1):
+        self.distribution = distribution
+        self.n_outputs = n_outputs
+
+    def check(self, name: str) -> None:
+        """Raise ``ValueError`` if a parameter is not allowed; ``name`` names the likelihood."""
+        check_int(f"{name}.n_outputs", self.n_outputs)
+        if not callable(self.distribution):
+            raise ValueError(
+                f"{name}.distribution={self.distribution!r} is not allowed: give a function of "
+                "outputs that returns a torch.distributions.Distribution."
+            )
+
+
+class DistributionLikelihood(Likelihood):
+    """The likelihood of ``n_targets`` targets that a :class:`TorchLikelihood` describes.
+
+    Chains and rows are one axis for the user's function. Chains whose outputs are no longer finite
+    get no number instead of an error, so that they are dropped like others.
+    """
+
+    separable = False
+
+    @property
+    def has_moments(self) -> bool:  # type: ignore[override]
+        zeros = torch.zeros(1, 1, self.n_outputs, dtype=torch.float64)
+        distribution = made(self.given.distribution, zeros)
+        return all(part_of(distribution, name) is not None for name in ("mean", "variance"))
+
+    def __init__(self, given: TorchLikelihood, n_targets: int):
+        self.given, self.n_targets = given, n_targets
+        self.n_outputs = int(given.n_outputs)
+
+    def check_targets(self, y: Array) -> None:  # type: ignore[override]
+        """Raise ``ValueError`` if some targets have no density at outputs of zero."""
+        zeros = torch.zeros(1, len(y), self.n_outputs, dtype=torch.float64)
+        try:
+            found = self.log_density(zeros, torch.from_numpy(y), zeros)[0]
+        except Exception as error:
+            reason = str(error).partition("\n")[0]  # torch goes on with all values
+            raise ValueError(
+                f"likelihood={self.given!r} is not allowed for y of shape {y.shape}: at outputs of "
+                f"zero, it raises {type(error).__name__}: {reason}"
+            ) from error
+        bad = ~torch.isfinite(found).numpy()
+        if bad.any():
+            raise ValueError(
+                f"y with {y[bad][0]} is not allowed: it has no density under "
+                f"likelihood={self.given!r} at outputs of zero."
+            )
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        finite = torch.isfinite(f).all(2)
+        distribution = made(self.given.distribution, f.where(finite[..., None], 0.0))
+        targets = y.to(f.dtype).expand(*f.shape[:2], y.shape[-1]).reshape(-1, self.n_targets)
+        found = distribution.log_prob(targets[:, 0] if self.n_targets == 1 else targets)
+        found = found.reshape(len(f), f.shape[1], -1).sum(2)
+        return found.where(finite, torch.nan)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
+        with torch.enable_grad():
+            at = f.detach().requires_grad_(True)
+            (slope,) = torch.autograd.grad(-self.log_density(at, y, own).sum(), at)
+        return slope, None
+
+    def predictive(self, f: Tensor, own: Tensor) -> Predictive:
+        return FromTorch(f, self.given.distribution, self.n_targets)
+
+
+@dataclass
+class FromTorch(Predictive):
+    """Distributions that a function of outputs (draws, rows, outputs) returns.
+
+    Parameters
+    ----------
+    outputs : array or Tensor of shape (draws, rows, outputs)
+        Outputs of the network.
+    distribution : callable
+        As for :class:`TorchLikelihood`.
+    n_targets : int
+        Number of targets.
+    """
+
+    outputs: Any
+    distribution: Callable[[Tensor], Any]
+    n_targets: int
+
+    @property
+    def discrete(self) -> bool:  # type: ignore[override]
+        support = getattr(self._made(), "support", None)
+        return bool(getattr(support, "is_discrete", False))
+
+    def mean(self) -> Any:
+        return self._shaped(self._asked("mean", "predict"))
+
+    def variance(self) -> Any:
+        return self._shaped(self._asked("variance", "predict(return_std=True)"))
+
+    def log_density(self, y: Array) -> Array:
+        distribution, targets = self._made(), self._targets(y)
+        inside, allowed = supported(distribution, targets)
+        found = distribution.log_prob(allowed)
+        outside = ~inside if inside.shape == found.shape else ~inside.all(-1)
+        found = found.masked_fill(outside, -torch.inf)
+        return np.asarray(found.reshape(*self.outputs.shape[:2], -1))
+
+    def cdf(self, y: Array) -> Array:
+        distribution, targets = self._made(), self._targets(y)
+        inside, allowed = supported(distribution, targets)
+        self._asked("cdf", "predict_quantiles")
+        found = distribution.cdf(allowed)
+        beyond = (targets > allowed).to(found.dtype)  # above the support, or below
+        return np.asarray(self._shaped(found.where(inside, beyond)))
+
+    def sample(self, rng: np.random.RandomState) -> Array:
+        draw = self._asked("sample", "sample_y")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rng.randint(2**31)))
+            return np.asarray(self._shaped(draw()))
+
+    def parameters(self) -> Iterator[Array]:
+        yield self.outputs
+        if part_of(self._made(), "mean") is not None:
+            yield self.mean()
+
+    def numpy(self) -> Self:
+        return replace(self, outputs=self.outputs.numpy())
+
+    def _made(self) -> Any:
+        return made(self.distribution, torch.as_tensor(self.outputs))
+
+    def _targets(self, y: Array) -> Tensor:
+        shape = *self.outputs.shape[:2], self.n_targets
+        flat = torch.from_numpy(np.broadcast_to(y, shape).reshape(-1, self.n_targets).copy())
+        return flat[:, 0] if self.n_targets == 1 else flat
+
+    def _shaped(self, values: Tensor) -> Any:
+        """Values in the kind of the outputs, (draws, rows, targets)."""
+        shaped = values.reshape(*self.outputs.shape[:2], self.n_targets)
+        return shaped if isinstance(self.outputs, Tensor) else shaped.numpy()
+
+    def _asked(self, name: str, method: str) -> Any:
+        """A part of the distribution that a method of estimators needs."""
+        distribution = self._made()
+        found = part_of(distribution, name)
+        if found is not None:
+            return found
+        raise ValueError(
+            f"{method} is not allowed with this likelihood: {type(distribution).__name__} has no "
+            f"{name}. Give a distribution that has it, or use sample_y or predict_log_density."
+        )
+
+
+def made(distribution: Callable[[Tensor], Any], outputs: Tensor) -> Any:
+    """The distribution of all rows of all draws, for outputs (draws, rows, outputs)."""
+    return distribution(outputs.reshape(-1, outputs.shape[2]))
+
+
+def part_of(distribution: Any, name: str) -> Any:
+    """An attribute or a method of a distribution; None if it has none."""
+    with contextlib.suppress(NotImplementedError, AttributeError):
+        found = getattr(distribution, name)
+        if name == "cdf":  # torch's distributions have the method, but may not implement it
+            found(distribution.mean)
+        return found
+    return None
+
+
+def supported(distribution: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Which targets are in the support, and targets that have the mean in place of the others."""
+    support = getattr(distribution, "support", None)
+    if support is None:
+        return torch.ones_like(y, dtype=torch.bool), y
+    inside = support.check(y)
+    if inside.shape != y.shape:  # one answer for several targets
+        inside = inside[..., None].expand(y.shape)
+    middle = distribution.mean
+    return inside, y.where(inside, middle.round() if support.is_discrete else middle)
