@@ -7,13 +7,17 @@ and maps into memory. A run's memory is what the anonymous memory of the process
 pages of a map belong to the file, and the system takes them back when it needs them.
 """
 
+import multiprocessing
 import tempfile
 import threading
 import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 from _common import markdown_table, parse_args, write_results
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, BayesianMLPClassifier
@@ -23,9 +27,10 @@ BODY = """{table}
 
 {n_features} features in float32. Time is processor time of one thread; "over scikit-learn" compares
 it with `LogisticRegression(C=1)`, whose maximum is that of the same posterior, fitted to an array
-of the same rows in the same process. Memory is what anonymous memory grows at most during `fit`,
-draws included; means and sds are those of the coefficients, compared with scikit-learn's maximum
-and with the fit of the array, in posterior sds. "Slices only" is a table that can only be sliced,
+of the same rows in the same run. Each fit has a process of its own; memory is what anonymous memory
+grows at most during `fit`, draws included. Means and sds are those of the coefficients: the largest
+distance from scikit-learn's maximum, in posterior sds, and the largest change of an sd from the fit
+of the array. "Slices only" is a table that can only be sliced,
 like a dataset of h5py or zarr, in memory: its fits draw minibatches from one pool of rows.
 """
 
@@ -62,8 +67,27 @@ def anonymous():
     raise SystemExit("This benchmark reads RssAnon from /proc/self/status, which Linux has.")
 
 
-def measured(fit):
-    """What ``fit`` returns, its seconds of processor time, and the MB that it adds at most."""
+def models():
+    """The estimators of the table, by name; parameters are those of the defaults."""
+    short = {"n_draws": 20, "burn_in": 200, "thinning": 1, "random_state": 0}
+    return {
+        "scikit-learn": LogisticRegression(C=1.0),
+        "logistic regression": BayesianLogisticRegression(random_state=0),
+        "normal GLM": BayesianGLMRegressor(random_state=0),
+        "perceptron, 220 steps": BayesianMLPClassifier(sampler="psgld", **short),
+    }
+
+
+def measured(name, kind, path, y):
+    """Seconds of processor time of a fit, MB that it adds at most, and the coefficients' moments.
+
+    It is called in a process of its own, because memory that earlier fits have freed would hide
+    what a fit needs. A small fit before it imports and compiles what there is.
+    """
+    warnings.simplefilter("ignore")  # few draws do not mix
+    model, X = models()[name], np.load(path, mmap_mode="r" if kind == "memory map" else None)
+    clone(model).fit(np.array(X[:1000]), y[:1000])
+    given = Slices(X) if kind == "slices only" else X
     before, seen, done = anonymous(), [0.0], threading.Event()
 
     def watch():
@@ -74,72 +98,59 @@ def measured(fit):
     watcher.start()
     started = time.process_time()
     try:
-        fitted = fit()
+        model.fit(given, y)
     finally:
         seconds = time.process_time() - started
         done.set()
         watcher.join()
-    return fitted, seconds, max(seen)
-
-
-def against(draws, mean, sd):
-    """Largest difference of means in sds, and largest ratio of sds."""
-    ratio = draws.std((0, 1)) / sd
-    away = np.abs(draws.mean((0, 1)) - mean) / sd
-    return f"{away.max():.2f}", f"{max(ratio.max(), 1.0 / ratio.min()) - 1.0:.0%}"
-
-
-def rows_of(folder, n_rows, n_features, *, beside):
-    """Rows of the table for one size; ``beside``: with scikit-learn and with other ways to read."""
-    path, found = Path(folder) / "x.npy", []
-    y = write_rows(path, n_rows, n_features)
-    size = f"{n_rows:,}"
-    ours = BayesianLogisticRegression(random_state=0)
-    mapped = np.load(path, mmap_mode="r")
-    fits = {"memory map": lambda: ours.fit(mapped, y)}
-    peer = None
-    if beside:
-        X = np.load(path)
-        peer = measured(lambda: LogisticRegression(C=1.0).fit(X, y))
-        found.append(
-            [size, "array", "scikit-learn", f"{peer[1]:.2f}", "1", f"{peer[2]:.0f}", "", ""]
-        )
-        fits = {"array": lambda: ours.fit(X, y)} | fits
-        fits["slices only"] = lambda: ours.fit(Slices(X), y)
-        sd = ours.fit(X, y).posterior_["coef"].std((0, 1))
-    for kind, fit in fits.items():
-        model, seconds, memory = measured(fit)
-        ratio, apart = "", ("", "")
-        if peer is not None:
-            ratio = f"{seconds / peer[1]:.1f}"
-            apart = against(model.posterior_["coef"], peer[0].coef_, sd)
-        found.append(
-            [size, kind, "logistic regression", f"{seconds:.1f}", ratio, f"{memory:.0f}", *apart]
-        )
-    if beside:
-        short = {"n_draws": 20, "burn_in": 200, "thinning": 1, "random_state": 0}
-        others = {
-            "normal GLM": BayesianGLMRegressor(random_state=0),
-            "perceptron, 220 steps": BayesianMLPClassifier(sampler="psgld", **short),
-        }
-        for name, model in others.items():
-            _, seconds, memory = measured(lambda model=model: model.fit(mapped, y))
-            found.append([size, "memory map", name, f"{seconds:.1f}", "", f"{memory:.0f}", "", ""])
-    path.unlink()
+    found = {"seconds": seconds, "memory": max(seen)}
+    if name == "logistic regression":
+        draws = model.posterior_["coef"]
+        found |= {"mean": draws.mean((0, 1)), "sd": draws.std((0, 1))}
+    elif name == "scikit-learn":
+        found["mean"] = model.coef_
     return found
+
+
+def rows_of(folder, n_rows, n_features, fits):
+    """Rows of the table for one size: ``fits`` are pairs of an estimator and a kind of X."""
+    path, table, found = Path(folder) / "x.npy", [], {}
+    y = write_rows(path, n_rows, n_features)
+    for name, kind in fits:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            one = found[name, kind] = pool.submit(measured, name, kind, path, y).result()
+        peer, ours = (
+            found.get((each, "array")) for each in ("scikit-learn", "logistic regression")
+        )
+        ratio = away = width = ""
+        if peer is not None and "sd" in one:
+            ratio = f"{one['seconds'] / peer['seconds']:.0f}"
+            away = f"{np.abs((one['mean'] - peer['mean']) / ours['sd']).max():.2f}"
+            width = f"{np.abs(one['sd'] / ours['sd'] - 1.0).max():.1%}"
+        cost = f"{one['seconds']:.2f}", ratio, f"{one['memory']:.0f}"
+        table.append([f"{n_rows:,}", kind, name, *cost, away, width])
+    path.unlink()
+    return table
+
+
+FEW = [
+    ("scikit-learn", "array"),
+    ("logistic regression", "array"),
+    ("logistic regression", "memory map"),
+    ("logistic regression", "slices only"),
+    ("normal GLM", "memory map"),
+    ("perceptron, 220 steps", "memory map"),
+]
 
 
 def main():
     args = parse_args(__doc__, seeds=1, quick_seeds=1)
     n_features = 10 if args.short else 100
     few, many = (20_000, 40_000) if args.short else (500_000, 2_000_000)
-    rng = np.random.default_rng(0)
-    start = rng.standard_normal((1000, n_features))
-    for model in (BayesianLogisticRegression(), BayesianGLMRegressor()):  # whatever is imported
-        model.fit(start, rng.integers(0, 2, 1000))
     with tempfile.TemporaryDirectory() as folder:
-        rows = rows_of(folder, few, n_features, beside=True)
-        rows += rows_of(folder, many, n_features, beside=False)
+        rows = rows_of(folder, few, n_features, FEW)
+        rows += rows_of(folder, many, n_features, FEW[2:3])
     header = ["rows", "X", "fit", "seconds", "over scikit-learn", "memory, MB"]
     table = markdown_table([*header, "means, sds away", "sds"], rows)
     body = BODY.format(table=table, n_features=n_features)
