@@ -180,12 +180,16 @@ def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:
     """Return predictions for rows X, which must be finite."""
     if np.isfinite(values).all():
         return values
-    held = X.data if hasattr(X, "indptr") else np.asarray(X)
+    largest = "large" if hasattr(X, "blocks") else f"{_magnitude(X):.3g}"
     raise ValueError(
-        f"X is not allowed: its largest magnitude is {np.abs(held).max(initial=0.0):.3g}, with "
+        f"X is not allowed: its largest magnitude is {largest}, with "
         "which predictions leave the finite numbers; give rows in the units of those of fit, or "
         "fit with dtype='float64'."
     )
+
+
+def _magnitude(X: Any) -> float:
+    return float(np.abs(X.data if hasattr(X, "indptr") else np.asarray(X)).max(initial=0.0))
 
 
 def check_sizes(name: str, sizes: Any) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ makes an index outside an array an error (see CONTRIBUTING.md).
 from __future__ import annotations
 
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from skbayes_sgmcmc import SpikeSlab
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine.accelerators import fused_steps, linear_sgld
-from skbayes_sgmcmc.models._design import DenseDesign
+from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign
 from skbayes_sgmcmc.models.likelihoods import LatentGaussian
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
@@ -53,7 +52,7 @@ def laid_out(X, layout, monkeypatch):
         design = DenseDesign(torch.from_numpy(X))
     else:
         monkeypatch.setattr(linear_sgld, "PADDING_LIMIT", 1e9 if layout == "padded" else -1)
-        design = SimpleNamespace(x=sp.csr_matrix(X))
+        design = SparseDesign(sp.csr_matrix(X), torch.float64, "cpu")
     name, *arrays = linear_sgld._rows(design, np.dtype(float))
     assert name == layout
     return design.x, arrays

@@ -13,12 +13,15 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.stats
+import torch
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 
-from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SamplingWarning
 from skbayes_sgmcmc._engine.chains import LONG_CHUNK
 from skbayes_sgmcmc.diagnostics import r_hat
+from skbayes_sgmcmc.models._past import Past
 from skbayes_sgmcmc.samplers import SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
 
@@ -140,24 +143,65 @@ def test_partial_fit_predicts_after_one_call(stream):
         clf = feed(small(), X[:rows], y[:rows], rows)
         p = clf.predict_proba(X[:10])
         assert np.isfinite(p).all() and p.shape == (10, 2)
-        assert clf.posterior_.n_draws == -(-rows // 100)
+        assert clf.posterior_.n_draws == 20  # one pass, or 20 steps
 
 
 @pytest.mark.parametrize("rows", [pytest.param(100, marks=pytest.mark.slow), 1000])
 def test_one_pass_of_a_stream(stream, rows):
-    """Each row seen once: the mean is right to about a posterior sd, and the spread to a factor 2.
+    """Each row seen once: the posterior is that of ``fit``.
 
-    Measured over 24 data sets, with 16 chains (a stream keeps 25 draws of each): root mean square
-    0.2 to 0.9 sd, sd ratios 1.3 to 2.4. Before the step size fell with the rows seen it was 4 to 6
-    sd with ratios up to 8.
+    Goals: means within 0.2 posterior sds, sds within 15%. Measured over 12 data sets of 5 and 20
+    features, with 100 and 1000 rows a call: root mean square 0.03 to 0.14 sds, sd ratios 0.91 to
+    1.06, of which Monte Carlo error is most. Without the Gaussian of earlier rows: 0.2 to 0.9 sds
+    and ratios 1.3 to 2.4.
     """
     X, y, full = stream
     clf = feed(BayesianLogisticRegression(n_chains=32, random_state=1), X, y, rows)
     sd = full.posterior_.std("coef")
     error = (clf.coef_ - full.coef_) / sd
-    assert np.sqrt(np.mean(error**2)) < 1.2
+    assert np.abs(error).max() < 0.2
     ratio = clf.posterior_.std("coef") / sd
-    assert ratio.min() > 0.6 and ratio.max() < 2.5
+    assert ratio.min() > 0.85 and ratio.max() < 1.15
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+def test_one_pass_of_a_stream_of_counts_and_of_real_targets(likelihood):
+    """The same for generalised linear models, whose own parameters are in the Gaussian, too."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 3))
+    f = X @ [0.5, -0.3, 0.1]
+    y = f + rng.standard_normal(2000) if likelihood == "normal" else rng.poisson(np.exp(f))
+    full = BayesianGLMRegressor(likelihood=likelihood, n_draws=300, random_state=0).fit(X, y)
+    reg = BayesianGLMRegressor(likelihood=likelihood, random_state=1)
+    for start in range(0, 2000, 250):
+        reg.partial_fit(X[start : start + 250], y[start : start + 250])
+    sd = full.posterior_.std("coef")
+    assert (
+        np.abs((reg.coef_ - full.coef_) / sd).max() < 0.35
+    )  # of which Monte Carlo error has an sd of 0.09
+    # that of 80 draws of four chains is 5%
+    ratio = reg.posterior_.std("coef") / sd
+    assert ratio.min() > 0.8 and ratio.max() < 1.2
+
+
+def test_earlier_draws_of_a_stream_move_with_its_posterior(stream):
+    """By one affine map for all of them: they are draws of the posterior of now, not of then.
+
+    So a stream may keep draws of all of its calls, and their number and that of the chains' state
+    does not grow beyond n_draws.
+    """
+    X, y, _ = stream
+    clf = feed(small(n_draws=60), X[:300], y[:300], 100)
+    before = clf._chain_state.kept.copy()
+    clf.partial_fit(X[300:400], y[300:400])
+    after = clf._chain_state.kept[:, :40].reshape(80, 6)
+    both = np.hstack([before[:, 20:].reshape(80, 6), np.ones((80, 1))])
+    moved = both @ np.linalg.lstsq(both, after, rcond=None)[0]
+    np.testing.assert_allclose(moved, after, atol=1e-8)
+    assert np.abs(after - both[:, :6]).max() > 0.01
+    np.testing.assert_array_equal(clf.posterior_["coef"][:, :, 0], clf._chain_state.kept[..., :5])
+    assert clf._chain_state.kept.shape == (2, 60, 6)
+    assert clf.posterior_.n_draws == 60
 
 
 def warned(clf, X, y, rows, passes=1):
@@ -175,7 +219,7 @@ def test_a_poor_posterior_of_a_stream_is_warned_of(stream):
     A call of few steps has too few draws to judge.
     """
     X, y, _ = stream
-    clf = BayesianLogisticRegression(random_state=0, batch_size=25)
+    clf = BayesianLogisticRegression(gradient="minibatch", random_state=0, batch_size=25)
     assert warned(clf, X[:1200], y[:1200], 100) == [100, 200, 400, 800]
     assert r_hat(clf.posterior_, "coef").max() > 1.5
     assert warned(clf, X[1200:1700], y[1200:1700], 100) == [1600]
@@ -214,7 +258,7 @@ def test_passes_with_total_samples(stream):
 
 def test_partial_fit_keeps_the_newest_draws(stream):
     X, y, _ = stream
-    clf = feed(small(n_draws=8), X[:1000], y[:1000], 100)
+    clf = feed(small(n_draws=8, gradient="minibatch"), X[:1000], y[:1000], 100)
     # ten steps of a draw each, of which the first half is burn-in
     assert clf.posterior_.n_draws == 5
     before = clf.posterior_["coef"].copy()
@@ -239,6 +283,36 @@ def test_a_stream_keeps_the_weights_of_its_newest_draws(stream):
     draws = clf.posterior_["coef"].reshape(30, 1, 5)
     expected = np.average(draws, axis=0, weights=weights)
     np.testing.assert_allclose(clf.coef_, expected, rtol=1e-9)
+
+
+def test_a_stream_that_is_sorted_by_label_is_warned_of(stream):
+    """Once, when 1,000 rows were of some of the classes only: later rows cannot put that right."""
+    X, y, _ = stream
+    order = np.argsort(y, kind="stable")
+    with pytest.warns(SamplingWarning, match=r"first 1000 rows .* no row of the classes \[1\]"):
+        clf = feed(small(), X[order][:1000], y[order][:1000], 500)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the first .* rows")
+        clf.partial_fit(X[order][1000:1500], y[order][1000:1500])
+        feed(small(), X[:1500], y[:1500], 500)
+
+
+def test_the_past_is_a_gaussian_prior():
+    """Its gradient is that of its density, whose values are scipy's up to a constant."""
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((3, 3))
+    past = Past(rng.standard_normal(3), root @ root.T)
+    theta = torch.from_numpy(rng.standard_normal((4, 3))).requires_grad_(True)
+    density = past.log_density(theta)
+    exact = scipy.stats.multivariate_normal(past.center, np.linalg.inv(past.precision))
+    expected = exact.logpdf(theta.detach().numpy())
+    np.testing.assert_allclose(np.diff(density.detach()), np.diff(expected), rtol=1e-9)
+    (slope,) = torch.autograd.grad(density.sum(), theta)
+    out = torch.empty_like(theta)
+    past.gradient(theta.detach(), out, 0.5)
+    np.testing.assert_allclose(out, -0.5 * slope, rtol=1e-12)
+    value, gradient = past.potential(theta.detach().numpy()[0])
+    np.testing.assert_allclose([value, *gradient], [-density[0].item(), *-slope[0]], rtol=1e-12)
 
 
 def test_partial_fit_goes_on_from_a_warm_fit(stream):

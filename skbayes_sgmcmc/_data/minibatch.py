@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,11 @@ Array = NDArray[Any]
 #: how many numbers are gathered at once for all chains: about the size of a core's cache, and on
 #: other devices so many that the time to start operations does not count
 GATHER_NUMBERS, GATHER_NUMBERS_ELSEWHERE = 2**17, 2**24
+#: most numbers of a pool of rows of a file that is slow to search, and least runs of rows in it
+POOL_NUMBERS, LEAST_RUNS = 2**24, 64
+#: numbers of a block of :meth:`Data.blocks`, and most rows. A block has at least so many times as
+#: many numbers as a row has columns, because what is found for each is an array of that size
+BLOCK_NUMBERS, BLOCK_ROWS, BLOCK_WIDTHS = 2**20, 2**16, 16
 
 
 @dataclass(slots=True)
@@ -88,12 +94,47 @@ class Data:
         """``n_rows`` random rows, always the same ones, that stand for all: N does not change."""
         rows = np.random.default_rng(0).choice(self.n_rows, n_rows, replace=False)
         rows.sort()  # in the order in which they are in memory
+        return replace(self.chosen(rows), augment=None)
+
+    def chosen(self, rows: Array) -> Data:
+        """The rows of these numbers, in memory; N does not change."""
+        index = torch.from_numpy(rows)
         fields = {
-            name: field.rows(rows) if hasattr(field, "rows") else field[torch.from_numpy(rows)]
+            name: field[index] if isinstance(field, Tensor) else field.rows(rows)
             for name, field in self.fields.items()
         }
-        weight = None if self.weight is None else self.weight[torch.from_numpy(rows)]
-        return Data(fields, n_rows, weight, self.total)
+        weight = None if self.weight is None else self.weight[index]
+        return Data(fields, len(rows), weight, self.total, self.augment)
+
+    @property
+    def run(self) -> int:
+        """Rows that are read at once where rows cannot be read one by one; 0 where they can."""
+        slow = [f for f in self.fields.values() if not getattr(f, "searched", True)]
+        return max((field.run for field in slow), default=0)
+
+    def blocks(self) -> Iterator[tuple[slice, Data]]:
+        """Consecutive blocks of rows, each with its share of N, for sums over many rows.
+
+        They bound the memory that such sums take, and read every row once. Few rows are one block:
+        these data.
+        """
+        fields = self.fields.values()
+        numbers = max(1, sum(_row_numbers(field) for field in fields))
+        width = sum(int(np.prod(field.shape[1:])) for field in fields)
+        n_rows = min(max(BLOCK_NUMBERS, BLOCK_WIDTHS * width) // numbers, BLOCK_ROWS)
+        if n_rows >= self.n_rows:
+            yield slice(0, self.n_rows), self
+            return
+        for start in range(0, self.n_rows, n_rows):
+            rows = slice(start, min(start + n_rows, self.n_rows))
+            of_block = {
+                name: field.block(rows) if hasattr(field, "block") else field[rows]
+                for name, field in self.fields.items()
+            }
+            weight = None if self.weight is None else self.weight[rows]
+            block = Data(of_block, rows.stop - rows.start, weight)
+            block.total = self.scale * block.held
+            yield rows, block
 
     def all_rows(self) -> Batch:
         """Every row, as one batch shared by the chains."""
@@ -117,6 +158,14 @@ class Minibatches:
     probability : array of shape (n_rows,) or None, default=None
         Expected frequencies with which rows are drawn, by stratified sampling. Rows are weighted by
         1 / (n_rows * probability), so means remain unbiased. None draws uniformly.
+
+    Notes
+    -----
+    Rows of files that are slow to search are read in runs of consecutive rows, once for many steps.
+    Without ``probability``, the minibatches of a chunk of steps are drawn from at least
+    ``LEAST_RUNS`` runs that begin at random rows: every row still has the same probability, but in
+    files that are sorted the minibatches of a chunk resemble each other. With it, all minibatches
+    are drawn from one pool of ``POOL_NUMBERS`` numbers that is drawn before the first step.
     """
 
     def __init__(
@@ -134,6 +183,8 @@ class Minibatches:
             # in the precision and on the device of the data, because weights multiply residuals
             weights = torch.from_numpy(1.0 / (data.n_rows * probability))
             self.importance = weights.to(tensor_like(data))
+        self._run = 0 if self.full else data.run
+        self._pool: tuple[Array, Data] | None = None
         self._whole = data.all_rows() if self.full else None
         #: how many numbers are gathered for one minibatch of one chain
         self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
@@ -149,15 +200,46 @@ class Minibatches:
         if self.full:
             return None
         streams = rng.select([0]) if self.shared else rng
+        if self._run:
+            return self._pooled(n_steps, streams)
         if self.importance is None:
             return streams.distinct(self.data.n_rows, n_steps, self.size)
         return np.stack([self._weighted(n_steps, stream) for stream in streams.rows])
 
-    def _weighted(self, n_steps: int, rng: np.random.Generator) -> Array:
+    def _weighted(self, n_steps: int, rng: np.random.Generator, size: int | None = None) -> Array:
         # one draw in each of `size` equal strata of the cumulative probability. This is unbiased,
         # and a row whose probability fills a stratum is in every minibatch
-        u = (np.arange(self.size) + rng.random((n_steps, self.size))) / self.size
+        size = self.size if size is None else size
+        u = (np.arange(size) + rng.random((n_steps, size))) / size
         return np.minimum(np.searchsorted(self._cumulative, u), self.data.n_rows - 1)
+
+    def _pooled(self, n_steps: int, streams: ChainRandom) -> Array:
+        """Row indices (chains, n_steps, size) from few runs of rows, or from the one pool."""
+        n_rows = self.data.n_rows
+        most = min(n_rows, max(self.size, POOL_NUMBERS * self.size // self.numbers))
+        if self.importance is not None:
+            pool = self._weighted(1, np.random.default_rng(0), most)[0]
+            pools = np.broadcast_to(pool, (len(streams.rows), most))
+            if self._pool is None:
+                kept = np.unique(pool)
+                self._pool = kept, self.data.chosen(kept)
+        else:
+            most = max(self.size, min(n_steps * self.size, most // 8))
+            run = min(self._run, max(1, most // LEAST_RUNS))
+            n_runs = -(-most // run)
+            starts = np.stack([rng.integers(0, n_rows, n_runs) for rng in streams.rows])
+            pools = (starts[:, :, None] + np.arange(run)).reshape(len(starts), -1) % n_rows
+        within = streams.distinct(pools.shape[1], n_steps, self.size)
+        return np.stack([pool[w] for pool, w in zip(pools, within, strict=True)])
+
+    def _held(self, by_step: Array) -> tuple[Minibatches, Array]:
+        """Minibatches of the rows of some steps, which are read now, and their new indices."""
+        rows, data = self._pool or (np.unique(by_step), None)
+        view = copy.copy(self)
+        view.data = self.data.chosen(rows) if data is None else data
+        if self.importance is not None:
+            view.importance = self.importance[torch.from_numpy(rows)]
+        return view, np.searchsorted(rows, by_step)
 
     def chunk(self, indices: Array | None, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
         """One batch per step, for the row indices that :meth:`indices` returns."""
@@ -170,6 +252,11 @@ class Minibatches:
                 yield batch
             return
         by_step = indices.swapaxes(0, 1)  # (steps, chains, size)
+        if self._run:
+            view, by_step = self._held(by_step)
+            view._run = 0
+            yield from view.chunk(by_step.swapaxes(0, 1), n_steps, rng)
+            return
         # rows are gathered for several steps at once, but not for more than fit into the cache
         near = self.device.type == "cpu"
         most = GATHER_NUMBERS if near else GATHER_NUMBERS_ELSEWHERE

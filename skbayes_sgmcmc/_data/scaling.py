@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from .rows import StoredRows
 
 Array = NDArray[Any]
 
@@ -14,6 +17,8 @@ Array = NDArray[Any]
 SPARE_BITS = 30
 #: deviations from a constant, in units of its last bit, up to which numbers are taken as constant
 ROUNDING = 10.0
+#: larger arrays are read block by block, and more often, to save copies
+WHOLE_BYTES = 2**26
 #: features have the same unit if their values are at most this many different ones, and at most
 #: this share of all values; so many rows are looked at
 MOST_VALUES, LARGEST_SHARE, LOOK_ROWS = 256, 0.05, 1000
@@ -24,6 +29,10 @@ def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Arr
 
     Constants whose rounding errors are above 1, such as times in nanoseconds, have a larger scale.
     """
+    if axis == 0 and _is_large(X):
+        center, sd = _by_blocks(X, weight)
+        rounding = ROUNDING * np.finfo(X.dtype).eps * np.abs(center)
+        return center, np.where(sd == 0.0, np.maximum(1.0, rounding), sd)
     # squares of numbers near the ends of the range overflow, or are zero: multiplied by powers of
     # two, which rounds nothing, the numbers are of the order of one
     unit = _unit(X, axis)
@@ -34,6 +43,41 @@ def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Arr
     return center[0], np.where(sd == 0.0, np.maximum(1.0, rounding), sd)[0]
 
 
+def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:
+    """Means and standard deviations as of :func:`_moments`, without a copy of X."""
+    low, high, unit = np.inf, -np.inf, None
+    for _, x in _blocks(X):
+        low, high = np.minimum(low, x.min(axis=0)), np.maximum(high, x.max(axis=0))
+    powers = _unit(np.stack([low, high]), 0)
+    if powers is not None:
+        unit = powers[0]
+    total = float(len(X) if weight is None else weight.sum(dtype=np.float64))
+
+    def mean(of: Any) -> Array:
+        found = np.zeros(X.shape[1])
+        for rows, x in _blocks(X):
+            values = of(x if unit is None else np.ldexp(x, -unit))
+            if weight is None:
+                found += values.sum(axis=0, dtype=np.float64)
+            else:
+                found += weight[rows].astype(np.float64) @ values
+        return (found / total).astype(X.dtype)
+
+    center = mean(lambda x: x)
+    variance = mean(lambda x: np.square(x - center))
+    constant = variance <= (ROUNDING * np.finfo(X.dtype).eps * np.abs(center)) ** 2
+    sd = np.where(constant, 0.0, np.sqrt(variance))
+    return (center, sd) if unit is None else (np.ldexp(center, unit), np.ldexp(sd, unit))
+
+
+def _is_large(X: Any) -> bool:
+    return isinstance(X, StoredRows) or X.nbytes > WHOLE_BYTES
+
+
+def _blocks(X: Any) -> Iterator[tuple[slice, Array]]:
+    return (X if isinstance(X, StoredRows) else StoredRows(X)).blocks()
+
+
 def shared_scale(X: Array, scale: Array) -> Array:
     """The scale of every feature: one for all of them if they have the same unit, else ``scale``.
 
@@ -42,13 +86,17 @@ def shared_scale(X: Array, scale: Array) -> Array:
     mean square of their standard deviations, so that pixels that are rarely other than black stay
     small. Divided by their own standard deviation, they would be the largest numbers of all.
     """
-    low, high = X.min(axis=0), X.max(axis=0)
+    if _is_large(X):
+        ends = [(x.min(axis=0), x.max(axis=0)) for _, x in _blocks(X)]
+        low, high = np.min([e[0] for e in ends], axis=0), np.max([e[1] for e in ends], axis=0)
+    else:
+        low, high = X.min(axis=0), X.max(axis=0)
     varies = low < high
     if not varies.any():
         return scale
     whole = (low == low.min()) & (high == high.max())
     values = np.unique(X[:: -(-len(X) // LOOK_ROWS)])
-    few = len(values) <= min(MOST_VALUES, LARGEST_SHARE * X.size)
+    few = len(values) <= min(MOST_VALUES, LARGEST_SHARE * X.shape[0] * X.shape[1])
     if not few or whole.sum() < varies.sum() / 2:
         return scale
     common = np.sqrt(np.mean(np.square(scale[varies], dtype=np.float64)))

@@ -38,6 +38,7 @@ __all__ = [
     "explained",
     "minibatches",
     "stream_step",
+    "summarises",
     "tuning_of",
     "warm_up",
 ]
@@ -67,7 +68,30 @@ def warm_up(
 
     ``stream`` means that later calls bring other rows, which rules out control variates.
     """
-    request = Request(
+    request = _request(sampler, cell, settings, temperature, stream=stream)
+    _check(request, model)
+    values = tuning_of(model).resolve(data, request)
+    found = [each for each in (values.center, values.root) if each is not None]
+    if not all(np.isfinite(each).all() for each in found):
+        raise _no_approximation()
+    if values.step_size is not None and not SMALLEST <= values.step_size <= LARGEST:
+        raise _no_approximation()
+    return values
+
+
+def summarises(
+    model: Model, sampler: Sampler, cell: Cell, settings: Settings, temperature: float
+) -> bool:
+    """Whether the rows of each call of a stream become a Gaussian, the prior of later rows."""
+    request = _request(sampler, cell, settings, temperature, stream=True)
+    as_they_are = settings.kept.dtype == "auto" and settings.kept.dir is None
+    return as_they_are and temperature == 1.0 and tuning_of(model).summarises(request)
+
+
+def _request(
+    sampler: Sampler, cell: Cell, settings: Settings, temperature: float, *, stream: bool
+) -> Request:
+    return Request(
         sampler=sampler,
         step=cell.step,
         rate=cell.rate,
@@ -80,14 +104,6 @@ def warm_up(
         thinning=settings.thinning,
         stream=stream,
     )
-    _check(request, model)
-    values = tuning_of(model).resolve(data, request)
-    found = [each for each in (values.center, values.root) if each is not None]
-    if not all(np.isfinite(each).all() for each in found):
-        raise _no_approximation()
-    if values.step_size is not None and not SMALLEST <= values.step_size <= LARGEST:
-        raise _no_approximation()
-    return values
 
 
 def _check_no_steps(request: Request) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._data.chain_random import ChainRandom
+from .._data.rows import StoredRows
 from .target import Evaluator
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def _update(digest: Any, part: Any) -> None:
         values = np.asarray(part.cpu() if isinstance(part, torch.Tensor) else part)
         digest.update(f"{values.dtype}{values.shape}".encode())
         digest.update(values.tobytes())
+    elif isinstance(part, StoredRows):
+        digest.update(f"{part.dtype}{part.shape}".encode())
+        for _, values in part.blocks():
+            digest.update(values.tobytes())
     elif sp.issparse(part):
         _update(digest, [part.data, part.indices, part.indptr, part.shape])
     elif isinstance(part, dict):

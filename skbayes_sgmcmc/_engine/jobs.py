@@ -53,6 +53,8 @@ class ChainState:
     warm: AutoValues | None = None
     rows_seen: float = 0.0
     n_drawn: int = 0
+    #: draws of a stream that are kept, (chains, draws, n_kept), if its rows become a Gaussian
+    kept: Array | None = None
 
     def fits(self, n_chains: int, n_parameters: int) -> bool:
         """Whether a run with these numbers of chains and parameters can continue this state."""

@@ -115,18 +115,17 @@ class LogJoint:
         """log p(y | X, theta), of all rows or estimated from some; see :meth:`__call__`."""
         at, target = self._positions(theta), self._target
         if rows is None:
-            batch, scale = target.data.all_rows(), target.data.scale
-        else:
-            chosen = np.asarray(rows)
-            if chosen.ndim != 1 or len(chosen) == 0 or chosen.dtype.kind not in "iu":
-                raise ValueError(f"rows={rows!r} is not allowed: give some numbers of rows.")
-            if chosen.min() < 0 or chosen.max() >= self.n_rows:
-                raise ValueError(
-                    f"rows={rows!r} is not allowed: rows have the numbers 0 to {self.n_rows - 1}."
-                )
-            minibatches = Minibatches(target.data, len(chosen), shared=True)
-            batch = next(iter(minibatches.gather(chosen[None, None], None)))
-            scale = target.data.scale * self.n_rows / len(chosen)
+            return target.log_likelihood(at).reshape(theta.shape[:-1])
+        chosen = np.asarray(rows)
+        if chosen.ndim != 1 or len(chosen) == 0 or chosen.dtype.kind not in "iu":
+            raise ValueError(f"rows={rows!r} is not allowed: give some numbers of rows.")
+        if chosen.min() < 0 or chosen.max() >= self.n_rows:
+            raise ValueError(
+                f"rows={rows!r} is not allowed: rows have the numbers 0 to {self.n_rows - 1}."
+            )
+        minibatches = Minibatches(target.data, len(chosen), shared=True)
+        batch = next(iter(minibatches.gather(chosen[None, None], None)))
+        scale = target.data.scale * self.n_rows / len(chosen)
         found = (target.model.log_lik(at, batch) * batch.weight).sum(1) * scale
         return found.reshape(theta.shape[:-1])
 

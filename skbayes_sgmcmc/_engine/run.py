@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ Array = NDArray[Any]
 
 #: number of rows in a minibatch of a stream
 STREAM_BATCH = 100
+#: fewest steps of a call of a stream whose rows become a Gaussian, which takes longer than they do
+LEAST_STEPS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,10 @@ class Run:
     accelerators: tuple[str, ...]
     #: ``alpha(theta)`` is alpha_t / eta of the sampling threshold at a position (1, n_parameters)
     alpha: Callable[[torch.Tensor], float]
+    #: whether these are rows of a stream whose earlier rows are summarised by a Gaussian; if there
+    #: were earlier ones, ``moved`` takes positions that were drawn then to the posterior of now
+    filtered: bool = False
+    moved: Callable[[Array], Array] | None = None
 
 
 def draw(
@@ -81,6 +88,19 @@ def draw(
     n_asked = settings.n_chains
     if previous is not None:
         settings = replace(settings, n_chains=len(previous.theta))  # the surviving chains
+    earlier = None if previous is None else previous.warm
+    filtered = (
+        data.total == rows_seen
+        and (previous is None or (earlier is not None and earlier.total is not None))
+        and auto.summarises(model, sampler, cell, settings, level)
+    )
+    if filtered:
+        data = replace(data, total=0.0)  # what earlier rows say is the prior of these
+        if is_auto(settings.batch_size):
+            settings = replace(settings, batch_size=STREAM_BATCH)
+        if earlier is not None:
+            with auto.explained():
+                model = model.after(earlier.past())
     with auto.explained():
         found = _tuned(
             model,
@@ -90,10 +110,16 @@ def draw(
             cell,
             temperature=level,
             like=torch.empty(0, dtype=dtype, device=device),
-            warm=previous.warm if previous is not None and stream else None,
-            rows_seen=rows_seen,
+            warm=earlier if stream and (earlier is None or earlier.total is None) else None,
+            rows_seen=None if filtered else rows_seen,
         )
     warm, target, minibatches = found.warm, found.target, found.minibatches
+    moved: Any = None
+    if filtered:
+        warm.total = data.total
+        if previous is not None and earlier is not None:
+            moved = partial(warm.moved, earlier=earlier)
+            previous = replace(previous, theta=moved(previous.theta))
     tuned = previous is not None and previous.moves == moves_of(sampler, cell)
     plan = _plan(
         settings,
@@ -129,12 +155,13 @@ def draw(
         group=list(range(settings.n_chains)),
         seeds=settings.seeds(),
     )
-    return _combine(
+    run = _combine(
         _run_groups(job, on_progress),
         job,
         n_asked=n_asked,
         rows_seen=data.total if rows_seen is None else rows_seen,
     )
+    return replace(run, filtered=filtered, moved=moved)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,6 +377,8 @@ def _plan(
         n_draws = auto.draws_kept(model, settings.n_chains, itemsize)
     if stream:
         n_steps = math.ceil(minibatches.data.n_rows / minibatches.size)  # one pass
+        if warm.total is not None:
+            n_steps = max(n_steps, LEAST_STEPS)
         n_draws = min(n_draws, n_steps)
         thinning = n_steps // n_draws
         burn_in = n_steps - n_draws * thinning

@@ -164,17 +164,24 @@ class Target:
 
     def potential(self, phi: Tensor) -> Tensor:
         """Mean potential u over all data, shape (chains,)."""
-        theta = self.to_theta(phi)
-        batch = self.data.all_rows()
-        rows = (self.model.log_lik(theta, batch) * batch.weight).sum(1) * self.data.scale
-        return -(self.model.log_prior(theta) + rows) / self.n
+        return -self._log_joint(self.to_theta(phi)) / self.n
 
     def log_joint(self, theta: Array) -> Array:
         """log p(theta) + log p(data | theta) of positions (draws, n_parameters), shape (draws,)."""
         positions = torch.from_numpy(np.atleast_2d(theta)).to(self.like)
-        batch = self.data.all_rows()
-        rows = (self.model.log_lik(positions, batch) * batch.weight).sum(1) * self.data.scale
-        return np.asarray((self.model.log_prior(positions) + rows).cpu())
+        return np.asarray(self._log_joint(positions).cpu())
+
+    def _log_joint(self, theta: Tensor) -> Tensor:
+        return self.model.log_prior(theta) + self.log_likelihood(theta)
+
+    def log_likelihood(self, theta: Tensor) -> Tensor:
+        """log p(data | theta) of positions (chains, n_parameters), shape (chains,)."""
+        found: Any = 0.0
+        for _, block in self.data.blocks():
+            batch = block.all_rows()
+            rows = (self.model.log_lik(theta, batch) * batch.weight).sum(1)
+            found = found + rows * self.data.scale
+        return torch.as_tensor(found)
 
     def log_joint_of_rows(self, theta: Array, most: int) -> Array:
         """:meth:`log_joint`, estimated from at most ``most`` evenly spaced rows."""

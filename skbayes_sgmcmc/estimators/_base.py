@@ -116,8 +116,9 @@ class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseE
         if run.draws.nbytes <= COPIED_BYTES and not isinstance(run.draws, np.memmap):
             draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
-        if rows_seen is not None and previous is not None:
-            posterior = _newest(self.posterior_, posterior, run.state.n_drawn, settings.n_draws)
+        if rows_seen is not None:
+            posterior, kept = self._joined(posterior, run, named, previous, settings.n_draws)
+            run = replace(run, state=replace(run.state, kept=kept))
         for name, value in _attributes(posterior, run.n_steps).items():
             setattr(self, name, value)
         self.step_size_ = run.step_size
@@ -125,6 +126,27 @@ class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseE
         self.compiled_ = run.accelerators
         self._check_run(run)
         return run
+
+    def _joined(
+        self, new: PosteriorSamples, run: Run, named: Named, previous: Any, n_draws: int | str
+    ) -> tuple[PosteriorSamples, Array | None]:
+        """The newest draws of a stream, with earlier ones moved to the posterior of now.
+
+        The same draws as positions are returned, too, if a later call moves them again.
+        """
+        kept, found = run.draws, new
+        if previous is not None:
+            old = self.posterior_
+            if run.moved is not None and previous.kept is not None:
+                before, d = previous.kept.copy(), previous.theta.shape[1]
+                before[..., :d] = run.moved(before[..., :d])
+                draws = self._in_order(Named(named.model, named.data)(before), previous)
+                old = PosteriorSamples(draws, old.weights, old.statistics)
+                if len(before) == len(kept):
+                    kept = np.concatenate([before, kept], axis=1)
+            drawn = run.state.n_drawn if run.moved is None else 2 * run.state.n_drawn
+            found = _newest(old, new, drawn, n_draws)  # draws that were moved are no burn-in
+        return found, kept[:, -found.n_draws :].copy() if run.filtered else None
 
     def _check(self) -> Settings:
         """Check every parameter before any work starts."""

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.rows import StoredRows
 from .._validation import check_choice, check_scale
 
 if TYPE_CHECKING:
@@ -159,6 +160,11 @@ class GroupedRows:
         """Columns of the effects, followed by the features."""
         if not self._groupings:
             return features
+        if isinstance(features, StoredRows):
+            raise ValueError(
+                f"groups={self.groups!r} is not allowed with X of type "
+                f"{type(features.table).__name__}, which stays in its file: give X as an array."
+            )
         blocks = []
         for grouping in self._groupings:
             ones = grouping.indicators(self._values_of(X, grouping.column))

@@ -16,7 +16,8 @@ from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import inplace_column_scale
 
 from .._data.layout import PLAIN, Layout
-from .._data.scaling import center_and_scale, sparse_scale
+from .._data.rows import StoredRows
+from .._data.scaling import WHOLE_BYTES, center_and_scale, sparse_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory
 from .._validation import check_choice, check_scale, check_scales
 from ._base import SGMCMCEstimator
@@ -139,12 +140,20 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
         self._x_center, self._x_scale = center_and_scale(X, weight)
 
     def _inputs(self, X: Any) -> Any:
-        """X as the network sees it; differentiable if X is a tensor."""
+        """X as the network sees it; differentiable if X is a tensor.
+
+        Many rows stay where they are, and are standardised when they are read.
+        """
         center, scale = self._x_center, self._x_scale
         if sp.issparse(X):
             inputs = sp.csr_matrix(X, copy=True)
             inplace_column_scale(inputs, np.broadcast_to(1.0 / scale, inputs.shape[1:]))
             return inputs
+        if isinstance(X, StoredRows) or (isinstance(X, np.ndarray) and X.nbytes > WHOLE_BYTES):
+            from .._data.stored_inputs import ScaledRows
+
+            rows = X if isinstance(X, StoredRows) else StoredRows(X)
+            return ScaledRows(rows, center, scale, self._row_shape())
         if not isinstance(X, np.ndarray):
             center, scale = X.new_tensor(center), X.new_tensor(scale)
         return ((X - center) / scale).reshape(-1, *self._row_shape())
@@ -162,7 +171,7 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
         chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
         dtype = posterior.select(next(iter(posterior.draws)), slice(0, 1)).dtype
         rows = self._inputs(x)
-        rows = rows.toarray() if sp.issparse(rows) else rows
+        rows = rows.toarray() if sp.issparse(rows) else rows[:]
         inputs = torch.from_numpy(np.ascontiguousarray(rows, dtype))
         inputs = inputs.to(prediction_device(self.device))
         out = np.empty((len(chosen), x.shape[0], self._n_outputs), dtype)

@@ -19,10 +19,10 @@ from .._validation import (
     check_predictions,
     check_random_state,
     check_real,
-    validate_data,
 )
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._log_joint import Task, WithLogJoint
+from ._tables import validate_x, validate_xy
 
 if TYPE_CHECKING:
     from ..models._protocol import Model
@@ -150,19 +150,10 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         raise NotImplementedError
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            accept_sparse=self._sparse(),
-            dtype=(np.float64, np.float32),
-            multi_output=get_tags(self).target_tags.multi_output,
-            y_numeric=True,
-        )
+        several = get_tags(self).target_tags.multi_output
+        X, y = validate_xy(self, X, y, reset=reset, multi_output=several, y_numeric=True)
         if reset:
             self._y_shape = y.shape[1:]
-        check_magnitude("X", X)
         check_magnitude("y", y)
         return X, np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
@@ -177,9 +168,7 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         return self._shaped(target)
 
     def _validate_rows(self, X: Any) -> Any:
-        return validate_data(
-            self, X, reset=False, accept_sparse=self._sparse(), dtype=(np.float64, np.float32)
-        )
+        return validate_x(self, X)
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         one = self._predictive()(draws, x)

@@ -326,7 +326,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         )
 
     def _values_of(self, X: Any, column: int) -> Array:
-        values = X[:, [column]].toarray() if sp.issparse(X) else np.asarray(X[:, [column]])
+        values = X[:, [column]].toarray() if sp.issparse(X) else np.asarray(X[:, [column]][:])
         return np.asarray(values[:, 0], dtype=np.float64)
 
     def _special_columns(self) -> dict[str, int]:

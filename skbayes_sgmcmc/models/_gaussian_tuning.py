@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 FULL_HESSIAN_LIMIT = 2000
+#: number of parameters up to which a stream is summarised by a Gaussian at each call
+SUMMARY_LIMIT = 500
 #: ratio alpha_t of gradient noise to injected noise for which "auto" chooses the minibatch; the
 #: variance in the worst direction is inflated by at most this fraction
 NOISE_RATIO = 0.1
@@ -205,6 +207,15 @@ class WhitenedGaussian(Tuning):
         values = AutoValues(gradient, init, self.center(data) if center is None else center, root)
         self.set_step(values, data, request)
         return values
+
+    def summarises(self, request: Request) -> bool:
+        asked = request.preconditioner
+        plain = request.auto and request.gradient == "auto" and isinstance(asked, str)
+        if not plain or request.sampler.needs_conditionals:
+            return False
+        whitened = asked != "diagonal" and self._preconditioner(request.sampler) == "hessian"
+        small = self.model.n_parameters <= SUMMARY_LIMIT
+        return whitened and small and self.model.after is not None
 
     def _preconditioner(self, sampler: Sampler) -> str | None:
         if preconditions(sampler, self.model):

@@ -281,6 +281,9 @@ class Model:
     #: ``before_keep(theta, state, rng, temperature)``, which draws them given theta, in place, for
     #: every draw that is kept
     before_keep: Any = None
+    #: models that can have a Gaussian as prior override this by ``after(past)``, which returns the
+    #: model of later rows of a stream, whose prior is what is known from earlier rows
+    after: Any = None
 
     #: whether the model has ``conditionals``, which draw better than steps do
     conjugate: bool = False

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
+from ._past import Past
 from ._protocol import Model
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ class AutoValues:
         about 1/eta.
     least_burn_in : int or None
         Smallest number of steps of the burn-in, where the tuning has one for the run.
+    total : float or None
+        N of the coordinates of a stream that is summarised by a Gaussian: centre, and root over the
+        root of N.
     """
 
     gradient: str
@@ -77,6 +81,23 @@ class AutoValues:
     batch_size: int | None = None
     relaxation: float | None = None
     least_burn_in: int | None = None
+    total: float | None = None
+
+    def past(self) -> Past:
+        """The Gaussian that these values describe."""
+        assert self.center is not None and self.root is not None and self.total is not None
+        inverse = np.linalg.inv(self.root)
+        return Past(self.center, self.total * inverse.T @ inverse)
+
+    def moved(self, theta: Array, earlier: AutoValues) -> Array:
+        """Positions (..., n_parameters) at the same place in these coordinates as in earlier ones.
+
+        Draws of the earlier Gaussian become draws of this one.
+        """
+        assert earlier.center is not None and earlier.root is not None and earlier.total is not None
+        assert self.center is not None and self.root is not None and self.total is not None
+        stretch = self.root @ np.linalg.inv(earlier.root) * math.sqrt(earlier.total / self.total)
+        return np.asarray(self.center + (theta - earlier.center) @ stretch.T).astype(theta.dtype)
 
 
 @dataclass(frozen=True)
@@ -149,6 +170,10 @@ class Tuning:
         return None
 
     # before a run ---------------------------------------------------------------------------------
+
+    def summarises(self, request: Request) -> bool:
+        """Whether the rows of each call of a stream become a Gaussian, the prior of later rows."""
+        return False
 
     def resolve(self, data: Data, request: Request) -> AutoValues:
         """Centre, preconditioner, gradient estimator, starts and step size of a run."""

@@ -27,6 +27,7 @@ from .._data.minibatch import Batch, Data
 from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
+from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._conjugate import Conjugate, NormalConditionals
 from ._design import make_design
 from ._gaussian_tuning import FULL_HESSIAN_LIMIT
@@ -249,6 +250,7 @@ class GLMModel(LinearModel):
             parts.append(each.reshape(*f.shape[:2], self.n_own, self.k).mT)
         return np.asarray(torch.cat(parts, 3))
 
+    @summed_over_blocks
     def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
         f = self._at(theta, data)[..., 0]
         own = torch.from_numpy(theta[None, self.n_linear :])
@@ -302,6 +304,7 @@ class GLMModel(LinearModel):
             f = at[..., 0] + np.moveaxis(A[..., 0, :] @ e.T, 2, 0)
             yield e, weights[some], self._slope_at(f, own, data)
 
+    @joined_over_blocks
     def remainders(self, center: Array, root: Array, data: Data) -> Array:
         slope, curvature = self._expected(center, root, data)
         A = self._roots(root, data, slope.shape)
@@ -351,6 +354,7 @@ class GLMModel(LinearModel):
             out[np.ix_(own, own)] = bent[:, 1:, 1:].sum(0)
         return out
 
+    @summed_over_blocks
     def hessian(self, theta: Array, data: Data) -> Array:
         """A positive semidefinite part of the Hessian, for descents: no cross terms."""
         return self._separate(self._expected(theta, None, data)[1], data)
@@ -362,13 +366,19 @@ class GLMModel(LinearModel):
         return self._gram(diagonal, data)
 
     def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
+        gradient, full, separate = self._expected_sums(theta, root, data)
+        smallest = np.linalg.eigvalsh(full + np.diag(self.prior_hessian(theta)))[0]
+        # heavy tails, far from the maximum
+        return gradient, separate if smallest <= 0.0 else full
+
+    @summed_over_blocks
+    def _expected_sums(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
+        """Expected gradient, Hessian, and a positive semidefinite part of the Hessian."""
         slope, curvature = self._expected(theta, root, data)
         full = self._gram(curvature, data)
-        smallest = np.linalg.eigvalsh(full + np.diag(self.prior_hessian(theta)))[0]
-        if smallest <= 0.0:  # heavy tails, far from the maximum
-            full = self._separate(curvature, data)
-        return self._summed(slope, data), full
+        return self._summed(slope, data), full, self._separate(curvature, data)
 
+    @summed_over_blocks
     def hessian_diagonal(self, theta: Array, data: Data) -> Array:
         curvature = self._expected(theta, None, data)[1]
         weight = self._weights(data)
@@ -391,6 +401,7 @@ class GLMModel(LinearModel):
         moved = self._joined(self._times(vector, data), self._own(vector))
         return self._summed((curvature @ moved[..., None])[..., 0], data)
 
+    @anchored_over_blocks
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor:
         slope, curvature = self._expected(center, root, data)
         like = data.fields["x"].tensor_like()

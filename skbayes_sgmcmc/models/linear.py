@@ -6,9 +6,10 @@ likelihood of a row given z.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.optimize
@@ -20,10 +21,12 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._metric import State
 from ..priors.factorised import Prior
+from ._blocks import joined_over_blocks
 from ._coefficient_priors import CoefficientPrior, coefficient_prior
 from ._gaussian_tuning import CurvedModel
 from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import inverse_root
+from ._past import Past
 from ._protocol import LinearForm
 
 Array = NDArray[Any]
@@ -72,6 +75,8 @@ class LinearModel(CurvedModel):
         terms: Sequence[GroupTerm] = (),
     ):
         self.n_features, self.k, self.terms = n_features, k, terms
+        #: what the earlier rows of a stream say; it is the prior of these
+        self.past: Past | None = None
         self.fit_intercept = n_intercepts > 0
         units = np.ones(n_features) if units is None else units
         of_features = coefficient_prior(prior, prior_scale, units, k, n_intercepts)
@@ -94,6 +99,11 @@ class LinearModel(CurvedModel):
         own = np.ones(self.n_parameters - self.n_linear)
         self.typical = np.concatenate([bound.typical, own])
 
+    def after(self, past: Past) -> Self:
+        model = copy.copy(self)
+        model.past = past
+        return model
+
     def init(self, rng: np.random.Generator) -> Array:
         """A normal position with mean zero and sd half the prior's scale, but at most 0.1."""
         return np.minimum(0.5 * self.typical, 0.1) * rng.standard_normal(self.n_parameters)
@@ -109,6 +119,9 @@ class LinearModel(CurvedModel):
     # prior ----------------------------------------------------------------------------------------
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
+        if self.past is not None:
+            self.past.gradient(theta, out, scale)
+            return
         n = self.n_linear
         if n == theta.shape[1]:
             self.coefficient_prior.gradient(theta, out, scale)
@@ -117,12 +130,16 @@ class LinearModel(CurvedModel):
         torch.mul(theta[:, n:], scale, out=out[:, n:])
 
     def log_prior(self, theta: Tensor) -> Tensor:
+        if self.past is not None:
+            return self.past.log_density(theta)
         n = self.n_linear
         own = 0.5 * (theta[:, n:] ** 2 + math.log(2.0 * math.pi)).sum(1)
         return self.coefficient_prior.log_density(theta[:, :n]) - own
 
     def _prior_potential(self, theta: Array, sd: Array) -> tuple[float, Array]:
         """-log p(theta), averaged over N(theta, sd^2), and its gradient."""
+        if self.past is not None:
+            return self.past.potential(theta)
         n, prior = self.n_linear, self.coefficient_prior
         value = prior.expected_potential(theta[:n], sd[:n]) + 0.5 * float((theta[n:] ** 2).sum())
         return value, np.concatenate([prior.expected_gradient(theta[:n], sd[:n]), theta[n:]])
@@ -136,9 +153,13 @@ class LinearModel(CurvedModel):
 
     def prior_hessian(self, theta: Array) -> Array:
         """Diagonal of the prior's curvature, averaged over typical distances."""
+        if self.past is not None:
+            return self.past.precision.diagonal().copy()
         return self._prior_curvature(theta, self.typical)[0]
 
     def prior_hessian_times(self, theta: Array, vector: Array) -> Array:
+        if self.past is not None:
+            return np.asarray(self.past.precision @ vector)
         curvature, columns = self._prior_curvature(theta, self.typical)
         return np.asarray(curvature * vector - columns @ (columns.T @ vector))
 
@@ -147,7 +168,11 @@ class LinearModel(CurvedModel):
 
     def linear_form(self, data: Data) -> LinearForm | None:
         form = self.coefficient_prior.linear_form
-        return None if form is None else LinearForm(data.fields["x"], form[1], form[0])
+        return (
+            None
+            if form is None or self.past is not None
+            else LinearForm(data.fields["x"], form[1], form[0])
+        )
 
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Arrays "coef" (..., k, n_features) and "intercept" (..., n_intercepts), and others."""
@@ -184,6 +209,7 @@ class LinearModel(CurvedModel):
         """Matrix of the map from coordinates to the flattened (columns, k) coefficients."""
         return np.eye(self.n_used)
 
+    @joined_over_blocks
     def variances(self, root: Array, data: Data) -> Array:
         """Variances (rows, k) of every row's predictors for theta ~ N(., root root')."""
         design, root = data.fields["x"], root[: self.n_used]
@@ -245,7 +271,7 @@ class LinearModel(CurvedModel):
             sd = np.sqrt(np.square(root).sum(1))
             gradient, averaged = self.expected_curvature(theta, root, data)
             gradient = gradient + self._prior_potential(theta, sd)[1]
-            averaged = _curved(averaged, *self._prior_curvature(theta, sd))
+            averaged = self._curved(averaged, theta, sd)
             # half a step, because full steps can oscillate between wide and narrow approximations
             hessian = 0.5 * (hessian + averaged)
             new_root = inverse_root(hessian)
@@ -258,13 +284,24 @@ class LinearModel(CurvedModel):
                 break
         return theta, hessian
 
+    def _curved(self, hessian: Array, theta: Array, sd: Array) -> Array:
+        """A Hessian of the likelihood plus that of the prior, averaged over N(theta, sd^2)."""
+        if self.past is not None:
+            return np.asarray(hessian + self.past.precision)
+        return _curved(hessian, *self._prior_curvature(theta, sd))
+
     def _newton(self, data: Data, start: Array | None = None) -> tuple[Array, Array]:
         """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
-        theta, sd = np.zeros(self.n_parameters) if start is None else start, self.typical
+        if start is None:
+            start = np.zeros(self.n_parameters) if self.past is None else self.past.center
+        theta, sd = start, self.typical
         value, gradient = self._potential(theta, data, sd)
         for _ in range(MAX_NEWTON_STEPS):
             hessian = self.hessian(theta, data)
-            hessian[np.diag_indices_from(hessian)] += self.prior_hessian(theta)
+            if self.past is None:
+                hessian[np.diag_indices_from(hessian)] += self.prior_hessian(theta)
+            else:
+                hessian = hessian + self.past.precision
             root = inverse_root(hessian)
             move = -root @ (root.T @ gradient)
             decrement = -float(gradient @ move)

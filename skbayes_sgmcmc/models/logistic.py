@@ -27,6 +27,7 @@ from .._data.minibatch import Batch, Data
 from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
+from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._constants import Constant
 from ._design import make_design
 from ._protocol import Anchor, LinearForm
@@ -76,7 +77,7 @@ class LogisticModel(LinearModel):
         """
         fields: dict[str, Any] = {}
         if self.k == 1:
-            sign = 1.0 - 2.0 * y
+            sign = (1 - 2 * y).astype(np.int8)  # a byte for each row
             design = make_design(x, dtype=dtype, device=device, intercept=self.fit_intercept)
             fields["x"] = design.scale_rows(sign)
         else:
@@ -195,6 +196,7 @@ class LogisticModel(LinearModel):
         full = data.fields["x"].transposed_times(self._weights(data) * r)
         return np.asarray(self._pull_back(torch.from_numpy(full[None]))[0])
 
+    @summed_over_blocks
     def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
         z, y = self._logits(theta, data), self._labels(data)
         if self.k == 1:
@@ -203,6 +205,7 @@ class LogisticModel(LinearModel):
             losses, p = -log_softmax(z, axis=1) * y, softmax(z, axis=1)
         return float(np.sum(self._weights(data) * losses)), self._sum_of_scores(p - y, data)
 
+    @summed_over_blocks
     def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
         p, slope, gradient = self._expected(theta, root, data)
         return gradient, self._gram(p, slope, data)
@@ -246,6 +249,7 @@ class LogisticModel(LinearModel):
             slope = np.clip(slope / spread_of_mean, 0.0, 1.0)
         return p, slope, self._sum_of_scores(p - self._labels(data), data)
 
+    @joined_over_blocks
     def remainders(self, center: Array, root: Array, data: Data) -> Array:
         z, square = self._logits(center, data), 0.0
         p, slope, _ = self._expected(center, root, data)
@@ -256,6 +260,7 @@ class LogisticModel(LinearModel):
             square = square + weight * np.square(self._of_logits(z + away) - p - slope * linear)
         return np.asarray(np.sqrt((square * self.variances(root, data)).sum(1)))
 
+    @joined_over_blocks
     def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array]:
         """Rows whose class is beyond doubt at the centre; the wall is where another class leads.
 
@@ -278,6 +283,7 @@ class LogisticModel(LinearModel):
         distance = certain / np.maximum(sd, np.finfo(float).tiny)
         return distance, np.broadcast_to(self._weights(data), z.shape)[:, 0] * sd
 
+    @summed_over_blocks
     def hessian(self, theta: Array, data: Data) -> Array:
         """Hessian of -log likelihood over all rows, (n_parameters, n_parameters)."""
         p = self._probabilities(theta, data)
@@ -309,6 +315,7 @@ class LogisticModel(LinearModel):
             return super()._embedding()
         return np.asarray(scipy.linalg.block_diag(np.eye(split), self.basis))
 
+    @summed_over_blocks
     def hessian_diagonal(self, theta: Array, data: Data) -> Array:
         p = self._probabilities(theta, data)
         curvature = self._weights(data) * p * (1.0 - p)
@@ -319,12 +326,14 @@ class LogisticModel(LinearModel):
         rest = np.zeros(self.n_parameters - self.n_used)
         return np.concatenate([full.reshape(-1), rest])
 
+    @summed_over_blocks
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
         """Hessian of -log likelihood times a vector, in one pass over the rows."""
         p, z = self._probabilities(theta, data), self._logits(vector, data)
         r = p * (1.0 - p) * z if self.k == 1 else p * (z - (p * z).sum(1, keepdims=True))
         return self._sum_of_scores(r, data)
 
+    @anchored_over_blocks
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor:
         if root is None:
             p = self._probabilities(center, data)

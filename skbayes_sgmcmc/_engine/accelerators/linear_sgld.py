@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Minibatches
 from ..._draws.storage import dtype_name
-from ...models._design import DenseDesign
 from ...samplers import SGLD, integrators
 from ..target import Target
 from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
@@ -48,6 +47,8 @@ class LinearSGLD(Accelerator):
             return "it is for a given step_size, preconditioner=None and gradient='minibatch'."
         if target.data.augment is not None:
             return "the rows change at random at every step."
+        if not target.data.fields["x"].in_memory:
+            return "the rows are in a file."
         return why_no_cpu(work) or why_no_numba()
 
     def pays(self, work: Workload) -> bool:
@@ -114,9 +115,9 @@ def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
     indices have as few bits as possible, because rows are read from distant caches.
     """
     none = np.empty(0, np.uint64)
-    if isinstance(design, DenseDesign):
-        return "dense", design.x.numpy(), none, none
-    x = design.x
+    x = design.held().x
+    if isinstance(x, torch.Tensor):
+        return "dense", x.numpy(), none, none
     n_rows, n_columns = x.shape
     short = np.uint16 if n_columns < 2**16 else np.uint32
     lengths = np.diff(x.indptr)

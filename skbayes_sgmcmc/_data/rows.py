@@ -1,0 +1,227 @@
+"""Rows of a dense table that stays where it is: in memory, in a memory map, or in a file.
+
+A table is anything with ``shape``, ``dtype`` and slicing: ``numpy.memmap``, datasets of h5py and
+zarr, ``dask.array``. Its rows are read by number, or block by block in their order. Slices are all
+that is asked of it: of a file that is slow to search, a block that holds wanted rows is read as a
+whole, once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+#: bytes that are read at once
+READ_BYTES = 2**23
+#: floating-point types of rows that are used as they are
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def is_stored(X: Any) -> bool:
+    """Whether X is a table that numpy does not hold, of which rows can be read by slicing."""
+    if isinstance(X, StoredRows):
+        return True
+    if isinstance(X, np.ndarray | list | tuple | dict) or hasattr(X, "iloc"):
+        return False
+    shape, dtype = getattr(X, "shape", None), getattr(X, "dtype", None)
+    plain = isinstance(shape, tuple) and len(shape) == 2 and isinstance(dtype, np.dtype)
+    # sparse matrices have these too, but are no tables; nor are devices' arrays, which convert
+    return plain and hasattr(X, "__getitem__") and not hasattr(X, "tocsr")
+
+
+class StoredRows:
+    """Rows of a table, read when they are indexed.
+
+    Parameters
+    ----------
+    table : array-like of shape (n_rows, n_columns)
+        A C-contiguous array, a memory map, or anything with ``shape``, ``dtype`` and slicing.
+    numbers : array of int or None, default=None
+        Numbers of the rows that count, in increasing order. None: all rows.
+    columns : array of int or None, default=None
+        Columns that count. None: all columns.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Type of the rows as they are read: float32 or float64; whole numbers are read as float64.
+    searched : bool
+        Whether rows can be read by number at little cost, as from memory and from memory maps.
+    """
+
+    ndim = 2
+
+    def __init__(self, table: Any, numbers: Array | None = None, columns: Array | None = None):
+        if isinstance(table, np.ndarray) and table.strides[1] != table.itemsize:
+            table = np.ascontiguousarray(table)  # rows are read as a whole
+        if table.dtype.kind not in "fiub":
+            raise ValueError(
+                f"X of type {type(table).__name__} with the dtype {table.dtype} is not allowed: "
+                "give a table of numbers."
+            )
+        self.table, self.numbers, self.columns = table, numbers, columns
+        self.dtype = table.dtype if table.dtype in FLOATS else np.dtype(np.float64)
+        n_rows, n_columns = table.shape
+        self.shape = (
+            n_rows if numbers is None else len(numbers),
+            n_columns if columns is None else len(columns),
+        )
+        self.searched = isinstance(table, np.ndarray)
+        self._file = _file_of(table)
+        self._state = _state_of(self._file)
+        width = max(1, n_columns * table.dtype.itemsize)
+        chunk = _chunk_rows(table)
+        #: rows that are read at once from a table that is not searched: whole chunks of the file
+        self.run = max(1, READ_BYTES // width // chunk) * chunk
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.shape[0] * self.shape[1] * self.dtype.itemsize)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the rows are in memory, and not in a file."""
+        return self.searched and self._file is None
+
+    def __getitem__(self, chosen: Any) -> Any:
+        """Rows as an array, for a slice or numbers; fewer rows or columns for a mask or a pair."""
+        if isinstance(chosen, tuple):
+            rows, columns = chosen
+            if not isinstance(rows, slice) or rows != slice(None):
+                raise IndexError("columns are chosen of all rows: give X[:, columns].")
+            kept = np.arange(self.table.shape[1]) if self.columns is None else self.columns
+            return StoredRows(self.table, self.numbers, kept[columns])
+        if isinstance(chosen, np.ndarray) and chosen.dtype == bool:
+            kept = np.flatnonzero(chosen) if self.numbers is None else self.numbers[chosen]
+            return StoredRows(self.table, kept, self.columns)
+        if isinstance(chosen, slice):
+            start, stop, step = chosen.indices(len(self))
+            if step == 1 and self.numbers is None:
+                return self._consecutive(start, max(start, stop))
+        return self.take(np.arange(len(self))[chosen])
+
+    def take(self, numbers: Array) -> Array:
+        """Rows (len(numbers), n_columns) by their numbers, in any order."""
+        numbers = numbers if self.numbers is None else self.numbers[numbers]
+        if self.searched:
+            self.check_unchanged()
+            return self._of_columns(np.take(self.table, numbers, axis=0))
+        found = np.empty((len(numbers), self.shape[1]), self.dtype)
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        runs = ordered // self.run
+        for first in np.flatnonzero(np.diff(runs, prepend=-1)):
+            last = np.searchsorted(runs, runs[first], side="right")
+            low, high = ordered[first], ordered[last - 1] + 1
+            found[order[first:last]] = self._read(low, high)[ordered[first:last] - low]
+        return found
+
+    def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Array]]:
+        """Consecutive blocks of rows, in their order."""
+        n_rows = self.run if n_rows is None else n_rows
+        for start in range(0, len(self), n_rows):
+            rows = slice(start, min(start + n_rows, len(self)))
+            yield rows, self[rows]
+
+    def _consecutive(self, start: int, stop: int) -> Array:
+        """Rows start to stop; a few columns of many rows are read without the other columns."""
+        if self.columns is None or stop - start <= self.run:
+            return self._read(start, stop)
+        found = np.empty((stop - start, self.shape[1]), self.dtype)
+        for at in range(start, stop, self.run):
+            end = min(at + self.run, stop)
+            found[at - start : end - start] = self._read(at, end)
+        return found
+
+    def _read(self, start: int, stop: int) -> Array:
+        """Rows start to stop of the table; those of files are checked to be finite."""
+        self.check_unchanged()
+        found = np.asarray(self.table[int(start) : int(stop)])
+        if len(found) != stop - start:
+            raise RuntimeError(
+                f"X has changed since the call began: rows {start} to {stop - 1} were asked for, "
+                f"and {len(found)} of them are there. Keep X as it is until the call ends."
+            )
+        found = found.astype(self.dtype, copy=False)
+        if not self.searched:
+            row = first_not_finite(found)
+            if row is not None:
+                raise ValueError(
+                    f"X is not allowed: row {start + row} contains NaN or infinity. Leave such "
+                    "rows out, or replace their missing values."
+                )
+        return self._of_columns(found)
+
+    def _of_columns(self, rows: Array) -> Array:
+        return rows if self.columns is None else rows[:, self.columns]
+
+    def check_unchanged(self) -> None:
+        """Raise ``RuntimeError`` if the file of a memory map is no longer as it was.
+
+        To read beyond the end of a file that has shrunk would end the process.
+        """
+        state = _state_of(self._file)
+        # a map of a file that was deleted or replaced by another one keeps its rows
+        if state is not None and state != self._state and state[:1] == (self._state or state)[:1]:
+            raise RuntimeError(
+                f"the file {os.fspath(self._file)!r} of X has changed since the call began. Keep "
+                "it as it is until the call ends; write new rows to another file."
+            )
+
+
+def first_not_finite(X: Any) -> int | None:
+    """The number of the first row with NaN or infinity; None if there is none."""
+    if hasattr(X, "indptr"):
+        bad = np.flatnonzero(~np.isfinite(X.data))
+        return int(np.searchsorted(X.indptr, bad[0], side="right")) - 1 if len(bad) else None
+    try:
+        rows = np.asarray(X)
+        with np.errstate(all="ignore"):
+            if rows.ndim != 2 or np.isfinite(rows.sum(dtype=np.float64)):
+                return None
+        n_rows = max(1, READ_BYTES // max(1, rows.shape[1] * 8))
+        for start in range(0, len(rows), n_rows):
+            finite = np.isfinite(rows[start : start + n_rows].astype(np.float64)).all(axis=1)
+            if not finite.all():
+                return start + int(finite.argmin())
+    except (TypeError, ValueError):  # no numbers
+        pass
+    return None
+
+
+def _file_of(table: Any) -> Any:
+    """The file of a memory map, or None."""
+    while isinstance(table, np.ndarray):
+        if isinstance(table, np.memmap):
+            return table.filename
+        table = table.base
+    return None
+
+
+def _state_of(file: Any) -> tuple[int, int, int] | None:
+    """Number of a file on its disk, its size, and when it was written to; None if there is none."""
+    if file is None:
+        return None
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _chunk_rows(table: Any) -> int:
+    """Rows in a chunk of a file, which is read as a whole."""
+    chunks = getattr(table, "chunks", None)
+    if not isinstance(chunks, tuple) or not chunks:
+        return 1
+    first = chunks[0]
+    return max(1, int(max(first) if isinstance(first, tuple) else first))

@@ -1,0 +1,410 @@
+"""Rows that stay where they are: large arrays, memory maps, and tables that only know slices."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+)
+from skbayes_sgmcmc._data import minibatch, rows, scaling
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._data.minibatch import Data, Minibatches
+from skbayes_sgmcmc._data.rows import StoredRows
+from skbayes_sgmcmc._data.scaling import center_and_scale, shared_scale
+from skbayes_sgmcmc._engine.fingerprint import fingerprint
+from skbayes_sgmcmc.estimators import _network, _tables
+from skbayes_sgmcmc.models import _design
+from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign, StoredDesign, make_design
+
+N, P = 2001, 5  # rows that no size of a block divides
+RUN = {"n_chains": 2, "random_state": 0}
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+class Table:
+    """A file that only knows slices, as the least of what h5py, zarr and dask offer."""
+
+    def __init__(self, values, chunk=None):
+        self.values, self.shape, self.dtype = values, values.shape, values.dtype
+        self.asked = []
+        if chunk is not None:
+            self.chunks = (chunk, values.shape[1])
+
+    def __getitem__(self, chosen):
+        assert isinstance(chosen, slice) and chosen.step is None
+        self.asked.append((chosen.start, chosen.stop))
+        return self.values[chosen].copy()
+
+
+def problem(n=N, p=P, dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)).astype(dtype)
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-X @ np.linspace(-1.0, 1.0, p) - 0.5))).astype(int)
+    return X, y
+
+
+@pytest.fixture
+def small_is_large(monkeypatch):
+    """Tables of a few rows take the way of large ones, in several blocks."""
+    monkeypatch.setattr(_design, "HELD_BYTES", 0)
+    monkeypatch.setattr(_tables, "READ_AT_ONCE", 0)
+    monkeypatch.setattr(scaling, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(_network, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(minibatch, "BLOCK_NUMBERS", 700 * (P + 1))
+    monkeypatch.setattr(rows, "READ_BYTES", 4 * P * 128)
+
+
+# reading ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 100, 5000])
+@pytest.mark.parametrize("kind", ["array", "fortran", "wider", "table", "whole numbers"])
+def test_rows_are_those_of_the_table(kind, chunk, small_is_large):
+    """Slices, numbers in any order, masks and columns; a column-major array is copied once."""
+    X = (10.0 * problem()[0]).round() if kind == "whole numbers" else problem()[0]
+    tables = {
+        "array": X,
+        "fortran": np.asfortranarray(X),
+        "wider": np.hstack([X, X])[:, :P],
+        "table": Table(X, chunk),
+        "whole numbers": Table(X.astype(np.int16), chunk),
+    }
+    stored = StoredRows(tables[kind])
+    assert stored.dtype == (np.float64 if kind == "whole numbers" else np.float32)
+    assert stored.shape == X.shape and len(stored) == N
+    mask, numbers = X[:, 0] > 0.3, np.random.default_rng(0).integers(0, N, 57)
+    for chosen in (slice(None), slice(7, 9), slice(1990, 4000), slice(0, N, 400), numbers, [3, 1]):
+        np.testing.assert_array_equal(stored[chosen], X[chosen])
+    np.testing.assert_array_equal(stored[mask][:], X[mask])
+    np.testing.assert_array_equal(stored[mask][np.array([5, 0])], X[mask][[5, 0]])
+    some = stored[:, [3, 1]]
+    np.testing.assert_array_equal(some[:], X[:, [3, 1]])
+    np.testing.assert_array_equal(some[mask][:, [1]][4:9], X[mask][4:9, [1]])
+    blocks = list(stored.blocks(256))
+    np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), X)
+    assert [r.stop - r.start for r, _ in blocks] == [256] * 7 + [N - 7 * 256]
+
+
+def test_blocks_of_a_table_are_read_once_each(small_is_large):
+    """Scattered rows of a file cost one slice for each block that has some of them."""
+    table = Table(problem()[0], chunk=100)
+    stored = StoredRows(table)
+    assert stored.run == 100  # the 128 rows of READ_BYTES, in whole chunks
+    stored.take(np.array([1999, 5, 150, 99, 120, 5]))
+    assert table.asked == [(5, 100), (120, 151), (1999, 2000)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_moments_by_blocks(weighted, dtype):
+    """Those of the whole array up to rounding, for constants and near the ends of the range."""
+    X = problem(dtype=dtype)[0]
+    X[:, 0], X[:, 1] = 7.0, X[:, 1] * dtype(np.finfo(dtype).max / 100)
+    weight = np.random.default_rng(0).random(N) if weighted else None
+    by_blocks = center_and_scale(StoredRows(Table(X)), weight)
+    for found, whole in zip(by_blocks, center_and_scale(X, weight), strict=True):
+        np.testing.assert_allclose(found, whole, rtol=1e-5 if dtype == np.float32 else 1e-12)
+    pixels = np.random.default_rng(0).integers(0, 256, (N, P)).astype(dtype)
+    scale = center_and_scale(pixels, None)[1]
+    np.testing.assert_array_equal(
+        shared_scale(StoredRows(Table(pixels)), scale), shared_scale(pixels, scale)
+    )
+
+
+def test_a_stored_design_is_the_held_one():
+    """Batches, blocks and sums of rows that get their ones, signs and precision when read."""
+    X, y = problem()
+    sign = (1 - 2 * y).astype(np.int8)
+    stored = StoredDesign(StoredRows(X), torch.float64, "cpu", True).scale_rows(sign)
+    held = DenseDesign(torch.from_numpy(np.hstack([X, np.ones((N, 1))]).astype(float)))
+    held.scale_rows(sign)
+    r, w = np.random.default_rng(0).standard_normal((2, N, 2))
+    for k in (1, 2):  # every row as one batch, which products read
+        theta = torch.from_numpy(w[: 3 * (P + 1)].reshape(3, P + 1, 2)[..., :k])
+        theta = theta[..., 0] if k == 1 else theta
+        ours, theirs = stored.whole().logits(theta), held.whole().logits(theta)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+        sums = torch.zeros_like(theta), torch.zeros_like(theta)
+        stored.whole().accumulate(sums[0], ours, 0.5)
+        held.whole().accumulate(sums[1], ours, 0.5)
+        np.testing.assert_allclose(*sums, rtol=1e-9)
+    np.testing.assert_array_equal(stored.whole().dense(), held.x)
+    for design in (stored, stored.held()):
+        assert design.shape == held.shape
+        np.testing.assert_array_equal(design.times(w[: P + 1]), held.times(w[: P + 1]))
+        np.testing.assert_array_equal(design.transposed_times(r), held.transposed_times(r))
+        np.testing.assert_array_equal(design.gram(r[:, 0]), held.gram(r[:, 0]))
+        np.testing.assert_array_equal(design.block(slice(5, 9)).x, held.x[5:9])
+        indices = np.array([[[4, 2000]], [[7, 7]]])
+        for a, b in zip(design.gather(indices), held.gather(indices), strict=True):
+            np.testing.assert_array_equal(a.x, b.x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_stored_sparse_design_is_the_held_one(dtype, monkeypatch):
+    """The same for a CSR matrix, which is not copied, whatever its precision."""
+    monkeypatch.setattr(_design, "SPARSE_BLOCK", 700)
+    X, y = problem(dtype=dtype)
+    X = sp.csr_matrix(X * (X > 0.5))
+    sign = (1 - 2 * y).astype(np.int8)
+    stored = make_design(X, dtype=torch.float64, device="cpu", intercept=True)
+    assert not np.shares_memory(stored.x.data, X.data)  # few rows are copied
+    monkeypatch.setattr(_design, "HELD_BYTES", 0)
+    stored = make_design(X, dtype=torch.float64, device="cpu", intercept=True)
+    assert np.shares_memory(stored.x.data, X.data)
+    ones = sp.hstack([X.astype(float), np.ones((N, 1))], format="csr")
+    held = SparseDesign(ones, torch.float64, "cpu").scale_rows(sign)
+    r, w = np.random.default_rng(0).standard_normal((2, N, 2))
+    for design in (stored.scale_rows(sign), stored.scale_rows(sign).held()):
+        assert design.shape == held.shape and design.row_numbers == held.row_numbers
+        np.testing.assert_allclose(design.times(w[: P + 1]), held.times(w[: P + 1]), rtol=1e-12)
+        for square in (False, True):
+            ours, theirs = (d.transposed_times(r, square=square) for d in (design, held))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+        np.testing.assert_allclose(design.gram(r[:, 0]), held.gram(r[:, 0]), rtol=1e-9, atol=1e-9)
+        for rows_of in (lambda d: d.block(slice(5, 9)), lambda d: d.rows(np.array([3, 2000, 3]))):
+            np.testing.assert_array_equal(rows_of(design).x.toarray(), rows_of(held).x.toarray())
+        indices = np.array([[[4, 2000]], [[7, 7]]])
+        for a, b in zip(design.gather(indices), held.gather(indices), strict=True):
+            np.testing.assert_array_equal(a.dense(), b.dense())
+
+
+def test_large_arrays_and_maps_are_not_copied(tmp_path, monkeypatch):
+    """The design refers to the rows that the user gave."""
+    monkeypatch.setattr(_design, "HELD_BYTES", 0)
+    X, y = problem()
+    np.save(tmp_path / "x.npy", X)
+    for given in (X, np.load(tmp_path / "x.npy", mmap_mode="r")):
+        clf = BayesianLogisticRegression()
+        checked, _ = clf._validate_xy(given, y, reset=True)
+        design = make_design(checked, dtype=torch.float64, device="cpu", intercept=True)
+        assert np.shares_memory(design.source.table, given)
+        assert design.in_memory == (given is X)
+
+
+# fits ---------------------------------------------------------------------------------------------
+
+CASES = {
+    "logistic": (BayesianLogisticRegression(**RUN), 2),
+    "classes": (BayesianLogisticRegression(**RUN), 3),
+    "learned": (BayesianLogisticRegression(prior_scale="learned", fit_intercept=False, **RUN), 2),
+    "normal": (BayesianGLMRegressor(sampler="sgld", **RUN), 0),
+    "exact": (BayesianGLMRegressor(sampler="gibbs", **RUN), 0),
+    "mala": (BayesianLogisticRegression(sampler="mala", **RUN), 2),
+    "poisson": (BayesianGLMRegressor(likelihood="poisson", **RUN), 1),
+}
+QUICK = {"n_draws": 10, "burn_in": 20, "thinning": 1}
+
+
+def case(name):
+    model, kind = CASES[name]
+    X, y = problem()
+    if kind == 3:
+        y = y + (X[:, 0] > 1.0)
+    elif kind == 0:
+        y = X @ np.arange(P) + np.random.default_rng(1).standard_normal(N)
+    return clone(model).set_params(**QUICK), X, y
+
+
+def assert_same_draws(a, b, **bounds):
+    for name, values in a.posterior_.draws.items():
+        np.testing.assert_allclose(b.posterior_[name], values, **bounds)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_draws_are_those_of_the_copied_rows(name, request, tmp_path):
+    """Sums by blocks differ by rounding, and so do the draws: by 1e-5 of the largest."""
+    model, X, y = case(name)
+    whole = clone(model).fit(X, y)
+    request.getfixturevalue("small_is_large")
+    np.save(tmp_path / "x.npy", X)
+    for given in (X, np.load(tmp_path / "x.npy", mmap_mode="r")):
+        assert_same_draws(whole, clone(model).fit(given, y), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "weighted"), [("logistic", True), ("poisson", False)])
+def test_fits_from_a_table_that_knows_slices(name, weighted, small_is_large):
+    """Mean and sd of the whole fit, from minibatches of a pool of rows.
+
+    The pool has all of these few rows; so the only difference is Monte Carlo error, which for 600
+    nearly independent draws is 0.06 sd of a difference of means; the bounds are five times that.
+    """
+    model, X, y = case(name)
+    model.set_params(n_draws=300, burn_in="auto", thinning="auto", batch_size=50)
+    weight = np.random.default_rng(2).integers(0, 3, N).astype(float) if weighted else None
+    whole = clone(model).fit(X, y, sample_weight=weight)
+    stored = clone(model).fit(Table(X, chunk=64), y, sample_weight=weight)
+    for block in ("coef", "intercept"):
+        a, b = whole.posterior_[block], stored.posterior_[block]
+        sd = a.std((0, 1)) + 1e-12
+        assert np.abs((b.mean((0, 1)) - a.mean((0, 1))) / sd).max() < 0.3
+        assert np.abs(np.log((b.std((0, 1)) + 1e-12) / sd)).max() < 0.25
+    np.testing.assert_array_equal(stored.predict(Table(X)), stored.predict(X))
+
+
+@pytest.mark.parametrize("kind", ["array", "map", "table"])
+@pytest.mark.parametrize("standardize", [True, False])
+def test_networks_standardise_rows_when_they_are_read(kind, standardize, request, tmp_path):
+    """A chain's first step sees the inputs of the copied rows; so the same rows, the same draws."""
+    X, y = problem(n=301)
+    clf = BayesianMLPClassifier(
+        hidden_layer_sizes=4,
+        standardize=standardize,
+        sampler="psgld",
+        step_size=1e-3,
+        batch_size=301,
+        **RUN,
+        **QUICK,
+    )
+    whole = clone(clf).fit(X, y)
+    request.getfixturevalue("small_is_large")
+    np.save(tmp_path / "x.npy", X)
+    given = {"array": X, "map": np.load(tmp_path / "x.npy", mmap_mode="r"), "table": Table(X)}[kind]
+    stored = clone(clf).fit(given, y)
+    assert_same_draws(whole, stored, atol=1e-4)
+    np.testing.assert_allclose(stored.predict_proba(given), whole.predict_proba(X), atol=1e-4)
+
+
+def test_a_regression_network_learns_from_a_sorted_table(small_is_large, monkeypatch):
+    """Rows sorted by target, read in runs: each chunk of steps sees runs from the whole file."""
+    monkeypatch.setattr(minibatch, "POOL_NUMBERS", 8 * 400 * (P + 1))
+    X, _ = problem(n=2000)
+    X = X[np.argsort(X[:, 0])]
+    y = 2.0 * X[:, 0] + X[:, 1]
+    run = {"n_chains": 1, "n_draws": 10, "burn_in": 600, "thinning": 5, "random_state": 0}
+    reg = BayesianMLPRegressor(hidden_layer_sizes=8, sampler="psgld", **run)
+    table = Table(X, chunk=50)
+    assert reg.fit(table, y).score(X, y) > 0.8  # one end of the file would give less than 0.5
+
+
+# minibatches --------------------------------------------------------------------------------------
+
+
+def test_rows_of_runs_are_drawn_equally_often(small_is_large, monkeypatch):
+    """Frequencies of 61 rows over many chunks, sorted or not: equal within 5 Monte Carlo sds.
+
+    A chunk of 8 steps draws 32 rows from 8 runs of 4 rows; so draws of a chunk are correlated, and
+    the variance of a row's count is at most that of runs: each is drawn in units of 4 rows.
+    """
+    monkeypatch.setattr(minibatch, "LEAST_RUNS", 8)
+    X = np.arange(61.0)[:, None]
+    design = StoredDesign(StoredRows(Table(X)), torch.float64, "cpu", False)
+    batches = Minibatches(Data({"x": design, "y": torch.arange(61)}, 61), 4)
+    rng = ChainRandom(np.random.SeedSequence(0).spawn(2))
+    counts, n_chunks = np.zeros(61), 200
+    for _ in range(n_chunks):
+        indices = batches.indices(8, rng)
+        for batch in batches.chunk(indices, 8, rng):
+            np.testing.assert_array_equal(batch.fields["x"].x[..., 0], batch.fields["y"])
+        counts += np.bincount(indices.reshape(-1), minlength=61)
+    expected = counts.sum() / 61
+    assert counts.sum() == n_chunks * 2 * 8 * 4
+    assert np.abs(counts - expected).max() < 5.0 * np.sqrt(4.0 * expected)
+
+
+def test_a_pool_estimates_sums_of_all_rows(small_is_large, monkeypatch):
+    """Importance weights of a pool: the mean of its minibatches is that of the rows, to 4 MCSE."""
+    monkeypatch.setattr(minibatch, "POOL_NUMBERS", 4000)
+    X, _ = problem()
+    probability = np.abs(X[:, 0]) + 0.1
+    design = StoredDesign(StoredRows(Table(X)), torch.float64, "cpu", True)
+    data = Data({"x": design}, N)
+    batches = Minibatches(data, 100, probability=probability / probability.sum())
+    rng = ChainRandom(np.random.SeedSequence(0).spawn(1))
+    found = []
+    for batch in batches.chunk(batches.indices(400, rng), 400, rng):
+        found.append((batch.fields["x"].x * batch.weight[0][:, None]).mean(0).numpy())
+    assert len(batches._pool[0]) < N / 2
+    error = X.std(0).max() * 2.0 / np.sqrt(4000 / (P + 1))  # of the pool; weights are up to 9
+    np.testing.assert_allclose(np.mean(found, 0), [*X.mean(0), 1.0], atol=4.0 * error)
+
+
+# faults -------------------------------------------------------------------------------------------
+
+
+def with_nan(row, kind=np.nan):
+    X, y = problem()
+    X[row, 2] = kind
+    return X, y
+
+
+@pytest.mark.parametrize("model", [BayesianLogisticRegression(**RUN), BayesianGLMRegressor(**RUN)])
+def test_the_row_of_a_missing_value_is_named(model, small_is_large):
+    X, y = with_nan(1345)
+    with pytest.raises(ValueError, match=r"NaN(.|\n)*row of X is number 1345"):
+        clone(model).fit(X, y)
+    with pytest.raises(ValueError, match=r"row 1345 contains NaN or infinity"):
+        clone(model).fit(Table(X), y)
+    infinite, _ = with_nan(7, np.inf)
+    with pytest.raises(ValueError, match=r"infinity(.|\n)*row of X is number 7"):
+        clone(model).fit(sp.csr_matrix(infinite), y)
+
+
+def test_a_file_that_changes_is_refused_before_it_is_read(tmp_path, small_is_large):
+    """To read a map beyond the end of its file would kill the process, without a message."""
+    X, _ = problem()
+    path = tmp_path / "x.npy"
+    np.save(path, X)
+    for change in (lambda: os.truncate(path, 1000), lambda: os.utime(path, ns=(0, 0))):
+        np.save(path, X)
+        stored = StoredRows(np.load(path, mmap_mode="r"))
+        stored[5:8]
+        change()
+        for read in (lambda: stored[5:8], lambda: stored.take(np.array([5]))):  # noqa: B023
+            with pytest.raises(
+                RuntimeError, match=r"x\.npy' of X has changed since the call began"
+            ):
+                read()
+    np.save(path, X)
+    stored = StoredRows(np.load(path, mmap_mode="r"))
+    os.remove(path)  # the map keeps its rows
+    np.testing.assert_array_equal(stored[5:8], X[5:8])
+
+
+def test_a_table_that_shrinks_or_can_not_be_read(small_is_large):
+    X, y = problem()
+    table = Table(X)
+    table.values = X[:1000]
+    with pytest.raises(RuntimeError, match=r"X has changed since the call began: rows"):
+        BayesianLogisticRegression(**RUN).fit(table, y)
+    table = Table(X)
+    table.dtype = np.dtype("U3")
+    with pytest.raises(ValueError, match="X of type Table with the dtype <U3 is not allowed"):
+        BayesianLogisticRegression(**RUN).fit(table, y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        BayesianLogisticRegression(**RUN).fit(Table(X), y[:-1])
+    clf = BayesianLogisticRegression(**RUN, **QUICK).fit(Table(X), y)
+    with pytest.raises(ValueError, match="3 features"):
+        clf.predict(Table(X[:, :3]))
+    with pytest.raises(ValueError, match="stays in its file"):
+        BayesianGLMRegressor(groups=0, **RUN).fit(Table(np.round(X)), y)
+
+
+def test_checkpoints_know_the_rows(tmp_path):
+    """Their digest changes with a row. A map has the digest of its array, and the same draws."""
+    X, _ = problem()
+    other = X.copy()
+    other[1234, 0] += 1.0
+    np.save(tmp_path / "x.npy", X)
+    tables = [
+        X,
+        np.load(tmp_path / "x.npy", mmap_mode="r"),
+        Table(X),
+        Table(X),
+        other,
+        Table(other),
+    ]
+    designs = [StoredDesign(StoredRows(t), torch.float64, "cpu", True) for t in tables]
+    digests = [fingerprint(design) for design in designs]
+    assert digests[0] == digests[1] and digests[2] == digests[3]
+    assert len({digests[0], digests[2], *digests[4:]}) == 4
