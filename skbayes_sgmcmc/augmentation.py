@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Augmentation(BaseEstimator):
-    """Base class of augmentations; subclasses implement :meth:`change`."""
+    """Base class of augmentations; subclasses implement ``change``."""
 
     #: number of random numbers that one image needs
     NUMBERS = 1

@@ -8,10 +8,12 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -19,6 +21,11 @@ FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 RESULTS = FOLDER.parents[1] / "docs" / "results"
 PAGES = sorted(path for path in RESULTS.glob("*.md") if path.name != "README.md")
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("_"))
+#: dependencies of the package, or of its extras, that no machine needs to have for gpu.py
+MISSING_ON_GPUS = (
+    "arviz", "arviz_base", "dask", "distributed", "onnx", "onnxscript", "pandas", "rich", "skops",
+    "xarray",
+)  # fmt: skip
 #: a quick run that takes longer than this, on one core, is not quick
 LIMIT = 300
 
@@ -44,6 +51,35 @@ def test_a_quick_run_writes_its_page(script, tmp_path):
     # every figure that the page shows is there
     for figure in (part.split(")")[0] for part in text.split("](figures/")[1:]):
         assert (tmp_path / "figures" / figure).stat().st_size > 0
+
+
+@pytest.mark.benchmarks
+def test_the_gpu_benchmark_needs_no_more_than_it_says(tmp_path):
+    """It runs from the checkout where the dependencies of the package's extras are missing.
+
+    Machines with a GPU that is lent often have no network, and so only what is installed there.
+    """
+    program = f"""
+import runpy, sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {MISSING_ON_GPUS!r}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+sys.path[:0] = [{str(FOLDER)!r}, {str(FOLDER.parents[1])!r}]
+import _gpu_alternatives, _gpu_experiments
+sys.argv = ["gpu.py", "--quick", "--stages", "card", "predictions", "--out", {str(tmp_path)!r}]
+runpy.run_path({str(FOLDER / "gpu.py")!r}, run_name="__main__")
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert not (tmp_path / "gpu-failures.txt").exists()
+    stored = (tmp_path / "runs" / "gpu.jsonl").read_text().splitlines()
+    assert [json.loads(line)["name"] for line in stored] == ["card", "predictions-cpu"]
 
 
 # records of finished runs
@@ -256,3 +292,52 @@ def test_wrapped_text_keeps_its_words_and_blocks(monkeypatch):
     assert not re.search(r"^([-*+#]|\d+[.)]) ", wrapped[1], re.MULTILINE)
     assert len(re.findall(r"^\* ", wrapped[3], re.MULTILINE)) == 2
     assert wrapped[1].count("`code with spaces`") == 9
+
+
+# steps that are recorded whole (gpu.py)
+
+
+@pytest.fixture
+def recorded_steps(monkeypatch):
+    """A function that makes recorded steps of a small perceptron, given a sampler."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import _gpu_alternatives
+    import _gpu_steps
+
+    sizes = (6, 3, 2)
+    workload = _gpu_steps.Workload(
+        "mlp", None, None,
+        partial(_gpu_steps.BayesianMLPClassifier, hidden_layer_sizes=3), 10, (2,), (6,), sizes,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 6)).astype(np.float32), rng.integers(0, 2, 50)
+
+    def make(sampler, integrator):
+        ours = _gpu_steps.Ours(workload, X, y, 2, "cpu", sampler, integrator=integrator)
+        return _gpu_alternatives.RecordedSteps(ours, "cpu", 1)
+
+    return make
+
+
+def test_a_recorded_step_is_a_step(recorded_steps):
+    """Each takes new rows and new noise, and moves the chains as SGLD's equation says."""
+    steps = recorded_steps("sgld", "euler")
+    chains, step, seen = steps.chains, steps.chains.last_step, []
+    for _ in range(2):
+        before = chains.phi.clone()
+        steps(1)
+        batch, xi = chains._evaluator.batch, steps.xi.clone()
+        moved = chains.phi.clone()
+        with torch.no_grad():
+            g = chains._evaluator.gradient(before)
+        expected = before - step.eta * g + np.sqrt(2.0 * step.noise) * xi
+        np.testing.assert_allclose(moved, expected, rtol=1e-5, atol=1e-7)
+        seen.append((batch.fields["x"], xi))
+    assert not torch.equal(seen[0][0], seen[1][0])
+    assert not torch.equal(seen[0][1], seen[1][1])
+
+
+def test_steps_that_replace_their_state_are_not_recorded(recorded_steps):
+    """A graph would go on with the tensors that it was recorded with."""
+    with pytest.raises(ValueError, match="MCLMC replaces its state"):
+        recorded_steps("mclmc", "leapfrog")

@@ -105,3 +105,20 @@ def test_docstrings_list_every_parameter(found):
     if dataclasses.is_dataclass(found):  # fields with defaults come last, whatever belongs together
         names, parameters = sorted(names), sorted(parameters)
     assert names == parameters
+
+
+def test_the_site_has_a_page_for_every_public_name():
+    """``docs/api.md`` lists the names of every module below its ``module`` directive."""
+    text = (ROOT.parent / "docs" / "api.md").read_text()
+    parts = re.split(r"^\.\. module:: (\S+)$", text, flags=re.MULTILINE)[1:]
+    listed = {
+        module: set(re.findall(r"^   ([A-Za-z_]\w*)$", part, re.MULTILINE))
+        for module, part in zip(parts[::2], parts[1::2], strict=True)
+    }
+    everywhere = set.union(*listed.values())
+    assert set(listed) == set(MODULES)
+    for name in MODULES:
+        module = import_module(name)
+        assert listed[name] <= set(module.__all__)
+        # some names are those of two modules, and have one page
+        assert set(module.__all__) - {"__version__"} <= everywhere

@@ -70,7 +70,8 @@ CASES = {
         heteroscedastic, 4, 0.8 * x + 0.5 + np.exp(0.6 * x - 1.0) * RNG.standard_normal(N),
         {"noise": "heteroscedastic"}, 0.03,
     ),
-    "student_t": (student, 4, HEAVY, {"likelihood": "student_t"}, 0.1),
+    # the degrees of freedom move slowly: an ESS of 50 to 90 with draws 5 steps apart
+    "student_t": (student, 4, HEAVY, {"likelihood": "student_t", "thinning": 25}, 0.1),
     "given df": (partial(student, df=4.0), 3, HEAVY, {"likelihood": StudentT(df=4.0)}, 0.1),
     "poisson": (poisson, 2, RNG.poisson(RATE).astype(float), {"likelihood": "poisson"}, 0.1),
     "negative_binomial": (
@@ -130,7 +131,8 @@ def assert_posterior(reg, log_p, d, y):
 @pytest.mark.parametrize("name", CASES)
 def test_posteriors_of_linear_models_are_those_of_importance_sampling(name):
     log_p, d, y, parameters, step_size = CASES[name]
-    reg = BayesianMLPRegressor(hidden_layer_sizes=(), step_size=step_size, **parameters, **LINEAR)
+    run = LINEAR | parameters
+    reg = BayesianMLPRegressor(hidden_layer_sizes=(), step_size=step_size, **run)
     assert_posterior(reg.fit(x[:, None], y), log_p, d, y)
 
 
@@ -288,13 +290,18 @@ def test_round_trip(name, through, fits):
 
 @pytest.mark.parametrize("name", ["heteroscedastic", "negative_binomial"])
 def test_modules_have_likelihoods_too(name):
-    """Twice as many outputs if the noise depends on the row; a module with fewer is refused."""
+    """Twice as many outputs if the noise depends on the row; a module with fewer is refused.
+
+    90% intervals cover 90% of 120 targets, with a standard error of 2.7%, and at least 80%. Chains
+    need 1,000 steps to come to where they stay: after 200, intervals covered 71 to 88%.
+    """
     X, y = problem(name)
 
     def network(n_features, n_outputs):
         return torch.nn.Linear(n_features, n_outputs)
 
     run = {name: value for name, value in SMALL.items() if name != "hidden_layer_sizes"}
+    run["burn_in"] = 2000
     reg = BayesianModuleRegressor(network, **KINDS[name], **run).fit(X, y)
     n_outputs = 4 if name == "heteroscedastic" else 2
     assert reg.posterior_["weight"].shape == (2, 20, n_outputs, 3)

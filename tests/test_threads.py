@@ -29,8 +29,8 @@ from skbayes_sgmcmc import (
     SparseBayesianClassifier,
     SparseBayesianRegressor,
 )
+from skbayes_sgmcmc.models._constants import Constant
 from skbayes_sgmcmc.models.likelihoods import Categorical
-from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.models.networks.blocks import Blocks
 from skbayes_sgmcmc.models.networks.latents import GAIN_BLOCK, Latents
 from skbayes_sgmcmc.models.networks.mlp import MLP
@@ -139,16 +139,10 @@ def test_caches_that_another_thread_replaces_are_not_returned():
     torn(mlp, "_seen", [(theirs, mlp._views(theirs))])
     assert float(mlp.layers(theta)[0][0].abs().sum()) == 0.0
 
-    network = NetworkModel(MLP((4, 1), "relu"), Categorical(), Normal(), 1.0)
-    torn(network, "_rates", ("another key", theirs))
-    np.testing.assert_allclose(network._rates_like(theta, 0.5).numpy(), 0.5)
+    constant = torn(Constant(np.full(5, 3.0)), "_kept", {"another key": theirs})
+    np.testing.assert_array_equal(constant.like(theta, 0.5), np.full(5, 1.5))
 
-    logistic = LogisticModel(4, 2, Normal(), 1.0, True).coefficient_prior
-    expected = logistic._rates_like(theta, 0.5).clone()
-    logistic._rates = None
-    torn(logistic, "_rates", ("another key", theirs))
-    np.testing.assert_array_equal(logistic._rates_like(theta, 0.5), expected)
-
+    network = NetworkModel(mlp, Categorical(), Normal(), 1.0)
     latents = Latents(SpikeSlab(), Blocks(["weight_1"], network.places()), learn_sigma=False)
     expected = [latents._gain(k) for k in (0, GAIN_BLOCK)]
     latents._gains = (-1, [])

@@ -217,12 +217,12 @@ def lengths(args, n_rows):
     return epoch, burn_in, thinning, (n_steps - burn_in) // thinning
 
 
-def sample(experiment, args, size, name, seed, data):
-    X, y, X_test, y_test = data
+def make_estimator(experiment, args, size, name, seed, n_rows):
+    """The estimator of a method that samples, for one chain."""
     method = experiment.methods[name]
-    epoch, burn_in, thinning, n_draws = lengths(args, len(X))
+    epoch, burn_in, thinning, n_draws = lengths(args, n_rows)
     block = max(1, args.epochs // experiment_blocks(experiment)) * epoch
-    model = experiment.estimator(
+    return experiment.estimator(
         size,
         prior_scale=method.prior_variance**0.5,
         standardize=False,
@@ -233,12 +233,17 @@ def sample(experiment, args, size, name, seed, data):
         n_draws=n_draws,
         burn_in=burn_in,
         thinning=thinning,
-        temperature=1.0 / len(X) if method.temperature == COLD else method.temperature,
+        temperature=1.0 / n_rows if method.temperature == COLD else method.temperature,
         init="random",
         device=args.device,
         dtype="float32",
         random_state=seed,
     )
+
+
+def sample(experiment, args, size, name, seed, data):
+    X, y, X_test, y_test = data
+    model = make_estimator(experiment, args, size, name, seed, len(X))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # of few effective draws of one chain
         start = time.process_time()

@@ -105,7 +105,7 @@ def table(results, steps, temperature, n_rows):
             cells = [mean_sd(runs[0], 0), mean_sd(runs[1], 2), mean_sd(runs[2], 2)]
             rows.append([sampler, f"{step:.1e}", f"{step * n_rows / 2:.1e}", *cells])
     header = ["sampler", "published step", "`step_size`", "steps per effective draw"]
-    return f"### {temperature}\n\n" + markdown_table([*header, "error", "sd ratio"], rows)
+    return f"## {temperature}\n\n" + markdown_table([*header, "error", "sd ratio"], rows)
 
 
 def verdict(results, steps):

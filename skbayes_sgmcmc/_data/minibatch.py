@@ -18,8 +18,9 @@ from .chain_random import ChainRandom
 Array = NDArray[Any]
 
 
-#: how many numbers are gathered at once for all chains; about the size of a core's cache
-GATHER_NUMBERS = 2**17
+#: how many numbers are gathered at once for all chains: about the size of a core's cache, and on
+#: other devices so many that the time to start operations does not count
+GATHER_NUMBERS, GATHER_NUMBERS_ELSEWHERE = 2**17, 2**24
 #: most numbers of a pool of rows of a file that is slow to search, and least runs of rows in it
 POOL_NUMBERS, LEAST_RUNS = 2**24, 64
 #: numbers of a block of :meth:`Data.blocks`, and most rows. A block has at least so many times as
@@ -188,6 +189,12 @@ class Minibatches:
         #: how many numbers are gathered for one minibatch of one chain
         self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
 
+    @property
+    def device(self) -> torch.device:
+        """Where the rows are."""
+        held = [*self.data.fields.values(), self.data.weight, self.importance]
+        return next((t.device for t in held if isinstance(t, Tensor)), torch.device("cpu"))
+
     def indices(self, n_steps: int, rng: ChainRandom) -> Array | None:
         """Row indices of shape (chains or 1, n_steps, size); None: all rows at every step."""
         if self.full:
@@ -251,7 +258,9 @@ class Minibatches:
             yield from view.chunk(by_step.swapaxes(0, 1), n_steps, rng)
             return
         # rows are gathered for several steps at once, but not for more than fit into the cache
-        at_once = max(1, GATHER_NUMBERS // (by_step.shape[1] * self.numbers))
+        near = self.device.type == "cpu"
+        most = GATHER_NUMBERS if near else GATHER_NUMBERS_ELSEWHERE
+        at_once = max(1, most // (by_step.shape[1] * self.numbers))
         if any(getattr(field, "lazy", False) for field in self.data.fields.values()):
             at_once = n_steps  # rows that are fetched step by step, in advance
         for start in range(0, n_steps, at_once):
@@ -261,11 +270,11 @@ class Minibatches:
         """Batches for row indices (n_steps, chains or 1, size); ``rng`` is for augmentations."""
         by_step = np.ascontiguousarray(by_step[:, 0] if self.shared else by_step)
         index = torch.from_numpy(by_step)
-        flat = index.reshape(-1)
+        flat = sent(index.reshape(-1), self.device)
         columns: dict[str, Sequence[Any]] = {}
         for name, values in self.data.fields.items():
             if isinstance(values, Tensor):
-                rows = values.index_select(0, flat.to(values.device))
+                rows = values.index_select(0, flat)
                 columns[name] = rows.view(*index.shape, *values.shape[1:]).unbind(0)
             else:
                 columns[name] = values.gather(by_step)
@@ -282,9 +291,9 @@ class Minibatches:
             return None
         chosen: Any = 1.0
         if weight is not None:
-            chosen = weight.index_select(0, flat.to(weight.device))
+            chosen = weight.index_select(0, flat)
         if self.importance is not None:
-            chosen = chosen * self.importance.index_select(0, flat.to(self.importance.device))
+            chosen = chosen * self.importance.index_select(0, flat)
         return chosen.view(shape).unbind(0)
 
 
@@ -331,6 +340,15 @@ def tensor_like(data: Data) -> Tensor:
     """A tensor of the data's floating point type, on its device."""
     fields = [f if isinstance(f, Tensor) else f.tensor_like() for f in data.fields.values()]
     return next((f for f in fields if f.is_floating_point()), torch.empty(0))
+
+
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """The values on a device, to which they are sent without waiting for what it does."""
+    if device.type == "cpu":
+        return values
+    if device.type == "cuda":
+        values = values.pin_memory()  # CUDA waits for other memory
+    return values.to(device, non_blocking=True)
 
 
 def _row_numbers(field: Any) -> int:

@@ -19,7 +19,7 @@ class PosteriorSamples:
 
     Parameters
     ----------
-    draws : dict of str to array of shape (n_chains, n_draws, *shape)
+    draws : dict of str to array of shape ``(n_chains, n_draws, *shape)``
         Draws by name. ``uint16`` arrays hold the bits of bfloat16 numbers, and are read as float32.
     weights : array of shape (n_draws,) or None, default=None
         Weights of the draws in averages, the same for all chains. With a decaying step size they
@@ -83,7 +83,7 @@ class PosteriorSamples:
         return {name: values.shape[2:] for name, values in self.draws.items()}
 
     def pooled(self, name: str) -> Array:
-        """Draws of all chains of one name, shape (n_chains * n_draws, *shape)."""
+        """Draws of all chains of one name, shape ``(n_chains * n_draws, *shape)``."""
         return self.select(name, slice(None))
 
     def select(self, name: str, draws: Any) -> Array:

@@ -190,7 +190,7 @@ def minibatches(
 ) -> Minibatches:
     """The minibatches of a run, of the given size or large enough for little gradient noise."""
     data, tuning = target.data, tuning_of(target.model)
-    probability = tuning.row_probabilities(data, warm)
+    probability = tuning.row_probabilities(data, warm, temperature)
 
     def to_theta(phi: Array) -> Tensor:
         return target.to_theta(torch.from_numpy(phi).to(target.like))

@@ -118,7 +118,8 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     Notes
     -----
     The ONNX model has one input "X", float32 of shape (n, n_features) for any n, or of shape
-    (n, *shape of a row) if the estimator was fitted to images or to other rows that are not flat.
+    ``(n, *shape of a row)`` if the estimator was fitted to images or to other rows that are not
+    flat.
     For a classifier, the output is "probabilities" of shape (n, n_classes), in the order of
     ``classes_``. The metadata of the model contain ``classes_`` as JSON under "classes". For a
     regressor, the outputs are "mean" and "std".

@@ -344,7 +344,7 @@ class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseE
 
         Returns
         -------
-        dict of str to array of shape (n_samples, *shape)
+        dict of str to array of shape ``(n_samples, *shape)``
         """
         check_is_fitted(self, "posterior_")
         if n_samples is not None:

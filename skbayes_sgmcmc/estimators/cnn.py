@@ -52,7 +52,8 @@ class BayesianCNNClassifier(NetworkClassifier):
         If True, the network sees channels scaled to mean 0 and variance 1.
     augment : callable or None, default=None
         Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
-        the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
+        the same shape, ``(..., *shape of a row)``, and device. See
+        :mod:`skbayes_sgmcmc.augmentation`.
     sampler : str or Sampler, default="psgld"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
@@ -129,7 +130,7 @@ class BayesianCNNClassifier(NetworkClassifier):
     classes_ : array of shape (n_classes,)
         Class labels.
     posterior_ : PosteriorSamples
-        Draws of the parameters, each of shape (n_chains, n_draws, *shape). Convolutions:
+        Draws of the parameters, each of shape ``(n_chains, n_draws, *shape)``. Convolutions:
         ``kernel_1`` of shape (output channels, height, width, input channels), ``offset_1``, and so
         on. Other layers: ``weight_1`` of shape (input units, output units), ``bias_1``, and so on.
     n_chains_, n_draws_ : int

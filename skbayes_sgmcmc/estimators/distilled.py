@@ -86,7 +86,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         Mean cross-entropy with the noisy targets in each epoch, in nats.
     n_features_in_ : int
         Number of values in a row.
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape ``(n_features_in_,)``
         Names of the features, if X had string column names.
 
     See Also

@@ -131,8 +131,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
     r_ : array of shape (K,)
         Posterior mean of r.
     posterior_ : PosteriorSamples
-        Draws, each of shape (n_chains, n_draws, *shape): "components" of shape (K, n_features), "r"
-        (K,), "gamma" (), and for the network "weights_1" (K, K_2), "biases_1" (K,), "weights_2"
+        Draws, each of shape ``(n_chains, n_draws, *shape)``: "components" of shape (K, n_features),
+        "r" (K,), "gamma" (), and for the network "weights_1" (K, K_2), "biases_1" (K,), "weights_2"
         (K_2, K_3) and so on. Topics are aligned over draws and chains, together with their r,
         biases and rows of "weights_1". Unit indices above the lowest layer are arbitrary and do not
         correspond across chains.
@@ -151,7 +151,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         Value of beta.
     n_features_in_ : int
         Number of words in the vocabulary.
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape ``(n_features_in_,)``
         Names of the features, if X had string column names.
 
     See Also

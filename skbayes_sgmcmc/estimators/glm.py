@@ -181,7 +181,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         Names of the accelerators used in the last call; () if none.
     n_features_in_ : int
         Number of columns seen in ``fit``.
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape ``(n_features_in_,)``
         Names of the columns, if X had string column names.
 
     See Also

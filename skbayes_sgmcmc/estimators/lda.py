@@ -137,7 +137,7 @@ class LatentDirichletAllocation(TopicModel):
         Values of alpha and beta.
     n_features_in_ : int
         Number of words in the vocabulary.
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape ``(n_features_in_,)``
         Names of the features, if X had string column names.
 
     See Also

@@ -148,7 +148,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         Names of the accelerators used in the last call, such as ("linear_sgld",); () if none.
     n_features_in_ : int
         Number of features seen in ``fit``.
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape ``(n_features_in_,)``
         Names of the features, if X had string column names.
 
     See Also

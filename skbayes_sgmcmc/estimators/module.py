@@ -58,7 +58,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         If True, the module sees features scaled to mean 0 and variance 1.
     augment : callable or None, default=None
         Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
-        the same shape (..., *shape of a row) and device. See :mod:`skbayes_sgmcmc.augmentation`.
+        the same shape, ``(..., *shape of a row)``, and device. See
+        :mod:`skbayes_sgmcmc.augmentation`.
     n_workers : int, default=0
         Number of processes that fetch the items of a dataset in advance, as in
         ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
@@ -142,8 +143,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     classes_ : array of shape (n_classes,)
         Class labels.
     posterior_ : PosteriorSamples
-        Draws of the sampled parameters, each of shape (n_chains, n_draws, *shape), by their names
-        in the module.
+        Draws of the sampled parameters, each of shape ``(n_chains, n_draws, *shape)``, by their
+        names in the module.
     sigma_, delta_, sparsity_, n_effective_parameters_
         Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
     n_chains_, n_draws_ : int

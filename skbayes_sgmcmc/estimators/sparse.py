@@ -155,7 +155,7 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         if none.
     n_features_in_ : int
         Number of features seen in ``fit``.
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape ``(n_features_in_,)``
         Names of the features, if X had string column names.
 
     See Also
@@ -404,7 +404,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         Class labels.
     n_features_in_ : int
         Number of features seen in ``fit``.
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape ``(n_features_in_,)``
         Names of the features, if X had string column names.
 
     See Also

@@ -60,7 +60,7 @@ class EntropyHistogramDisplay:
 
     See Also
     --------
-    BayesianMLPClassifier.predict_uncertainty : Computes the entropies.
+    skbayes_sgmcmc.BayesianMLPClassifier.predict_uncertainty : Computes the entropies.
 
     References
     ----------

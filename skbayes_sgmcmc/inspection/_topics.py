@@ -41,7 +41,7 @@ class TopicDisplay:
 
     See Also
     --------
-    LatentDirichletAllocation.top_words : The words without their probabilities.
+    skbayes_sgmcmc.LatentDirichletAllocation.top_words : The words without their probabilities.
 
     Examples
     --------

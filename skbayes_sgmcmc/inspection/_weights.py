@@ -46,7 +46,7 @@ class WeightHistogramDisplay:
 
     See Also
     --------
-    PosteriorSamples : The draws.
+    skbayes_sgmcmc.PosteriorSamples : The draws.
 
     Examples
     --------

@@ -21,6 +21,7 @@ from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import PRIORS, Normal, Prior
 from ..priors.learned_scale import LearnedScale
+from ._constants import Constant
 
 Array = NDArray[Any]
 
@@ -56,9 +57,9 @@ class FixedScales:
         #: typical distances from zero
         self.typical = np.where(np.isinf(scale), 1.0, scale)
         self.rates = prior.rates(scale)
+        self._rates = Constant(self.rates)
         #: prior sds of the features' coefficients, if they are normal
         self.normal = scale[: n_features * k : k] if type(prior) is Normal else None
-        self._rates: tuple[Any, Tensor] | None = None
 
     @property
     def linear_form(self) -> tuple[str, Array] | None:
@@ -79,18 +80,10 @@ class FixedScales:
         return parts
 
     def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
-        self.prior.gradient(theta, self._rates_like(theta, scale), out)
+        self.prior.gradient(theta, self._rates.like(theta, scale), out)
 
     def log_density(self, theta: Tensor) -> Tensor:
-        return self.prior.log_density(theta, self._rates_like(theta))
-
-    def _rates_like(self, theta: Tensor, scale: float = 1.0) -> Tensor:
-        """The prior's rates times ``scale``, cached for the next step."""
-        key = (scale, theta.dtype, theta.device)
-        kept = self._rates  # read once: chains in other threads replace it
-        if kept is None or kept[0] != key:
-            kept = self._rates = (key, torch.from_numpy(scale * self.rates).to(theta))
-        return kept[1]
+        return self.prior.log_density(theta, self._rates.like(theta))
 
     def expected_potential(self, mean: Array, sd: Array) -> float:
         return self.prior.expected_potential(mean, sd, self.rates)
@@ -148,9 +141,11 @@ class LearnedScales:
         #: prior sds of the features' coefficients for one common scale of 1
         self.normal = None if own else np.asarray(units, dtype=float)
         self.inverse_squares = self.units**-2.0
+        self._inverse_squares = Constant(self.inverse_squares)
         n_groups = n_features if own else 1
         self.counts = np.full(n_groups, self.n_coefficients // n_groups)
         self.k_g = self.a + 0.5 * self.counts
+        self._counts, self._k_g = Constant(self.counts), Constant(self.k_g)
         #: shape of the precision's conditional distribution, and rate of its prior
         self.precision = float(self.k_g[0]), self.a * self.typical_scale**2
         self.shapes: dict[str, tuple[int, ...]] = {"log_shared": ()} if own else {}
@@ -196,7 +191,7 @@ class LearnedScales:
     def _squares(self, theta: Tensor) -> Tensor:
         """Sums (chains, groups) of (w_j / u_j)^2."""
         w = theta[:, : self.n_coefficients]
-        relative = w * w * torch.from_numpy(self.inverse_squares).to(theta)
+        relative = w * w * self._inverse_squares.like(theta)
         if not self.own:
             return relative.sum(1, keepdim=True)
         return relative if self.k == 1 else relative.view(len(theta), -1, self.k).sum(2)
@@ -204,9 +199,9 @@ class LearnedScales:
     def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
         n, b = self.n_coefficients, self._b(theta)
         r = b + 0.5 * self._squares(theta)
-        precision = torch.from_numpy(scale * self.k_g).to(theta) / r
+        precision = self._k_g.like(theta, scale) / r
         each = precision.repeat_interleave(self.k, 1) if self.own and self.k > 1 else precision
-        torch.mul(theta[:, :n], torch.from_numpy(self.inverse_squares).to(theta), out=out[:, :n])
+        torch.mul(theta[:, :n], self._inverse_squares.like(theta), out=out[:, :n])
         out[:, :n].mul_(each)
         out[:, n:].zero_()
         if self.own:
@@ -214,7 +209,7 @@ class LearnedScales:
             out[:, -1] = pull + scale * self.a * torch.expm1(theta[:, -1])
 
     def log_density(self, theta: Tensor) -> Tensor:
-        counts = torch.from_numpy(self.counts).to(theta)
+        counts = self._counts.like(theta)
         found = self.hyper.log_density(self._squares(theta), counts, self._b(theta)).sum(1)
         found = found - float(np.log(self.units).sum())
         if self.own:  # b / s_0^2 ~ Gamma(a, 1), as a density of its logarithm

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._data.minibatch import sent
 from .._data.rows import StoredRows
 
 Array = NDArray[Any]
@@ -224,7 +225,7 @@ class DenseDesign(_Dense):
 
     def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
         """Batches for row indices (steps, chains, rows), or (steps, rows) if shared."""
-        flat = torch.from_numpy(indices.reshape(-1)).to(self.x.device)
+        flat = sent(torch.from_numpy(indices.reshape(-1)), self.x.device)
         return _batches(self.x.index_select(0, flat), indices)
 
     def rows(self, indices: Array) -> DenseDesign:

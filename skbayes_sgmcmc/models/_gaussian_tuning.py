@@ -57,8 +57,14 @@ CURVATURE_LIMIT = 2.0
 FARTHEST, THROWN = 4.0, 2.0
 #: rows of the part that stands for many rows, at least, and how many such parts make many rows
 PART_ROWS, LEAST_PARTS = 20_000, 4
+#: the same ratio in the posterior's tails, in the worst of so many directions, up to this distance
+#: in sds
+TAIL_NOISE_RATIO, TAIL_DIRECTIONS, LONGEST_TAIL = 1.0, 16, 8
 #: smallest minibatch, and number of rows on which the noise is measured
 SMALLEST_BATCH, NOISE_ROWS = 100, 2000
+#: number of draws at which the noise is measured, of which the share has less noise than what is
+#: taken for typical, and steps of the power iteration that finds the worst direction
+NOISE_DRAWS, LESS_NOISE, NOISE_STEPS = 16, 0.75, 20
 #: step size of samplers that precondition by themselves, times the largest remaining curvature
 OWN_STEP = 0.2
 #: for these samplers, the most steps in which the slowest direction may forget its position, and
@@ -124,11 +130,12 @@ class CurvedModel(Model):
         """
         return None
 
-    def leverage(self, root: Array, data: Data) -> Array | None:
-        """Variance of every row's linear predictor for theta ~ N(., root root'), shape (rows,).
+    def remainders(self, center: Array, root: Array, data: Data) -> Array | None:
+        """Root mean squares of what linear control variates leave of every row's gradient.
 
-        It is needed for minibatches that draw rows with unequal probabilities, which "auto" uses
-        with linear control variates.
+        The mean is over theta ~ N(center, root root'), and the square that of the length of the
+        gradient of -log p(row) times root; shape (rows,). It is needed for minibatches that draw
+        rows with unequal probabilities, which "auto" uses with linear control variates.
         """
         return None
 
@@ -363,22 +370,26 @@ class WhitenedGaussian(Tuning):
 
     # minibatches and lengths ----------------------------------------------------------------------
 
-    def row_probabilities(self, data: Data, values: AutoValues) -> Array | None:
-        """Probabilities that follow the size of each row's remainder after control variates.
+    def row_probabilities(self, data: Data, values: AutoValues, temperature: float) -> Array | None:
+        """Probabilities proportional to what control variates leave of each row's gradient.
 
-        In the coordinates phi, this remainder is about w_i |s''| dz_i^2 |x_i| / 2, where dz_i is
-        the change of the logit. The sd of dz_i is proportional to |x_i|, so the remainder is
-        proportional to w_i |x_i|^3. A floor keeps every importance weight below 10.
+        No others have less gradient noise, on average over the Gaussian approximation. A floor
+        keeps every importance weight below 10.
         """
         if values.gradient != "linear_control_variates" or values.root is None:
             return None
-        leverage = self.model.leverage(values.root, data)
-        if leverage is None:
+        assert values.center is not None
+        # at temperature zero, for the way to the maximum
+        root = values.root * math.sqrt((temperature or 1.0) / data.total)
+        size = self.model.remainders(values.center, root, data)
+        if size is None:
             return None
-        size = leverage**1.5
         if data.weight is not None:
             size = size * data.weight.double().cpu().numpy()
-        return np.asarray(0.9 * size / size.sum() + 0.1 / data.n_rows)
+        total = float(size.sum())
+        if not 0.0 < total < math.inf:
+            return None
+        return np.asarray(0.9 * size / total + 0.1 / data.n_rows)
 
     def batch_size(
         self,
@@ -389,28 +400,32 @@ class WhitenedGaussian(Tuning):
         temperature: float,
         to_theta: Callable[[Array], Tensor],
     ) -> int:
-        """The number of rows for which alpha_t is ``NOISE_RATIO``.
+        """The number of rows for which alpha_t is ``NOISE_RATIO``, or less for the sake of tails.
 
-        The noise is measured at draws of the Gaussian approximation.
+        The noise is measured at draws of the Gaussian approximation, and in the posterior's tails.
         """
         if probability is None:
             return plain_size(data.n_rows)
         model, n_rows = self.model, data.n_rows
         assert values.root is not None and values.step_size is not None
-        rng = np.random.default_rng(0)
+        root, rng = values.root, np.random.default_rng(0)
         rows = rng.choice(n_rows, min(NOISE_ROWS, n_rows), p=probability / probability.sum())
         view = Minibatches(data, len(rows) - 1, shared=True, probability=probability)
         (batch,) = view.gather(rows[None, None], ChainRandom([]))
         weight = np.asarray(torch.as_tensor(batch.weight).double().cpu())[:, None]
-        largest = 0.0
-        for _ in range(2):
-            phi = math.sqrt(temperature / data.total) * rng.standard_normal((1, model.n_parameters))
+        weight = weight * (n_rows * data.scale / data.total)
+
+        def gradients(phi: Array) -> Array:
+            """Estimates of the mean gradient's remainder at ``phi``, from single rows."""
             with torch.no_grad():
-                scores = np.asarray(model.scores(to_theta(phi), batch).double().cpu())
-            # estimates of the mean gradient from single rows, in phi
-            gradient = scores * weight * (n_rows * data.scale / data.total) @ values.root
-            second_moment = np.linalg.norm(gradient, ord=2) ** 2 / len(rows)
-            largest = max(largest, float(second_moment))
+                return np.asarray(-model.scores(to_theta(phi[None]), batch).double().cpu()) * weight
+
+        sd = math.sqrt(temperature / data.total)
+        draws = sd * rng.standard_normal((NOISE_DRAWS, model.n_parameters))
+        typical = [_largest_second_moment(gradients(phi), root, rng) for phi in draws]
+        some = gradients(draws[0])[:TAIL_DIRECTIONS] @ root
+        tails = [_noise_in_tail(gradients, root, vector, sd) for vector in [*some, *-some]]
+        largest = max(np.quantile(typical, LESS_NOISE), max(tails) * NOISE_RATIO / TAIL_NOISE_RATIO)
         injected = sampler.injected(values.step_size, data.total) * max(temperature, 1e-12)
         noise = values.step_size * data.total * largest
         size = noise / (2.0 * max(injected, 1e-12) * NOISE_RATIO)
@@ -437,6 +452,41 @@ class WhitenedGaussian(Tuning):
         eta = values.step_size / (self.model.tails if batch_size >= n_rows else 1.0)
         thinning = min(max(1, round(1.0 / eta)), 20)
         return max(200, min(round(50.0 / eta), 25 * n_draws)), thinning
+
+
+def _largest_second_moment(rows: Array, root: Array, rng: np.random.Generator) -> float:
+    """Largest eigenvalue of the mean of root' r r' root over rows r, by power iteration."""
+    vector: Array = rng.standard_normal((root.shape[1],))
+    value = 0.0
+    for _ in range(NOISE_STEPS):
+        vector /= max(float(np.linalg.norm(vector)), np.finfo(float).tiny)
+        vector = root.T @ (rows.T @ (rows @ (root @ vector))) / len(rows)
+        value = float(np.linalg.norm(vector))
+    return value
+
+
+def _noise_in_tail(
+    gradients: Callable[[Array], Array], root: Array, vector: Array, sd: float
+) -> float:
+    """Variance of single rows' gradients along a ray from the centre, where the posterior ends.
+
+    Control variates are linear, so the noise grows with the square of the distance. Along the
+    coefficient of a rare feature the true gradient becomes constant instead: where the noise is
+    larger than what is injected, chains are thrown far into this tail. The posterior ends where its
+    density has fallen like a Gaussian's at ``FARTHEST`` sds; on the steep side, that is nearer.
+    """
+    length = float(np.linalg.norm(vector))
+    if not (length > 0.0 and sd > 0.0):
+        return 0.0
+    ray, fallen, force, variance = vector / length, 0.0, 0.0, 0.0
+    for distance in range(2, LONGEST_TAIL + 1, 2):
+        along = gradients(sd * distance * ray) @ (root @ ray)
+        new_force, new = distance + float(along.mean()) / sd, float(along.var())
+        drop = 0.5 * (force + new_force) * 2.0
+        if fallen + drop >= 0.5 * FARTHEST**2:
+            return variance + (new - variance) * (0.5 * FARTHEST**2 - fallen) / drop
+        fallen, force, variance = fallen + drop, new_force, new
+    return variance
 
 
 def plain_size(n_rows: int) -> int:

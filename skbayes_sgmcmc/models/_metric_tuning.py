@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from .._data.minibatch import Data, tensor_like
 from ._gaussian_tuning import (
+    LESS_NOISE,
+    NOISE_DRAWS,
     NOISE_RATIO,
     SMALLEST_BATCH,
     CurvedModel,
@@ -24,9 +26,8 @@ from ._tuning import AutoValues, Request, Tuning, fits_whole
 
 Array = NDArray[Any]
 
-#: step size of samplers in a model's metric, times the largest curvature; number of draws at which
-#: the noise is measured
-METRIC_STEP, TYPICAL_DRAWS = 0.2, 3
+#: step size of samplers in a model's metric, times the largest curvature
+METRIC_STEP = 0.2
 
 
 class MetricModel(CurvedModel):
@@ -117,9 +118,9 @@ class MetricGaussian(WhitenedGaussian):
 
     def _variance(self, data: Data, center: Array, temperature: float) -> float:
         """The largest variance of one row's gradient, in the metric, at typical draws."""
-        rng, variance = np.random.default_rng(0), 0.0
-        for _ in range(TYPICAL_DRAWS):
+        rng, found = np.random.default_rng(0), []
+        for _ in range(NOISE_DRAWS):
             theta = torch.from_numpy(self.model.typical_draw(center, data, temperature, rng))
             theta = theta[None].to(tensor_like(data))
-            variance = max(variance, largest_score_variance(self.model, data, theta))
-        return variance
+            found.append(largest_score_variance(self.model, data, theta))
+        return float(np.quantile(found, LESS_NOISE))

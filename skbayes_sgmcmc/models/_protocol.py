@@ -332,7 +332,7 @@ class Model:
     # draws ----------------------------------------------------------------------------------------
 
     def unpack(self, draws: Array) -> dict[str, Array]:
-        """Named arrays (..., *shape) from draws (..., n_kept)."""
+        """Named arrays ``(..., *shape)`` from draws (..., n_kept)."""
         shapes = self.shapes | dict(self.recorded)
         return {
             name: draws[..., place].reshape(*draws.shape[:-1], *shapes[name])

@@ -242,7 +242,7 @@ class Tuning:
 
     # minibatches, lengths, streams ----------------------------------------------------------------
 
-    def row_probabilities(self, data: Data, values: AutoValues) -> Array | None:
+    def row_probabilities(self, data: Data, values: AutoValues, temperature: float) -> Array | None:
         """Probabilities with which minibatches draw rows; None if all are equal."""
         return None
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from . import predictive
+from ._constants import Constant
 from .likelihoods import Likelihood
 
 Array = NDArray[Any]
@@ -35,6 +36,7 @@ class Poisson(Likelihood):
     def __init__(self, typical: Array):
         self.n_outputs = len(typical)
         self.typical = typical
+        self._log_typical = Constant(np.log(typical))
 
     @staticmethod
     def check_targets(y: Array) -> None:
@@ -56,7 +58,7 @@ class Poisson(Likelihood):
         return bool((y > 0.0).any())
 
     def log_rate(self, f: Tensor) -> Tensor:
-        return f + torch.from_numpy(np.log(self.typical)).to(f)
+        return f + self._log_typical.like(f)
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         log_rate = self.log_rate(f)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from . import predictive
+from ._constants import Constant
 from .count_likelihoods import TYPICAL_DISPERSION, digamma_rest, stirling_rest
 from .likelihoods import Likelihood
 
@@ -36,6 +37,7 @@ class Gamma(Likelihood):
     def __init__(self, typical: Array):
         self.n_outputs = len(typical)
         self.typical = typical
+        self._log_typical = Constant(np.log(typical))
         self.shapes = {"log_dispersion": (self.n_outputs,)}
 
     @staticmethod
@@ -56,7 +58,7 @@ class Gamma(Likelihood):
         return TYPICAL_DISPERSION * torch.exp(own[:, None])
 
     def _log_mean(self, f: Tensor) -> Tensor:
-        return f + torch.from_numpy(np.log(self.typical)).to(f)
+        return f + self._log_typical.like(f)
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         # Stirling's formula leaves no differences of large numbers, also if the shape is large

@@ -13,7 +13,7 @@ each target. Own parameters lie in theta as (m, k).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from .._data.minibatch import Batch, Data
 from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
-from ._blocks import anchored_over_blocks, summed_over_blocks
+from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._conjugate import Conjugate, NormalConditionals
 from ._design import make_design
 from ._gaussian_tuning import FULL_HESSIAN_LIMIT
@@ -281,18 +281,40 @@ class GLMModel(LinearModel):
         q = at.shape[2]
         sizes = [3] * q if root is None else [NODES, *[OWN_NODES] * (q - 1)]
         slope, products = np.zeros(at.shape), np.zeros(A.shape)
-        nodes, weights = _nodes(sizes)
-        for some in gen_batches(len(nodes), max(1, BLOCK_NUMBERS // at.size)):
-            e, weighted = nodes[some], nodes[some] * weights[some, None]
-            own = self._own(theta) + np.einsum("bj,kij->bki", e[:, 1:], A[0, :, 1:, 1:])
-            f = at[..., 0] + np.moveaxis(A[..., 0, :] @ e.T, 2, 0)
-            g = self._slope_at(f, own, data).reshape(len(e), -1)
-            slope += (weights[some] @ g).reshape(slope.shape)
-            products += (g.T @ weighted).reshape(products.shape)
+        for e, weights, slopes in self._slopes_around(theta, A, sizes, data):
+            g = slopes.reshape(len(e), -1)
+            slope += (weights @ g).reshape(slope.shape)
+            products += (g.T @ (e * weights[:, None])).reshape(products.shape)
         curvature = np.swapaxes(
             np.linalg.solve(np.swapaxes(A, 2, 3), np.swapaxes(products, 2, 3)), 2, 3
         )
         return slope, 0.5 * (curvature + np.swapaxes(curvature, 2, 3))
+
+    def _slopes_around(
+        self, theta: Array, A: Array, sizes: list[int], data: Data
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Some nodes e (nodes, q) at a time, their weights, and slopes (nodes, rows, k, q) at A e.
+
+        They are those of a product of Gauss-Hermite rules of the given sizes.
+        """
+        at, (nodes, weights) = self._at(theta, data), _nodes(sizes)
+        for some in gen_batches(len(nodes), max(1, BLOCK_NUMBERS // at.size)):
+            e = nodes[some]
+            own = self._own(theta) + np.einsum("bj,kij->bki", e[:, 1:], A[0, :, 1:, 1:])
+            f = at[..., 0] + np.moveaxis(A[..., 0, :] @ e.T, 2, 0)
+            yield e, weights[some], self._slope_at(f, own, data)
+
+    @joined_over_blocks
+    def remainders(self, center: Array, root: Array, data: Data) -> Array:
+        slope, curvature = self._expected(center, root, data)
+        A = self._roots(root, data, slope.shape)
+        sizes = [NODES, *[OWN_NODES] * (slope.shape[2] - 1)]
+        square = np.zeros(len(slope))
+        for e, weights, slopes in self._slopes_around(center, A, sizes, data):
+            linear = np.einsum("nkij,bj->bnki", curvature @ A, e)
+            left = np.einsum("nkij,bnki->bnkj", A, slopes - slope - linear)
+            square += weights @ np.square(left).sum((2, 3))
+        return np.asarray(np.sqrt(square))
 
     def _roots(self, root: Array | None, data: Data, shape: tuple[int, ...]) -> Array:
         """A (rows, k, q, q): predictor and own parameters of a target are A e + mean."""

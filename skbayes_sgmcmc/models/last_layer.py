@@ -31,6 +31,7 @@ from .._draws.storage import decode, encode
 from ..priors.factorised import Prior
 from ..priors.learned_scale import LearnedScale
 from ._coefficient_priors import LearnedScales
+from ._constants import Constant
 from ._gaussian_tuning import FULL_HESSIAN_LIMIT, WhitenedGaussian
 from ._tuning import Tuning
 from .glm import GLMModel
@@ -202,6 +203,7 @@ class LogisticHead(HeadModel, LogisticModel):
         super().__init__(n_features, n_classes, prior, prior_scale, len(layer) > 1, units)
         constant = np.full((self.k, 1), self.k**-0.5)
         self.class_axes = np.hstack([constant, scipy.linalg.helmert(self.k).T])
+        self._class_axes = Constant(self.class_axes)
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         return super().make_data(self._in_coordinates(x), y, weight, dtype, device)
@@ -211,14 +213,14 @@ class LogisticHead(HeadModel, LogisticModel):
         if not self._turned or self.k == 1:
             return w
         d = self.n_features
-        turned = w[:, :d] @ torch.from_numpy(self.class_axes).to(theta).t()
+        turned = w[:, :d] @ self._class_axes.like(theta).t()
         return torch.cat([turned, w[:, d:]], 1)
 
     def _pull_back(self, gradient: Tensor) -> Tensor:
         if not self._turned or self.k == 1:
             return super()._pull_back(gradient)
         d = self.n_features
-        turned = gradient[:, :d] @ torch.from_numpy(self.class_axes).to(gradient)
+        turned = gradient[:, :d] @ self._class_axes.like(gradient)
         return super()._pull_back(torch.cat([turned, gradient[:, d:]], 1))
 
     def hessian_diagonal(self, theta: Array, data: Data) -> Array:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .._validation import check_choice, check_real
 from . import predictive
+from ._constants import Constant
 from .predictive import Normal, Predictive
 
 if TYPE_CHECKING:
@@ -149,13 +150,14 @@ class Gaussian(Likelihood):
     def __init__(self, n_outputs: int, noise: Array | None, typical: float = TYPICAL_NOISE):
         self.n_outputs = n_outputs
         self.noise = noise
+        self._log_noise = None if noise is None else Constant(np.log(noise))
         self.typical = typical
         self.shapes = {} if noise is not None else {"log_noise": (n_outputs,)}
 
     def log_sd(self, own: Tensor) -> Tensor:
         """Logarithms of the standard deviations, (chains or 1, 1, k)."""
-        if self.noise is not None:
-            return torch.from_numpy(np.log(self.noise)).to(own)[None, None]
+        if self._log_noise is not None:
+            return self._log_noise.like(own)[None, None]
         return own[:, None] + math.log(self.typical)
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
@@ -224,6 +226,7 @@ class Heteroscedastic(Likelihood):
         self.n_outputs = 2 * n_targets
         self.typical = typical
         self.floor = np.broadcast_to(np.maximum(floor, NOISE_FLOOR), n_targets).copy()
+        self._floor = Constant(self.floor)
 
     @property
     def output_groups(self) -> tuple[slice, ...]:
@@ -233,7 +236,7 @@ class Heteroscedastic(Likelihood):
         """Means and standard deviations, each (chains, rows, k)."""
         mean, s = f[..., : self.n_targets], f[..., self.n_targets :]
         grown = torch.exp(s.clamp(max=MOST_LOG_NOISE)) * _tangent(s)
-        return mean, torch.from_numpy(self.floor).to(f) + self.typical * grown
+        return mean, self._floor.like(f) + self.typical * grown
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         mean, sd = self._parts(f)
@@ -246,7 +249,7 @@ class Heteroscedastic(Likelihood):
         z = (mean - y).div_(sd)
         torch.div(z, sd, out=mean)
         # d log(sd) / ds = (sd - floor) / sd, and less beyond the exponential
-        by_s = (1.0 - torch.from_numpy(self.floor).to(f) / sd).div_(_tangent(s))
+        by_s = (1.0 - self._floor.like(f) / sd).div_(_tangent(s))
         torch.mul(1.0 - z * z, by_s, out=s)
         return f, None
 

@@ -209,10 +209,6 @@ class LinearModel(CurvedModel):
         """Matrix of the map from coordinates to the flattened (columns, k) coefficients."""
         return np.eye(self.n_used)
 
-    def leverage(self, root: Array, data: Data) -> Array:
-        """Variance of every row's predictor, summed over k, for theta ~ N(., root root')."""
-        return np.asarray(self.variances(root, data).sum(1))
-
     @joined_over_blocks
     def variances(self, root: Array, data: Data) -> Array:
         """Variances (rows, k) of every row's predictors for theta ~ N(., root root')."""

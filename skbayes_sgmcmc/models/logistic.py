@@ -12,6 +12,7 @@ sampled.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
+from ._constants import Constant
 from ._design import make_design
 from ._protocol import Anchor, LinearForm
 from .likelihoods import elementwise_softmax
@@ -65,6 +67,7 @@ class LogisticModel(LinearModel):
         n_intercepts = max(k - 1, 1) if fit_intercept else 0
         super().__init__(n_features, k, prior, prior_scale, n_intercepts, units)
         self.basis = _sum_zero_basis(self.k)
+        self._basis = Constant(self.basis)
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         """Rows for this model; ``y`` are class indices.
@@ -151,14 +154,14 @@ class LogisticModel(LinearModel):
             return theta.reshape(chains, -1, self.k)
         split = self.n_features * self.k
         w = theta[:, :split].reshape(chains, self.n_features, self.k)
-        b = theta[:, split:] @ torch.from_numpy(self.basis).to(theta).t()
+        b = theta[:, split:] @ self._basis.like(theta).t()
         return torch.cat([w, b[:, None]], 1)
 
     def _pull_back(self, gradient: Tensor) -> Tensor:
         """Gradient in theta, from the gradient (leading, columns, classes) in the coefficients."""
         n = len(gradient)
         if self.k > 1 and self.fit_intercept:
-            b = gradient[:, -1] @ torch.from_numpy(self.basis).to(gradient)
+            b = gradient[:, -1] @ self._basis.like(gradient)
             gradient = torch.cat([gradient[:, :-1].reshape(n, -1), b], 1)
         return self._padded(gradient.reshape(n, -1))
 
@@ -179,9 +182,11 @@ class LogisticModel(LinearModel):
         w = self._coefficients(torch.from_numpy(theta[None]))[0].numpy()
         return np.asarray(data.fields["x"].times(w.reshape(-1, self.k)))
 
+    def _of_logits(self, z: Array) -> Array:
+        return np.asarray(expit(z) if self.k == 1 else softmax(z, axis=1))
+
     def _probabilities(self, theta: Array, data: Data) -> Array:
-        z = self._logits(theta, data)
-        return expit(z) if self.k == 1 else softmax(z, axis=1)
+        return self._of_logits(self._logits(theta, data))
 
     def _labels(self, data: Data) -> Array | float:
         return 0.0 if self.k == 1 else data.fields["y"].double().cpu().numpy()
@@ -205,36 +210,55 @@ class LogisticModel(LinearModel):
         p, slope, gradient = self._expected(theta, root, data)
         return gradient, self._gram(p, slope, data)
 
+    def _logit_moves(self, root: Array, data: Data) -> Iterator[tuple[float, Array]]:
+        """Weights, and what root N(0, I) adds to the logits (rows, k), for averages over it.
+
+        For two classes it is a Gauss-Hermite quadrature of each row's logit; for more classes, 16
+        antithetic pairs of draws.
+        """
+        if self.k == 1:
+            sd = np.sqrt(self.variances(root, data))
+            nodes, weights = np.polynomial.hermite_e.hermegauss(16)
+            for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+                yield float(weight), sd * node
+        else:
+            for direction in np.random.default_rng(0).standard_normal((16, self.n_parameters)):
+                away = self._logits(root @ direction, data)
+                yield 1.0 / 32, away
+                yield 1.0 / 32, -away
+
     def _expected(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
         """Expectations over theta + root N(0, I): probabilities, slopes, gradient of -log lik.
 
         The slopes describe how the probabilities change with the logits on average. For two
-        classes, dp = slope dz, computed by Gauss-Hermite quadrature of each row's logit. For more
-        classes, dp = slope * p (dz - p'dz) with one slope for each row, estimated from 16
-        antithetic pairs of draws.
+        classes, dp = slope dz. For more classes, dp = slope * p (dz - p'dz) with one slope for each
+        row.
         """
         z = self._logits(theta, data)
-        if self.k == 1:
-            sd = np.sqrt(self.leverage(root, data))[:, None]
-            p, slope = np.zeros_like(z), np.zeros_like(z)
-            nodes, node_weights = np.polynomial.hermite_e.hermegauss(16)
-            for node, weight in zip(nodes, node_weights / node_weights.sum(), strict=True):
-                at_node = expit(z + sd * node)
-                p += weight * at_node
-                slope += weight * at_node * (1.0 - at_node)
-        else:
-            p, spread = np.zeros_like(z), np.zeros((len(z), 1))
-            pairs = np.random.default_rng(0).standard_normal((16, self.n_parameters))
-            for direction in pairs:
-                away = self._logits(root @ direction, data)
-                for sign in (1.0, -1.0):
-                    at_draw = softmax(z + sign * away, axis=1)
-                    p += at_draw / 32
-                    spread += (1.0 - np.square(at_draw).sum(1, keepdims=True)) / 32
+        p, slope = np.zeros_like(z), np.zeros((len(z), 1))
+        for weight, away in self._logit_moves(root, data):
+            moved = self._of_logits(z + away)
+            p += weight * moved
+            if self.k == 1:
+                slope += weight * moved * (1.0 - moved)
+            else:
+                slope += weight * (1.0 - np.square(moved).sum(1, keepdims=True))
+        if self.k > 1:
             # at most 1, because 1 - p'p is concave in p, but rounding could exceed it
             spread_of_mean = np.maximum(1.0 - np.square(p).sum(1, keepdims=True), 1e-12)
-            slope = np.clip(spread / spread_of_mean, 0.0, 1.0)
+            slope = np.clip(slope / spread_of_mean, 0.0, 1.0)
         return p, slope, self._sum_of_scores(p - self._labels(data), data)
+
+    @joined_over_blocks
+    def remainders(self, center: Array, root: Array, data: Data) -> Array:
+        z, square = self._logits(center, data), 0.0
+        p, slope, _ = self._expected(center, root, data)
+        for weight, away in self._logit_moves(root, data):
+            linear = away
+            if self.k > 1:
+                linear = p * (away - (p * away).sum(1, keepdims=True))
+            square = square + weight * np.square(self._of_logits(z + away) - p - slope * linear)
+        return np.asarray(np.sqrt((square * self.variances(root, data)).sum(1)))
 
     @joined_over_blocks
     def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array]:
@@ -245,7 +269,7 @@ class LogisticModel(LinearModel):
         """
         z = self._logits(center, data)
         if self.k == 1:
-            margin, sd = -z[:, 0], np.sqrt(self.leverage(root, data))
+            margin, sd = -z[:, 0], np.sqrt(self.variances(root, data))[:, 0]
         else:
             own = np.asarray(self._labels(data)) > 0.5
             others = np.where(own, -np.inf, z)

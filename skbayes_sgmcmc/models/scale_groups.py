@@ -13,6 +13,7 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._metric import State
 from ..priors.learned_scale import LearnedScale, bounded, tempered_gamma
+from ._constants import Constant
 
 Array = NDArray[Any]
 
@@ -48,6 +49,7 @@ class ScaleGroups:
         self.n_groups, self.n_shared = len(self.typical), n_shared
         self.index = torch.from_numpy(np.where(group < 0, self.n_groups, group))
         self.counts = np.bincount(self.index.numpy(), minlength=self.n_groups + 1)
+        self._counts, self._typical = Constant(self.counts[:-1]), Constant(self.typical)
 
     # state ----------------------------------------------------------------------------------------
 
@@ -59,7 +61,7 @@ class ScaleGroups:
     def init_state(self, theta: Tensor) -> State:
         """The latent variables before the first step: all scales are typical."""
         state = {
-            "scales": torch.from_numpy(self.typical).to(theta).repeat(len(theta), 1),
+            "scales": self._typical.like(theta).repeat(len(theta), 1),
             "prior_rate": torch.empty_like(theta),
         }
         if self.n_shared:
@@ -103,7 +105,7 @@ class ScaleGroups:
     def potential(self, theta: Tensor, state: State) -> Tensor:
         """-log p(theta | scales), of shape (chains,), in float64."""
         quadratic = (state["prior_rate"] * theta * theta).sum(1, dtype=torch.float64)
-        counts = torch.from_numpy(self.counts[:-1]).to(quadratic)
+        counts = self._counts.like(quadratic)
         logs = (counts * torch.log(state["scales"].double())).sum(1)
         return 0.5 * quadratic + logs + 0.5 * math.log(2.0 * math.pi) * theta.shape[1]
 
@@ -111,7 +113,7 @@ class ScaleGroups:
         """log p(theta), with the scales integrated out, of shape (chains,)."""
         prior, n = self.prior, self.n_shared
         squares = self.squares(theta)
-        counts = torch.from_numpy(self.counts[:-1]).to(squares)
+        counts = self._counts.like(squares)
         b = torch.from_numpy(float(prior.shape) * self.typical**2).to(squares)
         found = prior.log_density(squares[:, n:], counts[n:], b[n:]).sum(1)
         if n:

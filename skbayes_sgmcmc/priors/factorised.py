@@ -74,7 +74,9 @@ class Normal(Prior):
         return 1.0 / np.square(scale)
 
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
-        constants = 0.5 * torch.log(rates[rates > 0] / (2.0 * math.pi)).sum()
+        # flat coordinates, of rate 0, add nothing; picking the others would make a GPU wait
+        factors = torch.where(rates > 0, rates / (2.0 * math.pi), 1.0)
+        constants = 0.5 * torch.log(factors).sum()
         return constants - self.potential(theta, rates)
 
     def potential(self, theta: Tensor, rates: Tensor) -> Tensor:
@@ -113,7 +115,8 @@ class Laplace(Prior):
         return 1.0 / np.asarray(scale, dtype=float)
 
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
-        return torch.log(0.5 * rates[rates > 0]).sum() - self.potential(theta, rates)
+        factors = torch.where(rates > 0, 0.5 * rates, 1.0)
+        return torch.log(factors).sum() - self.potential(theta, rates)
 
     def potential(self, theta: Tensor, rates: Tensor) -> Tensor:
         return (theta.abs() * rates).sum(1)

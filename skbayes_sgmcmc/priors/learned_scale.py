@@ -120,14 +120,14 @@ class LearnedScale(BaseEstimator):
     def draw_scales(
         self, squares: Array, counts: Array, b: Array, temperature: float, u: Array
     ) -> Array:
-        """Scales of groups given |w|^2, m and b, from uniform numbers u; at T = 0 the likeliest."""
+        """Scales of groups given ``|w|^2``, m and b, from uniform numbers u; at T = 0 the modes."""
         k, r = float(self.shape) + 0.5 * counts, b + 0.5 * squares
         with np.errstate(all="ignore"):  # of chains that diverge
             precision = tempered_gamma(k, r, temperature, u) if temperature > 0.0 else k / r
             return bounded(precision**-0.5)
 
     def log_density(self, squares: Tensor, counts: Tensor, b: Tensor) -> Tensor:
-        """log p(w | b) of every group, given |w|^2, m and b, which broadcast."""
+        """log p(w | b) of every group, given ``|w|^2``, m and b, which broadcast."""
         a = float(self.shape)
         k, r = a + 0.5 * counts, b + 0.5 * squares
         constants = torch.lgamma(k) - math.lgamma(a) - 0.5 * math.log(2.0 * math.pi) * counts

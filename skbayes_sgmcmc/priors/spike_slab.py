@@ -175,7 +175,7 @@ class SpikeSlab(BaseEstimator):
         out.addcmul_(slab, toward_slab.sub_(out))
 
     def log_odds(self, z: Tensor) -> Tensor:
-        """log N(beta; 0, sigma^2 v_1) - log Laplace(beta; 0, sigma v_0), for z = |beta|/sigma.
+        """log N(beta; 0, sigma^2 v_1) - log Laplace(beta; 0, sigma v_0), for z = ``|beta|/sigma``.
 
         It is computed as a product, not as a difference of large terms. It is therefore finite or
         -inf for all finite z.

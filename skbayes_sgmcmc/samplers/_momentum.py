@@ -15,6 +15,9 @@ from .._validation import check_real
 from ._protocol import State, Step
 from ._tuning import EnergyTuned, add_scaled
 
+#: the largest v^2 under a thermostat while the step size is tuned, in units of its mean
+HOTTEST = 10.0
+
 
 class MomentumSampler(EnergyTuned):
     """Base class of SGHMC and its thermostats, which differ only in the friction ``a``."""
@@ -159,8 +162,15 @@ class ThermostatSampler(MomentumSampler):
     def thermostat(self, state: State, step: Step, s: float) -> None:
         if step.temperature == 0.0:
             return
+        kinetic = self.kinetic(state["v"])
+        if self.tunes(step):
+            # steps that are too long for a moment heat momenta without limit. They would carry a
+            # chain far away, and the friction that answers takes 1 / (0.3 alpha)^2 steps for every
+            # unit to fall again
+            state["v"].mul_((HOTTEST * step.noise / kinetic).clamp(max=1.0).sqrt())
+            kinetic = kinetic.clamp(max=HOTTEST * step.noise)
         inverse = s / (step.temperature * self._mass(step))
-        state["a"].add_(self.kinetic(state["v"]), alpha=inverse).sub_(step.noise * inverse)
+        state["a"].add_(kinetic, alpha=inverse).sub_(step.noise * inverse)
 
     def _mass(self, step: Step) -> float:
         if self.mass == "auto":

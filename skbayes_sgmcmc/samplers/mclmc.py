@@ -181,7 +181,7 @@ class MCLMC(Sampler):
     def turn(
         self, state: State, step: Step, g: Tensor, epsilon: Tensor, s: float, turned: Tensor
     ) -> None:
-        """Turn u by the gradient g; add delta + log(|u| before it is normalised) to ``turned``.
+        """Turn u by the gradient g; add delta + log ``|u|`` before it is normalised to ``turned``.
 
         With b = e^-delta - 1 and w = (1 - e'u) / 2, the turned u is ((1 + b) u - b (1 + b w) e) / q
         with q = 1 + w b (2 + b), and the kinetic energy grows by (d - 1) (delta + log q). All of

@@ -18,6 +18,7 @@ from ..._data.minibatch import Batch, Data, input_rows
 from ..._draws.storage import decode
 from ..._metric import State
 from ...priors.factorised import Prior
+from .._constants import Constant
 from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
@@ -84,11 +85,13 @@ class NetworkModel(Model):
         self.shapes = network.shapes | likelihood.shapes
         self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())
         self.rates = prior.rates(self._scales(prior_scale, output_gain))
-        self._rates: dict[Any, Tensor] = {}
+        # one number if all are the same: a vector would have to come from memory at each step
+        same = (self.rates == self.rates[0]).all()
+        self._rates = Constant(self.rates[:1] if same else self.rates)
         self.center: Array | None = None
-        self._centers: dict[Any, Tensor] = {}
         if center is not None:
             self.center = np.concatenate([center, np.zeros(self.n_parameters - self.n_network)])
+            self._center = Constant(self.center)
 
     @property
     def tuning(self) -> Tuning:
@@ -147,7 +150,7 @@ class NetworkModel(Model):
     # densities ------------------------------------------------------------------------------------
 
     def log_prior(self, theta: Tensor) -> Tensor:
-        rates = self._rates_like(theta, 1.0).expand(theta.shape[1])
+        rates = self._rates.like(theta, 1.0).expand(theta.shape[1])
         return self.prior.log_density(self._from_center(theta), rates)
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
@@ -157,19 +160,13 @@ class NetworkModel(Model):
 
     def _from_center(self, theta: Tensor) -> Tensor:
         """theta minus the centre of the prior."""
-        if self.center is None:
-            return theta
-        kept = self._centers.get((theta.dtype, theta.device))
-        if kept is None:
-            kept = torch.from_numpy(self.center).to(theta)
-            self._centers = {(theta.dtype, theta.device): kept}
-        return theta - kept
+        return theta if self.center is None else theta - self._center.like(theta)
 
     def prior_potential(self, theta: Tensor, state: State) -> Tensor:
-        return self.prior.potential(self._from_center(theta), self._rates_like(theta, 1.0))
+        return self.prior.potential(self._from_center(theta), self._rates.like(theta, 1.0))
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
-        self.prior.gradient(self._from_center(theta), self._rates_like(theta, scale), out)
+        self.prior.gradient(self._from_center(theta), self._rates.like(theta, scale), out)
 
     def likelihood_gradient(
         self,
@@ -252,18 +249,6 @@ class NetworkModel(Model):
             name: np.stack(values).reshape(*draws.shape[:2], *values[0].shape)
             for name, values in found.items()
         }
-
-    def _rates_like(self, theta: Tensor, scale: float) -> Tensor:
-        """The prior's rates times ``scale``, in theta's precision and on its device; cached."""
-        key = (scale, theta.dtype, theta.device)
-        kept = self._rates  # read once: chains in other threads replace it
-        if key not in kept:
-            # one number if all are the same: a vector would have to come from memory at each step
-            rates = self.rates[:1] if (self.rates == self.rates[0]).all() else self.rates
-            # the scales of the gradient and of the potential
-            kept = {key: torch.from_numpy(rates * scale).to(theta), **dict(list(kept.items())[:1])}
-            self._rates = kept
-        return kept[key]
 
     def prior_curvature(self) -> float:
         return float(self.rates.max()) if self.prior.smooth else 0.0

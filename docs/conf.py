@@ -1,0 +1,79 @@
+"""Sphinx configuration of the site: ``sphinx-build -W --keep-going -n docs docs/_build/html``."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import skbayes_sgmcmc  # noqa: E402 - from this source tree
+
+project = "skbayes_sgmcmc"
+author = "The skbayes_sgmcmc developers"
+version = release = skbayes_sgmcmc.__version__
+html_title = f"skbayes_sgmcmc {release}"
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+exclude_patterns = ["_build", "results/runs"]
+templates_path = ["_templates"]
+
+# pages in markdown
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+
+# docstrings
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc's sections give the types, in words
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+add_module_names = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_nav_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": True,
+}
+
+#: classes and functions of other packages that docstrings name, which this site does not have
+nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|torch|scipy|arviz|joblib|matplotlib)\..*")]
+
+
+def skip_inherited(app, what, name, obj, skip, options):
+    """Leave out what scikit-learn adds to every estimator for its own use."""
+    module = inspect.getmodule(obj)
+    foreign = module is not None and module.__name__.partition(".")[0] == "sklearn"
+    return True if foreign and name not in ("get_params", "set_params") else skip
+
+
+def read_source(app, name, content):
+    """Put pages from outside this folder in, and turn links to them into links of the site."""
+    if name.startswith("project/"):
+        content[0] = (ROOT / f"{Path(name).name.upper()}.md").read_text()
+        content[0] = re.sub(r"\]\((?:docs/)([\w/]+\.md)", r"](../\1", content[0])
+    for page in ("CONTRIBUTING", "CHANGELOG", "SECURITY"):
+        folder = "" if name.startswith("project/") else "project/"
+        content[0] = re.sub(rf"\]\((\.\./)*{page}\.md", f"]({folder}{page.lower()}.md", content[0])
+    content[0] = re.sub(r"\]\(\.\./README\.md#[\w-]+\)", "](guide.md)", content[0])
+
+
+def setup(app):
+    """Connect the functions above."""
+    app.connect("source-read", read_source)
+    app.connect("autodoc-skip-member", skip_inherited)

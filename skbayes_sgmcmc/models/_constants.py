@@ -1,0 +1,42 @@
+"""Arrays that do not change, as tensors where they are needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+
+
+class Constant:
+    """An array of a model that its steps need on the device of the chains.
+
+    The tensor is kept for the next step: sending an array to a GPU means waiting for the GPU.
+
+    Parameters
+    ----------
+    values : array
+        The array, which must not change.
+    """
+
+    def __init__(self, values: Array):
+        self.values = values
+        self._kept: dict[Any, Tensor] = {}
+
+    def like(self, tensor: Tensor, scale: float = 1.0) -> Tensor:
+        """The array times ``scale``, in the precision and on the device of ``tensor``."""
+        key = (scale, tensor.dtype, tensor.device)
+        kept = self._kept  # read once: chains in other threads replace it
+        if key not in kept:
+            found = torch.from_numpy(np.asarray(self.values * scale)).to(tensor)
+            # at most two: the gradient and the potential have different scales
+            kept = {key: found, **dict(list(kept.items())[:1])}
+            self._kept = kept
+        return kept[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_kept": {}}  # the device may not be there where it is loaded
