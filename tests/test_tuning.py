@@ -155,7 +155,8 @@ def test_more_rows_than_fit_take_smaller_steps_with_psgld():
 def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
     """The gradient of a row with a huge value, on the way to its wall and beyond: 0, then all.
 
-    For three classes the way's unit is estimated from 16 draws, to 18%: the bounds leave 50%.
+    For three classes the other class that leads beyond the wall need not be the one before it: the
+    bounds leave 50%.
     """
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((200, 3)), rng.integers(0, n_classes, 200)
@@ -166,7 +167,16 @@ def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
     center, precision = model.fit_gaussian(data)
     # the centre is moved along the row until its class is certain, about 5 sds away from any other
     root = np.linalg.inv(np.linalg.cholesky(precision)).T
-    score = model.scores(torch.from_numpy(center[None]), data.all_rows()).numpy()[7]
+    # its class against the next one; not the score, which vanishes where the class is certain
+    score = model.scores(torch.zeros_like(torch.from_numpy(center))[None], data.all_rows())[
+        7
+    ].numpy()
+    if n_classes == 3:
+        logits = np.where(np.arange(3) == y[7], -np.inf, model._logits(center, data)[7])
+        contrast = np.eye(3)[y[7]] - np.eye(3)[logits.argmax()]
+        score = model._pull_back(torch.from_numpy(np.outer([*x[7], 1.0], contrast))[None])[
+            0
+        ].numpy()
     toward = root @ root.T @ score
     while model.walls(center, root, data)[0][7] > 6.0 or not certain(model, center, data):
         center = center + 0.1 * toward / np.sqrt(score @ toward)

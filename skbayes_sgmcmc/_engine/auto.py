@@ -190,11 +190,11 @@ def minibatches(
 ) -> Minibatches:
     """The minibatches of a run, of the given size or large enough for little gradient noise."""
     data, tuning = target.data, tuning_of(target.model)
-    probability = tuning.row_probabilities(data, warm, temperature)
 
     def to_theta(phi: Array) -> Tensor:
         return target.to_theta(torch.from_numpy(phi).to(target.like))
 
+    size: int | None = None
     if sampler.full_data:
         size = data.n_rows
     elif not isinstance(batch_size, str):
@@ -205,7 +205,10 @@ def minibatches(
         size = data.n_rows
     elif warm.batch_size is not None:
         size = warm.batch_size
-    else:
+    probability = None
+    if size is None or size < data.n_rows:
+        probability = tuning.row_probabilities(data, warm, temperature)
+    if size is None:
         size = tuning.batch_size(data, sampler, warm, probability, temperature, to_theta)
     return Minibatches(data, size, shared=shared, probability=probability)
 

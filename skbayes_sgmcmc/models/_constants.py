@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 Array = NDArray[Any]
 
@@ -33,6 +34,8 @@ class Constant:
         kept = self._kept  # read once: chains in other threads replace it
         if key not in kept:
             found = torch.from_numpy(np.asarray(self.values * scale)).to(tensor)
+            if is_functorch_wrapped_tensor(found):  # it is gone when torch.func has returned
+                return found
             # at most two: the gradient and the potential have different scales
             kept = {key: found, **dict(list(kept.items())[:1])}
             self._kept = kept

@@ -52,9 +52,8 @@ NOISE_RATIO = 0.1
 #: typical curvature of the whitened posterior up to which the table's step sizes are not reduced;
 #: sds are then right to about 5% (measured on wine, breast_cancer and digits)
 CURVATURE_LIMIT = 2.0
-#: sds from the centre up to which draws are expected to come, and sds beyond the centre to which a
-#: single row may throw a chain from there
-FARTHEST, THROWN = 4.0, 2.0
+#: sds from the centre up to which draws are expected to come
+FARTHEST = 4.0
 #: rows of the part that stands for many rows, at least, and how many such parts make many rows
 PART_ROWS, LEAST_PARTS = 20_000, 4
 #: the same ratio in the posterior's tails, in the worst of so many directions, up to this distance
@@ -270,12 +269,12 @@ class WhitenedGaussian(Tuning):
         return float(np.median(found))
 
     def _step_at_walls(self, data: Data, center: Array, root: Array, request: Request) -> float:
-        """Largest step size at which no single row throws a chain far beyond the centre.
+        """Largest step size at which no single row throws a chain half the way to the centre.
 
         A row with a huge value, whose class is beyond doubt for most draws, adds nothing to the
         curvature of typical draws. A chain that comes to where this class is in doubt is thrown
         back by eta times the row's whole gradient; far enough, and seldom enough, to make the
-        posterior's sds too large.
+        posterior's sds too large and to move its mean. Throws of one sd do no harm.
         """
         T = request.temperature
         found = (
@@ -285,7 +284,8 @@ class WhitenedGaussian(Tuning):
             return math.inf
         distance, force = found
         near = (distance < FARTHEST) & (force > 0.0)
-        return float(np.min((distance[near] + THROWN) * T / force[near], initial=np.inf))
+        thrown = np.maximum(0.5 * distance[near], 1.0)
+        return float(np.min(thrown * T / force[near], initial=np.inf))
 
     def largest_curvature(self, data: Data, theta: Array, root: Array, n_steps: int = 30) -> float:
         """Largest eigenvalue of root' H/N root at ``theta``, by power iteration."""
@@ -381,7 +381,8 @@ class WhitenedGaussian(Tuning):
         assert values.center is not None
         # at temperature zero, for the way to the maximum
         root = values.root * math.sqrt((temperature or 1.0) / data.total)
-        size = self.model.remainders(values.center, root, data)
+        with np.errstate(all="ignore"):  # what is not finite gives equal probabilities
+            size = self.model.remainders(values.center, root, data)
         if size is None:
             return None
         if data.weight is not None:
@@ -480,9 +481,12 @@ def _noise_in_tail(
         return 0.0
     ray, fallen, force, variance = vector / length, 0.0, 0.0, 0.0
     for distance in range(2, LONGEST_TAIL + 1, 2):
-        along = gradients(sd * distance * ray) @ (root @ ray)
-        new_force, new = distance + float(along.mean()) / sd, float(along.var())
+        with np.errstate(all="ignore"):
+            along = gradients(sd * distance * ray) @ (root @ ray)
+            new_force, new = distance + float(along.mean()) / sd, float(along.var())
         drop = 0.5 * (force + new_force) * 2.0
+        if not math.isfinite(drop):
+            return variance
         if fallen + drop >= 0.5 * FARTHEST**2:
             return variance + (new - variance) * (0.5 * FARTHEST**2 - fallen) / drop
         fallen, force, variance = fallen + drop, new_force, new

@@ -264,8 +264,7 @@ class LogisticModel(LinearModel):
     def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array]:
         """Rows whose class is beyond doubt at the centre; the wall is where another class leads.
 
-        For more than two classes, that is the second best one at the centre, and sds are estimated
-        from 16 draws.
+        For more than two classes, that is the second best one at the centre.
         """
         z = self._logits(center, data)
         if self.k == 1:
@@ -274,14 +273,26 @@ class LogisticModel(LinearModel):
             own = np.asarray(self._labels(data)) > 0.5
             others = np.where(own, -np.inf, z)
             rows, rival = np.arange(len(z)), others.argmax(1)
-            margin, square = z[own] - others[rows, rival], np.zeros(len(z))
-            for direction in np.random.default_rng(0).standard_normal((16, self.n_parameters)):
-                away = self._logits(root @ direction, data)
-                square += (away[own] - away[rows, rival]) ** 2 / 16
-            sd = np.sqrt(square)
+            margin = z[own] - others[rows, rival]
+            sd = np.sqrt(self._contrast_variances(root, data, own.argmax(1), rival))
         certain = np.where(margin > 0.0, margin, np.inf)
         distance = certain / np.maximum(sd, np.finfo(float).tiny)
         return distance, np.broadcast_to(self._weights(data), z.shape)[:, 0] * sd
+
+    def _contrast_variances(self, root: Array, data: Data, first: Array, second: Array) -> Array:
+        """Variances of the difference of two classes' logits, for theta ~ N(., root root')."""
+        design = data.fields["x"]
+        full = (self._embedding() @ root[: self.n_used]).reshape(design.shape[1], self.k, -1)
+        found = np.zeros(len(first))
+        for rows, x in design.blocks():
+            a, b, here = first[rows], second[rows], np.zeros(x.shape[0])
+            for pair in np.unique(a * self.k + b):
+                one, other = divmod(int(pair), self.k)
+                chosen = np.flatnonzero((a == one) & (b == other))
+                moves = x[chosen] @ (full[:, one] - full[:, other])
+                here[chosen] = np.square(moves).sum(1)
+            found[rows] = here
+        return found
 
     @summed_over_blocks
     def hessian(self, theta: Array, data: Data) -> Array:
