@@ -31,6 +31,10 @@ def of_parameters(number):
     return ManyModes(SimpleNamespace(n_parameters=number, metric=None))
 
 
+def asked(step_size="auto", batch_size="auto"):
+    return SimpleNamespace(step_size=step_size, batch_size=batch_size)
+
+
 @pytest.mark.parametrize(
     ("n", "step_size", "batch_size", "expected"),
     [
@@ -45,19 +49,19 @@ def of_parameters(number):
 def test_the_sampler_depends_on_the_rows_of_a_step(n, step_size, batch_size, expected):
     """With 1,000 parameters."""
     tuning = of_parameters(1000)
-    assert tuning.default_sampler(rows(n), step_size, batch_size) == expected
+    assert tuning.default_sampler(rows(n), asked(step_size, batch_size)) == expected
 
 
 @pytest.mark.parametrize(
     ("number", "expected"), [(NETWORK_PARAMETERS, "mclmc"), (NETWORK_PARAMETERS + 1, "psgld")]
 )
 def test_the_sampler_depends_on_the_number_of_parameters(number, expected):
-    assert of_parameters(number).default_sampler(rows(100), "auto", "auto") == expected
+    assert of_parameters(number).default_sampler(rows(100), asked()) == expected
 
 
 def test_streams_take_minibatches():
     """Chains that see some rows at a time have no energy; the scores were those of a constant."""
-    assert of_parameters(10).default_sampler(rows(100), "auto", "auto", stream=True) == "psgld"
+    assert of_parameters(10).default_sampler(rows(100), asked(), stream=True) == "psgld"
     X = np.random.default_rng(0).standard_normal((60, 3))
     for estimator in (BayesianMLPRegressor, BayesianMLPClassifier):
         assert estimator(n_chains=2).partial_fit(X, X[:, 0] > 0).posterior_.statistics == {}

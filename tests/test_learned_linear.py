@@ -128,22 +128,29 @@ def test_cold_scales_are_modes():
 def test_posterior_is_that_of_nuts(name):
     """Bounds as in test_posterior_truth.py, for coefficients, intercepts and log scales.
 
-    Raw features: the references use centred rows, and have the scales as parameters.
+    Raw features: the references use centred rows, and have the scales as parameters. Three fits,
+    because the tails of separable classes leave one of them (ESS about 500 in the worst case) with
+    an sd that is known to 5% only.
     """
     references = np.load(REFERENCES)
     assert float(references[f"{name}/max_rhat"]) < 1.005
     X, y = getattr(sklearn.datasets, f"load_{name.removesuffix('_ard')}")(return_X_y=True)
     scale = LearnedScale(inputs=True) if name.endswith("_ard") else "learned"
-    clf = BayesianLogisticRegression(prior_scale=scale, random_state=0).fit(X, y)
-    posterior = clf.posterior_
-    draws = {"coef": posterior["coef"], "intercept": posterior["intercept"]}
-    draws["log_scale"] = np.log(posterior["scale"]).reshape(4, 1000, -1)
+    fits = [
+        BayesianLogisticRegression(prior_scale=scale, random_state=seed).fit(X, y)
+        for seed in range(3)
+    ]
+    draws = {
+        block: np.concatenate([clf.posterior_[block] for clf in fits])
+        for block in ("coef", "intercept", "scale")
+    }
+    draws["log_scale"] = np.log(draws.pop("scale")).reshape(12, 1000, -1)
     for block, values in draws.items():
         mean, sd = (references[f"{name}/{block}_{part}"] for part in ("mean", "sd"))
         assert (references[f"{name}/{block}_mcse"] < 0.02 * sd).all()
         assert np.abs((values.mean((0, 1)) - mean) / sd).max() <= 0.15
         assert np.abs(values.std((0, 1)) / sd - 1.0).max() <= 0.10
-    assert clf.summary()["r_hat"].max() <= 1.02
+    assert max(clf.summary()["r_hat"].max() for clf in fits) <= 1.02
 
 
 @tiny_fits

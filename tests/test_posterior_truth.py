@@ -21,6 +21,7 @@ import sklearn.datasets
 from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 
 REFERENCES = np.load(Path(__file__).parent / "data" / "reference_posteriors.npz")
 MEAN_BOUND, SD_BOUND, R_HAT_BOUND = 0.15, 0.10, 1.02
@@ -160,8 +161,15 @@ def test_stiff_posterior(monkeypatch):
     """
     X, y = load("wine")
     clf = BayesianLogisticRegression(prior_scale=10.0, random_state=0).fit(X, y)
-    monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.CURVATURE_LIMIT", 0.5)
-    careful = BayesianLogisticRegression(prior_scale=10.0, random_state=1).fit(X, y)
+    set_step = WhitenedGaussian.set_step
+
+    def carefully(self, values, data, request):
+        set_step(self, values, data, request)
+        values.step_size /= 4.0
+
+    monkeypatch.setattr(WhitenedGaussian, "set_step", carefully)
+    long = {"burn_in": 5000, "thinning": 60}  # steps of a twentieth forget slowly
+    careful = BayesianLogisticRegression(prior_scale=10.0, random_state=1, **long).fit(X, y)
     assert careful.step_size_ < clf.step_size_ / 3.0
     ratio = clf.posterior_.std("coef") / careful.posterior_.std("coef")
     assert np.abs(ratio - 1.0).max() < 0.2

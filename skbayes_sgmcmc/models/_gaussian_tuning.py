@@ -142,8 +142,8 @@ class CurvedModel(Model):
         """Rows with hardly any curvature at the centre, and a constant gradient beyond some point.
 
         Returned are how many sds away from the centre this point is, for theta ~ N(center, root
-        root'), and the length of the row's gradient of -log p(row) beyond it, times root; shapes
-        (rows,). Without it, step sizes know nothing of such rows.
+        root'), and the length of the gradient of -log p(row) beyond it, without the row's weight,
+        times root; shapes (rows,). Without it, step sizes know nothing of such rows.
         """
         return None
 

@@ -277,7 +277,8 @@ class LogisticModel(LinearModel):
             sd = np.sqrt(self._contrast_variances(root, data, own.argmax(1), rival))
         certain = np.where(margin > 0.0, margin, np.inf)
         distance = certain / np.maximum(sd, np.finfo(float).tiny)
-        return distance, np.broadcast_to(self._weights(data), z.shape)[:, 0] * sd
+        # of a row of weight 1: a weight of two must mean the same as two rows
+        return distance, data.scale * sd
 
     def _contrast_variances(self, root: Array, data: Data, first: Array, second: Array) -> Array:
         """Variances of the difference of two classes' logits, for theta ~ N(., root root')."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -85,9 +85,6 @@ class NetworkModel(Model):
         self.shapes = network.shapes | likelihood.shapes
         self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())
         self.rates = prior.rates(self._scales(prior_scale, output_gain))
-        # one number if all are the same: a vector would have to come from memory at each step
-        same = (self.rates == self.rates[0]).all()
-        self._rates = Constant(self.rates[:1] if same else self.rates)
         self.center: Array | None = None
         if center is not None:
             self.center = np.concatenate([center, np.zeros(self.n_parameters - self.n_network)])
@@ -157,6 +154,13 @@ class NetworkModel(Model):
         f = self.network.outputs(theta[:, : self.n_network], by_chain(batch, "x"))
         own = self._own(theta, self.init_state(theta))
         return self.likelihood.log_density(f, by_chain(batch, "y"), own)
+
+    @cached_property
+    def _rates(self) -> Constant:
+        """The prior's rates, as subclasses have left them."""
+        # one number if all are the same: a vector would have to come from memory at each step
+        same = (self.rates == self.rates[0]).all()
+        return Constant(self.rates[:1] if same else self.rates)
 
     def _from_center(self, theta: Tensor) -> Tensor:
         """theta minus the centre of the prior."""
