@@ -38,20 +38,20 @@ class TorchLikelihood(BaseEstimator):
 
     Examples
     --------
-    Waiting times with a Weibull distribution, whose scale and shape depend on x:
+    Waiting times with a log-normal distribution, whose location and scale depend on x:
 
     >>> import numpy as np
-    >>> from torch.distributions import Weibull
+    >>> from torch.distributions import LogNormal
+    >>> from torch.nn.functional import softplus
     >>> from skbayes_sgmcmc import BayesianMLPRegressor, TorchLikelihood
     >>> def waiting(outputs):
-    ...     scale, concentration = outputs.exp().unbind(1)
-    ...     return Weibull(scale, concentration)
+    ...     return LogNormal(outputs[:, 0], softplus(outputs[:, 1]))
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(200, 1))
-    >>> y = np.exp(X[:, 0]) * rng.weibull(2.0, 200)
+    >>> y = np.exp(X[:, 0] + 0.5 * rng.standard_normal(200))
     >>> reg = BayesianMLPRegressor(
     ...     hidden_layer_sizes=8, likelihood=TorchLikelihood(waiting, n_outputs=2),
-    ...     n_draws=50, burn_in=500, random_state=0,
+    ...     n_draws=50, random_state=0,
     ... ).fit(X, y)
     >>> reg.predict(X[:3]).shape, reg.sample_y(X[:3], 5).shape
     ((3,), (3, 5))
