@@ -7,7 +7,6 @@ steps. Rehearsals on a CPU take the same ways, with a stand-in for what only CUD
 import itertools
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _chains import KeptChains
 from _common import load_a9a, load_cifar10, load_mnist
 from _images import cnn_module
 from torch import nn
@@ -28,7 +28,6 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianModuleClassifier,
 )
-from skbayes_sgmcmc._engine import chains as engine_chains
 from skbayes_sgmcmc._engine.accelerators import cuda_graphs
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -225,16 +224,10 @@ def flops(workload, X, y, device):
 # ours ---------------------------------------------------------------------------------------------
 
 
-class Ours:
+class Ours(KeptChains):
     """The loop of a fit, kept after a few steps to go on from there."""
 
     def __init__(self, workload, X, y, chains, device, sampler="sgld", **settings):
-        kept, run = [], engine_chains.Chains.run
-
-        def keep(self, on_chunk=None):
-            kept.append(self)
-            return run(self, on_chunk)
-
         settings = {
             "sampler": sampler, "step_size": RATE, "batch_size": workload.batch,
             "n_chains": chains, "n_draws": 1, "burn_in": 2, "thinning": 2, "init": "random",
@@ -243,27 +236,12 @@ class Ours:
         }  # fmt: skip
         estimator = workload.estimator()
         settings = {k: v for k, v in settings.items() if k in estimator.get_params(deep=False)}
-        engine_chains.Chains.run = keep
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # too short to mix, on purpose
-                estimator.set_params(**settings).fit(X.reshape(len(X), -1), y)
-        finally:
-            engine_chains.Chains.run = run
-        self.chains = kept[0]
+        super().__init__(estimator.set_params(**settings), X.reshape(len(X), -1), y)
 
-    @property
-    def n_parameters(self):
-        return self.chains.phi.shape[1]
-
-    @torch.no_grad()
     def __call__(self, n):
-        chains = self.chains
-        eta, first = chains.cursor.last_eta, chains.plan.n_steps
-        length = chains._chunk_length()
+        length = self.chains._chunk_length()
         for start in range(0, n, length):
-            count = min(length, n - start)
-            chains._loop(first, [eta] * count, [1.0] * count, [False] * count)
+            self.take(min(length, n - start))
 
     def check(self):
         """Refuse times of chains that have diverged."""

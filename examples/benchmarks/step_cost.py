@@ -9,14 +9,13 @@ the repeats counts.
 """
 
 import time
-import warnings
 
 import torch
+from _chains import KeptChains
 from _common import markdown_table, parse_args, write_results
 from _tabular_data import load_split
 
 from skbayes_sgmcmc import BayesianMLPRegressor
-from skbayes_sgmcmc._engine import chains as engine_chains
 
 #: gradients of a step with the integrator of step_size="auto"
 SAMPLERS = {"sgld": 1, "psgld": 1, "sghmc": 1, "sgnht": 1, "msgnht": 1, "mclmc": 2}
@@ -44,39 +43,19 @@ Target: eight chains take at most three times as long as one. {verdict_chains}
 """
 
 
-class Timed:
+class Timed(KeptChains):
     """A run that is kept after its burn-in, to time its steps and its gradients."""
 
     def __init__(self, sampler, n_chains, data):
-        kept = []
-        run = engine_chains.Chains.run
+        regressor = BayesianMLPRegressor(
+            sampler=sampler, n_chains=n_chains, n_draws=4, thinning=5, burn_in=20,
+            batch_size=len(data[0]), init="random", random_state=0,
+        )  # fmt: skip
+        super().__init__(regressor, *data)
 
-        def keep(self, on_chunk=None):
-            kept.append(self)
-            return run(self, on_chunk)
-
-        engine_chains.Chains.run = keep
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # too short to mix, on purpose
-                BayesianMLPRegressor(
-                    sampler=sampler, n_chains=n_chains, n_draws=4, thinning=5, burn_in=20,
-                    batch_size=len(data[0]), init="random", random_state=0,
-                ).fit(*data)  # fmt: skip
-        finally:
-            engine_chains.Chains.run = run
-        self.chains = kept[0]
-
-    @property
-    def n_parameters(self):
-        return self.chains.phi.shape[1]
-
-    @torch.no_grad()
     def steps(self, length):
-        chains = self.chains
-        eta, first = chains.cursor.last_eta, chains.plan.n_steps
         start = time.process_time()
-        chains._loop(first, [eta] * length, [1.0] * length, [False] * length)
+        self.take(length)
         return (time.process_time() - start) / length
 
     @torch.no_grad()

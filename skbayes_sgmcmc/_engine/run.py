@@ -135,26 +135,8 @@ def draw(
     )
     _check_plan(plan, sampler, tuned=tuned)
     if not stream:
-        target = target.with_model(model.prepared(plan.n_steps))
-    work = Workload(
-        target=target,
-        sampler=sampler,
-        cell=cell,
-        minibatches=minibatches,
-        n_steps=plan.n_steps,
-        n_chains=settings.n_chains,
-        torch_numbers=previous is not None and previous.torch_numbers,
-    )
-    job = Job(
-        work=work,
-        plan=plan,
-        settings=settings,
-        warm=warm,
-        previous=previous,
-        accelerators=choose(settings.compiled, offers(work)),
-        group=list(range(settings.n_chains)),
-        seeds=settings.seeds(),
-    )
+        found = replace(found, target=target.with_model(model.prepared(plan.n_steps)))
+    job = _job(found, plan, settings, sampler, cell, previous)
     run = _combine(
         _run_groups(job, on_progress),
         job,
@@ -209,6 +191,36 @@ def _tuned(
         if rows_seen is not None:
             eta = min(eta, auto.stream_step(model, sampler, minibatches, rows_seen))
     return _Tuned(warm=warm, target=target, minibatches=minibatches, step_size=eta)
+
+
+def _job(
+    found: _Tuned,
+    plan: Plan,
+    settings: Settings,
+    sampler: Sampler,
+    cell: Cell,
+    previous: ChainState | None,
+) -> Job:
+    """The run of all chains, with what can make it faster."""
+    work = Workload(
+        target=found.target,
+        sampler=sampler,
+        cell=cell,
+        minibatches=found.minibatches,
+        n_steps=plan.n_steps,
+        n_chains=settings.n_chains,
+        torch_numbers=previous is not None and previous.torch_numbers,
+    )
+    return Job(
+        work=work,
+        plan=plan,
+        settings=settings,
+        warm=found.warm,
+        previous=previous,
+        accelerators=choose(settings.compiled, offers(work)),
+        group=list(range(settings.n_chains)),
+        seeds=settings.seeds(),
+    )
 
 
 def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:

@@ -243,22 +243,23 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         """Warn if the fit is plainly nonsense."""
         rows, total = some_rows(len(codes)), self.posterior_.n_chains * self.posterior_.n_draws
         chosen, weights = self.posterior_.spaced(min(total, DRAWS_LOOKED_AT))
-        self._check_classification(self._average_proba(X[rows], chosen, weights), codes[rows])
+        predict = self._predictor()
+
+        def some(draws: slice, x: Any) -> Array:
+            return predict(chosen[draws], x)
+
+        proba = self._average_proba(some, X[rows], len(chosen), weights)
+        self._check_classification(proba, codes[rows])
 
     def _mean_proba(self, x: Any) -> Array:
         posterior = self.posterior_
-        draws = range(posterior.n_chains * posterior.n_draws)
-        return self._average_proba(x, draws, posterior.pooled_weights())
+        n_draws = posterior.n_chains * posterior.n_draws
+        return self._average_proba(self._predictor(), x, n_draws, posterior.pooled_weights())
 
-    def _average_proba(self, x: Any, draws: Any, weights: Array | None) -> Array:
-        """Probabilities (rows, classes), averaged over these pooled draws."""
-        predict = self._predictor()
-
-        def some(part: slice, rows: Any) -> Array:
-            return predict(part if isinstance(draws, range) else draws[part], rows)
-
+    def _average_proba(self, predict: Any, x: Any, n_draws: int, weights: Array | None) -> Array:
+        """Probabilities (rows, classes), averaged over the draws of ``predict(draws, rows)``."""
         with np.errstate(all="ignore"):  # what is not finite is refused
-            proba = prediction.average(some, x, len(draws), len(self.classes_), weights)
+            proba = prediction.average(predict, x, n_draws, len(self.classes_), weights)
         return check_predictions(proba, x)
 
     def predict_proba_samples(
