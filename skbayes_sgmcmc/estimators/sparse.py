@@ -132,8 +132,8 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     intercept_ : array of shape (n_outputs,) or float
         Posterior mean of the intercepts; only for a linear model.
     inclusion_probability_ : array of shape (n_features,)
-        Inclusion probability of each feature: the largest posterior mean of rho among its weights
-        in the first layer; only if the first layer is sparse.
+        Inclusion probability of each feature: the posterior mean of the largest rho among its
+        weights in the first layer; only if the first layer is sparse.
     sigma_ : float
         Posterior mean of sigma, in units of the standardised targets.
     delta_ : array of shape (n_sparse_layers,)
@@ -379,8 +379,8 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     intercept_ : array of shape (n_logits,)
         Posterior mean of the intercepts; only for a linear model.
     inclusion_probability_ : array of shape (n_features,)
-        Inclusion probability of each feature: the largest posterior mean of rho among its weights
-        in the first layer; only if the first layer is sparse.
+        Inclusion probability of each feature: the posterior mean of the largest rho among its
+        weights in the first layer; only if the first layer is sparse.
     sigma_ : float
         Posterior mean of sigma.
     delta_ : array of shape (n_sparse_layers,)
