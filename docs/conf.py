@@ -52,7 +52,11 @@ sphinx_gallery_conf = {
             "first_steps",
             "regression",
             "networks",
+            "sparse",
+            "unsupervised",
             "samplers",
+            "scale",
+            "tutorials",
         )
     ],
     "reset_modules": ("matplotlib", "gallery_style.begin_example"),

@@ -1,6 +1,6 @@
 """
 One network in the place of two hundred
-========================================
+=======================================
 
 A posterior predicts with all of its draws, which takes time and memory. A distilled network learns
 the averaged prediction, and serves alone.
