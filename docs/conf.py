@@ -66,6 +66,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "image_srcset": ["2x"],
     "show_signature": False,
+    "write_computation_times": False,  # a page whose table takes scripts from a network
     "remove_config_comments": True,
     "capture_repr": ("_repr_html_", "__repr__"),
 }
@@ -75,6 +76,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
+    "logo": {"text": project},  # with the version, the bar is wider than a phone
     "show_nav_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],

@@ -28,7 +28,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 unknown = X[~known]
 
 models = {
-    "posterior": BayesianMLPClassifier(burn_in=1500, n_draws=50, thinning=20, random_state=0),
+    "posterior": BayesianMLPClassifier(burn_in=1000, n_draws=50, thinning=10, random_state=0),
     "single network": MLPClassifier((32, 32), max_iter=1000, random_state=0),
     "random forest": RandomForestClassifier(random_state=0),
 }

@@ -42,7 +42,7 @@ print("kept by the cross-validated lasso:", np.count_nonzero(lasso.coef_))
 # probabilities are those of the model's posterior.
 
 reg = SparseBayesianRegressor(
-    prior=SpikeSlab(adaptation="gibbs"), burn_in=8000, n_draws=100, thinning=20, random_state=0
+    prior=SpikeSlab(adaptation="gibbs"), burn_in=5000, n_draws=100, thinning=20, random_state=0
 ).fit(X, y)
 kept = np.flatnonzero(reg.get_support())
 print("kept by the sparse regression:", kept)
@@ -55,7 +55,7 @@ for j in kept:
 # By default this share is learned, and does not need to be chosen. Chains that are too short for
 # anything else do for the picture.
 
-short = {"n_chains": 2, "burn_in": 2500, "n_draws": 50, "thinning": 10, "random_state": 0}
+short = {"n_chains": 2, "burn_in": 1500, "n_draws": 50, "thinning": 10, "random_state": 0}
 warnings.simplefilter("ignore", SamplingWarning)
 shares = np.array([0.001, 0.02, 0.3])
 probability = []
