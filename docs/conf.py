@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs/_extensions")]
 
 import skbayes_sgmcmc  # noqa: E402 - from this source tree
 
@@ -20,11 +20,13 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "native_maths",
 ]
-exclude_patterns = ["_build", "results/runs"]
+html_math_renderer = "native"
+exclude_patterns = ["_build", "results/runs", "gallery/**/*.ipynb", "gallery/**/*.py"]
 templates_path = ["_templates"]
 
 # pages in markdown
@@ -40,11 +42,41 @@ add_module_names = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
+#: examples, run in the build: one that fails, or warns unawares, fails the build
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "subsection_order": [
+        f"../examples/gallery/{section}"
+        for section in (
+            "first_steps",
+            "regression",
+            "networks",
+            "sparse",
+            "unsupervised",
+            "samplers",
+            "scale",
+            "tutorials",
+        )
+    ],
+    "reset_modules": ("matplotlib", "gallery_style.begin_example"),
+    "backreferences_dir": "api/examples",
+    "doc_module": ("skbayes_sgmcmc",),
+    "reference_url": {"skbayes_sgmcmc": None},
+    "download_all_examples": False,
+    "image_srcset": ["2x"],
+    "show_signature": False,
+    "write_computation_times": False,  # a page whose table takes scripts from a network
+    "remove_config_comments": True,
+    "capture_repr": ("_repr_html_", "__repr__"),
+}
+
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
+    "logo": {"text": project},  # with the version, the bar is wider than a phone
     "show_nav_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],

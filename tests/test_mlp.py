@@ -481,3 +481,14 @@ def test_grid_search_in_a_pipeline(iris):
     assert len(search.cv_results_["params"]) == 6
     assert search.best_score_ > 0.6
     assert clone(pipeline).get_params()["bayesianmlpclassifier__hidden_layer_sizes"] == 6
+
+
+def test_probabilities_sum_to_one_in_their_own_precision():
+    """Draws in float32 sum to 1 up to 1e-7; log_loss warns of float64 that is off by 1.5e-8."""
+    X, y = load_digits(return_X_y=True)
+    clf = small(dtype="float32").fit(X[:300], y[:300])
+    p = clf.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-14)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        log_loss(y, p)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -22,3 +23,33 @@ def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, f"{page}.md", "exec"), names)
+
+
+GALLERY = DOCS.parent / "examples" / "gallery"
+EXAMPLES = sorted(GALLERY.rglob("*.py"))
+CONF = (DOCS / "conf.py").read_text()
+
+
+def test_gallery_has_its_sections_in_the_order_of_conf_py():
+    """Every folder is a section with a header, and conf.py names all of them."""
+    folders = {path.parent for path in EXAMPLES}
+    assert {folder.parent for folder in folders} == {GALLERY}  # no example outside of a section
+    for folder in {GALLERY, *folders}:
+        header = (folder / "GALLERY_HEADER.rst").read_text().splitlines()
+        assert set(header[1]) in ({"="}, {"-"}) and len(header[1]) == len(header[0])
+    named = re.search(r'"subsection_order": \[.*?in \((.*?)\)\s*\]', CONF, re.S)
+    assert set(re.findall(r'"(\w+)"', named[1])) == {folder.name for folder in folders}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_of_the_gallery_is_a_page(path):
+    """The build runs what is named plot_*; a page has a title, text, and a figure at its end."""
+    source = path.read_text()
+    assert path.name.startswith("plot_")
+    title, line, blank, text = ast.get_docstring(ast.parse(source)).split("\n", 3)
+    assert set(line) == {"="} and len(line) == len(title) and not blank and text
+    blocks = source.split("\n# %%\n")
+    assert len(blocks) >= 4
+    assert blocks[-1].rstrip().endswith("plt.show()")
+    assert "plt.subplot" in blocks[-1]  # a figure is kept as it is at the end of its block
+    assert source.count("plt.show()") == 1

@@ -260,6 +260,8 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         """Probabilities (rows, classes), averaged over the draws of ``predict(draws, rows)``."""
         with np.errstate(all="ignore"):  # what is not finite is refused
             proba = prediction.average(predict, x, n_draws, len(self.classes_), weights)
+            # rows of draws in float32 sum to 1 up to 1e-7, and scikit-learn warns beyond 1e-8
+            proba /= proba.sum(axis=1, keepdims=True)
         return check_predictions(proba, x)
 
     def predict_proba_samples(
