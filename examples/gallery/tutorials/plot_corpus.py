@@ -7,7 +7,8 @@ to read.
 """
 
 # %%
-# Raw data --------
+# Raw data
+# --------
 #
 # The corpus is on every reader's disk: Python's standard library. Each file is a document, made of
 # the first 500 words of its docstrings. Files are parsed and not imported.
@@ -47,7 +48,8 @@ for path in files:
 print(f"{len(files)} files, {len(corpus)} of them with more than 150 words")
 
 # %%
-# From text to counts -------------------
+# From text to counts
+# -------------------
 #
 # Words that nearly every file has, or fewer than five files, say nothing of topics.
 
@@ -65,7 +67,8 @@ words, names = vectorizer.get_feature_names_out(), np.array(list(corpus))
 print(X.shape[0], "documents,", X.shape[1], "words,", X.sum(), "tokens")
 
 # %%
-# How many topics? ----------------
+# How many topics?
+# ----------------
 #
 # As many as predict held-out halves of documents well, and not more. Perplexity is averaged over
 # the draws, so a model is not punished for topics that it is unsure of.
@@ -81,7 +84,8 @@ for n_topics in sizes:
 n_topics = sizes[int(np.argmin(scores))]
 
 # %%
-# What are the files about? -------------------------
+# What are the files about?
+# -------------------------
 
 lda = LatentDirichletAllocation(n_topics, **short).fit(X)
 shares = lda.transform(X)
@@ -90,7 +94,8 @@ for k in np.argsort(-shares.sum(axis=0))[:8]:
     print(f"{', '.join(lda.top_words(5, words)[k]):52} {', '.join(first)}")
 
 # %%
-# The decision: what to read next -------------------------------
+# The decision: what to read next
+# -------------------------------
 #
 # You have read ``tarfile`` and liked it. Which five files come next? Topics propose files that are
 # about the same things, and cosines of word counts (tf-idf) files that use the same words. Neither
