@@ -32,6 +32,6 @@ def begin_example(gallery_conf, file_name):
     warnings.simplefilter("error", SamplingWarning)
 
 
-def reading_order(folder):
-    """Order of the examples of a section: the quickstart, then the others by their names."""
-    return lambda file_name: (file_name != "plot_quickstart.py", file_name)
+def reading_order(file_name):
+    """Sort key of the examples of a section: the quickstart, then the others by their names."""
+    return file_name != "plot_quickstart.py", file_name
