@@ -1,15 +1,26 @@
-"""What "auto" means for perceptrons: the sampler, the rows of a step, the lengths."""
+"""What "auto" means: the sampler, the rows of a step, the lengths."""
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import make_classification
 
-from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
-from skbayes_sgmcmc._data.minibatch import Data
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    SamplingWarning,
+)
+from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._data.minibatch import Data, Minibatches
+from skbayes_sgmcmc._engine.chains import Chains
+from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
+from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 from skbayes_sgmcmc.models._tuning import (
     NETWORK_PARAMETERS,
     NETWORK_WORK,
@@ -17,6 +28,8 @@ from skbayes_sgmcmc.models._tuning import (
     ManyModes,
     Request,
 )
+from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import MCLMC, PSGLD
 
 RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 1, "random_state": 0}
@@ -81,6 +94,7 @@ def test_chains_with_all_rows_take_fewer_steps_of_much_work(sampler, n, batch_si
     request = Request(
         sampler=sampler,
         step=None,
+        stiff=None,
         rate=1e-3,
         temperature=1.0,
         auto=True,
@@ -94,6 +108,63 @@ def test_chains_with_all_rows_take_fewer_steps_of_much_work(sampler, n, batch_si
     tuning = of_parameters(round(WORK_OF_ALL_STEPS / 2500))
     values = tuning.tuned(rows(n), request)
     assert tuning.lengths(values, n, batch_size, 100) == (expected, expected // 100)
+
+
+@pytest.mark.parametrize(
+    ("n", "parameters", "expected", "batch_size"),
+    [
+        (300, {}, "SGHMC", 300),
+        (300, {"prior": "laplace"}, "SGLD", 300),  # whose curvature has no bound at 0
+        (300, {"integrator": "euler"}, "SGLD", 300),
+        (300, {"step_size": 0.1}, "SGLD", 100),
+        (40_000, {}, "SGLD", None),
+        # nothing but the noise of minibatches says that they need all rows
+        (3000, {"separable": True}, "SGHMC", 3000),
+    ],
+)
+def test_momentum_is_for_linear_models_whose_steps_take_all_rows(
+    n, parameters, expected, batch_size, monkeypatch
+):
+    if parameters.pop("separable", False):
+        monkeypatch.setattr(WhitenedGaussian, "whole_numbers", 100)
+        monkeypatch.setattr(WhitenedGaussian, "batch_size", lambda *args: n)
+    X, y = make_classification(n, 5, random_state=0)
+    seen = []
+    record = Chains.__init__
+
+    def spy(self, engine, sampler, *args, **kwargs):
+        seen.append(type(sampler).__name__)
+        record(self, engine, sampler, *args, **kwargs)
+
+    monkeypatch.setattr(Chains, "__init__", spy)
+    lengths = {"n_draws": 4, "burn_in": 4, "thinning": 1, "n_chains": 2, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        clf = BayesianLogisticRegression(**lengths, **parameters).fit(X, y)
+    assert seen == [expected]
+    assert batch_size in (None, clf.batch_size_)
+
+
+def test_control_variates_are_left_out_where_steps_take_all_rows():
+    """Both gradients are those of all rows; this one is less work, and its rows have no anchors."""
+    X, y = make_classification(50, 3, n_informative=3, n_redundant=0, random_state=0)
+    model = LogisticModel(3, 2, Normal(), 1.0, True)
+    data = model.make_data(X, y, None, torch.float64, "cpu")
+    center, precision = model.fit_gaussian(data)
+    root = np.linalg.inv(np.linalg.cholesky(precision / len(y))).T
+    coordinates = Coordinates.from_arrays(center, root, torch.zeros(0, dtype=torch.float64))
+    anchored = Target(
+        model, data, coordinates=coordinates, gradient="linear_control_variates", center=center
+    )
+    plain = anchored.without_control_variates()
+    phi, found = torch.from_numpy(np.random.default_rng(0).standard_normal((4, 4))), []
+    for target in (anchored, plain):
+        minibatches = Minibatches(target.data, len(y))
+        evaluator = Evaluator(target, minibatches, ChainRandom([]), {}, split=False)
+        evaluator.batch = target.data.all_rows()
+        found.append(evaluator.gradient(phi).numpy().copy())
+    np.testing.assert_allclose(*found, rtol=1e-10, atol=1e-12)
+    assert set(plain.data.fields) == set(data.fields) != set(anchored.data.fields)
 
 
 def test_small_tables_are_fitted_by_mclmc_with_all_rows_in_float32():
@@ -149,5 +220,5 @@ def test_defaults_that_do_not_fit_each_other_give_way(parameters, noise, learned
 
 def test_an_integrator_belongs_to_a_sampler():
     X = np.zeros((10, 2))
-    with pytest.raises(ValueError, match="integrator='baoab' is not allowed with sampler='auto'"):
+    with pytest.raises(ValueError, match="integrator='baoab' is not allowed with sampler MCLMC"):
         BayesianMLPRegressor(integrator="baoab").fit(X, X[:, 0])

@@ -48,6 +48,7 @@ STAGES = [
     {"chains"},
     {"descent"},
     {"jobs"},
+    {"tuned"},
     {"run"},
     {"sample"},
     {"__init__"},

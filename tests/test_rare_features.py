@@ -12,7 +12,8 @@ import torch
 from scipy.special import expit
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc.models._gaussian_tuning import FARTHEST, WhitenedGaussian
+from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
+from skbayes_sgmcmc.models._gradient_noise import FARTHEST
 from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
 from skbayes_sgmcmc.models.glm import GLMModel
 from skbayes_sgmcmc.models.likelihoods import StudentNoise

@@ -321,19 +321,6 @@ def test_classifier_selects_too():
     assert clf.score(X, y) >= np.mean((rule > 0) == (y == "yes")) - 5 / 300
 
 
-def test_hidden_layers_find_the_features_of_a_nonlinear_function():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((400, 10))
-    y = np.sin(2.0 * X[:, 1]) + np.abs(X[:, 4]) + 0.1 * rng.standard_normal(400)
-    reg = SparseBayesianRegressor(
-        hidden_layer_sizes=20, activation="tanh", n_chains=2, random_state=0
-    )
-    reg.fit(X, y)
-    best = np.argsort(reg.inclusion_probability_)[-2:]
-    assert sorted(best) == [1, 4]
-    assert reg.score(X, y) > 0.8 and not hasattr(reg, "coef_")
-
-
 def test_sparse_rows_give_what_dense_ones_do():
     X, y = wide(n=80, p=30)
     X[np.abs(X) < 1.0] = 0.0
@@ -524,24 +511,3 @@ def test_rows_of_weight_zero_count_as_absent():
     np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-9)
     with pytest.raises(ValueError, match="zero for every row"):
         SparseBayesianRegressor(**settings).fit(X, y, sample_weight=np.zeros(40))
-
-
-def test_a_selector_needs_its_first_layer():
-    X, y = wide(n=30, p=10)
-    reg = SparseBayesianRegressor(hidden_layer_sizes=3, prior=SpikeSlab(layers=["weight_2"]),
-                                  n_draws=5, burn_in=5, random_state=0).fit(X, y)  # fmt: skip
-    with pytest.raises(ValueError, match="'weight_1', has to be among them"):
-        reg.get_support()
-
-
-@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-def test_units_that_are_off_do_not_make_chains_diverge():
-    # their likelihood gradients are zero, so that nothing but the prior bounds pSGLD's steps there:
-    # without a curvature of the spike, a chain had predictions of 1e28 here
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 4, (300, 6)).astype(float)
-    y = np.exp(2.0 * X[:, 0]) + X[:, 1]
-    reg = SparseBayesianRegressor(hidden_layer_sizes=30, burn_in=3000, n_draws=50, thinning=20,
-                                  random_state=0).fit(X, y)  # fmt: skip
-    assert reg.n_chains_ == 4
-    assert reg.score(X, y) > 0.95

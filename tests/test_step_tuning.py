@@ -11,6 +11,7 @@ from skbayes_sgmcmc._engine.run import draw
 from skbayes_sgmcmc._engine.settings import Settings
 from skbayes_sgmcmc.models import Data, ManyModes, Model
 from skbayes_sgmcmc.samplers import SGHMC
+from skbayes_sgmcmc.samplers._tuning import adapt
 
 D = 20
 #: samplers and their integrators, and what eta^3 is in units of the wanted error on N(0, I): the
@@ -88,6 +89,26 @@ def test_steps_that_are_too_long_for_a_moment_leave_no_trace():
     exact = 0.01 * (CELLS["msgnht", "aboba"] * 1.5e-3) ** (1 / 3)
     scale = np.sqrt(exact / found.state.last_eta)
     assert found.state.sampler["scale"].min() > 0.6 * scale
+
+
+def test_a_first_error_that_is_small_by_chance_hardly_lengthens_steps():
+    """It made them 20 times as long, and one chain of 1,000 never came back from where they led.
+
+    One such error lengthens a step by a quarter at most, and the next error corrects it. A scale
+    that is 50 times too small has such errors only, and needs 18 steps. Without noise both end
+    where the error is the wanted one; 1% is for the rounding of the last correction.
+    """
+
+    def found(right, ratios=()):
+        state = {"scale": torch.ones(1, 1), "trust": torch.zeros(1, 1)}
+        for k in range(30):
+            ratio = ratios[k] if k < len(ratios) else (state["scale"] / right) ** 6
+            adapt(state, torch.as_tensor(ratio).reshape(1, 1), progress=0.0)
+            assert state["scale"].item() < 1.26 * right
+        return state["scale"].item()
+
+    assert found(1.0, [1e-8]) == pytest.approx(1.0, rel=0.01)
+    assert found(50.0) == pytest.approx(50.0, rel=0.01)
 
 
 def test_the_step_that_was_found_is_kept():

@@ -116,6 +116,13 @@ def test_samplers_own_rules():
     assert MALA().own_step(8) == pytest.approx(0.8 * 1.65**2 / 2.0 / 2.0, rel=1e-2)
     assert SGLD().own_step(8) is None
     assert (SGLD().resistance(), SGHMC(friction=0.3).resistance()) == (1.0, 0.3)
+    # two steps of friction 0.1 at 0.2, and a time that grows like 1 / eta for smaller ones
+    assert [SGLD().spacing(0.05), SGHMC().spacing(0.2), SGHMC().spacing(0.01)] == [20.0, 2.0, 20.0]
+    # SGLD moves by eta F; SGHMC has a kick of which half is left, and then an amplitude
+    force, distance = np.array([10.0]), np.array([2.0])
+    np.testing.assert_allclose(SGLD().largest_step(force, distance) * force, distance)
+    kick = 0.5 * SGHMC().largest_step(force, distance) ** 0.5 * force
+    np.testing.assert_allclose(kick, distance)
     G = PSGLD(regularization=0.5).own_preconditioner(np.array([4.0, 0.0]), 0.4)
     np.testing.assert_allclose(G, [1.0 / 2.5, 0.5 / 0.4])
     assert SGLD().own_preconditioner(np.ones(2), 1.0) is None
@@ -190,6 +197,10 @@ def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
         pushed.append(np.linalg.norm(row @ root))  # whatever the row's weight
     assert pushed[0] < 0.01 * force
     assert pushed[1] == pytest.approx(force, rel=1e-6 if n_classes == 2 else 0.5)
+    moves = root @ root.T @ score  # of every parameter, by a step of size 1
+    expected = np.abs(moves / np.sqrt(np.square(root).sum(1))).max() / np.sqrt(score @ moves)
+    found = model.wall_correlations(center, root, data.chosen(np.array([3, 7])))[1]
+    assert found == pytest.approx(expected, rel=1e-6)
 
 
 def certain(model, theta, data):

@@ -25,7 +25,6 @@ from ..models._tuning import (
     AutoValues,
     Request,
     Tuning,
-    fits_whole,
     preconditions,
 )
 from ..samplers import Cell, Sampler
@@ -37,6 +36,7 @@ __all__ = [
     "draws_kept",
     "explained",
     "minibatches",
+    "set_step",
     "stream_step",
     "summarises",
     "tuning_of",
@@ -79,6 +79,20 @@ def warm_up(
     return values
 
 
+def set_step(
+    values: AutoValues,
+    model: Model,
+    data: Data,
+    sampler: Sampler,
+    cell: Cell,
+    settings: Settings,
+    temperature: float,
+) -> None:
+    """Change the step size, and what depends on it, to that of another sampler."""
+    request = _request(sampler, cell, settings, temperature, stream=False)
+    tuning_of(model).set_step(values, data, request)
+
+
 def summarises(
     model: Model, sampler: Sampler, cell: Cell, settings: Settings, temperature: float
 ) -> bool:
@@ -94,6 +108,7 @@ def _request(
     return Request(
         sampler=sampler,
         step=cell.step,
+        stiff=cell.stiff,
         rate=cell.rate,
         temperature=temperature,
         auto=settings.auto,
@@ -201,7 +216,7 @@ def minibatches(
         size = int(batch_size)
     elif warm.step_size is None:
         size = PLAIN_BATCH
-    elif fits_whole(data) or sampler.needs_potential:
+    elif tuning.fits_whole(data) or sampler.needs_potential:
         size = data.n_rows
     elif warm.batch_size is not None:
         size = warm.batch_size

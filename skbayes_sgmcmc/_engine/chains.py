@@ -373,5 +373,9 @@ class Chains:
         self._evaluator = self._new_evaluator()
         self._step = self._new_step()
         self._step.eta = self.cursor.last_eta
+        if self.cursor.step:  # the last step of a finished run is reported, though none follows
+            last = np.array([self.cursor.step - 1])
+            temperature = self.plan.temperature.values(last, self.plan.n_steps)
+            self._set_scale(self.cursor.last_eta, float(temperature[0]))
         if not self.plan.auto:
             self.sampler.forget_step(self._state)

@@ -13,11 +13,10 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from .._data.minibatch import Data, Minibatches
+from .._data.minibatch import Data
 from .._exceptions import SamplingError, warn
 from ..models._protocol import Model
-from ..models._tuning import AutoValues
-from ..samplers import Cell, Sampler, resolve
+from ..samplers import Sampler
 from ..schedules import Schedule, as_schedule
 from . import auto
 from .accelerators import Workload, choose, offers
@@ -25,12 +24,11 @@ from .chains import SCHEDULE_STEPS, Plan
 from .jobs import ChainState, Job, OnProgress, Result, moves_of
 from .memory import check_memory
 from .settings import LARGEST, MOST_STEPS, SMALLEST, Settings, is_auto
-from .target import Coordinates, Target
+from .target import Target
+from .tuned import STREAM_BATCH, Tuned, chosen, tuned
 
 Array = NDArray[Any]
 
-#: number of rows in a minibatch of a stream
-STREAM_BATCH = 100
 #: fewest steps of a call of a stream whose rows become a Gaussian, which takes longer than they do
 LEAST_STEPS = 20
 
@@ -77,10 +75,7 @@ def draw(
     """
     stream = rows_seen is not None
     model = model.bound(data)
-    if is_auto(settings.sampler):
-        chosen = auto.tuning_of(model).default_sampler(data, settings, stream=stream)
-        settings = replace(settings, sampler=chosen)
-    sampler, _, cell = resolve(settings.sampler, settings.integrator, plain=not settings.auto)
+    sampler, cell = chosen(model, data, settings, stream=stream)
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])
     _check_pair(sampler, model, level)
@@ -102,7 +97,7 @@ def draw(
             with auto.explained():
                 model = model.after(earlier.past())
     with auto.explained():
-        found = _tuned(
+        found = tuned(
             model,
             data,
             settings,
@@ -113,30 +108,26 @@ def draw(
             warm=earlier if stream and (earlier is None or earlier.total is None) else None,
             rows_seen=None if filtered else rows_seen,
         )
-    warm, target, minibatches = found.warm, found.target, found.minibatches
+    sampler, cell, warm = found.sampler, found.cell, found.warm
     moved: Any = None
     if filtered:
         warm.total = data.total
         if previous is not None and earlier is not None:
             moved = partial(warm.moved, earlier=earlier)
             previous = replace(previous, theta=moved(previous.theta))
-    tuned = previous is not None and previous.moves == moves_of(sampler, cell)
+    same_moves = previous is not None and previous.moves == moves_of(sampler, cell)
     plan = _plan(
         settings,
-        target,
-        minibatches,
-        warm,
-        step_size=as_schedule("step_size", found.step_size),
+        found,
         temperature=temperature,
         # a sampler that finds its step size needs a burn-in for it
-        going_on=tuned if sampler.finds_step else previous is not None,
-        cools=sampler.cools,
+        going_on=same_moves if sampler.finds_step else previous is not None,
         stream=stream,
     )
-    _check_plan(plan, sampler, tuned=tuned)
+    _check_plan(plan, sampler, tuned=same_moves)
     if not stream:
-        found = replace(found, target=target.with_model(model.prepared(plan.n_steps)))
-    job = _job(found, plan, settings, sampler, cell, previous)
+        found = replace(found, target=found.target.with_model(model.prepared(plan.n_steps)))
+    job = _job(found, plan, settings, previous)
     run = _combine(
         _run_groups(job, on_progress),
         job,
@@ -146,66 +137,12 @@ def draw(
     return replace(run, filtered=filtered, moved=moved)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Tuned:
-    """What the chains of a run have in common, with every "auto" resolved but the lengths."""
-
-    warm: AutoValues
-    target: Target
-    minibatches: Minibatches
-    step_size: Any
-
-
-def _tuned(
-    model: Model,
-    data: Data,
-    settings: Settings,
-    sampler: Sampler,
-    cell: Cell,
-    *,
-    temperature: float,
-    like: torch.Tensor,
-    warm: AutoValues | None,
-    rows_seen: float | None,
-) -> _Tuned:
-    """Find what "auto" means for these rows; ``warm`` are the values of a stream's earlier rows."""
-    stream = rows_seen is not None
-    if warm is None or (warm.step_size is not None) != settings.auto:
-        # total=0 approximates the posterior of these rows alone. If they stood for all rows of the
-        # stream, the approximation would be too narrow, and it might have no maximum because the
-        # prior would hardly count.
-        rows = replace(data, total=0.0) if stream else data
-        warm = auto.warm_up(model, rows, sampler, cell, settings, temperature, stream=stream)
-    target = _target(model, data, warm, temperature, like)
-    minibatches = auto.minibatches(
-        target,
-        sampler,
-        warm,
-        batch_size=STREAM_BATCH if stream and is_auto(settings.batch_size) else settings.batch_size,
-        shared=settings.shared_minibatch,
-        temperature=temperature,
-    )
-    eta: Any = settings.step_size
-    if warm.step_size is not None:
-        eta = warm.step_size
-        if rows_seen is not None:
-            eta = min(eta, auto.stream_step(model, sampler, minibatches, rows_seen))
-    return _Tuned(warm=warm, target=target, minibatches=minibatches, step_size=eta)
-
-
-def _job(
-    found: _Tuned,
-    plan: Plan,
-    settings: Settings,
-    sampler: Sampler,
-    cell: Cell,
-    previous: ChainState | None,
-) -> Job:
+def _job(found: Tuned, plan: Plan, settings: Settings, previous: ChainState | None) -> Job:
     """The run of all chains, with what can make it faster."""
     work = Workload(
         target=found.target,
-        sampler=sampler,
-        cell=cell,
+        sampler=found.sampler,
+        cell=found.cell,
         minibatches=found.minibatches,
         n_steps=plan.n_steps,
         n_chains=settings.n_chains,
@@ -328,26 +265,6 @@ def has_density(model: Model) -> bool:
     return kind.log_lik is not Model.log_lik and not latent
 
 
-def _target(
-    model: Model, data: Data, warm: auto.AutoValues, temperature: float, like: torch.Tensor
-) -> Target:
-    """The target, with the resolved coordinates and gradient estimator."""
-    coordinates = None
-    if warm.root is not None:
-        center = np.zeros(model.n_parameters) if warm.center is None else warm.center
-        coordinates = Coordinates.from_arrays(center, warm.root, like)
-    return Target(
-        model,
-        data,
-        coordinates=coordinates,
-        gradient=warm.gradient,
-        center=warm.center,
-        temperature=temperature,
-        dtype=like.dtype,
-        device=str(like.device),
-    )
-
-
 def _continuable(
     previous: ChainState | None, model: Model, settings: Settings, stream: bool
 ) -> ChainState | None:
@@ -367,21 +284,11 @@ def _continuable(
 
 
 def _plan(
-    settings: Settings,
-    target: Target,
-    minibatches: Minibatches,
-    warm: auto.AutoValues,
-    *,
-    step_size: Schedule,
-    temperature: Schedule,
-    going_on: bool,
-    cools: bool,
-    stream: bool,
+    settings: Settings, found: Tuned, *, temperature: Schedule, going_on: bool, stream: bool
 ) -> Plan:
-    """Numbers of steps and draws. ``going_on`` means continuing chains, without a burn-in.
-
-    ``cools`` means that the sampler can find a mode by itself.
-    """
+    """Numbers of steps and draws. ``going_on`` means continuing chains, without a burn-in."""
+    warm, target, minibatches = found.warm, found.target, found.minibatches
+    step_size = as_schedule("step_size", found.step_size)
     model, itemsize = target.model, target.like.element_size()
     tuning = auto.tuning_of(model)
     n_draws = settings.n_draws
@@ -411,7 +318,7 @@ def _plan(
     if not is_auto(settings.burn_in):
         burn_in = settings.burn_in
     thinning = thin if is_auto(settings.thinning) else settings.thinning
-    descends = not going_on and cools and tuning.descends(warm.init)
+    descends = not going_on and found.sampler.cools and tuning.descends(warm.init)
     return Plan(
         step_size=step_size,
         temperature=temperature,

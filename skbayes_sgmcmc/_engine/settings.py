@@ -104,11 +104,6 @@ class Settings:
         """
         if not is_auto(self.sampler):
             resolve(self.sampler, self.integrator, listed=samplers)
-        elif not is_auto(self.integrator):
-            raise ValueError(
-                f"integrator={self.integrator!r} is not allowed with sampler='auto': give "
-                "integrator='auto', or name the sampler."
-            )
         if not is_auto(self.step_size):
             as_schedule("step_size", self.step_size)
         as_schedule("temperature", self.temperature)

@@ -108,7 +108,7 @@ class Target:
     ):
         check_choice("gradient", gradient, GRADIENTS)
         self.model = model
-        self.data = data
+        self.data = self._rows = data
         self.n = data.total
         self.coordinates = coordinates
         self.gradient = gradient
@@ -150,6 +150,16 @@ class Target:
         """A copy of the target with another model that has the same densities."""
         target = copy.copy(self)
         target.model = model
+        return target
+
+    def without_control_variates(self) -> Target:
+        """A copy of the target whose gradients are those of the minibatches alone.
+
+        If all rows are in every step, both are the same, and this one is less work.
+        """
+        target = copy.copy(self)
+        target.gradient, target.data = "minibatch", self._rows
+        target._anchor_gradient = target._anchor_hessian = None
         return target
 
     def likelihood_scale(self, minibatches: Minibatches) -> float:

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from .._draws.prediction import BLOCK_NUMBERS
 from .._validation import check_choice, check_real
 from ._likelihoods import LikelihoodRegressor
 from ._network import NetworkEstimator
@@ -228,11 +230,24 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
 
     def _set_attributes(self) -> None:
         super()._set_attributes()
-        posterior = self.posterior_
         if "weight_1" in self._sparse_blocks:
-            self.inclusion_probability_ = posterior.mean("rho_weight_1").max(axis=1)
+            self.inclusion_probability_ = self._inclusion()
         if len(self._sizes(1)) == 2:
             self._set_coefficients()
+
+    def _inclusion(self) -> Array:
+        """Posterior mean of the largest rho among the weights of each feature in the first layer.
+
+        The largest of each draw: the order of hidden units is arbitrary, and every chain has its
+        own, so that means over chains of one weight belong to no unit.
+        """
+        posterior = self.posterior_
+        weights = posterior.spaced()[1]
+        n_features, n_units = posterior.shapes["rho_weight_1"]
+        inclusion = np.zeros(n_features)
+        for some in gen_batches(len(weights), -(-BLOCK_NUMBERS // (n_features * n_units))):
+            inclusion += weights[some] @ posterior.select("rho_weight_1", some).max(axis=2)
+        return inclusion
 
     def _set_coefficients(self) -> None:
         """Set ``coef_`` and ``intercept_`` of a linear model, in the units of X and y."""

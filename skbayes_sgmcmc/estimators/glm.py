@@ -83,8 +83,9 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc", "mala" (exact, with all rows in every
         step) and "gibbs" (exact and nearly independent draws; only for normal likelihoods with a
-        normal prior, one scale for all features and no groups). "auto": "gibbs" where it applies
-        and no parameter of steps is given, otherwise "sgld".
+        normal prior, one scale for all features and no groups). "auto": "sgld" if a parameter of
+        steps is given; otherwise "gibbs" where it applies, or "sghmc" if steps take all rows and
+        the prior is smooth, or else "sgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the

@@ -51,9 +51,11 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         :class:`~skbayes_sgmcmc.priors.LearnedScale`).
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
-    sampler : str or Sampler, default="sgld"
+    sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
-        "sgld", "psgld", "sghmc", "sgnht", "msgnht" and "mala" (exact, with all rows in every step).
+        "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc" and "mala" (exact, with all rows in
+        every step). "auto": "sghmc" if steps take all rows and the prior is smooth, otherwise, or
+        if a parameter of steps is given, "sgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -188,7 +190,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         prior: Any = "normal",
         prior_scale: Any = 1.0,
         class_weight: Any = None,
-        sampler: Any = "sgld",
+        sampler: Any = "auto",
         integrator: str = "auto",
         step_size: Any = "auto",
         preconditioner: Any = "auto",

@@ -73,9 +73,9 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
-        steps, or 10,000 for linear models; half as many as the draws take if ``step_size`` is a
-        number.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 10,000
+        steps for linear models and 20,000 with hidden layers; half as many as the draws take if
+        ``step_size`` is a number.
     thinning : "auto", int or MixingDistance, default="auto"
         Number of steps between two draws of a chain. "auto": such that the draws take as long as
         the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
@@ -132,8 +132,8 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     intercept_ : array of shape (n_outputs,) or float
         Posterior mean of the intercepts; only for a linear model.
     inclusion_probability_ : array of shape (n_features,)
-        Inclusion probability of each feature: the largest posterior mean of rho among its weights
-        in the first layer; only if the first layer is sparse.
+        Inclusion probability of each feature: the posterior mean of the largest rho among its
+        weights in the first layer; only if the first layer is sparse.
     sigma_ : float
         Posterior mean of sigma, in units of the standardised targets.
     delta_ : array of shape (n_sparse_layers,)
@@ -379,8 +379,8 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     intercept_ : array of shape (n_logits,)
         Posterior mean of the intercepts; only for a linear model.
     inclusion_probability_ : array of shape (n_features,)
-        Inclusion probability of each feature: the largest posterior mean of rho among its weights
-        in the first layer; only if the first layer is sparse.
+        Inclusion probability of each feature: the posterior mean of the largest rho among its
+        weights in the first layer; only if the first layer is sparse.
     sigma_ : float
         Posterior mean of sigma.
     delta_ : array of shape (n_sparse_layers,)

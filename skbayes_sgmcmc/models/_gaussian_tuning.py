@@ -27,16 +27,11 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
+from ._gradient_noise import largest_second_moment, noise_in_tail
 from ._linalg import inverse_root
 from ._protocol import Model
-from ._tuning import (
-    FULL_BATCH_NUMBERS,
-    AutoValues,
-    Request,
-    Tuning,
-    fits_whole,
-    preconditions,
-)
+from ._tuning import FULL_BATCH_NUMBERS, AutoValues, Request, Tuning, preconditions
+from ._walls import step_at_walls
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
@@ -52,18 +47,15 @@ NOISE_RATIO = 0.1
 #: typical curvature of the whitened posterior up to which the table's step sizes are not reduced;
 #: sds are then right to about 5% (measured on wine, breast_cancer and digits)
 CURVATURE_LIMIT = 2.0
-#: sds from the centre up to which draws are expected to come
-FARTHEST = 4.0
 #: rows of the part that stands for many rows, at least, and how many such parts make many rows
 PART_ROWS, LEAST_PARTS = 20_000, 4
-#: the same ratio in the posterior's tails, in the worst of so many directions, up to this distance
-#: in sds
-TAIL_NOISE_RATIO, TAIL_DIRECTIONS, LONGEST_TAIL = 1.0, 16, 8
+#: the same ratio in the posterior's tails, in the worst of so many directions
+TAIL_NOISE_RATIO, TAIL_DIRECTIONS = 1.0, 16
 #: smallest minibatch, and number of rows on which the noise is measured
 SMALLEST_BATCH, NOISE_ROWS = 100, 2000
 #: number of draws at which the noise is measured, of which the share has less noise than what is
-#: taken for typical, and steps of the power iteration that finds the worst direction
-NOISE_DRAWS, LESS_NOISE, NOISE_STEPS = 16, 0.75, 20
+#: taken for typical
+NOISE_DRAWS, LESS_NOISE = 16, 0.75
 #: step size of samplers that precondition by themselves, times the largest remaining curvature
 OWN_STEP = 0.2
 #: for these samplers, the most steps in which the slowest direction may forget its position, and
@@ -71,6 +63,8 @@ OWN_STEP = 0.2
 SLOWEST, LEAST_OWN_BURN_IN = 1000, 500
 #: steps of the burn-in if successive draws are nearly independent
 INDEPENDENT_BURN_IN = 50
+#: most steps between two draws
+MOST_THINNING = 20
 #: longer ones, up to infinity, are runs that are refused anyway
 LONGEST_RELAXATION = 1e15
 
@@ -147,6 +141,10 @@ class CurvedModel(Model):
         """
         return None
 
+    def wall_correlations(self, center: Array, root: Array, data: Data) -> Array:
+        """Each row's largest correlation of the direction of its wall with a parameter; (rows,)."""
+        raise NotImplementedError
+
 
 class WhitenedGaussian(Tuning):
     """Tuning for nearly Gaussian posteriors, in coordinates in which the covariance is I/N.
@@ -158,6 +156,8 @@ class WhitenedGaussian(Tuning):
     """
 
     model: CurvedModel
+    #: more than elsewhere, because chains with momentum need fewer steps than with minibatches
+    whole_numbers = 2**17
 
     def __init__(self, model: CurvedModel):
         super().__init__(model)
@@ -182,13 +182,24 @@ class WhitenedGaussian(Tuning):
 
     # before a run ---------------------------------------------------------------------------------
 
-    def default_sampler(self, data: Data, asked: Any, *, stream: bool = False) -> str:
-        """Gibbs sampling for conjugate models, unless the user asks for steps; else SGLD."""
+    def default_sampler(
+        self, data: Data, asked: Any, *, stream: bool = False, whole: bool = False
+    ) -> str:
+        """Gibbs sampling for conjugate models; momentum if steps take all rows; else SGLD.
+
+        Who asks for steps or streams has SGLD. Momentum forgets sooner where the posterior is not
+        normal, but noise of minibatches, which it averages less, would make it hotter.
+        """
         steps = (asked.step_size, asked.batch_size, asked.gradient, asked.preconditioner)
         plain = asked.integrator == "auto" and not isinstance(asked.compiled, bool)
         plain = plain and all(isinstance(one, str) and one == "auto" for one in steps)
+        if stream or not plain:
+            return "sgld"
         warm = isinstance(asked.temperature, Real) and float(asked.temperature) > 0.0
-        return "gibbs" if self.model.conjugate and plain and warm and not stream else "sgld"
+        if self.model.conjugate and warm:
+            return "gibbs"
+        momentum = self.model.smooth and (whole or self.fits_whole(data))
+        return "sghmc" if momentum else "sgld"
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
         if request.sampler.needs_conditionals:  # there are no steps
@@ -240,16 +251,22 @@ class WhitenedGaussian(Tuning):
             return
         eta = request.step if eta is None else eta
         assert eta is not None
+        stiff = request.stiff or CURVATURE_LIMIT * eta
         if not model.smooth and not sampler.full_data:
             # with a Laplace prior, an eta of 0.5 gave intervals with 91% coverage instead of 89%
-            eta *= 0.5
+            eta, stiff = 0.5 * eta, 0.5 * stiff
         if root is not None and root.ndim == 2:
             typical = self._typical_curvature(data, center, root, request.temperature)
-            eta *= min(1.0, CURVATURE_LIMIT / typical)
-            values.step_size = min(eta, self._step_at_walls(data, center, root, request))
-            return
-        root = np.ones(model.n_parameters) if root is None else root
-        values.step_size = eta / max(self.largest_curvature(data, center, root), 1.0)
+            eta, T = min(eta, stiff / typical), request.temperature
+            if T > 0.0:
+                spread = root * math.sqrt(T / data.total)
+                eta = min(eta, step_at_walls(model, sampler, data, center, spread, T, eta))
+            values.step_size = eta
+        else:
+            root = np.ones(model.n_parameters) if root is None else root
+            largest = self.largest_curvature(data, center, root)
+            values.step_size = min(eta, stiff / (CURVATURE_LIMIT * largest))
+        values.spacing = sampler.spacing(values.step_size)
 
     def _typical_curvature(
         self, data: Data, center: Array, root: Array, temperature: float
@@ -267,25 +284,6 @@ class WhitenedGaussian(Tuning):
             away = root @ rng.standard_normal(len(root)) * math.sqrt(temperature / data.total)
             found.append(self.largest_curvature(data, center + away, root, n_steps=8))
         return float(np.median(found))
-
-    def _step_at_walls(self, data: Data, center: Array, root: Array, request: Request) -> float:
-        """Largest step size at which no single row throws a chain half the way to the centre.
-
-        A row with a huge value, whose class is beyond doubt for most draws, adds nothing to the
-        curvature of typical draws. A chain that comes to where this class is in doubt is thrown
-        back by eta times the row's whole gradient; far enough, and seldom enough, to make the
-        posterior's sds too large and to move its mean. Throws of one sd do no harm.
-        """
-        T = request.temperature
-        found = (
-            None if T == 0.0 else self.model.walls(center, root * math.sqrt(T / data.total), data)
-        )
-        if found is None:
-            return math.inf
-        distance, force = found
-        near = (distance < FARTHEST) & (force > 0.0)
-        thrown = np.maximum(0.5 * distance[near], 1.0)
-        return float(np.min(thrown * T / force[near], initial=np.inf))
 
     def largest_curvature(self, data: Data, theta: Array, root: Array, n_steps: int = 30) -> float:
         """Largest eigenvalue of root' H/N root at ``theta``, by power iteration."""
@@ -353,7 +351,7 @@ class WhitenedGaussian(Tuning):
             return min(int(asked), n_rows)
         if request.stream:
             return min(plain_size(n_rows), n_rows)
-        return n_rows if fits_whole(data) else min(affordable_size(data), n_rows)
+        return n_rows if self.fits_whole(data) else min(affordable_size(data), n_rows)
 
     @staticmethod
     def _check_length(relaxation: float, request: Request) -> None:
@@ -423,9 +421,9 @@ class WhitenedGaussian(Tuning):
 
         sd = math.sqrt(temperature / data.total)
         draws = sd * rng.standard_normal((NOISE_DRAWS, model.n_parameters))
-        typical = [_largest_second_moment(gradients(phi), root, rng) for phi in draws]
+        typical = [largest_second_moment(gradients(phi), root, rng) for phi in draws]
         some = gradients(draws[0])[:TAIL_DIRECTIONS] @ root
-        tails = [_noise_in_tail(gradients, root, vector, sd) for vector in [*some, *-some]]
+        tails = [noise_in_tail(gradients, root, vector, sd) for vector in [*some, *-some]]
         largest = max(np.quantile(typical, LESS_NOISE), max(tails) * NOISE_RATIO / TAIL_NOISE_RATIO)
         injected = sampler.injected(values.step_size, data.total) * max(temperature, 1e-12)
         noise = values.step_size * data.total * largest
@@ -450,47 +448,11 @@ class WhitenedGaussian(Tuning):
             burn_in = max(values.least_burn_in or LEAST_OWN_BURN_IN, math.ceil(10.0 * steps))
             apart = steps * min(200.0 / n_draws, 2.0)
             return burn_in, max(1, math.ceil(apart))
-        eta = values.step_size / (self.model.tails if batch_size >= n_rows else 1.0)
-        thinning = min(max(1, round(1.0 / eta)), 20)
-        return max(200, min(round(50.0 / eta), 25 * n_draws)), thinning
-
-
-def _largest_second_moment(rows: Array, root: Array, rng: np.random.Generator) -> float:
-    """Largest eigenvalue of the mean of root' r r' root over rows r, by power iteration."""
-    vector: Array = rng.standard_normal((root.shape[1],))
-    value = 0.0
-    for _ in range(NOISE_STEPS):
-        vector /= max(float(np.linalg.norm(vector)), np.finfo(float).tiny)
-        vector = root.T @ (rows.T @ (rows @ (root @ vector))) / len(rows)
-        value = float(np.linalg.norm(vector))
-    return value
-
-
-def _noise_in_tail(
-    gradients: Callable[[Array], Array], root: Array, vector: Array, sd: float
-) -> float:
-    """Variance of single rows' gradients along a ray from the centre, where the posterior ends.
-
-    Control variates are linear, so the noise grows with the square of the distance. Along the
-    coefficient of a rare feature the true gradient becomes constant instead: where the noise is
-    larger than what is injected, chains are thrown far into this tail. The posterior ends where its
-    density has fallen like a Gaussian's at ``FARTHEST`` sds; on the steep side, that is nearer.
-    """
-    length = float(np.linalg.norm(vector))
-    if not (length > 0.0 and sd > 0.0):
-        return 0.0
-    ray, fallen, force, variance = vector / length, 0.0, 0.0, 0.0
-    for distance in range(2, LONGEST_TAIL + 1, 2):
-        with np.errstate(all="ignore"):
-            along = gradients(sd * distance * ray) @ (root @ ray)
-            new_force, new = distance + float(along.mean()) / sd, float(along.var())
-        drop = 0.5 * (force + new_force) * 2.0
-        if not math.isfinite(drop):
-            return variance
-        if fallen + drop >= 0.5 * FARTHEST**2:
-            return variance + (new - variance) * (0.5 * FARTHEST**2 - fallen) / drop
-        fallen, force, variance = fallen + drop, new_force, new
-    return variance
+        spacing = 1.0 / values.step_size if values.spacing is None else values.spacing
+        if batch_size >= n_rows:
+            spacing *= self.model.tails
+        thinning = min(max(1, round(spacing)), MOST_THINNING)
+        return max(200, min(round(50.0 * spacing), 25 * n_draws)), thinning
 
 
 def plain_size(n_rows: int) -> int:

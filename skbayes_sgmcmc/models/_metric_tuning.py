@@ -22,7 +22,7 @@ from ._gaussian_tuning import (
 )
 from ._linalg import largest_eigenvalue
 from ._scores import largest_score_variance
-from ._tuning import AutoValues, Request, Tuning, fits_whole
+from ._tuning import FULL_BATCH_NUMBERS, AutoValues, Request, Tuning
 
 Array = NDArray[Any]
 
@@ -58,6 +58,7 @@ class MetricGaussian(WhitenedGaussian):
     model: MetricModel
 
     central_starts = ("map", "gaussian")
+    whole_numbers = FULL_BATCH_NUMBERS
 
     def start_near(
         self, center: Array, data: Data, temperature: float, rng: np.random.Generator
@@ -83,7 +84,7 @@ class MetricGaussian(WhitenedGaussian):
         )
         size = request.batch_size
         if isinstance(size, str):
-            size = data.n_rows if fits_whole(data) else None
+            size = data.n_rows if self.fits_whole(data) else None
         if sampler.full_data or (size is not None and size >= data.n_rows):
             return
         anchor = None

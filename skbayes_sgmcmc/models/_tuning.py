@@ -64,8 +64,10 @@ class AutoValues:
     batch_size : int or None
         Number of rows in a minibatch, if the search for the step size has determined it.
     relaxation : float or None
-        Number of steps in which the slowest direction of a chain forgets its position. None means
-        about 1/eta.
+        Number of steps in which the slowest direction of a chain forgets its position, if it was
+        measured.
+    spacing : float or None
+        Number of steps between two nearly independent draws, where the posterior is nearly normal.
     least_burn_in : int or None
         Smallest number of steps of the burn-in, where the tuning has one for the run.
     total : float or None
@@ -80,6 +82,7 @@ class AutoValues:
     step_size: float | None = None
     batch_size: int | None = None
     relaxation: float | None = None
+    spacing: float | None = None
     least_burn_in: int | None = None
     total: float | None = None
 
@@ -110,6 +113,8 @@ class Request:
         The sampler.
     step, rate : float or None
         The table's step sizes in whitened coordinates and for networks (see ``samplers.Cell``).
+    stiff : float or None
+        The table's largest product of step size and curvature.
     temperature : float
         T of the first step.
     auto : bool
@@ -122,6 +127,7 @@ class Request:
 
     sampler: Sampler
     step: float | None
+    stiff: float | None
     rate: float | None
     temperature: float
     auto: bool
@@ -154,8 +160,15 @@ class Tuning:
     #: later rows depends on what was learned from the first rows, which must then be forgotten
     forgetting = 1.0
 
+    #: rows of at most so many numbers are used whole at every step
+    whole_numbers = FULL_BATCH_NUMBERS
+
     def __init__(self, model: Model):
         self.model = model
+
+    def fits_whole(self, data: Data) -> bool:
+        """Whether the data are few enough numbers to use all rows at every step."""
+        return data.n_rows * Minibatches(data, 1).numbers <= self.whole_numbers
 
     # centre and curvature -------------------------------------------------------------------------
 
@@ -184,7 +197,7 @@ class Tuning:
         if not request.sampler.finds_step:
             raise self._no_map()
         values = self.given(data, request)
-        values.step_size = request.rate
+        self.set_step(values, data, request)
         return values
 
     def given(self, data: Data, request: Request) -> AutoValues:
@@ -236,9 +249,18 @@ class Tuning:
             "sampler='mclmc', which finds its step size), gradient='minibatch' and init='random'."
         )
 
-    def default_sampler(self, data: Data, asked: Any, *, stream: bool = False) -> str:
-        """The name of the sampler that ``sampler="auto"`` means, given the run's settings."""
+    def default_sampler(
+        self, data: Data, asked: Any, *, stream: bool = False, whole: bool = False
+    ) -> str:
+        """The name of the sampler that ``sampler="auto"`` means, given the run's settings.
+
+        ``whole`` means that every step was found to need all rows.
+        """
         return "sgld"
+
+    def set_step(self, values: AutoValues, data: Data, request: Request) -> None:
+        """Set ``values.step_size``, and the values that depend on it, for ``request.sampler``."""
+        values.step_size = request.rate
 
     # minibatches, lengths, streams ----------------------------------------------------------------
 
@@ -317,13 +339,15 @@ class ManyModes(Tuning):
         self.least_burn_in = least_burn_in
         self.guessed = guessed
 
-    def default_sampler(self, data: Data, asked: Any, *, stream: bool = False) -> str:
+    def default_sampler(
+        self, data: Data, asked: Any, *, stream: bool = False, whole: bool = False
+    ) -> str:
         """MCLMC with all rows, which it needs for its energy; pSGLD with minibatches."""
         if stream:
             return "psgld"
         if _is(asked.batch_size, "auto"):
             small = self.model.n_parameters <= NETWORK_PARAMETERS
-            whole = small and self._work(data) <= NETWORK_WORK
+            whole = whole or (small and self._work(data) <= NETWORK_WORK)
         else:
             whole = asked.batch_size >= data.n_rows
         return "mclmc" if whole and _is(asked.step_size, "auto") else "psgld"
@@ -405,11 +429,6 @@ def _is_plain(request: Request) -> bool:
 def preconditions(sampler: Sampler, model: Model) -> bool:
     """Whether the sampler preconditions by itself or with the model's metric."""
     return sampler.self_preconditioned or sampler.uses_metric(model.metric)
-
-
-def fits_whole(data: Data) -> bool:
-    """Whether the data are few enough numbers to use all rows at every step."""
-    return data.n_rows * Minibatches(data, 1).numbers <= FULL_BATCH_NUMBERS
 
 
 def _given_root(preconditioner: Array, n_parameters: int) -> Array:

@@ -12,7 +12,7 @@ sampled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ from .likelihoods import elementwise_softmax
 from .linear import LinearModel
 
 Array = NDArray[Any]
+#: of every row, its class and the class that is best otherwise
+Pair = tuple[Array, Array]
 
 
 class LogisticModel(LinearModel):
@@ -266,32 +268,52 @@ class LogisticModel(LinearModel):
 
         For more than two classes, that is the second best one at the centre.
         """
-        z = self._logits(center, data)
-        if self.k == 1:
-            margin, sd = -z[:, 0], np.sqrt(self.variances(root, data))[:, 0]
-        else:
-            own = np.asarray(self._labels(data)) > 0.5
-            others = np.where(own, -np.inf, z)
-            rows, rival = np.arange(len(z)), others.argmax(1)
-            margin = z[own] - others[rows, rival]
-            sd = np.sqrt(self._contrast_variances(root, data, own.argmax(1), rival))
+        margin, pair = self._margins(center, data)
+        sd = self._sds_of_margins(root, data, pair)
         certain = np.where(margin > 0.0, margin, np.inf)
         distance = certain / np.maximum(sd, np.finfo(float).tiny)
         # of a row of weight 1: a weight of two must mean the same as two rows
         return distance, data.scale * sd
 
-    def _contrast_variances(self, root: Array, data: Data, first: Array, second: Array) -> Array:
-        """Variances of the difference of two classes' logits, for theta ~ N(., root root')."""
-        design = data.fields["x"]
-        full = (self._embedding() @ root[: self.n_used]).reshape(design.shape[1], self.k, -1)
-        found = np.zeros(len(first))
+    def wall_correlations(self, center: Array, root: Array, data: Data) -> Array:
+        smallest, pair = np.finfo(float).tiny, self._margins(center, data)[1]
+        sds = np.sqrt(np.square(root).sum(1))
+        scaled = root @ (root / np.maximum(sds, smallest)[:, None]).T
+        largest = self._of_margins(scaled, data, pair, lambda moves: np.abs(moves).max(1))
+        return largest / np.maximum(self._sds_of_margins(root, data, pair), smallest)
+
+    def _sds_of_margins(self, root: Array, data: Data, pair: Pair | None) -> Array:
+        return np.sqrt(self._of_margins(root, data, pair, lambda moves: np.square(moves).sum(1)))
+
+    def _margins(self, center: Array, data: Data) -> tuple[Array, Pair | None]:
+        """By how much each row's class leads at the centre, and this class and the next best."""
+        z = self._logits(center, data)
+        if self.k == 1:
+            return -z[:, 0], None
+        labels = np.asarray(self._labels(data)) > 0.5
+        own, rival, rows = labels.argmax(1), np.where(labels, -np.inf, z).argmax(1), range(len(z))
+        return z[rows, own] - z[rows, rival], (own, rival)
+
+    def _of_margins(
+        self,
+        directions: Array,
+        data: Data,
+        pair: Pair | None,
+        reduced: Callable[[Array], Array],
+    ) -> Array:
+        """A figure for each row, of what ``directions`` (n_parameters, m) add to its margin."""
+        design, found = data.fields["x"], np.zeros(data.n_rows)
+        full = self._embedding() @ directions[: self.n_used]
+        full = full.reshape(design.shape[1], self.k, -1)
         for rows, x in design.blocks():
-            a, b, here = first[rows], second[rows], np.zeros(x.shape[0])
-            for pair in np.unique(a * self.k + b):
-                one, other = divmod(int(pair), self.k)
-                chosen = np.flatnonzero((a == one) & (b == other))
-                moves = x[chosen] @ (full[:, one] - full[:, other])
-                here[chosen] = np.square(moves).sum(1)
+            if pair is None:
+                found[rows] = reduced(x @ full[:, 0])
+                continue
+            first, second, here = pair[0][rows], pair[1][rows], np.zeros(x.shape[0])
+            for code in np.unique(first * self.k + second):
+                one, other = divmod(int(code), self.k)
+                chosen = np.flatnonzero((first == one) & (second == other))
+                here[chosen] = reduced(x[chosen] @ (full[:, one] - full[:, other]))
             found[rows] = here
         return found
 

@@ -42,20 +42,22 @@ class Cell:
     """One cell of the table: an integrator and its step sizes under ``step_size="auto"``.
 
     ``step`` is eta in coordinates in which the posterior is standard normal; None means that the
-    sampler has its own rule. ``rate`` is eta for models without such coordinates, such as
-    networks, where some samplers adapt it in the burn-in; None means that the sampler has no such
-    value.
+    sampler has its own rule. ``stiff`` is the largest product of eta and the curvature of typical
+    draws, where the posterior is only nearly normal; None means twice ``step``. ``rate`` is eta for
+    models without such coordinates, such as networks, where some samplers adapt it in the burn-in;
+    None means that the sampler has no such value.
     """
 
     integrator: Integrator
     step: float | None
     rate: float | None = None
+    stiff: float | None = None
 
 
 _MOMENTUM = {
     "splitting": Cell(integrators.splitting, 0.1, 0.005),
     "euler": Cell(integrators.euler, 0.03, 0.002),
-    "baoab": Cell(integrators.baoab, 0.2, 0.005),
+    "baoab": Cell(integrators.baoab, 0.2, 0.005, stiff=1.5),
     "aboba": Cell(integrators.aboba, 0.1, 0.005),
 }
 
@@ -70,7 +72,7 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
     ),
     "psgld": (PSGLD, {"euler": Cell(integrators.euler, None, 2e-3)}),
     "rsgld": (RSGLD, {"euler": Cell(integrators.euler, None, 0.2)}),
-    "sghmc": (SGHMC, _MOMENTUM),
+    "sghmc": (SGHMC, {"baoab": _MOMENTUM["baoab"], **_MOMENTUM}),
     "sgnht": (SGNHT, _MOMENTUM),
     "msgnht": (MSGNHT, _MOMENTUM),
     "mclmc": (

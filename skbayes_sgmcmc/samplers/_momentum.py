@@ -7,8 +7,11 @@ exact Ornstein-Uhlenbeck flow. ``s`` is the fraction of the step that a flow tak
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .._validation import check_real
@@ -44,6 +47,17 @@ class MomentumSampler(EnergyTuned):
 
     def resistance(self) -> float:
         return float(self.friction)
+
+    def spacing(self, eta: float) -> float:
+        # against friction, slow directions move by eta / friction; energies change in 1 / friction
+        # steps, so squares are not forgotten sooner
+        friction = max(self.resistance(), 1e-3)
+        return max(2.0 * friction / eta, 0.2 / friction)
+
+    def largest_step(self, force: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
+        # the kick eta F begins an oscillation of the amplitude sqrt(eta) F. Most kicks of a wall
+        # turn a momentum around, and what they add is about half of themselves
+        return np.asarray(np.square(2.0 * distance / force))
 
     def tunes(self, step: Step) -> bool:
         # with D, the friction of a step follows from eta

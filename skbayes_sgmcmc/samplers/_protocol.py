@@ -191,6 +191,17 @@ class Sampler(BaseEstimator):
         """R such that a constant g moves the position by eta g / R per step: 1, or the friction."""
         return 1.0
 
+    def spacing(self, eta: float) -> float:
+        """Steps between two nearly independent draws of a standard normal posterior."""
+        return 1.0 / eta
+
+    def largest_step(self, force: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
+        """The eta at which a force that acts for one step throws a chain over this distance.
+
+        Both are in coordinates in which the posterior is standard normal, with T = 1.
+        """
+        return distance / force
+
     def used_step(self, eta: float, state: State) -> float:
         """The step size in use at the end of a run, if the sampler has changed it."""
         return eta

@@ -31,6 +31,8 @@ FIRST_ERROR = 100.0
 TRUSTED = 1.5
 #: smallest and largest energy error that tuning sees, in units of the wanted one
 LEAST_RATIO, LARGEST_RATIO = 1e-12, 1e2
+#: largest growth of the scale in a step. The first error decides alone, and may be small by chance
+LARGEST_GROWTH = 1.25
 
 
 def wanted(last: float, progress: float) -> float:
@@ -43,14 +45,16 @@ def adapt(state: State, ratio: Tensor, progress: float) -> None:
 
     The squared error grows like scale^6. The average of ratio / scale^6 over recent steps gives the
     scale at which the ratio is 1. In units of the present scale, the average of the earlier steps
-    is always 1; ``trust`` is its weight.
+    is always 1; ``trust`` is its weight. An error from which the scale would grow too fast is not
+    trusted, so that a scale that is far too small grows at the largest rate until it fits.
     """
     ratio = ratio.clamp(LEAST_RATIO, LARGEST_RATIO)
     weight = torch.exp(-0.5 * (torch.log(ratio) / (6.0 * TRUSTED)) ** 2)
     memory = SHORT_MEMORY + (MEMORY - SHORT_MEMORY) * progress
     before = state["trust"].mul_(1.0 - 1.0 / memory).clone()
-    trust = state["trust"].add_(weight)
-    state["scale"].mul_(((before + weight * ratio) / trust).pow_(-1.0 / 6.0))
+    growth = ((before + weight * ratio) / (before + weight)).pow_(-1.0 / 6.0)
+    state["trust"].add_(weight.masked_fill_(growth > LARGEST_GROWTH, 0.0))
+    state["scale"].mul_(growth.clamp_(max=LARGEST_GROWTH))
 
 
 class EnergyTuned(Sampler):

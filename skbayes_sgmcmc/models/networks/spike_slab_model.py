@@ -223,9 +223,11 @@ class SparseTuning(ManyModes):
 
     def __init__(self, model: SparseNetworkModel):
         # long enough for sigma to settle: a sampler that adapts only in burn-in, such as pSGLD,
-        # would not follow a noise that continues to fall
-        long = model.network.linear or model.latents.learn_sigma
-        super().__init__(model, start="random", least_burn_in=10_000 if long else 3000)
+        # would not follow a noise that continues to fall. All weights start in the slab, and with
+        # hidden layers, after 10,000 steps some are left there that the data do not need
+        hidden = 20_000 if model.latents.learn_sigma else 3000
+        least = 10_000 if model.network.linear else hidden
+        super().__init__(model, start="random", least_burn_in=least)
 
     def step_size(self, request: Request, data: Data) -> float | None:
         """Eta; larger for linear models, as long as pSGLD's steps remain small in the spike."""

@@ -1,0 +1,119 @@
+"""What the chains of a run have in common: the sampler, the target, the minibatches, the step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._data.minibatch import Data, Minibatches
+from ..models._protocol import Model
+from ..models._tuning import AutoValues
+from ..samplers import Cell, Sampler, resolve
+from . import auto
+from .settings import Settings, is_auto
+from .target import GRADIENTS, Coordinates, Target
+
+#: number of rows in a minibatch of a stream
+STREAM_BATCH = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """Every "auto" of a run resolved, but the lengths."""
+
+    sampler: Sampler
+    cell: Cell
+    warm: AutoValues
+    target: Target
+    minibatches: Minibatches
+    step_size: Any
+
+
+def chosen(
+    model: Model, data: Data, settings: Settings, *, stream: bool = False, whole: bool = False
+) -> tuple[Sampler, Cell]:
+    """The sampler and its cell of the table, given or "auto".
+
+    ``whole`` means that every step was found to need all rows.
+    """
+    sampler = settings.sampler
+    if is_auto(sampler):
+        tuning = auto.tuning_of(model)
+        sampler = tuning.default_sampler(data, settings, stream=stream, whole=whole)
+    found, _, cell = resolve(sampler, settings.integrator, plain=not settings.auto)
+    return found, cell
+
+
+def tuned(
+    model: Model,
+    data: Data,
+    settings: Settings,
+    sampler: Sampler,
+    cell: Cell,
+    *,
+    temperature: float,
+    like: torch.Tensor,
+    warm: AutoValues | None,
+    rows_seen: float | None,
+) -> Tuned:
+    """Find what "auto" means for these rows; ``warm`` are the values of a stream's earlier rows."""
+    stream = rows_seen is not None
+    if warm is None or (warm.step_size is not None) != settings.auto:
+        # total=0 approximates the posterior of these rows alone. If they stood for all rows of the
+        # stream, the approximation would be too narrow, and it might have no maximum because the
+        # prior would hardly count.
+        rows = replace(data, total=0.0) if stream else data
+        warm = auto.warm_up(model, rows, sampler, cell, settings, temperature, stream=stream)
+    target = _target(model, data, warm, temperature, like)
+    minibatches = auto.minibatches(
+        target,
+        sampler,
+        warm,
+        batch_size=STREAM_BATCH if stream and is_auto(settings.batch_size) else settings.batch_size,
+        shared=settings.shared_minibatch,
+        temperature=temperature,
+    )
+    if minibatches.full and GRADIENTS[target.gradient]:
+        target = target.without_control_variates()
+        minibatches = Minibatches(target.data, minibatches.size)
+        if is_auto(settings.sampler) and not stream:
+            better, its_cell = chosen(model, data, settings, whole=True)
+            if type(better) is not type(sampler):
+                sampler, cell = better, its_cell
+                auto.set_step(warm, model, data, sampler, cell, settings, temperature)
+    eta: Any = settings.step_size
+    if warm.step_size is not None:
+        eta = warm.step_size
+        if rows_seen is not None:
+            eta = min(eta, auto.stream_step(model, sampler, minibatches, rows_seen))
+    return Tuned(
+        sampler=sampler,
+        cell=cell,
+        warm=warm,
+        target=target,
+        minibatches=minibatches,
+        step_size=eta,
+    )
+
+
+def _target(
+    model: Model, data: Data, warm: AutoValues, temperature: float, like: torch.Tensor
+) -> Target:
+    """The target, with the resolved coordinates and gradient estimator."""
+    coordinates = None
+    if warm.root is not None:
+        center = np.zeros(model.n_parameters) if warm.center is None else warm.center
+        coordinates = Coordinates.from_arrays(center, warm.root, like)
+    return Target(
+        model,
+        data,
+        coordinates=coordinates,
+        gradient=warm.gradient,
+        center=warm.center,
+        temperature=temperature,
+        dtype=like.dtype,
+        device=str(like.device),
+    )

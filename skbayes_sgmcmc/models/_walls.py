@@ -1,0 +1,58 @@
+"""Step sizes at walls, where the gradient of a row with a huge value begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data.minibatch import Data
+
+if TYPE_CHECKING:
+    from ..samplers import Sampler
+    from ._gaussian_tuning import CurvedModel
+
+Array = NDArray[Any]
+
+#: sds from the centre up to which a wall is in the way
+FARTHEST_WALL = 5.0
+#: number of the worst rows of which more than the force is found out
+WORST_ROWS = 2000
+
+
+def step_at_walls(
+    model: CurvedModel,
+    sampler: Sampler,
+    data: Data,
+    center: Array,
+    root: Array,
+    temperature: float,
+    eta: float,
+) -> float:
+    """``eta``, or the largest step size at which no row throws a coefficient half the way back.
+
+    A row with a huge value, whose class is beyond doubt for most draws, adds nothing to the
+    curvature of typical draws, theta ~ N(center, root root'). A chain that comes to where this
+    class is in doubt is thrown back by the row's whole gradient; far enough, and seldom enough, to
+    make the posterior's sds too large and to move its mean. Throws of one sd do no harm. A row of
+    many columns throws each coefficient less far than it throws its own logit.
+    """
+    found = model.walls(center, root, data)
+    if found is None:
+        return eta
+    distance, force = found
+
+    def largest(rows: Array, force: Array) -> Array:
+        thrown = np.maximum(0.5 * distance[rows], 1.0)
+        return sampler.largest_step(force / temperature, thrown)
+
+    rows = np.flatnonzero((distance < FARTHEST_WALL) & (force > 0.0))
+    limits = largest(rows, force[rows])
+    rows, limits = rows[limits < eta], limits[limits < eta]
+    if not len(rows):
+        return eta
+    order = np.argsort(limits)
+    worst, others = np.sort(rows[order[:WORST_ROWS]]), limits[order[WORST_ROWS:]]
+    share = model.wall_correlations(center, root, data.chosen(worst))
+    return float(min(eta, largest(worst, share * force[worst]).min(), *others[:1]))
