@@ -29,6 +29,8 @@ from .tuned import STREAM_BATCH, Tuned, chosen, tuned
 
 Array = NDArray[Any]
 
+#: most chains that a report of diverged chains names
+NAMED_CHAINS = 5
 #: fewest steps of a call of a stream whose rows become a Gaussian, which takes longer than they do
 LEAST_STEPS = 20
 
@@ -405,7 +407,9 @@ def _divergence_report(
     diverged: dict[int, int], n_chains: int, n_steps: int, step_size: float
 ) -> str:
     """A message that says which chains diverged, at which step, and what to change."""
-    where = ", ".join(f"chain {c} by step {k}" for c, k in diverged.items())
+    where = ", ".join(f"chain {c} by step {k}" for c, k in [*diverged.items()][:NAMED_CHAINS])
+    if len(diverged) > NAMED_CHAINS:
+        where += f" and {len(diverged) - NAMED_CHAINS} others"
     return (
         f"{len(diverged)} of {n_chains} chains diverged ({where} of {n_steps}; last "
         f"step size {step_size:g}). Reduce step_size (try a tenth), or give step_size='auto'; "
