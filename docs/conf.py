@@ -59,6 +59,7 @@ sphinx_gallery_conf = {
             "tutorials",
         )
     ],
+    "within_subsection_order": "gallery_style.reading_order",
     "reset_modules": ("matplotlib", "gallery_style.begin_example"),
     "backreferences_dir": "api/examples",
     "doc_module": ("skbayes_sgmcmc",),

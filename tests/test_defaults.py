@@ -145,6 +145,15 @@ def test_momentum_is_for_linear_models_whose_steps_take_all_rows(
     assert batch_size in (None, clf.batch_size_)
 
 
+def test_streams_of_linear_models_keep_sgld():
+    """Its calls take a few steps each, whether minibatches hold all of their rows or not."""
+    X, y = make_classification(90, 3, n_informative=3, n_redundant=0, random_state=0)
+    clf = BayesianLogisticRegression(n_chains=2, random_state=0)
+    for part in np.array_split(np.arange(90), 3):
+        clf.partial_fit(X[part], y[part])
+    assert clf.posterior_.statistics == {}  # momentum has a kinetic temperature
+
+
 def test_control_variates_are_left_out_where_steps_take_all_rows():
     """Both gradients are those of all rows; this one is less work, and its rows have no anchors."""
     X, y = make_classification(50, 3, n_informative=3, n_redundant=0, random_state=0)

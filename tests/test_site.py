@@ -48,6 +48,7 @@ def test_example_of_the_gallery_is_a_page(path):
     assert path.name.startswith("plot_")
     title, line, blank, text = ast.get_docstring(ast.parse(source)).split("\n", 3)
     assert set(line) == {"="} and len(line) == len(title) and not blank and text
+    assert not re.search(r"^# \S.* -{3,}$", source, re.M)  # the line below a heading is its own
     blocks = source.split("\n# %%\n")
     assert len(blocks) >= 4
     assert blocks[-1].rstrip().endswith("plt.show()")

@@ -30,3 +30,8 @@ def begin_example(gallery_conf, file_name):
     """Set the style, and make a warning of a sampler that the example does not expect an error."""
     mpl.rcParams.update(STYLE)
     warnings.simplefilter("error", SamplingWarning)
+
+
+def reading_order(file_name):
+    """Sort key of the examples of a section: the quickstart, then the others by their names."""
+    return file_name != "plot_quickstart.py", file_name

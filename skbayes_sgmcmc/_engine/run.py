@@ -76,6 +76,8 @@ def draw(
     stream = rows_seen is not None
     model = model.bound(data)
     sampler, cell = chosen(model, data, settings, stream=stream)
+    if stream:
+        settings = replace(settings, sampler=sampler)  # whatever the rows of one call suggest
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])
     _check_pair(sampler, model, level)

@@ -79,7 +79,7 @@ def tuned(
     if minibatches.full and GRADIENTS[target.gradient]:
         target = target.without_control_variates()
         minibatches = Minibatches(target.data, minibatches.size)
-        if is_auto(settings.sampler) and not stream:
+        if is_auto(settings.sampler):
             better, its_cell = chosen(model, data, settings, whole=True)
             if type(better) is not type(sampler):
                 sampler, cell = better, its_cell

@@ -30,7 +30,7 @@ X, y = load_digits(return_X_y=True)
 X = X / 16.0
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, stratify=y, random_state=0)
 posterior = BayesianMLPClassifier(burn_in=1500, n_draws=30, thinning=40, random_state=0)
-single = BayesianMLPClassifier(temperature=0.0, n_chains=1, burn_in=2000, n_draws=1, random_state=0)
+single = BayesianMLPClassifier(temperature=0.0, n_chains=1, burn_in=2500, n_draws=1, random_state=0)
 models = {"posterior": posterior, "single network": single}
 for model in models.values():
     model.fit(X_train, y_train)
@@ -47,8 +47,8 @@ for name, model in models.items():
           f"after {after.argmax()} ({after.max():.2f})")  # fmt: skip
 
 # %%
-# Neither model is safe. The posterior loses its accuracy more slowly, and its entropy rises as it
-# does: a rule that refuses uncertain images would refuse most of those it gets wrong.
+# Neither model is safe. The posterior loses its accuracy a little more slowly, and its entropy
+# rises as it does: a rule that refuses uncertain images would refuse most of those it gets wrong.
 
 strengths = np.linspace(0.0, 0.4, 9)
 fig, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.6), width_ratios=(1.2, 1.2, 1))

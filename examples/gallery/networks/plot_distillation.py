@@ -36,7 +36,7 @@ clf.fit(X_train, y_train)
 # The student sees the training rows without their labels, and noisy copies of them. Its targets are
 # the averaged probabilities. The rival is a network of the same size, trained on the labels.
 
-student = clf.distill(X_train, n_epochs=60, random_state=0)
+student = clf.distill(X_train, n_epochs=100, random_state=0)
 single = MLPClassifier((32, 32), max_iter=1000, random_state=0).fit(X_train, y_train)
 
 

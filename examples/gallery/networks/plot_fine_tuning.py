@@ -88,8 +88,14 @@ for k, (name, p) in enumerate(probabilities.items()):
     right_answers = (p.argmax(axis=1) + 7 == y_test)[np.argsort(-confidence)]
     kept = np.arange(1, len(y_test) + 1)
     right.plot(100 * kept / len(kept), 100 * np.cumsum(right_answers) / kept, color=f"C{k}")
-left.legend(fontsize=7)
-left.set(title="Reliability", xlim=(0.33, 1.02), ylabel="accuracy, fraction of rows (grey)")
+left.legend(fontsize=7, loc="upper left")
+left.set(
+    title="Reliability",
+    xlim=(0.33, 1.02),
+    ylabel="accuracy, fraction of rows (grey)",
+    ylim=(0, 1.5),
+)
+left.set_yticks([0, 0.25, 0.5, 0.75, 1])
 right.set(title="The most certain images only", xlabel="images kept (%)", ylabel="accuracy (%)")
 right.set(xlim=(20, 100), ylim=(84, 100.3))
 plt.show()

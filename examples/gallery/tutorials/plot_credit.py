@@ -7,7 +7,8 @@ knowing how uncertain a score is?
 """
 
 # %%
-# The raw table -------------
+# The raw table
+# -------------
 #
 # No public credit data come with scikit-learn, so the table is simulated: loans of a bank that has
 # little experience, of which one in fourteen defaults. It has what such tables have: skewed
@@ -58,7 +59,8 @@ print(table.head())
 print(f"missing incomes: {table['income'].isna().mean():.1%}, defaults: {default.mean():.1%}")
 
 # %%
-# From columns to features ------------------------
+# From columns to features
+# ------------------------
 #
 # Amounts become logarithms, missing numbers become medians with an indicator, and categories become
 # columns. All of this belongs in the pipeline, so that it is learned from training rows only.
@@ -78,7 +80,8 @@ clf = make_pipeline(
 clf.fit(X, y)
 
 # %%
-# Is the score any good? ----------------------
+# Is the score any good?
+# ----------------------
 #
 # Beside what one would use otherwise. With 150 applications and ten defaults, a linear model is
 # hard to beat.
@@ -93,7 +96,8 @@ for name, model in rivals.items():
     print(f"{name:20} AUROC {roc_auc_score(y_test, p):.3f}  log loss {log_loss(y_test, p):.4f}")
 
 # %%
-# Costs -----
+# Costs
+# -----
 #
 # A loan that is paid back earns 10, and one that defaults costs 90, so a loan pays if the
 # probability of a default is below a tenth. A clerk who looks into an application costs 1. The
@@ -121,7 +125,8 @@ print(f"accepted {np.mean(accept & ~refer):.0%}, referred {refer.mean():.0%}, "
       f"rejected {np.mean(~accept & ~refer):.0%}")  # fmt: skip
 
 # %%
-# What the decisions are worth ----------------------------
+# What the decisions are worth
+# ----------------------------
 #
 # The data are simulated, so the true risk of each application is known, and decisions can be judged
 # without the luck of single loans. One table of 150 loans is luck as well: here are five. For the
@@ -159,7 +164,8 @@ for name, total in totals.items():
     print(f"{label:38} {np.mean(total):6.0f} for 1,000 applications")
 
 # %%
-# The decision ------------
+# The decision
+# ------------
 #
 # Left: each application by its probability of default and how much the draws disagree about it.
 # Referred are those near the limit, and also some further away whose risk is uncertain; a point

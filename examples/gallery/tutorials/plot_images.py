@@ -7,7 +7,8 @@ reader of forms that hands to a person what it cannot read, and what is not a di
 """
 
 # %%
-# Raw data --------
+# Raw data
+# --------
 #
 # 1,797 scans of 8 x 8 pixels. Forms contain other things, too: crossed-out fields, smudges, noise.
 # The reader will meet these, but nobody has labelled any.
@@ -40,7 +41,8 @@ foreign = {
 }
 
 # %%
-# The network -----------
+# The network
+# -----------
 #
 # Trained by Adam, as one would without this package.
 
@@ -65,7 +67,8 @@ def network_proba(rows):
 
 
 # %%
-# The posterior of its last layer -------------------------------
+# The posterior of its last layer
+# -------------------------------
 #
 # The layer is sampled by the same 300 images. It costs seconds, and the network stays as it is.
 
@@ -78,7 +81,8 @@ for name, p in {"network": network_proba(X_test), "last layer": clf.predict_prob
           f"ECE {expected_calibration_error(y_test, p):.3f}")  # fmt: skip
 
 # %%
-# The decision ------------
+# The decision
+# ------------
 #
 # The rule: read a field if the probability of the most likely digit is high enough, else hand it to
 # a person. "High enough" is chosen on 500 other images such that 99% of what is read is right.
@@ -102,7 +106,8 @@ for name, proba in readers.items():
           f"{right:.2%} of them right")  # fmt: skip
 
 # %%
-# What is not a digit -------------------
+# What is not a digit
+# -------------------
 #
 # Nothing in the rule knows of foreign fields. A reader that stays sure of them puts nonsense into a
 # data base, without a trace. The shuffled pixels are the extreme case. Neither reader is safe: what
