@@ -90,10 +90,10 @@ def test_every_point_of_the_curve_is_the_estimator_with_so_many_draws(kind, iris
 
 
 def test_weights_change_the_curve(network, weighted, iris):
-    """Where there are none to differ, at the first draw, the curves agree."""
+    """Where there are none to differ, at the first draw, the curves agree (float32: 1e-6)."""
     plain, other = (LearningCurveDisplay.from_estimator(c, *iris) for c in (network, weighted))
     assert other.values["nll"][0] == pytest.approx(plain.values["nll"][0], rel=1e-6)
-    assert abs(other.values["nll"][-1] - plain.values["nll"][-1]) > 1e-3
+    assert np.abs(other.values["nll"] - plain.values["nll"]).max() > 1e-3
 
 
 def test_draws_of_weight_zero_do_not_count(network, iris):

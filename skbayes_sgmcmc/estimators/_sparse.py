@@ -247,7 +247,7 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
         inclusion = np.zeros(n_features)
         for some in gen_batches(len(weights), -(-BLOCK_NUMBERS // (n_features * n_units))):
             inclusion += weights[some] @ posterior.select("rho_weight_1", some).max(axis=2)
-        return inclusion
+        return np.minimum(inclusion, 1.0)  # sums of weights are rounded
 
     def _set_coefficients(self) -> None:
         """Set ``coef_`` and ``intercept_`` of a linear model, in the units of X and y."""

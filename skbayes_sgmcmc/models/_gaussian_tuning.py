@@ -187,8 +187,9 @@ class WhitenedGaussian(Tuning):
     ) -> str:
         """Gibbs sampling for conjugate models; momentum if steps take all rows; else SGLD.
 
-        Who asks for steps or streams has SGLD. Momentum forgets sooner where the posterior is not
-        normal, but noise of minibatches, which it averages less, would make it hotter.
+        Who asks for steps, streams or the maximum (T = 0) has SGLD. Momentum forgets sooner where
+        the posterior is not normal, but noise of minibatches, which it averages less, would make it
+        hotter.
         """
         steps = (asked.step_size, asked.batch_size, asked.gradient, asked.preconditioner)
         plain = asked.integrator == "auto" and not isinstance(asked.compiled, bool)
@@ -198,7 +199,7 @@ class WhitenedGaussian(Tuning):
         warm = isinstance(asked.temperature, Real) and float(asked.temperature) > 0.0
         if self.model.conjugate and warm:
             return "gibbs"
-        momentum = self.model.smooth and (whole or self.fits_whole(data))
+        momentum = warm and self.model.smooth and (whole or self.fits_whole(data))
         return "sghmc" if momentum else "sgld"
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
