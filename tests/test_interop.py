@@ -35,6 +35,7 @@ from skbayes_sgmcmc.schedules import Constant, Polynomial, Schedule
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 SMALL = {"n_draws": 60, "n_chains": 2, "random_state": 0}
+SHORT = {"burn_in": 100, "thinning": 2}
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +277,7 @@ def by_skops(clf, path):
         {"step_size": Polynomial(first=0.1, last=0.01), "prior": "laplace"},
         {"step_size": 0.1, "thinning": MixingDistance(n_steps=300, distance=0.3)},
         {"warm_start": True, "sampler": MSGNHT()},
-        {"warm_start": True, "sampler": PSGLD(), "prior": PRIORS["laplace"]()},
+        {"warm_start": True, "sampler": PSGLD(), "prior": PRIORS["laplace"](), **SHORT},
     ],
     ids=lambda parameters: "-".join(parameters) or "default",
 )
