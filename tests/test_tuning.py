@@ -116,8 +116,8 @@ def test_samplers_own_rules():
     assert MALA().own_step(8) == pytest.approx(0.8 * 1.65**2 / 2.0 / 2.0, rel=1e-2)
     assert SGLD().own_step(8) is None
     assert (SGLD().resistance(), SGHMC(friction=0.3).resistance()) == (1.0, 0.3)
-    # two steps of friction 0.1 at 0.2, and a time that grows like 1 / eta for smaller ones
-    assert [SGLD().spacing(0.05), SGHMC().spacing(0.2), SGHMC().spacing(0.01)] == [20.0, 2.0, 20.0]
+    # four steps of friction 0.1 at 0.2, and a time that grows like 1 / eta for small ones
+    assert [SGLD().spacing(0.05), SGHMC().spacing(0.2), SGHMC().spacing(0.01)] == [20.0, 4.0, 20.0]
     # SGLD moves by eta F; SGHMC has a kick of which half is left, and then an amplitude
     force, distance = np.array([10.0]), np.array([2.0])
     np.testing.assert_allclose(SGLD().largest_step(force, distance) * force, distance)

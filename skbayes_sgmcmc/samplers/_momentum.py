@@ -49,10 +49,10 @@ class MomentumSampler(EnergyTuned):
         return float(self.friction)
 
     def spacing(self, eta: float) -> float:
-        # against friction, slow directions move by eta / friction; energies change in 1 / friction
-        # steps, so squares are not forgotten sooner
+        # against friction, slow directions move by eta / friction. Energies change in 1 / friction
+        # steps, so squares, and the sds of draws, are not forgotten sooner
         friction = max(self.resistance(), 1e-3)
-        return max(2.0 * friction / eta, 0.2 / friction)
+        return max(2.0 * friction / eta, 0.4 / friction)
 
     def largest_step(self, force: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
         # the kick eta F begins an oscillation of the amplitude sqrt(eta) F. Most kicks of a wall
