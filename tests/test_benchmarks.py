@@ -26,8 +26,8 @@ MISSING_ON_GPUS = (
     "arviz", "arviz_base", "dask", "distributed", "onnx", "onnxscript", "pandas", "rich", "skops",
     "xarray",
 )  # fmt: skip
-#: a quick run that takes longer than this, on one core, is not quick
-LIMIT = 300
+#: seconds after which a quick run hangs; on a busy machine some take 300 and more
+LIMIT = 900
 
 
 @pytest.mark.benchmarks
