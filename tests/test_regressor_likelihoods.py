@@ -334,7 +334,13 @@ def test_intervals_follow_the_noise():
     X, y = rows(300)
     new, truth = rows(2000)
     reg = BayesianMLPRegressor(
-        hidden_layer_sizes=20, noise="heteroscedastic", n_draws=50, random_state=0
+        hidden_layer_sizes=20,
+        noise="heteroscedastic",
+        n_chains=3,
+        n_draws=50,
+        burn_in=1500,
+        thinning=20,
+        random_state=0,
     ).fit(X, y)
     low, high = reg.predict_interval(new).T
     inside = (low < truth) & (truth < high)
@@ -357,7 +363,13 @@ def test_outliers_hardly_move_heavy_tails():
     errors = []
     for likelihood in ("student_t", "normal"):
         reg = BayesianMLPRegressor(
-            hidden_layer_sizes=(), likelihood=likelihood, n_draws=50, random_state=0
+            hidden_layer_sizes=(),
+            likelihood=likelihood,
+            n_chains=2,
+            n_draws=50,
+            burn_in=1500,
+            thinning=20,
+            random_state=0,
         ).fit(X, y)
         errors.append(np.sqrt(np.mean((reg.predict(X) - line) ** 2)))
     assert errors[0] < 0.1 and errors[1] > 1.0
