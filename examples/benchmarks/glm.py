@@ -67,11 +67,11 @@ the smallest and largest sd / reference sd.
 
 ## Predictions
 
-Each set is split at random, three quarters for training (of the bikes, seven eighths). NLL is the mean negative log predictive
-density of the test rows. "Covered" is the share of test rows in central 90% intervals of new
-observations; the interval score (Gneiting & Raftery 2007) is their width plus 20 times the
-distance by which they miss, so smaller is better. Seconds are processor time of a single process,
-in one run: of our fits, and of peers' fits with their predictions.
+Each set is split at random, three quarters for training (of the bikes, seven eighths). NLL is the
+mean negative log predictive density of the test rows. "Covered" is the share of test rows in
+central 90% intervals of new observations; the interval score (Gneiting & Raftery 2007) is their
+width plus 20 times the distance by which they miss, so smaller is better. Seconds are processor
+time of a single process, in one run: of our fits, and of peers' fits with their predictions.
 
 All settings are defaults, without a penalty in PoissonRegressor and GammaRegressor. Peers are given
 standardised features. Those without a predictive distribution get that of their likelihood at the
