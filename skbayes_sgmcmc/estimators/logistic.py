@@ -267,9 +267,6 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         self.coef_ = self.posterior_.mean("coef")
         self.intercept_ = self.posterior_.mean("intercept")
 
-    def _check_mixing(self, X: Any) -> None:
-        self._warn_of_mixing({name: self.posterior_[name] for name in self._checked_blocks()})
-
     def _predict_block(self, draws: slice, x: Any) -> Array:
         from ..models.logistic import predict_proba
 
