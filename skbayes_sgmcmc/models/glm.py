@@ -310,7 +310,11 @@ class GLMModel(LinearModel):
 
     @joined_over_blocks
     def remainders(self, center: Array, root: Array, data: Data) -> Array:
-        slope, curvature = self._expected(center, root, data)
+        if "anchor_curvature" in data.fields:
+            known = (data.fields[f"anchor_{name}"] for name in ("slope", "curvature"))
+            slope, curvature = (values.double().cpu().numpy() for values in known)
+        else:
+            slope, curvature = self._expected(center, root, data)
         A = self._roots(root, data, slope.shape)
         square = np.zeros(len(slope))
         for e, weights, slopes in self._slopes_around(center, A, _rule(self.n_own), data):
@@ -373,6 +377,10 @@ class GLMModel(LinearModel):
         smallest = np.linalg.eigvalsh(full + np.diag(self.prior_hessian(theta)))[0]
         # heavy tails, far from the maximum
         return gradient, separate if smallest <= 0.0 else full
+
+    @summed_over_blocks
+    def expected_gradient(self, theta: Array, root: Array, data: Data) -> Array:
+        return self._summed(self._expected(theta, root, data)[0], data)
 
     @summed_over_blocks
     def _expected_sums(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
