@@ -206,9 +206,10 @@ def _least_whole_number(
     """The smallest whole number at which the increasing function ``above`` is not negative.
 
     ``above`` must be negative at ``low``, and must not be negative at ``high``. The search begins
-    at y and takes Newton's steps with the density of ``like``. Should they not end soon, every
-    other one halves the bracket.
+    at y with the slope of ``like``, and goes on with that between the last two points. Should this
+    not end soon, every other step halves the bracket.
     """
+    last = before = np.full(y.shape, np.nan)
     for k in range(STEPS):
         wide = high - low > 1.0
         if not wide.any():
@@ -219,7 +220,9 @@ def _least_whole_number(
         error = above(y)
         below = error < -ROUNDING
         low, high = np.where(wide & below, y, low), np.where(wide & ~below, y, high)
-        with np.errstate(all="ignore"):  # far from the components the density is zero
-            step = error / like.density(y)
+        with np.errstate(all="ignore"):  # far from the components slopes are zero
+            slope = (error - before) / (y - last)
+            step = error / np.where(slope > 0.0, slope, like.density(y))
+        last, before = y, error
         y = y - np.where(below, np.minimum(step, -1.0), np.maximum(step, 1.0))
     return high
