@@ -138,7 +138,7 @@ def test_the_expected_gradient_is_that_of_the_expected_curvature(name):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_small_variances_of_predictors_are_estimates_and_large_ones_exact(sparse):
-    """Of 200 columns: 32 directions have an error of a quarter for a row, and of 1% for 600 rows.
+    """Of 200 columns: 16 directions have an error of 35% for a row, and of 1.4% for 600 rows.
 
     Rows point into different directions, so their errors are independent: 4.5 standard errors.
     """
@@ -155,5 +155,5 @@ def test_small_variances_of_predictors_are_estimates_and_large_ones_exact(sparse
     assert exact[:200].min() > 0.02 and exact[200:].max() < 0.01
     np.testing.assert_allclose(found[:200], exact[:200], rtol=1e-10)
     ratio = found[200:] / exact[200:]
-    assert ratio.mean() == pytest.approx(1.0, abs=4.5 * 0.25 / np.sqrt(600))
-    assert 0.2 < ratio.std() < 0.3
+    assert ratio.mean() == pytest.approx(1.0, abs=4.5 * 0.35 / np.sqrt(600))
+    assert 0.28 < ratio.std() < 0.43

@@ -31,7 +31,7 @@ def inverse_root(curvature: Array) -> Array:
     raise np.linalg.LinAlgError("the curvature is not positive definite")
 
 
-def few_directions(size: int, n_directions: int = 32) -> Array | None:
+def few_directions(size: int, n_directions: int = 16) -> Array | None:
     """A matrix R (size, n_directions) with R R' = 1 on average; None if it has too many columns.
 
     The squared length of x'R is that of x on average, with an error of sqrt(2 / n_directions).

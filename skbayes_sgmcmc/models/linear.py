@@ -220,7 +220,7 @@ class LinearModel(CurvedModel):
         """Variances (rows, k) of every row's predictors for theta ~ N(., root root').
 
         Where there are many parameters, small variances are those along few random directions: on
-        average right, to about a quarter. They hardly matter.
+        average right, to about a third. They hardly matter.
         """
         design, root = data.fields["x"], root[: self.n_used]
         full = (self._embedding() @ root if self.k > 1 else root).reshape(
