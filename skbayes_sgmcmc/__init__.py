@@ -28,6 +28,7 @@ _WHERE = {
     "StudentT": "models.likelihoods",
     "TorchLikelihood": "models.torch_likelihood",
     "LatentDirichletAllocation": "estimators.lda",
+    "ParquetRows": "_data.parquet",
     "PosteriorSamples": "_draws.posterior_samples",
     "MixingDistance": "schedules",
     "document_completion_perplexity": "models.topics.completion",
@@ -46,6 +47,7 @@ _WHERE = {
 __all__ = [*_WHERE, "__version__"]
 
 if TYPE_CHECKING:
+    from ._data.parquet import ParquetRows as ParquetRows
     from ._draws.posterior_samples import PosteriorSamples as PosteriorSamples
     from ._draws.storage import Storage as Storage
     from ._engine.sample import sample as sample

@@ -74,7 +74,7 @@ class StoredRows:
         )
         self.searched = isinstance(table, np.ndarray)
         self._file = _file_of(table)
-        self._state = _state_of(self._file)
+        self._state = state_of(self._file)
         width = max(1, n_columns * table.dtype.itemsize)
         chunk = _chunk_rows(table)
         #: rows that are read at once from a table that is not searched: whole chunks of the file
@@ -169,7 +169,7 @@ class StoredRows:
 
         To read beyond the end of a file that has shrunk would end the process.
         """
-        state = _state_of(self._file)
+        state = state_of(self._file)
         # a map of a file that was deleted or replaced by another one keeps its rows
         if state is not None and state != self._state and state[:1] == (self._state or state)[:1]:
             raise RuntimeError(
@@ -207,7 +207,7 @@ def _file_of(table: Any) -> Any:
     return None
 
 
-def _state_of(file: Any) -> tuple[int, int, int] | None:
+def state_of(file: Any) -> tuple[int, int, int] | None:
     """Number of a file on its disk, its size, and when it was written to; None if there is none."""
     if file is None:
         return None
