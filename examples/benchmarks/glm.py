@@ -56,7 +56,7 @@ FAMILIES = ("normal", "student_t", "poisson", "negative_binomial", "gamma", "bin
 BODY = """
 ## Posteriors beside NUTS
 
-Default fits, compared with long NUTS runs (`tests/data/make_reference_glm.py`; at least 16,000
+Default fits, compared with long NUTS runs (`tests/data/make_reference_glm.py`; 10,000
 draws). Error of means: the largest |mean - reference mean| in posterior sds, over all coefficients,
 effects of groups, scales and parameters of the likelihood; the worst of {n_truth} seeds. Sd ratio:
 the smallest and largest sd / reference sd.
