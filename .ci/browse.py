@@ -46,7 +46,7 @@ CONTRASTS = """() => {
 def look(browser, site, shots):
     """Faults of the site, as text."""
     faults = []
-    pages = sorted(path for path in site.rglob("*.html") if path.name != "genindex.html")
+    pages = sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
     for scheme, width in (("light", DESK), ("dark", PHONE)):
         page = browser.new_page(
             viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True

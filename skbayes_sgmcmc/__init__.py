@@ -17,6 +17,7 @@ _WHERE = {
     "BayesianMLPRegressor": "estimators.mlp_regressor",
     "BayesianModuleClassifier": "estimators.module",
     "BayesianModuleRegressor": "estimators.module_regressor",
+    "BayesianOrdinalClassifier": "estimators.ordinal",
     "DeepPoissonFactorAnalysis": "estimators.dpfa",
     "DistilledClassifier": "estimators.distilled",
     "SparseBayesianClassifier": "estimators.sparse",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from .estimators.mlp_regressor import BayesianMLPRegressor as BayesianMLPRegressor
     from .estimators.module import BayesianModuleClassifier as BayesianModuleClassifier
     from .estimators.module_regressor import BayesianModuleRegressor as BayesianModuleRegressor
+    from .estimators.ordinal import BayesianOrdinalClassifier as BayesianOrdinalClassifier
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
     from .estimators.sparse import SparseBayesianRegressor as SparseBayesianRegressor
     from .models.likelihoods import StudentT as StudentT

@@ -22,6 +22,7 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianModuleClassifier,
+    BayesianOrdinalClassifier,
 )
 from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.inspection import AdversarialCurveDisplay, _adversarial, fgsm
@@ -47,6 +48,7 @@ def module():
 
 CLASSIFIERS = {
     "logistic": BayesianLogisticRegression(n_chains=2, n_draws=6, random_state=0),
+    "ordinal": BayesianOrdinalClassifier(n_chains=2, n_draws=6, random_state=0),
     "relu": BayesianMLPClassifier(hidden_layer_sizes=(9, 7), **DOUBLE),
     "tanh": BayesianMLPClassifier(hidden_layer_sizes=9, activation="tanh", **DOUBLE),
     "sigmoid": BayesianMLPClassifier(hidden_layer_sizes=9, activation="logistic", **DOUBLE),

@@ -27,7 +27,6 @@ from skbayes_sgmcmc import (
     PosteriorSamples,
     skops_trusted_types,
 )
-from skbayes_sgmcmc.inspection import expected_calibration_error
 from skbayes_sgmcmc.models.networks.distillation import Training, few_draws
 
 #: budgets too small to mix, on purpose
@@ -76,9 +75,9 @@ def divergence(p, q):
 def test_student_predicts_as_the_posterior():
     """Held-out digits at T = 1, where single draws are far from their average.
 
-    Seeds 0 to 2: 0.98 to 0.99 of the student's predictions are the teacher's (a draw's: 0.94), its
-    divergence is 0.13 to 0.15 of a draw's, its log loss and calibration error differ from the
-    teacher's by 0.1 to 0.3 of what a draw's do.
+    Seeds 0 to 7: 0.975 to 0.99 of the student's predictions are the teacher's, its divergence is
+    at most 0.06 of a draw's, its log loss is 0.07 to 0.12 of the way from the teacher's to a
+    draw's, and its mean confidence, which decides its calibration, 0.18 to 0.30.
     """
     clf = BayesianMLPClassifier(
         hidden_layer_sizes=30, n_chains=2, n_draws=30, burn_in=600, thinning=20, random_state=0
@@ -92,10 +91,10 @@ def test_student_predicts_as_the_posterior():
     def loss(proba):
         return log_loss(y[TEST], proba)
 
-    def calibration(proba):
-        return expected_calibration_error(y[TEST], proba)
+    def confidence(proba):
+        return proba.max(axis=1).mean()
 
-    for score in (loss, calibration):
+    for score in (loss, confidence):
         of_a_draw = np.mean([score(draw) for draw in draws])
         assert abs(score(q) - score(p)) < 0.5 * abs(of_a_draw - score(p))
 

@@ -20,6 +20,7 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
+    BayesianOrdinalClassifier,
     DeepPoissonFactorAnalysis,
     DistilledClassifier,
     LatentDirichletAllocation,
@@ -61,6 +62,7 @@ OTHERS = [
     # side, which msgnht's splitting and Euler's steps bounce off too far
     BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
     BayesianGLMRegressor(**SMALL),
+    BayesianOrdinalClassifier(**SMALL),
     BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT),
     BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),

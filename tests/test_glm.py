@@ -18,6 +18,7 @@ from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
 from skbayes_sgmcmc.models.gamma_likelihood import Gamma
 from skbayes_sgmcmc.models.glm import GLMModel
 from skbayes_sgmcmc.models.likelihoods import Gaussian, StudentNoise
+from skbayes_sgmcmc.models.ordinal import CumulativeLogit
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
 #: budgets too small to mix, on purpose, where draws are only compared with other draws
@@ -32,6 +33,8 @@ LIKELIHOODS = {
     "negative_binomial": lambda: NegativeBinomial(np.array([2.0])),
     "gamma": lambda: Gamma(np.array([1.0])),
     "binomial": lambda: Binomial(np.array([0.3])),
+    "ordinal": lambda: CumulativeLogit(6),
+    "ordinal_two": lambda: CumulativeLogit(2),
     "two_normal": lambda: Gaussian(2, None),
     "two_given": lambda: Gaussian(2, np.array([0.7, 0.4])),
     "two_student_t": lambda: StudentNoise(2, None),
@@ -50,6 +53,8 @@ def model_and_data(name, scale=0.8, n=40, offset=True):
     elif isinstance(likelihood, Binomial):
         known = rng.integers(0, 6, size).astype(float)
         y = rng.binomial(known.astype(int), 0.4)
+    elif isinstance(likelihood, CumulativeLogit):
+        y = rng.integers(0, likelihood.n_classes, size)
     model = GLMModel(3, likelihood, Normal(), scale, True)
     shift = 0.3 * rng.standard_normal(n) if offset else None
     weight = rng.uniform(0.5, 2.0, n)

@@ -56,7 +56,12 @@ def exact_gradient(topics, words, weights=None):
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
     ("n_chains", "most_tokens"),
-    [(1, 200), (2, 200), pytest.param(1, 1, id="1-repeated"), pytest.param(2, 0, id="2-all")],
+    [
+        (1, 200),
+        (2, 200),
+        pytest.param(1, 1, id="1-repeated"),
+        pytest.param(2, 0, id="2-all", marks=pytest.mark.slow),
+    ],
 )
 def test_gradient_of_documents(compiled, n_chains, most_tokens, monkeypatch):
     """Mean over many gradients of three documents: the exact one, within its standard error.

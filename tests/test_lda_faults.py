@@ -251,7 +251,7 @@ def stream_and_save(path, stop, make=short):
     return lda
 
 
-@pytest.mark.parametrize("deep", [[], ["--deep"]])
+@pytest.mark.parametrize("deep", [[], pytest.param(["--deep"], marks=pytest.mark.slow)])
 def test_example_of_a_stream(deep):
     """It finds most of four topics in 6,000 documents; unlike topics share a third."""
     script = Path(__file__).parents[1] / "examples" / "stream_topics.py"

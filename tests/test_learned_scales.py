@@ -321,6 +321,7 @@ def test_linear_network_has_the_exact_hierarchical_posterior(case, run):
     assert max(scores.values()) < 4.5, scores
 
 
+@pytest.mark.slow
 def test_minibatches_sample_the_hierarchical_posterior():
     """Half of the rows: 6% of a sd is allowed for the gradient noise.
 

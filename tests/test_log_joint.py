@@ -15,6 +15,7 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
+    BayesianOrdinalClassifier,
 )
 
 X, y = load_wine(return_X_y=True)
@@ -57,6 +58,7 @@ ESTIMATORS = [
     (BayesianModuleRegressor(nn.Linear(13, 2), sample_parameters="last_layer"), X[:, :2]),
     (BayesianMLPRegressor(hidden_layer_sizes=4, dtype="float64"), X[:, 0]),
     (BayesianLogisticRegression(prior_scale="learned"), y),
+    (BayesianOrdinalClassifier(), y),
     (BayesianGLMRegressor(likelihood="student_t"), X[:, 0] + X[:, 1]),
 ]
 

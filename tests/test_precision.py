@@ -41,7 +41,9 @@ NETWORKS = {
     "module": (lambda: ModuleNetwork(norm_module()), (64,)),
 }
 ESTIMATORS = {
-    "mlp": BayesianMLPClassifier(hidden_layer_sizes=20, precision="bfloat16", **SHORT),
+    "mlp": BayesianMLPClassifier(
+        hidden_layer_sizes=20, precision="bfloat16", sampler="psgld", prior_scale="fan_in", **SHORT
+    ),
     "cnn": BayesianCNNClassifier(conv_channels=4, precision="bfloat16", **SHORT),
     "module": BayesianModuleClassifier(
         norm_module, standardize=True, precision="bfloat16", **SHORT

@@ -57,7 +57,10 @@ def test_remainders_are_what_control_variates_leave(name):
     squares = np.stack(
         [np.square(model.scores(draw[None], batch).numpy() @ root).sum(1) for draw in draws]
     )
-    ratio = model.remainders(center, root, data) ** 2 / squares.mean(0)
+    size = model.remainders(center, root, data)
+    # the same from the control variates themselves, which are there when rows get probabilities
+    np.testing.assert_allclose(model.remainders(center, root, anchored), size, rtol=1e-6)
+    ratio = size**2 / squares.mean(0)
     ratio, allowed = (np.median(ratio), 4.0) if name == "three classes" else (ratio, 2.0)
     assert np.max(ratio) < allowed and np.min(ratio) > 1.0 / allowed
 
@@ -118,3 +121,39 @@ def test_noise_in_the_tails_of_rare_features(monkeypatch):
         variance = (left**2 / p).sum() - left.sum() ** 2
         ratios.append(variance * values.step_size / (2.0 * clf.batch_size_))
     assert max(ratios) < 1.0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_expected_gradient_is_that_of_the_expected_curvature(name):
+    model, rng = MODELS[name](), np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 3)), np.arange(20) % (2 if name == "two classes" else 3)
+    if isinstance(model, GLMModel):
+        X, y = (X, None, None), y[:, None].astype(float)
+    data = model.make_data(X, y, None, torch.float64, "cpu")
+    theta, root = rng.standard_normal((2, model.n_parameters)) * 0.3
+    given = theta, np.diag(np.abs(root)), data
+    expected, _ = model.expected_curvature(*given)
+    np.testing.assert_allclose(model.expected_gradient(*given), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_small_variances_of_predictors_are_estimates_and_large_ones_exact(sparse):
+    """Of 200 columns: 16 directions have an error of 35% for a row, and of 1.4% for 600 rows.
+
+    Rows point into different directions, so their errors are independent: 4.5 standard errors.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((800, 200)) / np.sqrt(200)
+    X[:200] *= 3.0
+    model = LogisticModel(200, 2, Normal(), 1.0, fit_intercept=True)
+    given = sp.csr_matrix(X) if sparse else X
+    data = model.make_data(given, np.zeros(800, int), None, torch.float64, "cpu")
+    root = 0.07 * np.eye(201) + 0.0005 * rng.standard_normal((201, 201))
+    root[-1] = 0.0
+    exact = np.square(np.c_[X, np.ones(800)] @ root).sum(1)
+    found = model.variances(root, data)[:, 0]
+    assert exact[:200].min() > 0.02 and exact[200:].max() < 0.01
+    np.testing.assert_allclose(found[:200], exact[:200], rtol=1e-10)
+    ratio = found[200:] / exact[200:]
+    assert ratio.mean() == pytest.approx(1.0, abs=4.5 * 0.35 / np.sqrt(600))
+    assert 0.28 < ratio.std() < 0.43

@@ -22,7 +22,7 @@ from skbayes_sgmcmc import (
     to_onnx,
     to_torch,
 )
-from skbayes_sgmcmc.diagnostics import effective_sample_size
+from skbayes_sgmcmc.diagnostics import mcse
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -66,15 +66,17 @@ HEAVY = 0.8 * x + 0.5 + 0.3 * RNG.standard_t(4, N)
 RATE = np.exp(0.5 + 0.8 * x)
 #: log densities of rows, the number of coefficients, targets, parameters, a step size
 CASES = {
-    # the curvature grows without bound where the noise falls: at a step size of 0.03 one chain of
-    # four left for a while, and came back (with the seeds shifted by 14)
+    # the curvature grows without bound where the noise falls: at a step size of 0.015 one chain of
+    # four left for a while, and came back (with the seeds shifted by 20)
     "heteroscedastic": (
         heteroscedastic, 4, 0.8 * x + 0.5 + np.exp(0.6 * x - 1.0) * RNG.standard_normal(N),
-        {"noise": "heteroscedastic", "thinning": 7}, 0.015,
+        {"noise": "heteroscedastic", "thinning": 15}, 0.004,
     ),
     # the degrees of freedom move slowly: an ESS of 50 to 90 with draws 5 steps apart
     "student_t": (student, 4, HEAVY, {"likelihood": "student_t", "thinning": 25}, 0.1),
-    "given df": (partial(student, df=4.0), 3, HEAVY, {"likelihood": StudentT(df=4.0)}, 0.1),
+    "given df": (
+        partial(student, df=4.0), 3, HEAVY, {"likelihood": StudentT(df=4.0), "thinning": 7}, 0.05,
+    ),
     "poisson": (poisson, 2, RNG.poisson(RATE).astype(float), {"likelihood": "poisson"}, 0.1),
     "negative_binomial": (
         negative_binomial, 3, RNG.poisson(RATE * RNG.gamma(2.0, 0.5, N)).astype(float),
@@ -107,27 +109,31 @@ def reference(log_p, d, y, size=8000):
 
 
 def draws_of(reg, d):
-    """Draws (400 n_chains, d) in the order of ``CASES``, with their effective sample sizes."""
+    """Draws (400 n_chains, d) in the order of ``CASES``, and the errors of their means and sds."""
     posterior = reg.posterior_
     names = list(posterior.draws)
     parts = [posterior.pooled(name).reshape(len(posterior.pooled(name)), -1) for name in names]
-    ess = [np.ravel(effective_sample_size(posterior, name)) for name in names]
     order = [0, 2, 1, 3] if reg.noise == "heteroscedastic" else range(d)
-    return np.concatenate(parts, axis=1)[:, order], np.concatenate(ess)[order]
+    errors = [
+        np.concatenate([np.ravel(mcse(posterior, name, method)) for name in names])[order]
+        for method in ("mean", "sd")
+    ]
+    return np.concatenate(parts, axis=1)[:, order], *errors
 
 
 def assert_posterior(reg, log_p, d, y):
     """Means within four standard errors, and sds too, and 2% of an sd or of sds for the step.
 
-    Standard errors are those of the chains, sd / sqrt(ESS), and of the reference.
+    Standard errors are those of the chains and of the reference. Steps of MCLMC turn back, so that
+    its means can be better than those of independent draws while its sds are not.
     """
     mean, sd, exact = reference(log_p, d, y)
     assert exact > 4000.0
-    draws, n = draws_of(reg, d)
-    assert n.min() > 50.0
-    n = 1.0 / (1.0 / n + 1.0 / exact)
-    assert (np.abs(draws.mean(0) - mean) < (4.0 / np.sqrt(n) + 0.02) * sd).all()
-    assert (np.abs(draws.std(0) / sd - 1.0) < 4.0 / np.sqrt(2.0 * n) + 0.02).all()
+    draws, *errors = draws_of(reg, d)
+    assert (errors[0] < 0.15 * sd).all() and (errors[1] < 0.15 * sd).all()  # so that it can fail
+    of_mean, of_sd = np.hypot(errors, sd / np.sqrt([[exact], [2.0 * exact]]))
+    assert (np.abs(draws.mean(0) - mean) < 4.0 * of_mean + 0.02 * sd).all()
+    assert (np.abs(draws.std(0) - sd) < 4.0 * of_sd + 0.02 * sd).all()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -334,7 +340,13 @@ def test_intervals_follow_the_noise():
     X, y = rows(300)
     new, truth = rows(2000)
     reg = BayesianMLPRegressor(
-        hidden_layer_sizes=20, noise="heteroscedastic", n_draws=50, random_state=0
+        hidden_layer_sizes=20,
+        noise="heteroscedastic",
+        n_chains=3,
+        n_draws=50,
+        burn_in=1500,
+        thinning=20,
+        random_state=0,
     ).fit(X, y)
     low, high = reg.predict_interval(new).T
     inside = (low < truth) & (truth < high)
@@ -357,7 +369,13 @@ def test_outliers_hardly_move_heavy_tails():
     errors = []
     for likelihood in ("student_t", "normal"):
         reg = BayesianMLPRegressor(
-            hidden_layer_sizes=(), likelihood=likelihood, n_draws=50, random_state=0
+            hidden_layer_sizes=(),
+            likelihood=likelihood,
+            n_chains=2,
+            n_draws=50,
+            burn_in=1500,
+            thinning=20,
+            random_state=0,
         ).fit(X, y)
         errors.append(np.sqrt(np.mean((reg.predict(X) - line) ** 2)))
     assert errors[0] < 0.1 and errors[1] > 1.0

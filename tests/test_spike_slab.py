@@ -134,7 +134,7 @@ def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
     y -= y.mean()
     reg = SparseBayesianRegressor(
         prior=prior, standardize=False, sampler="sghmc", prior_scale=0.03,
-        step_size=0.02, batch_size=n, n_chains=8, n_draws=1500, burn_in=1000, thinning=3,
+        step_size=0.005, batch_size=n, n_chains=8, n_draws=1000, burn_in=1000, thinning=8,
         random_state=0,
     ).fit(x[:, None], y)  # fmt: skip
     log_sigma, beta = np.linspace(-2.5, 2.0, 301)[:, None], np.linspace(-3.0, 3.0, 2001)

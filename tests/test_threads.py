@@ -105,7 +105,9 @@ def in_turn(n_jobs):
     return lambda calls: [function(*given, **named) for function, given, named in calls]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=pytest.mark.slow if name == "dpfa" else ()) for name in CASES]
+)
 def test_chains_in_threads_draw_what_they_draw_in_turn(case, short_switches, monkeypatch):
     """Equal to the last bit: each group of chains has the same work and its own random numbers."""
     estimator, x, y = CASES[case]

@@ -3,14 +3,16 @@
 python examples/benchmarks/sbc_glm.py
 """
 
+import warnings
+
 import numpy as np
 from _common import markdown_table, new_figure, parse_args, save_figure, write_results
 from sbc import N_RANKS, chi_square, coverage, draw_panel, p_value
-from scipy.special import expit
+from scipy.special import expit, logit
 
-from skbayes_sgmcmc import BayesianGLMRegressor
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianOrdinalClassifier, SamplingWarning
 
-N_ROWS, N_FEATURES, N_TRIALS, N_GROUPS = 40, 3, 4, 8
+N_ROWS, N_FEATURES, N_TRIALS, N_GROUPS, N_CLASSES = 40, 3, 4, 8, 4
 #: one draw is left out, so that the truth has 200 equally probable ranks among 199 draws
 DRAWS = {"n_chains": 4, "n_draws": 50, "thinning": 12}
 #: with learned scales, chains forget a little more slowly
@@ -22,6 +24,7 @@ SETTINGS = {
     "negative_binomial": {},
     "gamma": {},
     "binomial": {"n_trials": N_FEATURES},
+    "ordinal": {"thinning": 24},
     "normal, learned scale": LEARNED,
     "normal, groups": {"groups": N_FEATURES, "thinning": 16},
     "control: T = 1.44": {"temperature": 1.44},
@@ -30,13 +33,16 @@ BODY = """
 Parameters from the prior (coefficients with scale 1, or with the scale from its hyperprior; no
 intercept, since its prior is flat), {n_rows} rows of {d} normal features with an sd of 0.5, targets
 from the model, then a fit: {repetitions} replications for each row of the table. All else is the
-default. Binomial targets have {n_trials} trials; groups are {n_groups}. Real targets are in the
+default. Binomial targets have {n_trials} trials; groups are {n_groups}. Ordered classes are
+{n_classes}, with the first cut point at zero; data in which a class is missing are drawn again with
+their parameters, which leaves the ranks uniform. Real targets are in the
 model's units, because an sd of the targets that is known before they are drawn would not be that
 of the data. The control samples a normal model at a temperature of 1.44, so that its sds are 20%
 too large on purpose; the test must detect it.
 
-The ranks are of coefficients, effects of groups, their sd, learned scales and the likelihood's own
-parameters. Chi-square, p and coverage as in [the calibration of logistic regression](sbc.md).
+The ranks are of coefficients, effects of groups, their sd, learned scales, cut points and the
+likelihood's own parameters. Chi-square, p and coverage as in [the calibration of logistic
+regression](sbc.md).
 
 {table}
 
@@ -52,8 +58,28 @@ class UnitTargets(BayesianGLMRegressor):
         self._y_scale = np.ones(1)
 
 
+class FirstCutAtZero(BayesianOrdinalClassifier):
+    """The same without the first cut point, whose prior is flat."""
+
+    fit_intercept = False
+
+
+def ordered_classes(rng):
+    """Rows, classes and true values; the classes are all there."""
+    y = np.zeros(1)
+    while len(np.unique(y)) < N_CLASSES:
+        X = 0.5 * rng.standard_normal((N_ROWS, N_FEATURES))
+        beta = rng.standard_normal(N_FEATURES)
+        medians = np.diff(logit(np.arange(1, N_CLASSES) / N_CLASSES))
+        cuts = np.cumsum(medians * np.exp(2.0 * rng.standard_normal(N_CLASSES - 2)))
+        y = np.digitize(X @ beta + rng.logistic(size=N_ROWS), np.r_[0.0, cuts])
+    return X, y, {"coef": beta, "cutpoints": cuts}
+
+
 def simulate(name, rng, parameters):
     """Rows, targets, and the true values of all blocks of draws."""
+    if name == "ordinal":
+        return ordered_classes(rng)
     kind, truth = name.split(",")[0].split(":")[0], {}
     kind = "normal" if kind == "control" else kind
     X = 0.5 * rng.standard_normal((N_ROWS, N_FEATURES))
@@ -90,15 +116,13 @@ def replicate(seed, name, parameters):
     rng = np.random.default_rng(seed)
     X, y, truth = simulate(name, rng, parameters)
     kind = name.split(",")[0] if "control" not in name else "normal"
-    model = UnitTargets(
-        likelihood=kind,
-        fit_intercept=False,
-        random_state=seed,
-        **DRAWS | {"prior_scale": 1.0} | parameters,
-    ).fit(X, y)
+    model = UnitTargets(likelihood=kind, fit_intercept=False)
+    model = FirstCutAtZero() if name == "ordinal" else model
+    model.set_params(random_state=seed, **DRAWS | {"prior_scale": 1.0} | parameters).fit(X, y)
     ranks = []
     for block, value in truth.items():
         draws = model.posterior_.pooled(block)[: N_RANKS - 1].reshape(N_RANKS - 1, -1)
+        draws = draws[:, -np.size(value) :]  # without what is fixed, which comes first
         ranks.append(np.vstack([np.reshape(value, (1, -1)), draws]).argsort(0).argsort(0))
     return np.hstack(ranks)
 
@@ -106,6 +130,7 @@ def replicate(seed, name, parameters):
 def main():
     args = parse_args(__doc__, seeds=200, quick_seeds=3)
     rows, found, outside = [], [], []
+    warnings.simplefilter("ignore", SamplingWarning)  # of so few draws
     figure, axes = new_figure(len(SETTINGS), width=2.4, height=2.4)
     for ax, (name, parameters) in zip(axes, SETTINGS.items(), strict=True):
         ranks = np.array([replicate(seed, name, parameters) for seed in args.seeds])
@@ -133,6 +158,7 @@ def main():
         d=N_FEATURES,
         n_trials=N_TRIALS,
         n_groups=N_GROUPS,
+        n_classes=N_CLASSES,
         repetitions=len(args.seeds),
         table=markdown_table(["fit", "ranks", "chi-square", "p", "coverage of 90%"], rows),
         verdict=verdict,

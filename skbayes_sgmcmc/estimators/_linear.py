@@ -28,6 +28,7 @@ class LinearEstimator(LearnableScales):
     posterior_: PosteriorSamples
     _feature_labels: Any
     _labels: Any
+    _warn_of_mixing: Any
     _auto_shape = 5.0
     _auto_inputs = False
     #: standard deviations of the features in the first fit
@@ -103,6 +104,10 @@ class LinearEstimator(LearnableScales):
     def _checked_blocks(self) -> list[str]:
         """Blocks of draws whose mixing is checked: all but an intercept that is zero."""
         return [name for name in self.posterior_.draws if name != "intercept" or self.fit_intercept]
+
+    def _check_mixing(self, X: Any) -> None:
+        draws = {name: self.posterior_[name] for name in self._checked_blocks()}
+        self._warn_of_mixing(draws)
 
     def _own_scales(self) -> bool:
         """Whether each feature of the fitted model has a learned scale of its own."""

@@ -438,9 +438,6 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         self.coef_ = self.posterior_.mean("coef")
         self.intercept_ = float(self.posterior_.mean("intercept"))
 
-    def _check_mixing(self, X: Any) -> None:
-        self._warn_of_mixing({name: self.posterior_[name] for name in self._checked_blocks()})
-
     def _predict_block(self, draws: Any, x: Any) -> Array:
         posterior, (features, offset, known) = self.posterior_, self._inputs(x)
         names = [*self._effect_names(), "coef"]

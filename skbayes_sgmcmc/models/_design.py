@@ -152,14 +152,26 @@ class SparseBatch:
             out.add_(product.view(-1, chains, outputs).permute(1, 0, 2), alpha=scale)
 
 
-class _Dense:
-    """Sums over all rows of a dense matrix, block by block."""
+class _ByBlocks:
+    """Figures of all rows of a matrix, block by block."""
 
     shape: tuple[int, ...]
 
-    def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
+    def _stored_blocks(self) -> Iterator[tuple[slice, Any]]:
         """Consecutive blocks of rows, in the precision of the design."""
         raise NotImplementedError
+
+    def moved_squares(self, w: Array) -> Array:
+        """Squared lengths of the rows of X w, for w (columns, m), in the precision of X."""
+        found = np.empty(self.shape[0])
+        for rows, x in self._stored_blocks():
+            moved = np.asarray(x @ w.astype(x.dtype))
+            found[rows] = np.einsum("ij,ij->i", moved, moved)
+        return found
+
+
+class _Dense(_ByBlocks):
+    """Sums over all rows of a dense matrix, block by block."""
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """Consecutive blocks of rows, as arrays in float64 or CSR matrices.
@@ -331,7 +343,7 @@ def _batches(rows: Tensor, indices: Array) -> Sequence[DenseBatch | SharedDenseB
     return [SharedDenseBatch(x, transposed) for x, transposed in pairs]
 
 
-class SparseDesign:
+class SparseDesign(_ByBlocks):
     """All rows of a CSR matrix, which is never converted to a dense matrix as a whole."""
 
     in_memory = True
@@ -392,6 +404,9 @@ class SparseDesign:
         for start in range(0, self.shape[0], n_rows):
             rows = slice(start, start + n_rows)
             yield rows, self._taken(rows)
+
+    def _stored_blocks(self) -> Iterator[tuple[slice, Any]]:
+        return self.blocks()
 
     def gram(self, weight: Array) -> Array:
         return (self.x.T @ sp.diags(weight) @ self.x).toarray()

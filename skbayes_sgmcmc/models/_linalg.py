@@ -31,6 +31,17 @@ def inverse_root(curvature: Array) -> Array:
     raise np.linalg.LinAlgError("the curvature is not positive definite")
 
 
+def few_directions(size: int, n_directions: int = 16) -> Array | None:
+    """A matrix R (size, n_directions) with R R' = 1 on average; None if it has too many columns.
+
+    The squared length of x'R is that of x on average, with an error of sqrt(2 / n_directions).
+    """
+    if size <= 2 * n_directions:
+        return None
+    random = np.random.default_rng(0).standard_normal((size, n_directions))
+    return np.asarray(random / np.sqrt(n_directions))
+
+
 def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int = 40) -> float:
     """Largest eigenvalue, from below, of a matrix that is given by products with vectors.
 

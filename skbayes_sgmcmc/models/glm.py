@@ -13,6 +13,7 @@ each target. Own parameters lie in theta as (m, k).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,9 +38,13 @@ from .likelihoods import Gaussian, Likelihood
 from .linear import LinearModel
 
 Array = NDArray[Any]
+#: nodes (nodes, q) and weights (nodes,) of a quadrature over N(0, I)
+Rule = tuple[Array, Array]
 
 #: nodes of the quadrature over the linear predictor, and over each of the likelihood's parameters
 NODES, OWN_NODES = 11, 5
+#: number of the likelihood's parameters up to which these are multiplied
+MOST_MULTIPLIED = 1
 #: numbers of slopes that are computed at once
 BLOCK_NUMBERS = 2**18
 #: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
@@ -278,10 +283,9 @@ class GLMModel(LinearModel):
         """
         at = self._at(theta, data)
         A = self._roots(root, data, at.shape)
-        q = at.shape[2]
-        sizes = [3] * q if root is None else [NODES, *[OWN_NODES] * (q - 1)]
+        rule = _third_degree(at.shape[2]) if root is None else _rule(self.n_own)
         slope, products = np.zeros(at.shape), np.zeros(A.shape)
-        for e, weights, slopes in self._slopes_around(theta, A, sizes, data):
+        for e, weights, slopes in self._slopes_around(theta, A, rule, data):
             g = slopes.reshape(len(e), -1)
             slope += (weights @ g).reshape(slope.shape)
             products += (g.T @ (e * weights[:, None])).reshape(products.shape)
@@ -291,13 +295,13 @@ class GLMModel(LinearModel):
         return slope, 0.5 * (curvature + np.swapaxes(curvature, 2, 3))
 
     def _slopes_around(
-        self, theta: Array, A: Array, sizes: list[int], data: Data
+        self, theta: Array, A: Array, rule: Rule, data: Data
     ) -> Iterator[tuple[Array, Array, Array]]:
         """Some nodes e (nodes, q) at a time, their weights, and slopes (nodes, rows, k, q) at A e.
 
-        They are those of a product of Gauss-Hermite rules of the given sizes.
+        They are those of the given rule.
         """
-        at, (nodes, weights) = self._at(theta, data), _nodes(sizes)
+        at, (nodes, weights) = self._at(theta, data), rule
         for some in gen_batches(len(nodes), max(1, BLOCK_NUMBERS // at.size)):
             e = nodes[some]
             own = self._own(theta) + np.einsum("bj,kij->bki", e[:, 1:], A[0, :, 1:, 1:])
@@ -306,11 +310,14 @@ class GLMModel(LinearModel):
 
     @joined_over_blocks
     def remainders(self, center: Array, root: Array, data: Data) -> Array:
-        slope, curvature = self._expected(center, root, data)
+        if "anchor_curvature" in data.fields:
+            known = (data.fields[f"anchor_{name}"] for name in ("slope", "curvature"))
+            slope, curvature = (values.double().cpu().numpy() for values in known)
+        else:
+            slope, curvature = self._expected(center, root, data)
         A = self._roots(root, data, slope.shape)
-        sizes = [NODES, *[OWN_NODES] * (slope.shape[2] - 1)]
         square = np.zeros(len(slope))
-        for e, weights, slopes in self._slopes_around(center, A, sizes, data):
+        for e, weights, slopes in self._slopes_around(center, A, _rule(self.n_own), data):
             linear = np.einsum("nkij,bj->bnki", curvature @ A, e)
             left = np.einsum("nkij,bnki->bnkj", A, slopes - slope - linear)
             square += weights @ np.square(left).sum((2, 3))
@@ -372,6 +379,10 @@ class GLMModel(LinearModel):
         return gradient, separate if smallest <= 0.0 else full
 
     @summed_over_blocks
+    def expected_gradient(self, theta: Array, root: Array, data: Data) -> Array:
+        return self._summed(self._expected(theta, root, data)[0], data)
+
+    @summed_over_blocks
     def _expected_sums(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
         """Expected gradient, Hessian, and a positive semidefinite part of the Hessian."""
         slope, curvature = self._expected(theta, root, data)
@@ -419,10 +430,31 @@ def _root(covariance: Array) -> Array:
     return np.asarray(axes * np.sqrt(np.maximum(variances, AT_A_POINT**2)))
 
 
-def _nodes(sizes: list[int]) -> tuple[Array, Array]:
-    """Nodes (nodes, q) and weights of a product of Gauss-Hermite rules."""
-    rules = [np.polynomial.hermite_e.hermegauss(size) for size in sizes]
-    grids = np.meshgrid(*[rule[0] for rule in rules], indexing="ij")
-    weights = np.meshgrid(*[rule[1] / rule[1].sum() for rule in rules], indexing="ij")
-    nodes = np.stack([grid.ravel() for grid in grids], axis=1)
-    return nodes, np.prod([w.ravel() for w in weights], axis=0)
+def _rule(n_own: int) -> Rule:
+    """Quadrature over N(0, I) of the predictor and of ``n_own`` parameters of the likelihood.
+
+    A product of rules grows exponentially with the parameters, one of third degree in proportion to
+    their number.
+    """
+    own = [_gauss(OWN_NODES)] * n_own if n_own <= MOST_MULTIPLIED else [_third_degree(n_own)]
+    return _product([_gauss(NODES), *own])
+
+
+def _gauss(size: int) -> Rule:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(size)
+    return nodes[:, None], weights / weights.sum()
+
+
+def _third_degree(q: int) -> Rule:
+    """Two nodes on each of q axes, exact for polynomials of third degree (Stroud 1957)."""
+    axes = math.sqrt(q) * np.eye(q)
+    return np.concatenate([axes, -axes]), np.full(2 * q, 0.5 / q)
+
+
+def _product(rules: Sequence[Rule]) -> Rule:
+    nodes, weights = rules[0]
+    for more, factors in rules[1:]:
+        first, second = np.repeat(nodes, len(more), axis=0), np.tile(more, (len(nodes), 1))
+        nodes = np.hstack([first, second])
+        weights = np.outer(weights, factors).ravel()
+    return nodes, weights

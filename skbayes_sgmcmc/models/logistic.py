@@ -209,8 +209,13 @@ class LogisticModel(LinearModel):
 
     @summed_over_blocks
     def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
-        p, slope, gradient = self._expected(theta, root, data)
-        return gradient, self._gram(p, slope, data)
+        p, slope = self._expected(theta, root, data)
+        return self._sum_of_scores(p - self._labels(data), data), self._gram(p, slope, data)
+
+    @summed_over_blocks
+    def expected_gradient(self, theta: Array, root: Array, data: Data) -> Array:
+        p, _ = self._expected(theta, root, data)
+        return self._sum_of_scores(p - self._labels(data), data)
 
     def _logit_moves(self, root: Array, data: Data) -> Iterator[tuple[float, Array]]:
         """Weights, and what root N(0, I) adds to the logits (rows, k), for averages over it.
@@ -229,8 +234,8 @@ class LogisticModel(LinearModel):
                 yield 1.0 / 32, away
                 yield 1.0 / 32, -away
 
-    def _expected(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
-        """Expectations over theta + root N(0, I): probabilities, slopes, gradient of -log lik.
+    def _expected(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
+        """Probabilities and slopes of rows, averaged over theta + root N(0, I).
 
         The slopes describe how the probabilities change with the logits on average. For two
         classes, dp = slope dz. For more classes, dp = slope * p (dz - p'dz) with one slope for each
@@ -249,12 +254,16 @@ class LogisticModel(LinearModel):
             # at most 1, because 1 - p'p is concave in p, but rounding could exceed it
             spread_of_mean = np.maximum(1.0 - np.square(p).sum(1, keepdims=True), 1e-12)
             slope = np.clip(slope / spread_of_mean, 0.0, 1.0)
-        return p, slope, self._sum_of_scores(p - self._labels(data), data)
+        return p, slope
 
     @joined_over_blocks
     def remainders(self, center: Array, root: Array, data: Data) -> Array:
-        z, square = self._logits(center, data), 0.0
-        p, slope, _ = self._expected(center, root, data)
+        fields, square = data.fields, 0.0
+        if "anchor_z" in fields:
+            known = (fields[f"anchor_{name}"].double().cpu() for name in ("z", "p", "slope"))
+            z, p, slope = (values.view(len(values), -1).numpy() for values in known)
+        else:
+            z, (p, slope) = self._logits(center, data), self._expected(center, root, data)
         for weight, away in self._logit_moves(root, data):
             linear = away
             if self.k > 1:
@@ -283,6 +292,8 @@ class LogisticModel(LinearModel):
         return largest / np.maximum(self._sds_of_margins(root, data, pair), smallest)
 
     def _sds_of_margins(self, root: Array, data: Data, pair: Pair | None) -> Array:
+        if pair is None:
+            return np.sqrt(self.variances(root, data)[:, 0])
         return np.sqrt(self._of_margins(root, data, pair, lambda moves: np.square(moves).sum(1)))
 
     def _margins(self, center: Array, data: Data) -> tuple[Array, Pair | None]:
@@ -369,12 +380,13 @@ class LogisticModel(LinearModel):
 
     @anchored_over_blocks
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor:
+        y = self._labels(data)
         if root is None:
             p = self._probabilities(center, data)
-            gradient, hessian = self._sum_of_scores(p - self._labels(data), data), None
+            gradient, hessian = self._sum_of_scores(p - y, data), None
         else:
-            p, slope, gradient = self._expected(center, root, data)
-            hessian = self._gram(p, slope, data)
+            p, slope = self._expected(center, root, data)
+            gradient, hessian = self._sum_of_scores(p - y, data), self._gram(p, slope, data)
         arrays = {"anchor_p": p}
         if root is not None:
             arrays |= {"anchor_z": self._logits(center, data), "anchor_slope": slope}

@@ -1,0 +1,363 @@
+"""Bayesian regression of ordered classes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import gen_batches
+
+from .._data.scaling import center_and_scale
+from .._draws import prediction
+from .._draws.storage import Storage
+from .._exceptions import warn
+from ._classifier import BayesianClassifier
+from ._linear import LinearEstimator
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ..models.networks.distillation import Blueprint
+    from ._log_joint import Task
+
+Array = NDArray[Any]
+
+#: hidden units of a student, whose classes are not linear in the features
+STUDENT_UNITS = 16
+
+
+class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
+    r"""Bayesian cumulative logit model of ordered classes, sampled by stochastic-gradient MCMC.
+
+    .. math::
+        P(y \le j \mid x) = \sigma(c_j - x^\top \beta),\qquad
+        \beta_j \sim N(0, s_j^2) \text{ or } \mathrm{Laplace}(0, s_j)
+
+    The classes, such as grades or stages, share the coefficients :math:`\beta`, and increasing cut
+    points :math:`c_0 < \dots < c_{K-2}` divide the line between them: proportional odds. A positive
+    coefficient makes higher classes more probable. With two classes, it is the logistic regression.
+
+    Classes are ordered as their labels are sorted. Give numbers, since strings are sorted by the
+    alphabet; scikit-learn's ``OrdinalEncoder(categories=...)`` makes them.
+
+    The defaults need no tuning, for scaled and unscaled features.
+
+    Parameters
+    ----------
+    prior : {"normal", "laplace"} or Prior, default="normal"
+        Prior on the coefficients. The first cut point has a flat prior. The gaps between cut points
+        have log-normal priors, whose medians are the gaps of equally probable classes; 90% of a gap
+        are within a factor of 27 of it.
+    prior_scale : float, array of shape (n_features,), "learned" or LearnedScale, default="learned"
+        Standard deviation of the normal prior, or scale b of the Laplace prior, in units of the
+        coefficients. "learned": coefficient j has the prior sd s / sd(x_j), and s is
+        learned from the data, so the units of the features do not matter. Units are those of the
+        first rows in streams. ``LearnedScale(inputs=True)`` learns one scale for each feature (see
+        :class:`~skbayes_sgmcmc.priors.LearnedScale`).
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
+    sampler : str or Sampler, default="auto"
+        Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
+        "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc" and "mala" (exact, with all rows in
+        every step). "auto": "sghmc" if steps take all rows and the prior is smooth, otherwise, or
+        if a parameter of steps is given, "sgld".
+    integrator : str, default="auto"
+        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
+        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
+        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
+    step_size : "auto", float or Schedule, default="auto"
+        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+        "auto": a fixed step for each sampler, in coordinates in which the posterior is close to a
+        standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
+        correlated that a diagonal preconditioner would need very long runs.
+    preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
+        Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
+        of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
+        "hessian" for up to 2000 parameters, otherwise "diagonal"; None if ``step_size`` is a
+        number.
+    gradient : str, default="auto"
+        Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
+        al. 2019), for ``fit`` only, or "linear_control_variates", which are fitted to the Gaussian
+        approximation, with importance-sampled rows. "auto": "linear_control_variates" with a matrix
+        preconditioner, otherwise "control_variates"; "minibatch" if ``step_size`` is a number.
+    batch_size : "auto" or int, default="auto"
+        Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
+        otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
+    shared_minibatch : bool, default=False
+        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
+        chains are then correlated, which makes R-hat and MCSE too small.
+    n_chains : int, default=4
+        Number of chains. Each chain has its own starting point, and R-hat compares the chains.
+    n_draws : "auto" or int, default="auto"
+        Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
+    burn_in : "auto" or int, default="auto"
+        Number of steps before the first draw. "auto": about as many steps as the chains need to
+        forget their starting points.
+    thinning : "auto", int or MixingDistance, default="auto"
+        Number of steps between two draws of a chain. "auto": at most 20, depending on the step
+        size; a tenth of a pass, at most 100, if ``step_size`` is a number.
+    temperature : float or Schedule, default=1.0
+        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+    init : "auto", "random", "map", "gaussian" or array, default="auto"
+        Starting points of the chains. "random": near zero. "map": the maximum of the posterior.
+        "gaussian": draws of the Gaussian approximation of the posterior. An array is broadcast to
+        (n_chains, n_parameters). "auto": "gaussian" with a matrix preconditioner, otherwise "map";
+        "random" if ``step_size`` is a number.
+    total_samples : float or None, default=None
+        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
+    warm_start : bool, default=False
+        If True, the next ``fit`` continues from the last state of the chains.
+    compiled : "auto" or bool, default="auto"
+        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD by
+        Euler steps on a CPU. It has its own random number generator, so the same seed gives
+        different draws.
+    device : str, default="auto"
+        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
+        float32.
+    storage : Storage or None, default=None
+        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
+        dir="draws")``. None: in memory, in the precision of the sampling.
+    checkpoint : path or None, default=None
+        File from which an interrupted fit resumes if it is called again with the same data and
+        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
+        file is kept after the fit.
+    n_jobs : int or None, default=None
+        Number of groups of chains that run in parallel through joblib. None: a single group.
+    random_state : int, RandomState or None, default=None
+        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
+    verbose : int, default=0
+        If positive, print steps, the time left, and R-hat or the loss.
+        Scikit-learn's callbacks work, too.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        Class labels, from the lowest to the highest.
+    coef_ : array of shape (n_features,)
+        Posterior mean of the coefficients.
+    cutpoints_ : array of shape (n_classes - 1,)
+        Posterior mean of the cut points.
+    posterior_ : PosteriorSamples
+        Draws "coef" of shape (n_chains, n_draws, n_features) and "cutpoints" of shape
+        (n_chains, n_draws, n_classes - 1). With learned scales also "scale", of shape
+        (n_chains, n_draws), or (n_chains, n_draws, n_features) and "shared_scale" with one scale
+        for each feature.
+    n_chains_, n_draws_ : int
+        Number of chains in ``posterior_`` and number of draws of each chain.
+    n_steps_ : int
+        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
+    step_size_ : float
+        Step size eta of the last step.
+    batch_size_ : int
+        Number of rows in a minibatch.
+    compiled_ : tuple of str
+        Names of the accelerators used in the last call; () if none.
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+    feature_names_in_ : array of shape ``(n_features_in_,)``
+        Names of the features, if X had string column names.
+
+    See Also
+    --------
+    BayesianLogisticRegression : Classes without an order.
+    BayesianGLMRegressor : Counts, and other targets that are not classes.
+
+    References
+    ----------
+    McCullagh (1980), Regression models for ordinal data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import BayesianOrdinalClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 2))
+    >>> latent = X @ [1.0, -1.0] + rng.logistic(size=300)
+    >>> y = np.digitize(latent, [-1.0, 0.0, 2.0])  # classes 0 to 3
+    >>> clf = BayesianOrdinalClassifier(random_state=0).fit(X, y)
+    >>> clf.coef_.round(1)
+    array([ 1., -1.])
+    >>> clf.cutpoints_.round(1)
+    array([-1.,  0.,  2.])
+    >>> clf.predict_proba(X[:1]).shape
+    (1, 4)
+    """
+
+    #: the cut points are the intercepts, which no parameter switches off
+    fit_intercept = True
+
+    def __init__(
+        self,
+        *,
+        prior: Any = "normal",
+        prior_scale: Any = "learned",
+        class_weight: Any = None,
+        sampler: Any = "auto",
+        integrator: str = "auto",
+        step_size: Any = "auto",
+        preconditioner: Any = "auto",
+        gradient: str = "auto",
+        batch_size: Any = "auto",
+        shared_minibatch: bool = False,
+        n_chains: int = 4,
+        n_draws: Any = "auto",
+        burn_in: Any = "auto",
+        thinning: Any = "auto",
+        temperature: Any = 1.0,
+        init: Any = "auto",
+        total_samples: float | None = None,
+        warm_start: bool = False,
+        compiled: Any = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
+        storage: Storage | None = None,
+        checkpoint: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.class_weight = class_weight
+        self.sampler = sampler
+        self.integrator = integrator
+        self.step_size = step_size
+        self.preconditioner = preconditioner
+        self.gradient = gradient
+        self.batch_size = batch_size
+        self.shared_minibatch = shared_minibatch
+        self.n_chains = n_chains
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thinning = thinning
+        self.temperature = temperature
+        self.init = init
+        self.total_samples = total_samples
+        self.warm_start = warm_start
+        self.compiled = compiled
+        self.device = device
+        self.dtype = dtype
+        self.storage = storage
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.poor_score = True  # on classes that have no order
+        return tags
+
+    def _samplers(self) -> tuple[str, ...]:
+        return (*super()._samplers(), "mclmc", "mala")
+
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        X, y = super()._validate_xy(X, y, reset=reset)
+        if reset and y.dtype.kind in "OUS":
+            warn(
+                f"y holds strings, whose classes are ordered by the alphabet: "
+                f"{np.unique(y).tolist()}, the lowest first. Give numbers, such as those of "
+                "OrdinalEncoder(categories=[...]), to set their order.",
+                "classes-are-ordered-by-the-alphabet",
+            )
+        return X, y
+
+    def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
+        task = super()._task(X, y, sample_weight)
+        assert task.target is not None
+        if task.target.min() > 0:
+            raise ValueError(
+                f"y has no row of the lowest class, {np.unique(y)[0]}, with positive weight, which "
+                "leaves the first cut point without a bound: leave out its rows, or give them a "
+                "weight."
+            )
+        return task
+
+    def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
+        from ..models.ordinal import OrdinalModel
+
+        n_features, learned = X.shape[1], self._learned_scale() is not None
+        return OrdinalModel(
+            n_features,
+            n_classes,
+            self._prior(),
+            self._model_scale(n_features),
+            self.fit_intercept,
+            self._units(X, weight, first=first) if learned else None,
+        )
+
+    def _set_attributes(self) -> None:
+        self.coef_ = self.posterior_.mean("coef")
+        self.cutpoints_ = self.posterior_.mean("cutpoints")
+
+    # predictions ----------------------------------------------------------------------------------
+
+    def _predict_block(self, draws: Any, x: Any) -> Array:
+        import torch
+
+        from ..models.ordinal import log_probabilities
+
+        f = np.asarray(x @ self.posterior_.select("coef", draws).T).T
+        cutpoints = self.posterior_.select("cutpoints", draws)
+        log_p = log_probabilities(torch.from_numpy(f.copy()), torch.from_numpy(cutpoints))
+        return np.asarray(log_p.exp_())
+
+    def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        import torch
+
+        from ..models.ordinal import log_probabilities
+
+        coef, cutpoints = (
+            torch.from_numpy(self.posterior_.pooled(name)) for name in ("coef", "cutpoints")
+        )
+        at_once = prediction.BLOCK_NUMBERS // (len(x) * len(self.classes_))
+        for draws in gen_batches(len(coef), max(1, at_once)):
+            f = coef[draws] @ x.to(coef.dtype).mT
+            yield draws, log_probabilities(f, cutpoints[draws])
+
+    def _student(self, X: Array) -> Blueprint:
+        from ..models.networks.distillation import Blueprint
+        from ..models.networks.module import Architecture
+
+        sizes = (X.shape[1], STUDENT_UNITS, len(self.classes_))
+        architecture = Architecture("mlp", sizes, "relu")
+        return Blueprint(architecture, *center_and_scale(X, None), (X.shape[1],))
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        import torch
+
+        from ..models.networks.ensemble import Inputs, MeanProbabilities
+        from ..models.ordinal import OrdinalOutputs
+
+        coef, cutpoints = (
+            torch.from_numpy(self.posterior_.select(name, chosen)).float()
+            for name in ("coef", "cutpoints")
+        )
+        unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
+        return MeanProbabilities(unchanged, OrdinalOutputs(coef, cutpoints), weights)
+
+    # names of draws -------------------------------------------------------------------------------
+
+    def _ratio_blocks(self) -> list[str]:
+        return ["coef"]
+
+    def _cut_labels(self) -> list[str]:
+        classes = self.classes_.tolist()
+        return [f"{low}|{high}" for low, high in itertools.pairwise(classes)]
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        own = {
+            "coef": {"feature": self._feature_labels()},
+            "cutpoints": {"cut": self._cut_labels()},
+        }
+        return own | self._scale_axes()
+
+    def _labels(self) -> dict[str, list[str]]:
+        own = {"coef": self._feature_labels(), "cutpoints": self._cut_labels()}
+        return own | self._scale_labels()

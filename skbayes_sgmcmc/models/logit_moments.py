@@ -1,0 +1,131 @@
+r"""Predictions of binary logistic regression from the moments of its draws.
+
+The average of :math:`\sigma(z)` over thousands of draws takes thousands of products a row. Where a
+row's logit varies little, it hardly depends on more than the logit's mean m and variance v over the
+draws:
+
+.. math::
+    \frac{1}{S} \sum_s \sigma(z_s) \approx \int \sigma(m + \sqrt{v}\,t)\, \phi(t)\, dt.
+
+What is left grows with the skewness of z and with :math:`v^{3/2}`. The largest v for which it is
+below ``TOLERANCE`` is found from the draws themselves, along many directions. Rows beyond it are
+left to the draws. Which rows these are depends on the row alone, so that a prediction does not
+depend on the other rows of a call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.utils import gen_batches
+
+from .._draws.posterior_samples import PosteriorSamples
+
+Array = NDArray[Any]
+
+#: largest error along the directions that are looked at, and variances of logits that are tried
+TOLERANCE, VARIANCES = 3e-4, (0.25, 0.1, 0.03, 0.01)
+#: number of draws for each coefficient below which the draws are as quick, and of random directions
+LEAST_DRAWS, RANDOM_DIRECTIONS = 8, 64
+#: means of logits at which the error is looked at; it is odd in them for symmetric draws
+MEANS = np.linspace(-4.0, 4.0, 9)
+#: axes of the draws along which nothing is looked at: shares of the longest one
+SMALLEST_AXIS = 1e-6
+#: rows at once, whose blocks stay below 100 MB
+ROWS = 10_000
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(10)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+
+
+class LogitMoments:
+    """Means and variances of logits over the draws of coefficients and intercept.
+
+    Parameters
+    ----------
+    draws : array of shape (n_draws, n_features + 1)
+        Coefficients and intercepts.
+    weights : array of shape (n_draws,) or None
+        Normalised weights of the draws. None: all are equal.
+
+    Attributes
+    ----------
+    largest : float
+        Variance of a logit up to which probabilities are right to about ``TOLERANCE``; 0 if they
+        are not even for the smallest that was tried.
+    """
+
+    def __init__(self, draws: Array, weights: Array | None):
+        weights = np.full(len(draws), 1.0 / len(draws)) if weights is None else weights
+        self.mean = weights @ draws
+        away = draws - self.mean
+        sd = np.sqrt(weights @ np.square(away))
+        away = away / np.where(sd > 0.0, sd, 1.0)
+        _, singular, axes = scipy.linalg.svd(away * np.sqrt(weights)[:, None], full_matrices=False)
+        self.root = np.ascontiguousarray(sd[:, None] * axes.T * singular)
+        # in single precision, because a variance may be off by a thousandth; what is beyond its
+        # range gives infinity or NaN, which are not below ``largest``
+        with np.errstate(over="ignore"):
+            self._root = self.root.astype(np.float32)
+        kept = singular > SMALLEST_AXIS * singular[0]
+        self.largest = self._largest(away @ (axes[kept].T / singular[kept]), weights)
+
+    def _largest(self, whitened: Array, weights: Array) -> float:
+        """Find ``largest``: along coordinates, random directions, and outlying draws."""
+        size = whitened.shape[1]
+        far = np.argsort(-np.square(whitened).sum(1))[: RANDOM_DIRECTIONS // 4]
+        random = np.random.default_rng(0).standard_normal((size, RANDOM_DIRECTIONS))
+        directions = np.hstack([np.eye(size), random, whitened[far].T])
+        moves = whitened @ (directions / np.linalg.norm(directions, axis=0))
+        moves = moves / np.sqrt(weights @ np.square(moves))
+        for variance in VARIANCES:
+            sd = np.sqrt(variance)
+            exact = np.array([weights @ expit(mean + sd * moves) for mean in MEANS])
+            error = exact - (expit(MEANS[:, None] + sd * NODES) @ WEIGHTS)[:, None]
+            if np.abs(error).max() <= TOLERANCE:
+                return variance
+        return 0.0
+
+    def probabilities(self, x: Any) -> tuple[Array, Array]:
+        """Probabilities (rows, 2), and the indices of rows that need the draws."""
+        p, near = np.empty((x.shape[0], 2)), np.zeros(x.shape[0], bool)
+        if self.largest > 0.0:
+            for rows in gen_batches(x.shape[0], ROWS):
+                p[rows], near[rows] = self._of_block(x[rows])
+        return p, np.flatnonzero(~near)
+
+    def _of_block(self, x: Any) -> tuple[Array, Array]:
+        with np.errstate(all="ignore"):  # what is not finite is left to the draws
+            mean = np.asarray(x @ self.mean[:-1] + self.mean[-1])
+            single = x.astype(np.float32)
+            moved = np.asarray(single @ self._root[:-1]) + self._root[-1]
+            variance = np.einsum("ij,ij->i", moved, moved).astype(np.float64)
+            near = np.isfinite(mean) & (variance <= self.largest)
+            sd, distance, smaller = np.sqrt(variance), np.abs(mean), np.zeros(len(mean))
+            # the smaller probability, whose logarithm must be finite where the other one is 1
+            for node, weight in zip(NODES, WEIGHTS, strict=True):
+                smaller += weight * expit(sd * node - distance)
+        first = np.where(mean > 0.0, smaller, 1.0 - smaller)
+        return np.column_stack([first, np.where(mean > 0.0, 1.0 - smaller, smaller)]), near
+
+
+#: kept as long as the posterior is, and not in its files
+_KEPT: WeakKeyDictionary[PosteriorSamples, LogitMoments | None] = WeakKeyDictionary()
+
+
+def moments_of(posterior: PosteriorSamples) -> LogitMoments | None:
+    """The moments of a posterior with two classes; None if its draws are few for its size."""
+    if posterior not in _KEPT:
+        n_draws, (_, n_features) = posterior.n_chains * posterior.n_draws, posterior.shapes["coef"]
+        found = None
+        if n_draws >= LEAST_DRAWS * (n_features + 1):
+            coef, intercept = (posterior.pooled(name) for name in ("coef", "intercept"))
+            draws = np.column_stack([coef[:, 0], intercept[:, 0]]).astype(np.float64)
+            if np.isfinite(draws).all():
+                found = LogitMoments(draws, posterior.pooled_weights())
+        _KEPT[posterior] = found
+    return _KEPT[posterior]

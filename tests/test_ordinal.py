@@ -1,0 +1,368 @@
+"""Ordered classes: the density, exact posteriors, order and names of classes, bad input, exports.
+
+Derivatives, quadrature and control variates are tested with those of the other likelihoods of a
+linear predictor, in ``test_glm.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.optimize
+import scipy.sparse as sp
+import scipy.stats
+import torch
+from scipy.special import expit, logit
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    BayesianOrdinalClassifier,
+    SamplingWarning,
+    to_torch,
+)
+from skbayes_sgmcmc.inspection import CoefficientDisplay
+from skbayes_sgmcmc.models.ordinal import CumulativeLogit, log_probabilities
+
+#: budgets too small to mix, on purpose, where draws are only compared with other draws
+TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "random_state": 0}
+tiny_fits = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+def grades(n=150, cuts=(-1.5, -0.5, 0.5, 2.0), seed=0, slope=1.0):
+    """Rows of two features, and classes 0, 1, ... divided by cut points."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    return X, np.digitize(slope * (X @ [1.0, -0.7]) + rng.logistic(size=n), cuts)
+
+
+# densities ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_probabilities_are_differences_of_the_cumulative_ones(n_classes):
+    """For usual cut points, to 1e-12; f far away leaves logarithms finite."""
+    rng = np.random.default_rng(0)
+    f, cuts = rng.standard_normal((4, 7)), np.sort(rng.standard_normal((4, n_classes - 1)), axis=1)
+    below = np.pad(expit(cuts[:, None] - f[..., None]), ((0, 0), (0, 0), (1, 1)))
+    below[..., -1] = 1.0
+    found = log_probabilities(torch.from_numpy(f), torch.from_numpy(cuts)).numpy()
+    np.testing.assert_allclose(np.exp(found), np.diff(below), rtol=1e-12, atol=1e-15)
+    far = log_probabilities(torch.from_numpy(f) + 1e4, torch.from_numpy(cuts))
+    assert torch.isfinite(far).all()
+
+
+def test_the_likelihood_is_that_of_the_probabilities():
+    """Its cut points are 0 and sums of gaps; the gaps' medians make classes equally probable."""
+    likelihood, rng = CumulativeLogit(4), np.random.default_rng(0)
+    y, f = np.arange(4)[:, None], torch.from_numpy(rng.standard_normal((3, 4, 1)))
+    own = torch.from_numpy(rng.standard_normal((3, 2)))
+    cuts = torch.cat([torch.zeros(3, 1), likelihood.gaps(own).cumsum(1)], dim=1)
+    expected = log_probabilities(f[..., 0], cuts)[:, range(4), range(4)]
+    found = likelihood.log_density(f, likelihood.targets(y, torch.float64, "cpu"), own)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    median = likelihood.gaps(torch.zeros(1, 2, dtype=torch.float64)).numpy()[0]
+    np.testing.assert_allclose(np.cumsum(median) + logit(0.25), logit([0.5, 0.75]))
+
+
+# exact posteriors ---------------------------------------------------------------------------------
+
+
+def log_density(parameters, X, y, n_classes, scale):
+    """Of coefficients, the first cut point and log gaps (points, parameters), written again."""
+    d = X.shape[1]
+    w, first, log_gaps = parameters[:, :d], parameters[:, d], parameters[:, d + 1 :]
+    cuts = first[:, None] + np.pad(np.exp(log_gaps).cumsum(1), ((0, 0), (1, 0)))
+    edges = np.pad(cuts, ((0, 0), (1, 1)), constant_values=np.inf)
+    edges[:, 0] = -np.inf
+    f = w @ X.T
+    p = expit(edges[:, y + 1] - f) - expit(edges[:, y] - f)
+    typical = np.log(np.diff(logit(np.arange(1, n_classes) / n_classes)))
+    prior = -0.5 * np.square(w / scale).sum(1) - 0.5 * np.square((log_gaps - typical) / 2.0).sum(1)
+    return np.log(np.maximum(p, 1e-300)).sum(1) + prior
+
+
+def reference(X, y, n_classes, scale, n=40_000):
+    """Means, sds of coefficients and cut points by importance sampling, and the effective size.
+
+    Draws are of a t distribution with 5 degrees of freedom about the maximum.
+    """
+    d, rng = X.shape[1], np.random.default_rng(0)
+    start = np.r_[np.zeros(d), -1.0, np.full(n_classes - 2, -0.5)]
+
+    def loss(theta):
+        return -log_density(theta[None], X, y, n_classes, scale)[0]
+
+    found = scipy.optimize.minimize(loss, start, method="BFGS")
+    law = scipy.stats.multivariate_t(found.x, found.hess_inv, df=5.0, seed=rng)
+    draws = law.rvs(n)
+    log_w = np.concatenate([log_density(part, X, y, n_classes, scale)
+                            for part in np.array_split(draws, 20)]) - law.logpdf(draws)  # fmt: skip
+    weight = np.exp(log_w - log_w.max())
+    weight /= weight.sum()
+    gaps = np.pad(np.exp(draws[:, d + 1 :]).cumsum(1), ((0, 0), (1, 0)))
+    values = np.hstack([draws[:, :d], draws[:, [d]] + gaps])
+    mean = weight @ values
+    return mean, np.sqrt(weight @ np.square(values - mean)), 1.0 / np.square(weight).sum()
+
+
+def draws_of(clf):
+    posterior = clf.posterior_
+    return np.hstack([posterior.pooled("coef"), posterior.pooled("cutpoints")])
+
+
+def assert_same_posterior(draws, mean, sd):
+    """The bounds of test_posterior_truth.py: means within 0.15 sd, sds within 10%."""
+    assert np.abs((draws.mean(0) - mean) / sd).max() <= 0.15
+    assert np.abs(draws.std(0) / sd - 1.0).max() <= 0.10
+
+
+#: classes of their cut points: usual ones; a class of 4 rows of 150 between others; many classes
+POSTERIORS = {
+    "three": ((-0.5, 1.0), 1.0),
+    "five": ((-1.5, -0.5, 0.5, 2.0), 1.0),
+    "rare": ((-1.0, 0.0, 0.1), 1.0),
+    "ten": (tuple(np.linspace(-3.0, 3.0, 9)), 1.5),
+}
+
+
+#: fewer than the default where the tests are quick
+N_DRAWS = {"three": 300, "five": 1000, "rare": 1000, "ten": 1000}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["three", *(pytest.param(one, marks=pytest.mark.slow) for one in ("five", "rare", "ten"))],
+)
+def test_posterior_is_exact(name):
+    """Against importance sampling, whose effective size above 5,000 leaves errors of 0.015 sd.
+
+    The fit's own are 0.04 sd and 3%. R-hat at most 1.02, as for the other linear models.
+    """
+    X, y = grades(cuts=POSTERIORS[name][0], slope=POSTERIORS[name][1])
+    n_classes = y.max() + 1
+    mean, sd, size = reference(X, y, n_classes, 1.0)
+    assert size > 5_000
+    clf = BayesianOrdinalClassifier(prior_scale=1.0, n_draws=N_DRAWS[name], random_state=0)
+    clf.fit(X, y)
+    assert_same_posterior(draws_of(clf), mean, sd)
+    assert clf.summary()["r_hat"].max() <= 1.02
+
+
+@pytest.mark.slow
+def test_minibatches_have_the_same_posterior():
+    """Of 100 of 2,000 rows, with importance sampling and control variates; bounds as above.
+
+    The Monte Carlo errors of both are 0.03 sd and 2%.
+    """
+    X, y = grades(2000)
+    whole, part = (
+        BayesianOrdinalClassifier(prior_scale=1.0, batch_size=size, random_state=0).fit(X, y)
+        for size in ("auto", 100)
+    )
+    assert (whole.batch_size_, part.batch_size_) == (2000, 100)
+    draws = draws_of(whole)
+    assert_same_posterior(draws_of(part), draws.mean(0), draws.std(0))
+
+
+def test_two_classes_are_the_logistic_regression():
+    """Bounds as above, with Monte Carlo errors of 0.03 sd and 2.5% on both sides."""
+    X, y = grades(cuts=(0.5,))
+    run = {"prior_scale": 1.0, "n_draws": 400}
+    one = BayesianOrdinalClassifier(random_state=0, **run).fit(X, y)
+    other = BayesianLogisticRegression(random_state=1, **run).fit(X, y).posterior_
+    expected = np.hstack([other.pooled("coef")[:, 0], -other.pooled("intercept")])
+    assert_same_posterior(draws_of(one), expected.mean(0), expected.std(0))
+
+
+@pytest.mark.slow
+@tiny_fits  # of 50 draws each, nearly independent ones
+def test_ranks_of_the_truth_are_uniform():
+    """Simulation-based calibration: 100 replications, 4 classes, a learned scale.
+
+    The first cut point has a flat prior, so it is fixed at 0. Data in which a class is missing are
+    drawn again with their parameters, which leaves ranks uniform. Chi-square of 10 bins of all
+    ranks: bound at p = 0.001 of independent ones.
+    """
+    ranks = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        y = np.zeros(1)
+        while len(np.unique(y)) < 4:
+            X = 0.5 * rng.standard_normal((60, 3))
+            s = rng.gamma(5.0, 1.0 / 5.0) ** -0.5
+            w, g = s * rng.standard_normal(3) / X.std(0), rng.standard_normal(2)
+            gaps = np.diff(logit([0.25, 0.5, 0.75])) * np.exp(2.0 * g)
+            cuts = np.r_[0.0, np.cumsum(gaps)]
+            y = np.digitize(X @ w + rng.logistic(size=60), cuts)
+        clf = FirstCutAtZero(n_draws=50, thinning=30, random_state=seed).fit(X, y)
+        truth = np.r_[w, cuts[1:], s]
+        draws = np.column_stack([draws_of(clf), clf.posterior_.pooled("scale")])
+        draws = draws[:, [0, 1, 2, 4, 5, 6]][:199]
+        ranks.append((draws < truth).sum(0))
+    counts = np.histogram(ranks, bins=10, range=(0, 200))[0]
+    assert scipy.stats.chisquare(counts).pvalue > 0.001
+
+
+class FirstCutAtZero(BayesianOrdinalClassifier):
+    fit_intercept = False
+
+
+# classes and rows ---------------------------------------------------------------------------------
+
+
+@tiny_fits
+def test_classes_are_in_the_order_of_their_labels():
+    """Labels 30, 10, 20 mean 10 < 20 < 30, which the names of the cut points say."""
+    X, y = grades(cuts=(-0.5, 1.0))
+    numbers = BayesianOrdinalClassifier(**TINY).fit(pd.DataFrame(X, columns=["age", "dose"]), y)
+    assert list(numbers.summary()["name"]) == ["age", "dose", "0|1", "1|2", "scale"]
+    other = BayesianOrdinalClassifier(**TINY).fit(X, np.array([10, 20, 30])[y])
+    assert other.classes_.tolist() == [10, 20, 30]
+    np.testing.assert_allclose(other.posterior_["cutpoints"], numbers.posterior_["cutpoints"])
+    assert set(other.predict(X)) <= {10, 20, 30}
+    assert (np.diff(numbers.posterior_["cutpoints"]) > 0.0).all()
+    assert numbers.coef_.shape == (2,) and numbers.cutpoints_.shape == (2,)
+    # a positive coefficient makes higher classes more probable
+    assert numbers.coef_[0] > 0.0
+    low, high = other.predict_proba([[-2.0, 0.0], [2.0, 0.0]])
+    assert (low.cumsum()[:2] > high.cumsum()[:2]).all()
+    ratios = other.summary(exponentiate=True)
+    assert ratios["mean"][0] == pytest.approx(np.exp(other.posterior_["coef"][..., 0]).mean())
+    np.testing.assert_allclose(ratios["mean"][2:4], other.cutpoints_)
+
+
+@tiny_fits
+def test_strings_are_ordered_by_the_alphabet_which_is_said():
+    X, y = grades(cuts=(-0.5, 1.0))
+    labels = np.array(["low", "medium", "high"])[y]
+    with pytest.warns(SamplingWarning, match=r"\['high', 'low', 'medium'\].*OrdinalEncoder"):
+        clf = BayesianOrdinalClassifier(**TINY).fit(X, labels)
+    assert clf.classes_.tolist() == ["high", "low", "medium"]
+
+
+@tiny_fits
+def test_pipelines_and_scores():
+    X, y = grades()
+    pipe = make_pipeline(StandardScaler(), BayesianOrdinalClassifier(**TINY))
+    scores = cross_val_score(pipe, X, y, cv=3, scoring="neg_log_loss")
+    assert (scores > -math.log(5.0)).all()  # better than equal probabilities
+
+
+@tiny_fits
+def test_sparse_rows_weights_and_files():
+    """CSR rows are dense ones; a weight of two is two rows; zero leaves a row out."""
+    X, y = grades(60)
+    clf = BayesianOrdinalClassifier(**TINY)
+    plain = clf.fit(X, y).posterior_["cutpoints"].copy()
+    again = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+    rows = sp.csr_matrix(X)
+    np.testing.assert_allclose(clf.predict_proba(rows), clf.predict_proba(X), rtol=1e-9)
+    sparse = clf.fit(rows, y).posterior_["cutpoints"]
+    np.testing.assert_allclose(sparse, plain, rtol=1e-6, atol=1e-8)
+    weight = np.r_[np.full(20, 2.0), np.ones(40)]
+    once = clf.fit(X, y, weight).posterior_["coef"].copy()
+    more = np.r_[np.arange(60), np.arange(20)]
+    twice = clf.fit(X[more], y[more]).posterior_["coef"]
+    np.testing.assert_allclose(once, twice, rtol=1e-6, atol=1e-8)
+    wrong = np.r_[y, np.zeros(10, int)]
+    zero = clf.fit(np.vstack([X, 9.0 + X[:10]]), wrong, np.r_[np.ones(60), np.zeros(10)])
+    np.testing.assert_allclose(zero.posterior_["cutpoints"], plain, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.slow
+@tiny_fits  # after the first calls, as of all streams
+def test_streams():
+    """One pass over a shuffled stream: means within 0.3 posterior sds, as of other linear models.
+
+    Later calls may lack classes.
+    """
+    X, y = grades(1500)
+    whole = draws_of(BayesianOrdinalClassifier(prior_scale=1.0, random_state=0).fit(X, y))
+    clf = BayesianOrdinalClassifier(prior_scale=1.0, random_state=1)
+    for part in np.array_split(np.arange(1490), 4):
+        clf.partial_fit(X[part], y[part])
+    clf.partial_fit(X[1490:], y[1490:])
+    moved = (draws_of(clf).mean(0) - whole.mean(0)) / whole.std(0)
+    assert np.abs(moved).max() < 0.3
+
+
+@tiny_fits
+def test_warm_starts_go_on():
+    X, y = grades()
+    warm = BayesianOrdinalClassifier(warm_start=True, **TINY).fit(X, y)
+    before = warm.posterior_["coef"].copy()
+    assert np.abs(warm.fit(X, y).posterior_["coef"] - before).max() > 0.0
+
+
+# data that need a second look ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_separated_classes_have_a_wide_posterior():
+    """Without noise the likelihood has no maximum; the learned scale bounds the coefficients."""
+    X, _ = grades(60)
+    y = np.digitize(X @ [1.0, -0.7], [-0.8, 0.0, 0.8])
+    clf = BayesianOrdinalClassifier(random_state=0).fit(X, y)
+    assert clf.summary()["r_hat"].max() <= 1.02
+    assert (clf.predict(X) == y).mean() > 0.95
+    assert np.isfinite(draws_of(clf)).all()
+
+
+def test_a_class_without_rows_of_positive_weight():
+    """In the middle, its gap has a proper posterior; the lowest leaves the first cut without one.
+
+    The gap of the empty class is small: its probability at f = 0 is at most that of one row of 60.
+    """
+    X, y = grades(60, cuts=(-0.5, 1.0))
+    clf = BayesianOrdinalClassifier(prior_scale=1.0, n_draws=200, random_state=0)
+    clf.fit(X, y, y != 1)
+    assert clf.classes_.tolist() == [0, 1, 2]
+    assert clf.predict_proba(X)[:, 1].mean() < 2.0 / 60.0
+    assert clf.summary()["r_hat"].max() <= 1.02
+    with pytest.raises(ValueError, match="lowest class, 0, with positive weight"):
+        BayesianOrdinalClassifier().fit(X, y, y != 0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "y", "message"),
+    [
+        ({}, [1] * 10, "1 class"),
+        ({}, [0.5 * k for k in range(10)], "Unknown label type: continuous"),
+        ({"prior_scale": [1.0]}, [0, 1] * 5, "prior_scale of length 1.*2 features"),
+        ({"prior": "laplace"}, [0, 1] * 5, "prior_scale='learned'.*prior='laplace'"),
+        ({"sampler": "gibbs"}, [0, 1] * 5, "sampler=.*no conditional"),
+    ],
+)
+def test_bad_input(parameters, y, message):
+    X = np.random.default_rng(0).standard_normal((10, 2))
+    with pytest.raises(ValueError, match=message):
+        BayesianOrdinalClassifier(**parameters).fit(X, y)
+
+
+# exports and displays -----------------------------------------------------------------------------
+
+
+@tiny_fits
+def test_torch_modules_students_and_displays():
+    """Modules predict the same to float32's precision, logits too; a display shows coefficients."""
+    X, y = grades()
+    clf = BayesianOrdinalClassifier(**TINY).fit(X, y)
+    expected = clf.predict_proba(X)
+    with torch.no_grad():
+        found = to_torch(clf)(torch.tensor(X, dtype=torch.float32))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    blocks = [torch.softmax(z, 2).sum(0) for _, z in clf._iter_logits(torch.from_numpy(X))]
+    np.testing.assert_allclose(sum(blocks) / 40.0, expected, atol=1e-12)
+    student = clf.distill(X, n_epochs=60, batch_size=50, learning_rate=0.02, random_state=0)
+    assert np.abs(student.predict_proba(X) - expected).mean() < 0.05  # 0.12 for their means
+    pytest.importorskip("matplotlib")
+    display = CoefficientDisplay.from_estimator(clf)
+    np.testing.assert_allclose(display.mean, clf.coef_)
