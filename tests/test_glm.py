@@ -333,6 +333,7 @@ def test_streams_and_warm_starts():
         ({"likelihood": "poisson", "exposure": "time"}, 1.0, "exposure='time'.*index of a column"),
         ({"likelihood": "poisson", "exposure": 1}, 1.0, "exposure -1.*positive"),
         ({"offset": 1.5}, 1.0, "offset=1.5"),
+        ({"offset": [0.1, 0.2]}, 1.0, r"offset=\[0.1, 0.2\].*index of a column"),
         ({"prior_scale": [1.0]}, 1.0, "prior_scale of length 1.*2 features"),
         ({"prior": "laplace"}, 1.0, "prior_scale='learned'.*prior='laplace'"),
     ],

@@ -22,8 +22,8 @@ SETS = {
     "seeds_plates": ("binomial", {"n_trials": 0, "groups": 1}),
     "schools": ("normal", {"groups": 0, "group_slopes": 1}),
 }
-#: of the default tier; the groups of the second have one row each
-QUICK = ("linnerud", "seeds_plates")
+#: of the default tier; the second has more columns than rows, and groups of the third have one row
+QUICK = ("linnerud", "wide_counts", "seeds_plates")
 
 
 def distances(name, **parameters):

@@ -103,9 +103,8 @@ def power(n_ranks, ratio, shift=0.0, repeats=1000):
     return np.mean(statistics(ratio, shift) > np.quantile(statistics(1.0, 0.0), 0.99))
 
 
-def draw_panel(ax, name, ranks):
-    counts = histogram(ranks)
-    expected = ranks.size / N_BINS
+def draw_panel(ax, name, counts):
+    expected = np.sum(counts) / N_BINS
     band = 2 * np.sqrt(expected * (1 - 1 / N_BINS))
     ax.bar(np.arange(N_BINS), counts, width=1.0, color="tab:blue", alpha=0.7)
     ax.axhline(expected, color="black", linewidth=1)
@@ -138,7 +137,7 @@ def main():
         print(rows[-1], flush=True)
         if p < 0.01 or not low <= 0.9 <= high:
             found.append(name)
-        draw_panel(ax, name, ranks[:, 0])
+        draw_panel(ax, name, histogram(ranks[:, 0]))
     control = [name for name in found if name.startswith("control")]
     others = [name for name in found if name not in control]
     verdict = (

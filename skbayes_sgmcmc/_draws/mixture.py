@@ -7,11 +7,12 @@ For quantiles and samples, which need all draws at once, a block has at least on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import gammaincinv, gammaln, logsumexp, xlogy
 from sklearn.utils import gen_batches
 
 from . import prediction
@@ -25,6 +26,8 @@ Array = NDArray[Any]
 TOLERANCE = 1e-9
 #: largest number of steps for a quantile; bisection alone needs about log2(bracket / tolerance)
 STEPS = 200
+#: number of steps after which the search for a whole number halves its bracket, too
+SOON = 8
 #: rounding error of a weighted sum of probabilities
 ROUNDING = 1e-13
 
@@ -131,7 +134,7 @@ def quantile(components: Predictive, weights: Array, q: float) -> Array:
     The quantile lies between the smallest and the largest q-quantile of the components. Within this
     bracket it is found by Newton's method on the cdf of the mixture. A bisection replaces a Newton
     step that leaves the bracket, or that follows a step which has not halved the error. For whole
-    numbers, only bisections are used.
+    numbers, a gamma distribution with the mixture's moments gives the start and the slope.
     """
     low, high = components.bounds(q)
     start = np.tensordot(weights, 0.5 * (low + high), axes=1)
@@ -141,7 +144,10 @@ def quantile(components: Predictive, weights: Array, q: float) -> Array:
         return np.asarray(np.tensordot(weights, components.cdf(y), axes=1) - q)
 
     if components.discrete:
-        return _least_whole_number(above, np.floor(low) - 1.0, np.ceil(high))
+        like = GammaLike.of(components, weights)
+        return _least_whole_number(
+            above, np.floor(low) - 1.0, np.ceil(high), like.quantile(q), like
+        )
     y, best = np.clip(start, low, high), np.full(start.shape, np.inf)
     tolerance = TOLERANCE * components.length().min(axis=0)
     done = np.zeros(start.shape, bool)
@@ -164,15 +170,59 @@ def quantile(components: Predictive, weights: Array, q: float) -> Array:
     return y
 
 
-def _least_whole_number(above: Callable[[Array], Array], low: Array, high: Array) -> Array:
+@dataclass
+class GammaLike:
+    """The gamma distribution with the mean and the variance of a mixture, which it resembles.
+
+    Parameters
+    ----------
+    shape, scale : array of shape (rows, targets)
+        Its parameters.
+    """
+
+    shape: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, components: Predictive, weights: Array) -> GammaLike:
+        means = components.mean()
+        mean = np.tensordot(weights, means, axes=1)
+        spread = np.square(means - mean) + components.variance()
+        with np.errstate(all="ignore"):  # what is not finite is not used
+            scale = np.tensordot(weights, spread, axes=1) / mean
+            return cls(mean / scale, scale)
+
+    def quantile(self, q: float) -> Array:
+        return np.asarray(gammaincinv(self.shape, q) * self.scale)
+
+    def density(self, y: Array) -> Array:
+        z = y / self.scale
+        return np.asarray(np.exp(xlogy(self.shape - 1.0, z) - z - gammaln(self.shape)) / self.scale)
+
+
+def _least_whole_number(
+    above: Callable[[Array], Array], low: Array, high: Array, y: Array, like: GammaLike
+) -> Array:
     """The smallest whole number at which the increasing function ``above`` is not negative.
 
-    ``above`` must be negative at ``low``, and must not be negative at ``high``.
+    ``above`` must be negative at ``low``, and must not be negative at ``high``. The search begins
+    at y with the slope of ``like``, and goes on with that between the last two points. Should this
+    not end soon, every other step halves the bracket.
     """
-    for _ in range(STEPS):
-        if not (high - low > 1.0).any():
+    last = before = np.full(y.shape, np.nan)
+    for k in range(STEPS):
+        wide = high - low > 1.0
+        if not wide.any():
             break
-        middle = np.floor(0.5 * (low + high))
-        below = above(middle) < -ROUNDING
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        halved = ~np.isfinite(y) | (k >= SOON and k % 2 == 0)
+        y = np.where(halved, np.floor(0.5 * (low + high)), np.rint(y))
+        y = np.where(wide, np.clip(y, low + 1.0, high - 1.0), high)
+        error = above(y)
+        below = error < -ROUNDING
+        low, high = np.where(wide & below, y, low), np.where(wide & ~below, y, high)
+        with np.errstate(all="ignore"):  # far from the components slopes are zero
+            slope = (error - before) / (y - last)
+            step = error / np.where(slope > 0.0, slope, like.density(y))
+        last, before = y, error
+        y = y - np.where(below, np.minimum(step, -1.0), np.maximum(step, 1.0))
     return high

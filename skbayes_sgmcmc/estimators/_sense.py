@@ -30,6 +30,8 @@ WORST_HEAT = 0.2
 #: fall of the potential while draws are kept, in units of its own sd in a posterior of so many
 #: parameters, sqrt(d / 2); and how many of the draws and rows it is computed for
 WORST_DRIFT, DRIFT_DRAWS, DRIFT_ROWS = 2.0, 6, 2000
+#: how many standard errors between chains this fall is at least
+SURE_DRIFT = 2.0
 
 REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or another sampler."
 
@@ -104,11 +106,15 @@ class SenseWarnings:
             first, last = (
                 run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS)
                 .astype(float)
-                .mean()
+                .reshape(len(run.draws), -1)
+                .mean(axis=1)
                 for part in (third, n_draws - 1 - third)
             )
-            fall = float(last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
-        if fall > WORST_DRIFT:
+            falls = (last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
+            fall, error = float(falls.mean()), 0.0
+            if len(falls) > 1:  # potentials that wander for long rise in some chains
+                error = float(falls.std(ddof=1)) / math.sqrt(len(falls))
+        if fall > max(WORST_DRIFT, SURE_DRIFT * error):
             warn(
                 f"the chains of {self._short_name()} have not reached the posterior: while draws "
                 f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
