@@ -25,7 +25,7 @@ BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", 
 #: commands for a shell: the README's two are run by .ci/run, the others are installations
 SHELLS = {"bash", "console"}
 #: pages with networks of default size, which take minutes
-LONG = {"README.md"}
+LONG = {"README.md", "docs/guide.md", "docs/topics.md"}
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*DOCS.glob("*.md"), *DOCS.glob("project/*.md"), *ROOT.glob("*.md")]
