@@ -97,8 +97,9 @@ def skip_inherited(app, what, name, obj, skip, options):
 
 def read_source(app, name, content):
     """Put pages from outside this folder in, and turn links to them into links of the site."""
-    if name.startswith("project/"):
-        content[0] = (ROOT / f"{Path(name).name.upper()}.md").read_text()
+    outside = ROOT / f"{Path(name).name.upper()}.md"
+    if name.startswith("project/") and outside.exists():
+        content[0] = outside.read_text()
         content[0] = re.sub(r"\]\((?:docs/)([\w/]+\.md)", r"](../\1", content[0])
     for page in ("CONTRIBUTING", "CHANGELOG", "SECURITY"):
         folder = "" if name.startswith("project/") else "project/"

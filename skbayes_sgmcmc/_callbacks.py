@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +27,54 @@ except ImportError:  # scikit-learn < 1.9
 BLOCKS = 20
 
 
+class ProgressLine:
+    """One line that says how far a fit is: renewed on a screen, printed again in a file.
+
+    Parameters
+    ----------
+    name : str
+        What is being fitted.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self.screen = is_screen(sys.stdout)
+        self.figures: dict[str, float] = {}
+        self.first: tuple[float, int] | None = None
+        self.width = 0
+
+    def show(self, step: int, n_steps: int) -> None:
+        """Print the step, the time that is left, and the latest figures."""
+        now = time.monotonic()
+        if self.first is None:
+            self.first = now, step  # a fit that resumes does not begin at 0
+        parts = [f"{100 * step // n_steps:3d}%", f"step {step} of {n_steps}"]
+        began, start = self.first
+        if start < step < n_steps:
+            left = round((now - began) * (n_steps - step) / (step - start))
+            parts.append(f"{left // 60}:{left % 60:02d} left")
+        parts += [f"{name} {value:.3g}" for name, value in self.figures.items()]
+        text = f"[{self.name}] {', '.join(parts)}"
+        if self.screen:
+            print("\r" + text.ljust(self.width), end="", flush=True)
+        else:
+            print(text, flush=True)
+        self.width = len(text)
+
+    def close(self) -> None:
+        """End the line."""
+        if self.screen and self.width:
+            print(flush=True)
+
+
+def is_screen(stream: Any) -> bool:
+    """Whether a line of the stream can be renewed: that of a terminal or of a notebook."""
+    notebook = type(stream).__module__.partition(".")[0] == "ipykernel"
+    return notebook or bool(getattr(stream, "isatty", bool)())
+
+
 class Progress:
-    """Converts finished fractions of a run to ``BLOCKS`` callback tasks, and prints if verbose.
+    """Converts reports of a run to ``BLOCKS`` callback tasks, and prints them if verbose.
 
     Parameters
     ----------
@@ -38,7 +87,8 @@ class Progress:
     def __init__(self, estimator: Any, data: dict[str, Any]):
         self.estimator = estimator
         self.data = data
-        self.done = 0
+        self.done = self.shown = 0
+        self.line = ProgressLine(type(estimator).__name__) if estimator.verbose else None
         self.context: Any = None
         if HAS_CALLBACKS:
             self.context = estimator._init_callback_context(max_subtasks=BLOCKS)
@@ -54,16 +104,26 @@ class Progress:
         blocks = int(fraction * BLOCKS)
         while self.done < blocks:
             self.done += 1
-            if self.estimator.verbose:
-                name = type(self.estimator).__name__
-                print(f"[{name}] {100 * self.done // BLOCKS}% of the steps", flush=True)
             if self.context is not None:
                 block = self.context.subcontext(task_name="block of steps")
                 block.call_on_fit_task_begin(estimator=self.estimator, **self.data)
                 self._end(block, fitted)
 
+    def show(self, step: int, n_steps: int, figures: Callable[[], dict[str, float]]) -> None:
+        """Print the progress if verbose. ``figures`` are computed ``BLOCKS`` times."""
+        if self.line is None:
+            return
+        blocks = BLOCKS * step // n_steps
+        if blocks > self.shown:
+            self.line.figures = {k: v for k, v in figures().items() if math.isfinite(v)}
+        if blocks > self.shown or self.line.screen:
+            self.line.show(step, n_steps)
+        self.shown = blocks
+
     def close(self) -> None:
         """Report the end of the fit."""
+        if self.line is not None:
+            self.line.close()
         if self.context is not None:
             self._end(self.context, dict)
 

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 #: remedies if a run does not fit into the memory of its device; draws are on the host
 FIT_REMEDY = (
@@ -19,6 +20,8 @@ _LIBRARIES = (
     __name__.partition(".")[0], "sklearn", "joblib",
     "concurrent", "contextlib", "multiprocessing", "threading",
 )  # fmt: skip
+#: texts of the warnings of the fit that runs, if one does
+_texts: ContextVar[list[str] | None] = ContextVar("texts", default=None)
 #: how messages about it begin
 FULL = "the device's memory is full"
 
@@ -54,7 +57,8 @@ def explain_full_memory(remedy: str) -> Iterator[None]:
         reason = str(error).partition("\n")[0]
         if reason.startswith(FULL) or not _is_full(error):
             raise
-        raise MemoryError(f"{FULL}: {remedy}. ({reason})") from error
+        message = f"{FULL}: {remedy}. ({reason})"
+        raise MemoryError(message + more("the-memory-is-full")) from error
 
 
 def _is_full(error: Exception) -> bool:
@@ -66,12 +70,35 @@ def _is_full(error: Exception) -> bool:
     return of_memory or "DefaultCPUAllocator" in str(error)
 
 
-def warn(message: str, category: type[SamplingWarning] = SamplingWarning) -> None:
-    """Issue a :class:`SamplingWarning` that points to the line of the user's code."""
+def more(section: str) -> str:
+    """End of a message: where the documentation explains it (a heading of docs/warnings.md)."""
+    return f" More: docs/warnings.md#{section}"
+
+
+def warn(message: str, section: str, category: type[SamplingWarning] = SamplingWarning) -> None:
+    """Issue a :class:`SamplingWarning` that points to the line of the user's code.
+
+    ``section`` is the heading of docs/warnings.md that explains it, as in a link.
+    """
+    message += more(section)
+    texts = _texts.get()
+    if texts is not None:
+        texts.append(message)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Collect the texts of all warnings of the package, which are issued nonetheless."""
+    texts: list[str] = []
+    token = _texts.set(texts)
+    try:
+        yield texts
+    finally:
+        _texts.reset(token)
 
 
 def _is_library(module: str) -> bool:

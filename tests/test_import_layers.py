@@ -46,7 +46,7 @@ STAGES = [
     {"checkpoint"},
     {"auto", "accelerators", "log_joint"},
     {"chains"},
-    {"descent"},
+    {"descent", "progress"},
     {"jobs"},
     {"tuned"},
     {"run"},

@@ -461,10 +461,3 @@ def test_without_callbacks_in_scikit_learn(data):
     )
     clf = BayesianLogisticRegression(**SMALL).fit(*data)
     assert eval(run.stdout) == clf.coef_.tolist()
-
-
-def test_verbose_prints_blocks(data, capsys):
-    BayesianLogisticRegression(verbose=1, **SMALL).fit(*data)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 20
-    assert lines[-1] == "[BayesianLogisticRegression] 100% of the steps"

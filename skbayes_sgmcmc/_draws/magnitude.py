@@ -7,7 +7,7 @@ import math
 import numpy as np
 from sklearn.utils import gen_batches
 
-from .._exceptions import SamplingError
+from .._exceptions import SamplingError, more
 from .posterior_samples import PosteriorSamples
 
 #: numbers of draws that are looked at, and so many of them at once
@@ -37,5 +37,5 @@ def check_magnitude(largest: float) -> None:
         raise SamplingError(
             "the draws are too large for finite means, standard deviations and predictions "
             f"(largest magnitude {largest:.3g}): reduce step_size (try a tenth), or give "
-            "dtype='float64'."
+            "dtype='float64'." + more("chains-diverged")
         )

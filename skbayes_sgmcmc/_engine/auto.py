@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
-from .._exceptions import SamplingError
+from .._exceptions import SamplingError, more
 from .._validation import check_choice
 from ..models._protocol import Model
 from ..models._tuning import (
@@ -158,6 +158,7 @@ def _no_approximation() -> SamplingError:
         "The posterior could not be approximated by a Gaussian within the range of floating-point "
         "numbers: X, y, sample_weight, noise, prior_scale or temperature is extreme. Give moderate "
         "values; or give step_size a number, with init='random' and gradient='minibatch'."
+        + more("no-gaussian-approximation")
     )
 
 

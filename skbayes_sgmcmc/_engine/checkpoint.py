@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .._exceptions import CheckpointError, warn
+from .._exceptions import CheckpointError, more, warn
 from .fingerprint import fingerprint, same_probe
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class Checkpoint:
             # the draws are safe in memory, so a failed write must not end the fit
             warn(
                 f"checkpoint={str(self.path)!r} could not be written ({error}): the fit continues "
-                "without it. Make room, or give a file on another disk."
+                "without it. Make room, or give a file on another disk.",
+                "a-checkpoint-could-not-be-written",
             )
         spent = time.monotonic() - started
         self._next = time.monotonic() + max(EVERY_SECONDS, spent / WRITE_SHARE)
@@ -106,7 +107,7 @@ class Checkpoint:
     def _foreign(self, others: str) -> CheckpointError:
         return CheckpointError(
             f"checkpoint={str(self.path)!r} belongs to a fit with other {others} and was left "
-            "untouched: give another file name, or delete it."
+            "untouched: give another file name, or delete it." + more("a-checkpoint-is-refused")
         )
 
     def _state_of(self, chains: Chains) -> dict[str, Array]:
@@ -126,6 +127,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"checkpoint={str(self.path)!r} can't be read and was left untouched ({error}): "
                 "give another file name, or delete it to start anew."
+                + more("a-checkpoint-is-refused")
             ) from error
 
 

@@ -20,6 +20,7 @@ from .chains import Chains, Plan
 from .checkpoint import Checkpoint
 from .descent import descend
 from .fingerprint import fingerprint, probe
+from .progress import OnProgress, Report, mean_nll
 from .settings import Settings
 from .target import Target
 from .threshold import threshold_per_step
@@ -29,9 +30,6 @@ Array = NDArray[Any]
 
 #: settings that do not change draws, or whose resolved values are in the fingerprint
 UNSEEN = ("checkpoint", "verbose", "random_state")
-
-#: called about 100 times in a run, with the finished fraction and the chains at that time
-OnProgress = Callable[[float, Chains], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,16 +129,23 @@ class Job:
                 probe(self.target, self.work.sampler, self.work.minibatches),
             )
             checkpoint.load(chains)
-        reported = -1
+        reported = -1.0
 
         def on_chunk(chains: Chains) -> None:
             nonlocal reported
             if checkpoint is not None:
                 checkpoint.maybe_save(chains)
-            percent = 100 * chains.cursor.step // self.plan.n_steps
-            if on_progress is not None and percent > reported:
-                reported = percent
-                on_progress(percent / 100.0, chains)
+            step, n_steps = chains.cursor.step, self.plan.n_steps
+            report = Report(
+                step=step,
+                n_steps=n_steps,
+                nll=partial(mean_nll, chains),
+                chains=chains,
+                one_mode=tuning_of(self.target.model).one_mode,
+            )
+            if on_progress is not None and report.fraction > reported:
+                reported = report.fraction
+                on_progress(report)
 
         try:
             chains.run(on_chunk)

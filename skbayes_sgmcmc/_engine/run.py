@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,15 +15,16 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from .._data.minibatch import Data
-from .._exceptions import SamplingError, warn
+from .._exceptions import SamplingError, more, warn
 from ..models._protocol import Model
 from ..samplers import Sampler
 from ..schedules import Schedule, as_schedule
 from . import auto
 from .accelerators import Workload, choose, offers
 from .chains import SCHEDULE_STEPS, Plan
-from .jobs import ChainState, Job, OnProgress, Result, moves_of
+from .jobs import ChainState, Job, Result, moves_of
 from .memory import check_memory
+from .progress import Board, OnProgress, watched
 from .settings import LARGEST, MOST_STEPS, SMALLEST, Settings, is_auto
 from .target import Target
 from .tuned import STREAM_BATCH, Tuned, chosen, tuned
@@ -73,7 +75,8 @@ def draw(
 
     ``previous`` are earlier chains to continue. ``rows_seen`` is given if the rows are a part of a
     stream: it counts all rows so far, including these. The run then takes one pass over these rows.
-    ``on_progress`` is called only if the chains run as one group in this process.
+    ``on_progress`` is called while chains run in this process; if they run in workers, only with
+    ``verbose``, from a thread.
     """
     stream = rows_seen is not None
     model = model.bound(data)
@@ -170,12 +173,17 @@ def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
     if len(groups) == 1:
         return [job(on_progress)]
     jobs = [replace(job, group=group, seeds=[job.seeds[c] for c in group]) for group in groups]
-    return list(Parallel(n_jobs=job.settings.n_jobs)(delayed(_run_one)(one) for one in jobs))
+    watch: AbstractContextManager[Board | None] = nullcontext()
+    if on_progress is not None and job.settings.verbose:
+        watch = watched(on_progress, len(jobs), job.plan.n_steps)
+    with watch as board:
+        run = Parallel(n_jobs=job.settings.n_jobs)
+        return list(run(delayed(_run_one)(one, board, i) for i, one in enumerate(jobs)))
 
 
-def _run_one(job: Job) -> Result:
+def _run_one(job: Job, board: Board | None, group: int) -> Result:
     """Run a job in a worker: as a function, whose name joblib's backends can use as a key."""
-    return job(None)
+    return job(None if board is None else partial(board.write, group))
 
 
 def _check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
@@ -341,7 +349,7 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
     diverged = {chain: step for result in results for chain, step in result.diverged.items()}
     report = _divergence_report(diverged, len(job.group), plan.n_steps, results[0].state.last_eta)
     if not alive:
-        raise SamplingError(report)
+        raise SamplingError(report + more("chains-diverged"))
     # groups keep equal numbers of draws, except with mixing distance, where the start of
     # collection depends on the positions of the chains
     kept = min(result.draws.shape[1] for result in alive)
@@ -349,9 +357,10 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
         raise SamplingError(
             f"no draw was kept in {plan.n_steps} steps: the sampling threshold was not reached; "
             "give a smaller step_size, more steps or a larger noise_ratio."
+            + more("no-draw-was-kept")
         )
     if diverged:
-        warn(report + " The other chains were kept.")
+        warn(report + " The other chains were kept.", "chains-diverged")
     _warn_of_doubts(alive, job)
     first = alive[0]
 
@@ -400,7 +409,7 @@ def _warn_of_doubts(results: list[Result], job: Job) -> None:
         {name: np.concatenate([result.statistics[name] for result in results]) for name in names}
     )
     if doubts is not None:
-        warn(doubts)
+        warn(doubts, "the-steps-are-too-large")
 
 
 def _divergence_report(

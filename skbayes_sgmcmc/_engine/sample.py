@@ -166,7 +166,7 @@ def sample(
             where, model.n_parameters, single_precision=model.single_precision
         ),
         device=where,
-        on_progress=None if on_progress is None else lambda fraction, _: on_progress(fraction),
+        on_progress=None if on_progress is None else lambda report: on_progress(report.fraction),
     )
     posterior = PosteriorSamples(model.unpack(run.draws), run.weights, run.statistics)
     check_magnitude(extremes(posterior)[1])

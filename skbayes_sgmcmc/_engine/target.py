@@ -195,14 +195,19 @@ class Target:
 
     def log_joint_of_rows(self, theta: Array, most: int) -> Array:
         """:meth:`log_joint`, estimated from at most ``most`` evenly spaced rows."""
-        data, every = self.data, -(-self.data.n_rows // most)
         positions = torch.from_numpy(decode(theta)).to(self.like)
+        rows = self.log_lik_of_rows(positions, most)
+        found = self.model.log_prior(positions) + rows * (self.data.scale * self.data.n_rows)
+        return np.asarray(found.cpu())
+
+    def log_lik_of_rows(self, theta: Tensor, most: int) -> Tensor:
+        """Mean log likelihood (positions,) of a row, of at most ``most`` evenly spaced rows."""
+        data, every = self.data, -(-self.data.n_rows // most)
         index = np.arange(0, data.n_rows, every)
         batches = Minibatches(data, len(index), shared=True)
         batch = data.all_rows() if every == 1 else next(batches.gather(index[None, None], None))
-        rows = (self.model.log_lik(positions, batch) * batch.weight).sum(1, dtype=torch.float64)
-        found = self.model.log_prior(positions) + rows * (data.scale * data.n_rows / len(index))
-        return np.asarray(found.cpu())
+        rows = self.model.log_lik(theta, batch) * batch.weight
+        return rows.sum(1, dtype=torch.float64) / len(index)
 
 
 class Evaluator:

@@ -17,15 +17,17 @@ from sklearn.utils.validation import check_is_fitted
 from .._callbacks import CallbackSupportMixin, Progress
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import FIT_REMEDY, explain_full_memory
+from .._exceptions import FIT_REMEDY, collected_warnings, explain_full_memory
 from .._validation import check_choice, check_int, check_real, check_sample_weight
-from ._mixing import MixingWarnings
+from ._html import PosteriorHTML
+from ._mixing import MixingWarnings, some_r_hat
 from ._sense import SenseWarnings
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .._data.minibatch import Data
+    from .._engine.progress import Report
     from .._engine.run import Run
     from .._engine.settings import Settings
     from ..diagnostics import Summary
@@ -49,7 +51,10 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(estimator: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(estimator))
         try:
-            return method(estimator, *args, **kwargs)
+            with collected_warnings() as texts:
+                result = method(estimator, *args, **kwargs)
+            estimator._fit_warnings = texts
+            return result
         except BaseException:
             vars(estimator).clear()
             vars(estimator).update(before)
@@ -58,7 +63,9 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseEstimator):
+class SGMCMCEstimator(
+    PosteriorHTML, MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseEstimator
+):
     """Base class of all estimators. Subclasses make the model and its data."""
 
     posterior_: PosteriorSamples
@@ -92,15 +99,26 @@ class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseE
 
         named = Named(model, data)
 
-        def on_progress(fraction: float, chains: Any) -> None:
+        def on_progress(report: Report) -> None:
+            chains = report.chains
+
             def fitted() -> dict[str, Any] | None:
+                if chains is None:
+                    return None  # they run in workers
                 draws, weights = chains.collected()
                 if rows_seen is not None or draws.shape[1] == 0:
                     return None  # the draws of a stream are joined at the end of the call
                 ordered = self._in_order(named(draws), previous)
                 return _attributes(PosteriorSamples(ordered, weights), chains.cursor.step)
 
-            progress(fraction, fitted)
+            def figures() -> dict[str, float]:
+                found = {"NLL of a row": report.nll()}
+                now = fitted() if report.one_mode else None
+                return found if now is None else found | {"R-hat": some_r_hat(now["posterior_"])}
+
+            progress.show(report.step, report.n_steps, figures)
+            if chains is not None:
+                progress(report.fraction, fitted)
 
         run = draw(
             model,
@@ -272,6 +290,7 @@ class SGMCMCEstimator(MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseE
             rows_seen=rows_seen,
         )
         self._chain_state = run.state if stream or self.warm_start else None
+        self._mixing = None
         self._stream_rows = rows_seen
         with np.errstate(all="ignore"):  # what is not finite is an error
             self._set_attributes()

@@ -179,7 +179,8 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
             warn(
                 f"the first {rows:.0f} rows of the stream of {self._short_name()} have no row of "
                 f"the classes {missing}. If it is sorted by label, its posterior will be wrong: "
-                "shuffle its rows, or fit all of them (X may be a memory map)."
+                "shuffle its rows, or fit all of them (X may be a memory map).",
+                "a-class-is-missing-from-a-stream",
             )
 
     # what subclasses add --------------------------------------------------------------------------

@@ -20,6 +20,8 @@ R_HAT_LIMIT, ESS_LIMIT = 1.05, 100.0
 NAME_LENGTH = 200
 #: coordinates beyond this number are checked on an even sample, since each costs a millisecond
 CHECKED_COORDINATES = 300
+#: coordinates of each block whose R-hat is shown while a fit runs
+SHOWN_COORDINATES = 10
 
 
 class MixingWarnings:
@@ -31,6 +33,8 @@ class MixingWarnings:
     #: rows of a stream so far, None after ``fit``; and when its mixing was last checked
     _stream_rows: float | None = None
     _rows_checked = 0.0
+    #: the largest R-hat and the smallest ESS, each with its coordinate, if they were computed
+    _mixing: tuple[tuple[float, str], tuple[float, str]] | None = None
 
     def _labels(self) -> dict[str, list[str]]:
         """Names of the flattened coordinates of each block of draws."""
@@ -54,10 +58,12 @@ class MixingWarnings:
         if still:
             warn(
                 f"the draws of {', '.join(still)} have no spread in {self._short_name()}: the "
-                "chains did not move. Give a larger step_size or a temperature above 0."
+                "chains did not move. Give a larger step_size or a temperature above 0.",
+                "the-chains-did-not-move",
             )
             return
         worst, least = _extremes(draws, self._labels() if labels is None else labels)
+        self._mixing = worst, least
         if not (worst[0] > r_hat_limit or least[0] < ess_limit):
             return
         n_draws = self.n_chains_ * self.n_draws_
@@ -73,7 +79,8 @@ class MixingWarnings:
             remedy = "Pass more rows, or the same ones again with total_samples, or use fit."
         warn(
             f"the chains have not mixed well in {where} ({'; '.join(found)}): {doubtful} may be "
-            f"wrong. {remedy}"
+            f"wrong. {remedy}",
+            "the-chains-have-not-mixed",
         )
 
     def _short_name(self) -> str:
@@ -98,6 +105,20 @@ def _moves(draws: Array) -> bool:
     """Whether some coordinate of some chain moves by more than rounding errors."""
     rounding = 100 * np.finfo(draws.dtype).eps * np.abs(draws).max(axis=1)
     return bool((np.ptp(draws, axis=1) > rounding).any())
+
+
+def some_r_hat(posterior: PosteriorSamples, n_coordinates: int = SHOWN_COORDINATES) -> float:
+    """Largest R-hat of some coordinates of each block of draws, at little cost; may be NaN."""
+    from ..diagnostics import r_hat
+
+    largest = np.nan
+    if posterior.n_chains < 2 or posterior.n_draws < 4:
+        return largest
+    for name in posterior.draws:
+        flat = posterior[name].reshape(posterior.n_chains, posterior.n_draws, -1)
+        some = flat[:, :, :: -(-flat.shape[2] // n_coordinates)]
+        largest = float(np.fmax(largest, np.nanmax(r_hat(PosteriorSamples({"x": some}), "x"))))
+    return largest
 
 
 def _extremes(

@@ -255,6 +255,7 @@ class ModuleEstimator(LastLayer):
                 f"the module has dropout or other random layers ({named}), which are switched off "
                 "while sampling and in predictions: the density of a posterior must not be random. "
                 "The prior and the average over draws regularise the network instead.",
+                "random-layers-are-switched-off",
                 RandomLayerWarning,
             )
 

@@ -118,11 +118,15 @@ class SenseWarnings:
             warn(
                 f"the chains of {self._short_name()} have not reached the posterior: while draws "
                 f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
-                "longer burn_in."
+                "longer burn_in.",
+                "the-chains-have-not-reached-the-posterior",
             )
 
     def _nonsense(self, what: str) -> None:
-        warn(f"{self._short_name()} does not describe its training data: {what}. {REMEDY}")
+        warn(
+            f"{self._short_name()} does not describe its training data: {what}. {REMEDY}",
+            "the-fit-does-not-describe-its-data",
+        )
 
 
 def some_rows(n: int) -> Array:

@@ -92,7 +92,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         if fitting and reset and (X.data != np.floor(X.data)).any():
             warn(
                 "X has counts that are not whole numbers: a count c is treated as ceil(c) words of "
-                "weight c / ceil(c)."
+                "weight c / ceil(c).",
+                "counts-are-not-whole-numbers",
             )
         return X
 

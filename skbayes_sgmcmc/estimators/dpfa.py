@@ -122,7 +122,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
     random_state : int, RandomState or None, default=None
         Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        If positive, print progress. Scikit-learn's callbacks also work.
+        If positive, print steps and the time left.
+        Scikit-learn's callbacks work, too.
 
     Attributes
     ----------

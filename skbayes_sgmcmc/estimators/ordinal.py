@@ -131,7 +131,8 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
     random_state : int, RandomState or None, default=None
         Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        If positive, print progress. Scikit-learn's callbacks also work.
+        If positive, print steps, the time left, and R-hat or the loss.
+        Scikit-learn's callbacks work, too.
 
     Attributes
     ----------
@@ -262,7 +263,8 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
             warn(
                 f"y holds strings, whose classes are ordered by the alphabet: "
                 f"{np.unique(y).tolist()}, the lowest first. Give numbers, such as those of "
-                "OrdinalEncoder(categories=[...]), to set their order."
+                "OrdinalEncoder(categories=[...]), to set their order.",
+                "classes-are-ordered-by-the-alphabet",
             )
         return X, y
 

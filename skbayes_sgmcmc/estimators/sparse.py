@@ -117,7 +117,8 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     random_state : int, RandomState or None, default=None
         Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        If positive, print progress. Scikit-learn's callbacks also work.
+        If positive, print steps, the time left, and R-hat or the loss.
+        Scikit-learn's callbacks work, too.
 
     Attributes
     ----------
@@ -364,7 +365,8 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     random_state : int, RandomState or None, default=None
         Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        If positive, print progress. Scikit-learn's callbacks also work.
+        If positive, print steps, the time left, and R-hat or the loss.
+        Scikit-learn's callbacks work, too.
 
     Attributes
     ----------

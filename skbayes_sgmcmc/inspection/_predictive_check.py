@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._pipelines import last_step
 from .._validation import check_int, check_real
-from ._common import one_axes, pyplot
+from ._common import one_axes, one_output, pyplot
 
 Array = NDArray[Any]
 
@@ -117,12 +117,8 @@ class PredictiveCheckDisplay:
         check_int("n_bins", n_bins)
         check_int("n_samples", n_samples, low=2)
         last, X = last_step(estimator, X)
-        if not hasattr(last, "sample_y") or last._n_targets != 1:
-            raise ValueError(
-                f"estimator={last!r} is not allowed: give a fitted regressor with one output."
-            )
+        y = one_output(last, X, y)
         new = last.sample_y(X, n_samples, random_state).reshape(X.shape[0], n_samples)
-        y = last._validate_targets(y, X.shape[0])[:, 0]
         edges = np.linspace(y.min(), y.max(), n_bins + 1)
         if (y == np.floor(y)).all() and (new == np.floor(new)).all():  # counts
             step = max(1, int(np.ceil((y.max() - y.min() + 1.0) / n_bins)))

@@ -148,6 +148,8 @@ class Tuning:
         The model.
     """
 
+    #: whether chains that agree have equal parameters, so that their R-hat means something
+    one_mode = True
     #: largest number of draws per chain with ``n_draws="auto"``
     most_draws = 1000
     #: mean square of the energy error of a step, per parameter, for samplers with an energy
@@ -321,6 +323,7 @@ class ManyModes(Tuning):
         Whether the table's rate is only a first guess, which samplers adapt in the burn-in.
     """
 
+    one_mode = False
     most_draws = 100  # predictions are expensive
     #: much larger than for moments of parameters: it makes chains explore further at equal cost,
     #: and predictions of networks did not get worse by its bias (docs/networks.md)

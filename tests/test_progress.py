@@ -1,0 +1,154 @@
+"""What is seen of a fit: lines while it runs, and the HTML of a fitted estimator."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from joblib import parallel_backend
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianICA,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    LatentDirichletAllocation,
+    SamplingWarning,
+    SparseBayesianClassifier,
+)
+from skbayes_sgmcmc._callbacks import is_screen
+
+X, y = make_classification(60, 4, n_redundant=0, random_state=0)
+STEPS = {"n_draws": 40, "burn_in": 600, "thinning": 60, "n_chains": 2, "random_state": 0}
+LINE = re.compile(
+    r"\[(\w+)\] +(\d+)%, step (\d+) of (\d+)(?:, (\d+:\d\d) left)?"
+    r"(?:, NLL of a row (\S+))?(?:, R-hat (\S+))?"
+)
+NETWORK = BayesianMLPClassifier(hidden_layer_sizes=(4,), sampler="psgld", compiled=False)
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+def lines_of(text):
+    """(name, percent, step, steps, left, NLL, R-hat) of each line."""
+    return [LINE.fullmatch(line.rstrip()).groups() for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [BayesianLogisticRegression(), BayesianGLMRegressor(sampler="sgld"), BayesianICA(), NETWORK],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_lines_say_the_step_the_loss_and_how_chains_agree(estimator, capsys):
+    """R-hat only where chains that agree have equal parameters, and draws exist."""
+    estimator = clone(estimator).set_params(**STEPS, verbose=1, compiled=False).fit(X, y)
+    kind = type(estimator)
+    lines = lines_of(capsys.readouterr().out)
+    assert 3 < len(lines) <= 20
+    assert {line[0] for line in lines} == {kind.__name__}
+    assert {int(line[3]) for line in lines} == {estimator.n_steps_}
+    steps = [int(line[2]) for line in lines]
+    assert steps == sorted(set(steps)) and steps[-1] == estimator.n_steps_
+    assert [int(line[1]) for line in lines] == [100 * step // steps[-1] for step in steps]
+    assert all(line[4] for line in lines[1:-1]) and not lines[-1][4]
+    assert all(np.isfinite(float(line[5])) for line in lines)
+    draws = [int(line[2]) >= 600 + 4 * 60 for line in lines]
+    with_r_hat = [False] * len(lines) if kind is BayesianMLPClassifier else draws
+    assert [line[6] is not None for line in lines] == with_r_hat
+
+
+def test_the_loss_is_that_of_the_chains_positions(capsys):
+    """Of the last draws, which are the last positions; a row's mean, not their sum."""
+    clf = BayesianLogisticRegression(**STEPS, verbose=1, compiled=False).fit(X, y)
+    *_, nll, r_hat = lines_of(capsys.readouterr().out)[-1]
+    last = clf.posterior_["coef"][:, -1, 0] @ X.T + clf.posterior_["intercept"][:, -1]
+    expected = np.logaddexp(0.0, np.where(y == 1, -last, last)).mean()
+    assert float(nll) == pytest.approx(expected, rel=0.005)  # three digits
+    assert float(r_hat) == pytest.approx(max(clf.summary()["r_hat"]), rel=0.005)
+
+
+@pytest.mark.parametrize("kind", [LatentDirichletAllocation, SparseBayesianClassifier])
+def test_models_without_a_density_or_one_mode_have_lines(kind, capsys):
+    short = {**STEPS, "n_draws": 4, "burn_in": 60, "thinning": 5}
+    kind(**short, verbose=1).fit(np.round(np.abs(3 * X[:15])), y[:15])
+    lines = lines_of(capsys.readouterr().out)
+    assert lines[-1][1] == "100" and all(line[6] is None for line in lines)
+
+
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
+def test_chains_in_workers_are_seen(backend, capfd, monkeypatch):
+    """The slowest worker's step; the draws are those of a silent fit."""
+    monkeypatch.setattr("skbayes_sgmcmc._engine.progress.LOOK_EVERY", 0.01)
+    settings = {**STEPS, "compiled": False, "n_jobs": 2}
+    with parallel_backend(backend):
+        clf = BayesianLogisticRegression(**settings, verbose=1).fit(X, y)
+        lines = lines_of(capfd.readouterr().out)
+        silent = BayesianLogisticRegression(**settings).fit(X, y)
+    assert capfd.readouterr().out == ""
+    assert len(lines) > 1 and lines[-1][1] == "100"
+    assert all(np.isfinite(float(line[5])) for line in lines)
+    np.testing.assert_array_equal(clf.coef_, silent.coef_)
+
+
+def test_progress_changes_no_draws():
+    settings = {**STEPS, "batch_size": 10}
+    loud, silent = (clone(NETWORK).set_params(**settings, verbose=v).fit(X, y) for v in (1, 0))
+    np.testing.assert_array_equal(loud.predict_proba(X), silent.predict_proba(X))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_has_one_line(monkeypatch):
+    """Each text begins at the left, and covers the one before it."""
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    BayesianLogisticRegression(**STEPS, verbose=1, compiled=False).fit(X, y)
+    text = sys.stdout.getvalue()
+    assert text.startswith("\r") and text.count("\n") == 1 and text.endswith("\n")
+    shown = text.strip("\n").split("\r")[1:]
+    assert all(len(old.rstrip()) <= len(new) for old, new in pairwise(shown))
+    assert lines_of("\n".join(shown))[-1][1] == "100"
+
+
+def test_notebooks_and_terminals_are_screens():
+    notebook = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
+    assert is_screen(notebook()) and is_screen(Terminal())
+    assert not is_screen(io.StringIO()) and not is_screen(object())
+
+
+# HTML ---------------------------------------------------------------------------------------------
+
+
+def test_html_shows_the_posterior():
+    clf = BayesianLogisticRegression(n_draws=250, random_state=0).fit(X, y)
+    summary, shown = clf.summary(), clf._repr_html_()
+    assert "4 chains × 250 draws" in shown and f"{clf.n_steps_:,} of each chain" in shown
+    assert f"{max(summary['r_hat']):.3f} (" in shown
+    worst = summary["name"][int(np.argmin(summary["ess"]))]
+    assert f"{min(summary['ess']):,.0f} ({worst})" in shown
+    assert ">none<" in shown
+
+
+def test_html_of_an_estimator_that_is_not_fitted_is_that_of_scikit_learn():
+    assert "Warnings" not in BayesianLogisticRegression()._repr_html_()
+
+
+def test_html_lists_the_warnings_of_the_latest_fit():
+    """Escaped, because names of features may contain anything; a better fit has none."""
+    clf = BayesianLogisticRegression(step_size=1e-5, n_draws=50, random_state=0)
+    with pytest.warns(SamplingWarning, match="have not mixed") as caught:
+        clf.fit(X, y)
+    shown = clf._repr_html_()
+    for warning in caught:
+        assert str(warning.message)[:30] in shown
+    assert f">{len(caught)}<" in shown and "<li>" in shown
+    clf._fit_warnings = ["<script>"]
+    assert "<script>" not in clf._posterior_html()
+    assert ">none<" in clf.set_params(step_size="auto", n_draws=250).fit(X, y)._repr_html_()
