@@ -44,7 +44,7 @@ Rule = tuple[Array, Array]
 #: nodes of the quadrature over the linear predictor, and over each of the likelihood's parameters
 NODES, OWN_NODES = 11, 5
 #: number of the likelihood's parameters up to which these are multiplied
-MOST_MULTIPLIED = 1
+MOST_MULTIPLIED = 2
 #: numbers of slopes that are computed at once
 BLOCK_NUMBERS = 2**18
 #: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
