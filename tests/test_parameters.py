@@ -74,12 +74,12 @@ OWN_DEFAULT = {"prior", "prior_scale", "noise", "standardize", "sampler", "n_cha
 #: whose whole description is the same wherever they are
 SAME_TEXT = {
     "prune", "threshold", "class_weight", "augment", "integrator", "shared_minibatch",
-    "total_samples", "precision", "storage", "checkpoint", "n_jobs", "random_state", "verbose",
+    "total_samples", "precision", "storage", "checkpoint", "n_jobs", "random_state",
 }  # fmt: skip
-#: whose description begins with the same sentence and goes on with what "auto" means
+#: whose description begins with the same sentence and goes on with what is its own
 SAME_START = {
     "step_size", "gradient", "batch_size", "n_chains", "chain_method", "n_draws", "burn_in",
-    "thinning", "temperature", "init", "device", "dtype",
+    "thinning", "temperature", "init", "device", "dtype", "verbose",
 }  # fmt: skip
 
 PUBLIC = {name: getattr(skbayes_sgmcmc, name) for name in skbayes_sgmcmc.__all__}

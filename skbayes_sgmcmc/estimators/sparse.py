@@ -117,7 +117,7 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     random_state : int, RandomState or None, default=None
         Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        If positive, print steps, the time left, and R-hat or the loss.
+        If positive, print steps and the time left. R-hat or the loss comes with them.
         Scikit-learn's callbacks work, too.
 
     Attributes
@@ -365,7 +365,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     random_state : int, RandomState or None, default=None
         Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
-        If positive, print steps, the time left, and R-hat or the loss.
+        If positive, print steps and the time left. R-hat or the loss comes with them.
         Scikit-learn's callbacks work, too.
 
     Attributes

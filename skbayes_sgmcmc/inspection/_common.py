@@ -81,8 +81,8 @@ def class_codes(y: Array, classes: Array) -> Array:
 
 def one_output(estimator: Any, X: Any, y: Any) -> Array:
     """The targets (n_samples,) of rows, after checking that a regressor predicts one output."""
-    if not hasattr(estimator, "sample_y"):
-        raise ValueError(f"estimator={estimator!r} is not allowed: give a fitted regressor.")
-    if estimator._n_targets != 1:
-        raise ValueError(f"estimator={estimator!r} is not allowed: give one with one output.")
+    if not hasattr(estimator, "sample_y") or estimator._n_targets != 1:
+        raise ValueError(
+            f"estimator={estimator!r} is not allowed: give a fitted regressor with one output."
+        )
     return np.asarray(estimator._validate_targets(y, np.shape(X)[0]))[:, 0]
