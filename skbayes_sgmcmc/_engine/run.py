@@ -22,6 +22,7 @@ from ..schedules import Schedule, as_schedule
 from . import auto
 from .accelerators import Workload, choose, offers
 from .chains import SCHEDULE_STEPS, Plan
+from .data_parallel import check_same_run, ranks_of_run
 from .jobs import ChainState, Job, Result, moves_of
 from .memory import check_memory
 from .progress import Board, OnProgress, watched
@@ -76,7 +77,7 @@ def draw(
     ``previous`` are earlier chains to continue. ``rows_seen`` is given if the rows are a part of a
     stream: it counts all rows so far, including these. The run then takes one pass over these rows.
     ``on_progress`` is called while chains run in this process; if they run in workers, only with
-    ``verbose``, from a thread.
+    ``verbose``, from a thread; if ranks share the rows, on rank 0.
     """
     stream = rows_seen is not None
     model = model.bound(data)
@@ -86,6 +87,7 @@ def draw(
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])
     _check_pair(sampler, model, level)
+    ranks = ranks_of_run(model, data, settings, sampler)
     previous = _continuable(previous, model, settings, stream)
     n_asked = settings.n_chains
     if previous is not None:
@@ -134,9 +136,11 @@ def draw(
     _check_plan(plan, sampler, tuned=same_moves)
     if not stream:
         found = replace(found, target=found.target.with_model(model.prepared(plan.n_steps)))
+    found = replace(found, minibatches=found.minibatches.over(ranks))
     job = _job(found, plan, settings, previous)
+    check_same_run(ranks, job.work, plan, job.accelerators)
     run = _combine(
-        _run_groups(job, on_progress),
+        _run_groups(job, on_progress if ranks.rank == 0 else None),
         job,
         n_asked=n_asked,
         rows_seen=data.total if rows_seen is None else rows_seen,
