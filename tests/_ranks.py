@@ -38,6 +38,7 @@ REAL = X @ [1.0, -1.0, 0.5, 0.0, 0.0] + np.random.default_rng(1).standard_normal
 SHORT = {"n_chains": 2, "n_draws": 30, "burn_in": 30, "thinning": 1, "random_state": 0}
 #: 1,000 steps
 LONG = SHORT | {"n_chains": 1, "n_draws": 100, "burn_in": 500, "thinning": 5}
+PLAIN = {"step_size": 0.1, "batch_size": 21}
 MLP = {"hidden_layer_sizes": 7, "batch_size": 21}
 
 
@@ -58,20 +59,19 @@ class Rows(torch.utils.data.Dataset):
 def module(**others):
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
-    return sk.BayesianModuleClassifier(net, **(SHORT | MODULE | others))
+    return sk.BayesianModuleClassifier(net, **(SHORT | PLAIN | others))
 
 
-MODULE = {"step_size": 0.1, "batch_size": 21}
 #: name -> estimator, y, sample_weight
 FITS = {
-    "logistic": (
-        sk.BayesianLogisticRegression(step_size=0.1, batch_size=21, compiled=False, **LONG), Y, None
-    ),
+    "logistic": (sk.BayesianLogisticRegression(compiled=False, **PLAIN, **SHORT), Y, None),
     "logistic, all rows": (sk.BayesianLogisticRegression(**SHORT), Y, WEIGHT),
     "logistic, control variates": (
         sk.BayesianLogisticRegression(
             gradient="linear_control_variates", batch_size=31, sampler="sgld", **SHORT
-        ), Y, WEIGHT,
+        ),
+        Y,
+        WEIGHT,
     ),
     "logistic, mclmc": (sk.BayesianLogisticRegression(sampler="mclmc", **SHORT), Y, None),
     "glm": (sk.BayesianGLMRegressor(sampler="sghmc", batch_size=30, **SHORT), REAL, None),
@@ -79,30 +79,40 @@ FITS = {
     "mlp, psgld": (sk.BayesianMLPClassifier(sampler="psgld", **MLP, **SHORT), Y, WEIGHT),
     "mlp, learned scale": (
         sk.BayesianMLPRegressor(prior_scale="learned", shared_minibatch=True, **MLP, **SHORT),
-        REAL, None,
+        REAL,
+        None,
     ),
     "sparse": (sk.SparseBayesianRegressor(batch_size=21, **SHORT), REAL, None),
     "module": (module(), Y, None),
-}  # fmt: skip
+}
 
 
-def fitted(name):
-    """A fit of the table."""
+def fitted(name, **others):
+    """A fit of the table, with other parameters."""
     estimator, y, weight = FITS[name]
-    return clone(estimator).fit(X, y, sample_weight=weight)
+    return clone(estimator).set_params(**others).fit(X, y, sample_weight=weight)
 
 
 def fitted_in_chunks(path):
     """Draws of a fit of three chunks of ``CHUNK`` steps, with a file."""
     before, chains.LONG_CHUNK = chains.LONG_CHUNK, CHUNK
     length = {"burn_in": CHUNK, "n_draws": 2 * CHUNK, "thinning": 1, "n_chains": 1}
-    clf = sk.BayesianLogisticRegression(
-        step_size=0.1, batch_size=21, compiled=False, random_state=0, checkpoint=path, **length
-    )
+    clf = clone(FITS["logistic"][0]).set_params(checkpoint=path, **length)
     try:
         return clf.fit(X, Y).posterior_["coef"]
     finally:
         chains.LONG_CHUNK = before
+
+
+def changed(**others):
+    clone(FITS["logistic"][0]).set_params(**others).fit(X, Y)
+
+
+#: name -> a call that ranks with chains of their own must refuse
+REFUSED_CHAINS = {
+    "few chains": lambda: changed(n_chains=1),
+    "file": lambda: changed(checkpoint="fit.npz"),
+}
 
 
 def refused(rank):
@@ -156,7 +166,13 @@ def main(folder, rank):
             found["draws"][name] = pickle.loads(pickle.dumps(estimator)).posterior_.draws
         found["errors"] = {name: error_of(call) for name, call in refused(rank).items()}
         found["asked"] = [asked_for(burn_in) for burn_in in (10, 30)]
+        found["compiled"] = fitted("logistic", compiled="auto", n_draws=1).compiled_
+        found["drifted"] = drifted(rank)
         found["resumed"] = interrupted_and_resumed(folder / f"of_{rank}")
+    own = [dist.new_group([each]) for each in range(N_RANKS)][rank]
+    with sk.data_parallel(own, chain_group=dist.group.WORLD):
+        found["by chain"] = fitted("logistic").posterior_.draws
+        found["errors"] |= {name: error_of(call) for name, call in REFUSED_CHAINS.items()}
     group = dist.new_group(timeout=timedelta(seconds=PATIENCE))
     started = time.monotonic()
     if rank == 0:
@@ -176,6 +192,20 @@ def asked_for(burn_in):
     rows = Rows()
     module(n_draws=5, burn_in=burn_in).fit(rows)
     return len(rows.asked)
+
+
+def drifted(rank):
+    """Draws of a fit in which rank 1 is a little beside rank 0 at the end of every chunk."""
+    chunk = chains.Chains._chunk
+
+    def shifted(self, steps):
+        chunk(self, steps)
+        self.phi += 0.001 * rank
+
+    chains.Chains._chunk = shifted
+    draws = fitted_in_chunks(None)
+    chains.Chains._chunk = chunk
+    return draws
 
 
 def interrupted_and_resumed(folder):

@@ -22,6 +22,7 @@ from _ranks import (
     FITS,
     N_RANKS,
     PATIENCE,
+    REFUSED_CHAINS,
     X,
     Y,
     asked_for,
@@ -91,12 +92,33 @@ def test_draws_of_two_ranks_are_those_of_one_process(ranks, name):
             np.testing.assert_allclose(each["draws"][name][block], draws, rtol=0, atol=1e-5)
 
 
+def test_ranks_that_divide_the_chains_have_the_draws_of_all(ranks):
+    """To 1e-10: each takes the steps of one chain, whose products round otherwise than two's."""
+    alone = fitted("logistic").posterior_
+    for each in ranks[0]:
+        for block, draws in alone.draws.items():
+            np.testing.assert_allclose(each["by chain"][block], draws, rtol=0, atol=1e-10)
+
+
 def test_ranks_have_the_same_draws_to_the_bit(ranks):
     """All take the same step from the same sum, and every chunk begins at rank 0's state."""
     first, second = (each["draws"] for each in ranks[0])
     for name, blocks in first.items():
         for block, draws in blocks.items():
             np.testing.assert_array_equal(second[name][block], draws)
+
+
+def test_ranks_do_not_use_steps_that_take_all_rows(ranks):
+    """One process would: ``linear_sgld`` takes chunks of steps with the rows that it has."""
+    assert [each["compiled"] for each in ranks[0]] == [(), ()]
+
+
+def test_ranks_whose_processors_round_otherwise_stay_together(ranks):
+    """A shift of rank 1 by 0.001 at the end of a chunk is gone when the next one begins."""
+    found = [each["drifted"] for each in ranks[0]]
+    alone = fitted_in_chunks(None)
+    for draws in found:
+        np.testing.assert_allclose(draws, alone, rtol=0, atol=1e-10)
 
 
 def test_a_rank_reads_its_rows_only(ranks):
@@ -124,6 +146,8 @@ def test_a_rank_reads_its_rows_only(ranks):
         "augment": "augment, because its random numbers would be others on each rank",
         "no data": "a log density that has no rows to share",
         "topics": "LDAModel: its gradient draws random numbers",
+        "few chains": "n_chains=1 and 2 ranks in chain_group",
+        "file": "chain_group and a checkpoint",
     }.items(),
 )
 def test_what_ranks_cannot_share_is_refused_by_all(ranks, name, message):
@@ -133,7 +157,7 @@ def test_what_ranks_cannot_share_is_refused_by_all(ranks, name, message):
     assert errors[0].startswith("ValueError: ")
     with pytest.raises(ValueError, match=message):
         raise ValueError(errors[0])
-    assert set(ranks[0][0]["errors"]) == set(refused(0))
+    assert set(ranks[0][0]["errors"]) == {*refused(0), *REFUSED_CHAINS}
 
 
 def test_a_rank_waits_for_others_as_long_as_the_group_says(ranks):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -123,6 +123,10 @@ class Job:
     @property
     def ranks(self) -> Ranks:
         return self.work.minibatches.ranks
+
+    def of(self, chains: list[int]) -> Job:
+        """The job of some of all chains."""
+        return replace(self, group=chains, seeds=[self.seeds[c] for c in chains])
 
     def __call__(self, on_progress: OnProgress | None) -> Result:
         chains = self._chains()
