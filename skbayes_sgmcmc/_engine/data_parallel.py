@@ -217,6 +217,8 @@ def check_same_run(grid: Grid, work: Workload, plan: Plan, accelerators: tuple[s
             "the number of steps": f"{plan.n_steps}",
             "the burn-in": f"{plan.burn_in}",
             "the rows of a minibatch": f"{size}",
+            # of maps that do not fit into a machine's memory, minibatches are other rows
+            "the rows that are read at once": f"{target.data.run}",
             "compiled": f"{accelerators}",
         }
     )
