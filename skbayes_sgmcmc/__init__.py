@@ -32,6 +32,7 @@ _WHERE = {
     "PosteriorSamples": "_draws.posterior_samples",
     "MixingDistance": "schedules",
     "document_completion_perplexity": "models.topics.completion",
+    "data_parallel": "_engine.data_parallel",
     "low_rank_adapters": "models.networks.low_rank",
     "sample": "_engine.sample",
     "skops_trusted_types": "_export.skops",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ._data.parquet import ParquetRows as ParquetRows
     from ._draws.posterior_samples import PosteriorSamples as PosteriorSamples
     from ._draws.storage import Storage as Storage
+    from ._engine.data_parallel import data_parallel as data_parallel
     from ._engine.sample import sample as sample
     from ._exceptions import CheckpointError as CheckpointError
     from ._exceptions import RandomLayerWarning as RandomLayerWarning

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import time
 from importlib import import_module
 
 import joblib
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
-from skbayes_sgmcmc import BayesianLogisticRegression, BayesianMLPClassifier
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianModuleClassifier,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -52,6 +60,54 @@ def test_draws_of_a_cluster_are_those_of_this_machine(client, estimator):
     for name, draws in here.posterior_.draws.items():
         np.testing.assert_array_equal(there.posterior_[name], draws)
     assert sum(client.run(n_tasks).values()) - before >= 2
+
+
+class Failure:
+    """An augmentation that changes nothing, and waits until two processes have called it.
+
+    The first of them that has taken some steps then is killed, as if its machine had failed.
+    """
+
+    def __init__(self, folder):
+        self.folder, self.calls = folder, 0
+
+    def __call__(self, x, rng):
+        self.calls += 1
+        if self.calls == 1:
+            (self.folder / f"{os.getpid()}.mark").touch()
+        stop = time.monotonic() + PATIENCE
+        while self.calls == 50 and len(list(self.folder.glob("*.mark"))) < 2:
+            assert time.monotonic() < stop, "no other worker has taken the other chain"
+            time.sleep(0.05)
+        if self.calls == 100:
+            with contextlib.suppress(FileExistsError):
+                (self.folder / "killed").touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+
+def marked(augment):
+    module = torch.nn.Sequential(torch.nn.Linear(5, 2))
+    run = SHORT | {"burn_in": 200, "step_size": 0.1, "batch_size": 20}
+    return BayesianModuleClassifier(module, sample_parameters="all", augment=augment, **run)
+
+
+@pytest.mark.slow
+def test_the_chain_of_a_worker_that_is_killed_is_drawn_again(client, tmp_path):
+    """By another worker, from its seed: the draws are those of this machine to the bit."""
+    X, y = make_classification(200, 5, random_state=0)
+    torch.manual_seed(0)
+    here = marked(unchanged).fit(X, y)
+    torch.manual_seed(0)
+    with joblib.parallel_config("dask", client=client, wait_for_workers_timeout=PATIENCE):
+        there = fit_in_time(marked(Failure(tmp_path)), X, y)
+    assert (tmp_path / "killed").exists()
+    for name, draws in here.posterior_.draws.items():
+        np.testing.assert_array_equal(there.posterior_[name], draws)
+
+
+def unchanged(x, rng):
+    return x
 
 
 def n_tasks(dask_worker):

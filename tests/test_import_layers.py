@@ -43,7 +43,7 @@ STAGES = [
     {"denormals", "memory"},
     {"target"},
     {"settings", "threshold", "fingerprint"},
-    {"checkpoint"},
+    {"checkpoint", "data_parallel"},
     {"auto", "accelerators", "log_joint"},
     {"chains"},
     {"descent", "progress"},

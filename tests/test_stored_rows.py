@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -348,6 +349,50 @@ def test_a_pool_estimates_sums_of_all_rows(small_is_large, monkeypatch):
     assert len(batches._pool[0]) < N / 2
     error = X.std(0).max() * 2.0 / np.sqrt(4000 / (P + 1))  # of the pool; weights are up to 9
     np.testing.assert_allclose(np.mean(found, 0), [*X.mean(0), 1.0], atol=4.0 * error)
+
+
+# other processes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [slice(None), slice(100, 1900), slice(None, None, 2)])
+def test_maps_go_to_other_processes_by_their_path(tmp_path, cut):
+    """The rows are the same; with their path in the pickle they take no room in it."""
+    X, _ = problem()
+    np.save(tmp_path / "x.npy", X)
+    stored = StoredRows(np.load(tmp_path / "x.npy", mmap_mode="r")[cut])
+    sent = pickle.dumps(stored)
+    assert (len(sent) < 2000) == (cut.step is None)  # every other row is no place of a file
+    there = pickle.loads(sent)
+    np.testing.assert_array_equal(there[:], X[cut])
+    np.testing.assert_array_equal(there.take(np.array([7, 3])), X[cut][[7, 3]])
+    assert pickle.loads(pickle.dumps(there))[0:1].shape == (1, P)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    {
+        lambda path: path.unlink(): "does not exist on '",
+        lambda path: path.write_bytes(b"less"): "has 4 bytes on '",
+    }.items(),
+    ids=["missing", "another"],
+)
+def test_a_worker_without_the_file_says_so(tmp_path, change, message):
+    """With the path, when it needs the first row."""
+    np.save(tmp_path / "x.npy", problem()[0])
+    there = pickle.loads(pickle.dumps(StoredRows(np.load(tmp_path / "x.npy", mmap_mode="r"))))
+    change(tmp_path / "x.npy")
+    with pytest.raises(FileNotFoundError, match=message) as caught:
+        there.take(np.array([0]))
+    assert str(tmp_path / "x.npy") in str(caught.value)
+
+
+def test_a_map_whose_file_is_gone_is_sent_as_rows(tmp_path):
+    """This process still has them, and no other could open the file."""
+    X, _ = problem()
+    np.save(tmp_path / "x.npy", X)
+    stored = StoredRows(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    (tmp_path / "x.npy").unlink()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(stored))[:], X)
 
 
 # faults -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a fit of many rows costs: seconds beside scikit-learn's, and memory beyond the rows.
+"""What a fit of many rows costs: seconds beside scikit-learn's, memory, and several processes.
 
 python examples/benchmarks/scale.py
 
@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 from _common import markdown_table, parse_args, write_results
+from _processes import FITS as N_FITS
+from _processes import rank_rows, worker_rows
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
@@ -33,6 +35,22 @@ grows at most during `fit`, draws included. Means and sds are those of the coeff
 distance from scikit-learn's maximum, in posterior sds, and the largest change of an sd from the fit
 of the array. "Slices only" is a table that can only be sliced,
 like a dataset of h5py or zarr, in memory: its fits draw minibatches from one pool of rows.
+
+## Several processes
+
+Ranks of torch.distributed that share minibatches (`data_parallel`, gloo over loopback), one thread
+each, with steps of SGLD:
+
+{ranks}
+
+"sum" is what adding up the gradient takes by itself, as a part of the time of two ranks. The two
+processors of this machine are two threads of one core, so that two ranks have little more to
+compute with than one process.
+
+Four chains of plain SGLD on four worker processes, by joblib's own backend (loky) and on Dask's
+workers, the median of {n_fits} fits in turn:
+
+{workers}
 """
 
 
@@ -161,7 +179,13 @@ def main():
         rows += rows_of(folder, many, n_features, FEW[2:3])
     header = ["rows", "X", "fit", "seconds", "over scikit-learn", "memory, MB"]
     table = markdown_table([*header, "means, sds away", "sds"], rows)
-    body = BODY.format(table=table, n_features=n_features)
+    columns = ["fit", "parameters", "rows a step", "one process, ms", "two ranks, ms", "sum, ms"]
+    ranks = markdown_table([*columns, "ratio"], rank_rows(args.short))
+    columns = ["rows", "loky, s", "Dask, s", "ratio"]
+    workers = markdown_table(columns, worker_rows(args.short))
+    body = BODY.format(
+        table=table, n_features=n_features, ranks=ranks, workers=workers, n_fits=N_FITS
+    )
     write_results(args, "scale", "Many rows", body)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .chain_random import ChainRandom
+from .ranks import ALONE, Ranks
 
 Array = NDArray[Any]
 
@@ -41,7 +43,7 @@ class Batch:
     shared : bool
         Whether all chains have the same rows.
     size : int
-        Number of rows of each chain.
+        Number of rows of each chain: of a minibatch that ranks share, those of this rank.
     """
 
     fields: dict[str, Any]
@@ -127,14 +129,18 @@ class Data:
             return
         for start in range(0, self.n_rows, n_rows):
             rows = slice(start, min(start + n_rows, self.n_rows))
-            of_block = {
-                name: field.block(rows) if hasattr(field, "block") else field[rows]
-                for name, field in self.fields.items()
-            }
-            weight = None if self.weight is None else self.weight[rows]
-            block = Data(of_block, rows.stop - rows.start, weight)
-            block.total = self.scale * block.held
-            yield rows, block
+            yield rows, self.block(rows)
+
+    def block(self, rows: slice) -> Data:
+        """Consecutive rows, with their share of N."""
+        of_block = {
+            name: field.block(rows) if hasattr(field, "block") else field[rows]
+            for name, field in self.fields.items()
+        }
+        weight = None if self.weight is None else self.weight[rows]
+        block = Data(of_block, rows.stop - rows.start, weight)
+        block.total = self.scale * block.held
+        return block
 
     def all_rows(self) -> Batch:
         """Every row, as one batch shared by the chains."""
@@ -185,9 +191,26 @@ class Minibatches:
             self.importance = weights.to(tensor_like(data))
         self._run = 0 if self.full else data.run
         self._pool: tuple[Array, Data] | None = None
-        self._whole = data.all_rows() if self.full else None
+        #: the processes that share the rows of every minibatch
+        self.ranks = ALONE
         #: how many numbers are gathered for one minibatch of one chain
         self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
+
+    def over(self, ranks: Ranks) -> Self:
+        """The same minibatches, of which this process has its share of the rows."""
+        if ranks is self.ranks:
+            return self
+        found = copy.copy(self)
+        found.ranks = ranks
+        vars(found).pop("_whole", None)
+        return found
+
+    @cached_property
+    def _whole(self) -> Batch:
+        """Every row, or this rank's share of them."""
+        if self.ranks.size == 1:
+            return self.data.all_rows()
+        return self.data.block(self.ranks.share(self.data.n_rows)).all_rows()
 
     @property
     def device(self) -> torch.device:
@@ -243,27 +266,29 @@ class Minibatches:
 
     def chunk(self, indices: Array | None, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
         """One batch per step, for the row indices that :meth:`indices` returns."""
-        if self._whole is not None or indices is None:
-            whole = self.data.all_rows() if self._whole is None else self._whole
-            batch = whole
+        if indices is None:
+            whole = batch = self._whole
             for _ in range(n_steps):
                 if self.data.augment is not None:
                     batch = replace(whole, fields=self.data.augment(whole.fields, rng))
                 yield batch
             return
-        by_step = indices.swapaxes(0, 1)  # (steps, chains, size)
+        by_step = indices.swapaxes(0, 1)[..., self.ranks.share(self.size)]  # (steps, chains, size)
         if self._run:
             view, by_step = self._held(by_step)
-            view._run = 0
-            yield from view.chunk(by_step.swapaxes(0, 1), n_steps, rng)
-            return
+            yield from view._gathered(by_step, rng)
+        else:
+            yield from self._gathered(by_step, rng)
+
+    def _gathered(self, by_step: Array, rng: ChainRandom) -> Iterator[Batch]:
+        """One batch per step, for row indices (steps, chains or 1, rows)."""
         # rows are gathered for several steps at once, but not for more than fit into the cache
         near = self.device.type == "cpu"
         most = GATHER_NUMBERS if near else GATHER_NUMBERS_ELSEWHERE
         at_once = max(1, most // (by_step.shape[1] * self.numbers))
         if any(getattr(field, "lazy", False) for field in self.data.fields.values()):
-            at_once = n_steps  # rows that are fetched step by step, in advance
-        for start in range(0, n_steps, at_once):
+            at_once = len(by_step)  # rows that are fetched step by step, in advance
+        for start in range(0, len(by_step), at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
 
     def gather(self, by_step: Array, rng: ChainRandom | None) -> Iterator[Batch]:
@@ -283,7 +308,8 @@ class Minibatches:
             fields = {name: column[k] for name, column in columns.items()}
             if self.data.augment is not None and rng is not None:
                 fields = self.data.augment(fields, rng)
-            yield Batch(fields, 1.0 if weights is None else weights[k], self.shared, self.size)
+            weight = 1.0 if weights is None else weights[k]
+            yield Batch(fields, weight, self.shared, by_step.shape[-1])
 
     def _weights(self, flat: Tensor, shape: torch.Size) -> Sequence[Tensor] | None:
         weight = self.data.weight

@@ -9,7 +9,9 @@ whole, once.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,7 +72,7 @@ class StoredRows:
                 f"X of type {type(table).__name__} with the dtype {table.dtype} is not allowed: "
                 "give a table of numbers."
             )
-        self.table, self.numbers, self.columns = table, numbers, columns
+        self._table, self.numbers, self.columns = table, numbers, columns
         self.dtype = table.dtype if table.dtype in FLOATS else np.dtype(np.float64)
         n_rows, n_columns = table.shape
         self.shape = (
@@ -89,6 +91,22 @@ class StoredRows:
 
     def __len__(self) -> int:
         return int(self.shape[0])
+
+    @property
+    def table(self) -> Any:
+        """The table; in another process, a memory map is opened when it is first needed."""
+        if isinstance(self._table, Place):
+            self._table = self._table.opened()
+            self._state = state_of(self._file)
+        return self._table
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._file is None or isinstance(self._table, Place):
+            return vars(self)
+        place = Place.of(self._table, self._file, self._state)
+        if place is None:  # rows that other processes cannot find in the file
+            return vars(self) | {"_table": np.array(self._table), "_file": None, "_state": None}
+        return vars(self) | {"_table": place}
 
     @property
     def nbytes(self) -> int:
@@ -176,6 +194,8 @@ class StoredRows:
 
         To read beyond the end of a file that has shrunk would end the process.
         """
+        if isinstance(self._table, Place):
+            return  # it is compared when it is opened
         state = state_of(self._file)
         # a map of a file that was deleted or replaced by another one keeps its rows
         if state is not None and state != self._state and state[:1] == (self._state or state)[:1]:
@@ -183,6 +203,49 @@ class StoredRows:
                 f"the file {os.fspath(self._file)!r} of X has changed since the call began. Keep "
                 "it as it is until the call ends; write new rows to another file."
             )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the rows of a memory map are: what another process needs to map them."""
+
+    path: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    #: bytes before the first row, and of the whole file
+    offset: int
+    size: int
+
+    @classmethod
+    def of(cls, table: Any, file: Any, state: tuple[int, int, int] | None) -> Place | None:
+        """The place of a map of consecutive rows; None of others, and if the file has changed."""
+        if state is None or state_of(file) != state or not table.flags.c_contiguous:
+            return None
+        whole = table
+        while isinstance(whole.base, np.ndarray):
+            whole = whole.base
+        # the offset of a slice is that of the map from which it was cut
+        start = table.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+        offset = start + whole.offset
+        return cls(os.fspath(file), table.dtype, table.shape, offset, state[1])
+
+    def opened(self) -> Array:
+        """The map.
+
+        Raises
+        ------
+        FileNotFoundError
+            This machine has no such file, or one of another size.
+        """
+        found = state_of(self.path)
+        if found is None or found[1] != self.size:
+            what = "does not exist" if found is None else f"has {found[1]} bytes"
+            raise FileNotFoundError(
+                f"the file {self.path!r} of X, of {self.size} bytes, {what} on "
+                f"{socket.gethostname()!r}. Workers open memory maps by their path: put the file "
+                "there, or give X as an array, which is sent to them."
+            )
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
 
 
 def first_not_finite(X: Any) -> int | None:

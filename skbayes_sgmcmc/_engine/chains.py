@@ -156,6 +156,7 @@ class Chains:
         length = self._chunk_length()
         n_steps, cursor = self.plan.n_steps, self.cursor
         self._start()
+        self._follow_first()
         while self.alive and cursor.step < n_steps and cursor.kept < self.plan.n_draws:
             # chunks end at multiples of their length and at the end of burn-in, so that a resumed
             # run draws its random numbers in the same portions
@@ -166,6 +167,7 @@ class Chains:
             cursor.step = stop
             if stop == self.plan.burn_in and not self.plan.stream:
                 self.sampler.end_burn_in(self._state)
+            self._follow_first()
             self._drop_diverged()
             if on_chunk is not None and self.alive:
                 on_chunk(self)
@@ -182,6 +184,11 @@ class Chains:
         indices = self.minibatches.indices(1, self.rng)
         self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
         self.state = self.sampler.init_state(self.phi, self._step)
+
+    def _follow_first(self) -> None:
+        """Take the state of rank 0: other processors may round otherwise."""
+        parts = self.phi, *self._state.values(), *self.model_state.values()
+        self.minibatches.ranks.follow_first(*parts)
 
     @property
     def last_step(self) -> Step:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._data.ranks import ALONE, Ranks
 from .._exceptions import CheckpointError, more, warn
 from .fingerprint import fingerprint, same_probe
 
@@ -39,12 +40,21 @@ class Checkpoint:
     probe : dict of str to array
         Values of the model's functions at fixed positions. Only a file with the same values is
         resumed.
+    ranks : Ranks, default=ALONE
+        Processes that share the run. Only rank 0 reads and writes the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str, probe: dict[str, Array]):
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        fingerprint: str,
+        probe: dict[str, Array],
+        ranks: Ranks = ALONE,
+    ):
         self.path = Path(path).resolve()
         self.fingerprint = fingerprint
         self.probe = probe
+        self.ranks = ranks
         self._snapshot: dict[str, Array] | None = None
         self._draws: tuple[Array, Array] | None = None
         self._next = time.monotonic() + EVERY_SECONDS
@@ -64,7 +74,7 @@ class Checkpoint:
 
     def save_snapshot(self) -> None:
         """Write the latest remembered state."""
-        if self._snapshot is None or self._draws is None:
+        if self._snapshot is None or self._draws is None or self.ranks.rank > 0:
             return
         started = time.monotonic()
         kept = int(self._snapshot["kept"])
@@ -90,19 +100,26 @@ class Checkpoint:
         CheckpointError
             The file is damaged or belongs to another fit. It is left unchanged.
         """
+        precision = torch.finfo(chains.phi.dtype).eps
+        arrays = self.ranks.by_first(lambda: self._checked(precision))
+        if arrays is not None:
+            _restore(chains, arrays)
+        return arrays is not None
+
+    def _checked(self, precision: float) -> dict[str, Array] | None:
+        """The arrays of the file, if they are this fit's; None if there is no file yet."""
         if not self.path.exists():
-            return False
+            return None
         arrays = self._read()
         if str(arrays["fingerprint"]) != self.fingerprint:
             raise self._foreign("data, parameters or versions")
         kept = {name[6:]: values for name, values in arrays.items() if name[:6] == "probe/"}
-        if not same_probe(self.probe, kept, torch.finfo(chains.phi.dtype).eps):
+        if not same_probe(self.probe, kept, precision):
             raise self._foreign(
                 "functions (log density, module, augment: they return other values at the same "
                 "positions, or use random numbers of their own)"
             )
-        _restore(chains, arrays)
-        return True
+        return arrays
 
     def _foreign(self, others: str) -> CheckpointError:
         return CheckpointError(

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Minibatches
+from .._data.ranks import ALONE, Ranks
 from .denormals import flushed_denormals
 from .target import Evaluator, Target
 
@@ -67,23 +68,35 @@ class Adam:
 
 
 def descend(
-    target: Target, batch_size: int, theta: Array, seeds: Sequence[np.random.SeedSequence]
+    target: Target,
+    batch_size: int,
+    theta: Array,
+    seeds: Sequence[np.random.SeedSequence],
+    ranks: Ranks = ALONE,
 ) -> Tensor:
     """Positions phi (chains, n_parameters) at which descents from ``theta`` stop.
 
     ``batch_size`` is the number of rows in the run's minibatches, which bounds that of the descent.
+    ``ranks`` share its minibatches unless these have fewer rows than there are ranks.
     Latent variables keep their initial values.
     """
     phi = target.from_theta(torch.from_numpy(theta).to(target.like)).clone()
     rng = ChainRandom([seed.spawn(1)[0] for seed in seeds], str(target.like.device))
     with torch.no_grad(), flushed_denormals():
-        return Descent(target, batch_size, phi, rng).run()
+        return Descent(target, batch_size, phi, rng, ranks).run()
 
 
 class Descent:
     """The descents of a group of chains; see :func:`descend`."""
 
-    def __init__(self, target: Target, batch_size: int, phi: Tensor, rng: ChainRandom):
+    def __init__(
+        self,
+        target: Target,
+        batch_size: int,
+        phi: Tensor,
+        rng: ChainRandom,
+        ranks: Ranks = ALONE,
+    ):
         self.target, self.phi, self.rng = target, phi, rng
         n = target.data.n_rows
         held = min(round(HELD_SHARE * n), MOST_HELD) if n >= FEWEST_ROWS else 0
@@ -91,7 +104,10 @@ class Descent:
         self.held, self.rows = orders[:, :held], orders[:, held:]
         size = int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH))
         self.size = min(size, batch_size, self.rows.shape[1])
+        self.ranks = ranks
         self.minibatches = Minibatches(target.data, self.size)
+        if self.size >= ranks.size:
+            self.minibatches = self.minibatches.over(ranks)
         self.state = target.model.init_state(target.to_theta(phi))
 
     def run(self) -> Tensor:
@@ -152,4 +168,6 @@ class Descent:
             density = model.log_lik(theta, batch) * batch.weight
             loss -= density.double().sum(1).cpu().numpy() / held.shape[1]
         finite = torch.isfinite(self.phi).all(1).cpu().numpy() & np.isfinite(loss)
-        return np.asarray(np.where(finite, loss, np.inf))
+        found = torch.from_numpy(np.where(finite, loss, np.inf)).to(self.phi.device)
+        self.ranks.follow_first(self.phi, found)  # where one stops, all stop
+        return np.asarray(found.cpu())

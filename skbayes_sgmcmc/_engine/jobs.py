@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from .._data.chain_random import ChainRandom, from_torch
+from .._data.ranks import ALONE, RankError, Ranks
 from .._draws.storage import allocate, dtype_name
 from ..samplers import Cell, Sampler
 from .accelerators import Workload, equip
@@ -119,15 +120,19 @@ class Job:
     def target(self) -> Target:
         return self.work.target
 
+    @property
+    def ranks(self) -> Ranks:
+        return self.work.minibatches.ranks
+
+    def of(self, chains: list[int]) -> Job:
+        """The job of some of all chains."""
+        return replace(self, group=chains, seeds=[self.seeds[c] for c in chains])
+
     def __call__(self, on_progress: OnProgress | None) -> Result:
         chains = self._chains()
         checkpoint = None
         if self.settings.checkpoint is not None:
-            checkpoint = Checkpoint(
-                self.settings.checkpoint,
-                self._fingerprint(),
-                probe(self.target, self.work.sampler, self.work.minibatches),
-            )
+            checkpoint = self._checkpoint()
             checkpoint.load(chains)
         reported = -1.0
 
@@ -150,10 +155,19 @@ class Job:
         try:
             chains.run(on_chunk)
         except KeyboardInterrupt:
-            raise self._interrupted(chains, checkpoint) from None
+            raise KeyboardInterrupt("interrupted" + self._left(chains, checkpoint)) from None
+        except RankError as error:
+            raise RankError(error.how, self._left(chains, checkpoint)) from error
         if checkpoint is not None and chains.alive:
             checkpoint.save(chains)
         return self._result(chains)
+
+    def _checkpoint(self) -> Checkpoint:
+        minibatches, path = self.work.minibatches, self.settings.checkpoint
+        if self.ranks.rank > 0:
+            return Checkpoint(path, "", {}, self.ranks)
+        known = probe(self.target, self.work.sampler, minibatches.over(ALONE))
+        return Checkpoint(path, self._fingerprint(), known, self.ranks)
 
     def _chains(self) -> Chains:
         target, like = self.target, self.target.like
@@ -219,7 +233,8 @@ class Job:
             theta = np.stack([model.init(rng) for rng in rngs])
             optimised = tuning_of(model).descends(init) and not self.work.sampler.cools
             if optimised and not self.plan.stream:
-                return descend(target, self.work.minibatches.size, theta, self.seeds)
+                size = self.work.minibatches.size
+                return descend(target, size, theta, self.seeds, ranks=self.ranks)
         else:
             theta = self._given_starts(np.asarray(init, dtype=float))
         return target.from_theta(torch.from_numpy(theta).to(like)).clone()
@@ -258,16 +273,15 @@ class Job:
             None if self.previous is None else self.previous.theta,
         )
 
-    def _interrupted(self, chains: Chains, checkpoint: Checkpoint | None) -> KeyboardInterrupt:
-        where = f"interrupted at step {chains.cursor.step} of {self.plan.n_steps}"
+    def _left(self, chains: Chains, checkpoint: Checkpoint | None) -> str:
+        """Write what there is; say where the run ended, and how it goes on."""
+        where = f" at step {chains.cursor.step} of {self.plan.n_steps}"
         if checkpoint is None:
-            return KeyboardInterrupt(
-                f"{where}; nothing was kept. Set checkpoint='file.npz' to make fits resumable."
-            )
+            return f"{where}; nothing was kept. Set checkpoint='file.npz' to make fits resumable."
         checkpoint.save_snapshot()
-        if not checkpoint.path.exists():
-            return KeyboardInterrupt(f"{where}, before the first checkpoint; nothing was kept.")
-        return KeyboardInterrupt(
+        if self.ranks.rank == 0 and not checkpoint.path.exists():
+            return f"{where}, before the first checkpoint; nothing was kept."
+        return (
             f"{where}; call fit again with the same data and parameters to continue from "
             f"{str(self.settings.checkpoint)!r}."
         )

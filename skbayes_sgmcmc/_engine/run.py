@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from .._data.minibatch import Data
+from .._data.ranks import Ranks
 from .._exceptions import SamplingError, more, warn
 from ..models._protocol import Model
 from ..samplers import Sampler
@@ -22,6 +23,7 @@ from ..schedules import Schedule, as_schedule
 from . import auto
 from .accelerators import Workload, choose, offers
 from .chains import SCHEDULE_STEPS, Plan
+from .data_parallel import check_same_run, grid_of_run
 from .jobs import ChainState, Job, Result, moves_of
 from .memory import check_memory
 from .progress import Board, OnProgress, watched
@@ -76,7 +78,7 @@ def draw(
     ``previous`` are earlier chains to continue. ``rows_seen`` is given if the rows are a part of a
     stream: it counts all rows so far, including these. The run then takes one pass over these rows.
     ``on_progress`` is called while chains run in this process; if they run in workers, only with
-    ``verbose``, from a thread.
+    ``verbose``, from a thread; if ranks share the rows, on rank 0.
     """
     stream = rows_seen is not None
     model = model.bound(data)
@@ -86,6 +88,7 @@ def draw(
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])
     _check_pair(sampler, model, level)
+    grid = grid_of_run(model, data, settings, sampler)
     previous = _continuable(previous, model, settings, stream)
     n_asked = settings.n_chains
     if previous is not None:
@@ -134,9 +137,11 @@ def draw(
     _check_plan(plan, sampler, tuned=same_moves)
     if not stream:
         found = replace(found, target=found.target.with_model(model.prepared(plan.n_steps)))
+    found = replace(found, minibatches=found.minibatches.over(grid.rows))
     job = _job(found, plan, settings, previous)
+    check_same_run(grid, job.work, plan, job.accelerators)
     run = _combine(
-        _run_groups(job, on_progress),
+        _run_groups(job, on_progress if grid.first else None, grid.chains),
         job,
         n_asked=n_asked,
         rows_seen=data.total if rows_seen is None else rows_seen,
@@ -167,18 +172,19 @@ def _job(found: Tuned, plan: Plan, settings: Settings, previous: ChainState | No
     )
 
 
-def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
-    """Run the chains of a job as one group in this process, or as several groups in workers."""
-    groups = job.settings.groups()
+def _run_groups(job: Job, on_progress: OnProgress | None, ranks: Ranks) -> list[Result]:
+    """Run the chains of a job as one group in this process, or as several in workers or ranks."""
+    groups = job.settings.groups(ranks.size)
+    if ranks.size > 1:
+        return ranks.gathered(job.of(groups[ranks.rank])(on_progress))
     if len(groups) == 1:
         return [job(on_progress)]
-    jobs = [replace(job, group=group, seeds=[job.seeds[c] for c in group]) for group in groups]
     watch: AbstractContextManager[Board | None] = nullcontext()
     if on_progress is not None and job.settings.verbose:
-        watch = watched(on_progress, len(jobs), job.plan.n_steps)
+        watch = watched(on_progress, len(groups), job.plan.n_steps)
     with watch as board:
         run = Parallel(n_jobs=job.settings.n_jobs)
-        return list(run(delayed(_run_one)(one, board, i) for i, one in enumerate(jobs)))
+        return list(run(delayed(_run_one)(job.of(g), board, i) for i, g in enumerate(groups)))
 
 
 def _run_one(job: Job, board: Board | None, group: int) -> Result:

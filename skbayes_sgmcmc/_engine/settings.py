@@ -192,15 +192,14 @@ class Settings:
             entropy = int(state)
         return np.random.SeedSequence(entropy).spawn(self.n_chains)
 
-    def groups(self) -> list[list[int]]:
-        """Groups of chains that run as one batch: one group, or one for each job."""
-        chains = list(range(self.n_chains))
-        if self.n_jobs in (None, 1):
-            return [chains]
-        from joblib import effective_n_jobs
+    def groups(self, n_ranks: int = 1) -> list[list[int]]:
+        """Groups of chains that run as one batch: one for each rank, or one for each job."""
+        count = n_ranks
+        if self.n_jobs not in (None, 1):
+            from joblib import effective_n_jobs
 
-        jobs = min(effective_n_jobs(self.n_jobs), self.n_chains)
-        return [part.tolist() for part in np.array_split(np.array(chains), jobs)]
+            count = min(effective_n_jobs(self.n_jobs), self.n_chains)
+        return [part.tolist() for part in np.array_split(np.arange(self.n_chains), count)]
 
     @property
     def auto(self) -> bool:

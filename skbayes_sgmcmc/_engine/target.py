@@ -25,6 +25,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data, Minibatches
+from .._data.ranks import NoRandom
 from .._draws.storage import decode
 from .._metric import State
 from .._validation import check_choice
@@ -223,12 +224,15 @@ class Evaluator:
         split: bool,
     ):
         self.target = target
-        self.rng = rng
+        self._ranks = minibatches.ranks
+        shared = self._ranks.size > 1
+        self.rng: Any = NoRandom(type(target.model).__name__) if shared else rng
         self.state = state
-        self.split = split
         self.batch = Batch({}, 1.0, True, 0)  # set before every step
         self.aux: dict[str, Tensor] = {}
         self._scale = target.likelihood_scale(minibatches)
+        #: whether the rows' part of the gradient has a buffer of its own; ranks add up that part
+        self._apart = split or shared
         self._likelihood: Tensor | None = None
         self._g: Tensor | None = None
 
@@ -243,6 +247,7 @@ class Evaluator:
         self.aux = model.likelihood_gradient(
             theta, self.batch, self.state, self.rng, out=data_part, scale=self._scale
         )
+        self._ranks.add_up(data_part, *self.aux.values())
         if target._anchor_gradient is not None:
             data_part.add_(target._anchor_gradient)
             if target._anchor_hessian is not None:
@@ -259,15 +264,20 @@ class Evaluator:
         self.aux = {}
         model.prior_gradient(theta, self.state, g, 1.0 / target.n)
         value = model.prior_potential(theta, self.state).double() / target.n
-        value += model.value_and_gradient(
-            theta, self.batch, self.state, self.rng, out=g, scale=self._scale
+        data_part = g if self._likelihood is None else self._likelihood.zero_()
+        rows = model.value_and_gradient(
+            theta, self.batch, self.state, self.rng, out=data_part, scale=self._scale
         )
+        self._ranks.add_up(data_part, rows)
+        value += rows
+        if self._likelihood is not None:
+            g.add_(self._likelihood)
         return value, g if target.coordinates is None else target.coordinates.pull_back(g)
 
     def _buffer(self, like: Tensor) -> Tensor:
         if self._g is None or self._g.shape != like.shape:
             self._g = torch.empty_like(like)
-            self._likelihood = torch.empty_like(like) if self.split else None
+            self._likelihood = torch.empty_like(like) if self._apart else None
         return self._g
 
     def likelihood(self) -> Tensor:

@@ -131,6 +131,8 @@ class CUDAGraph(Accelerator):
             return "the model has latent variables."
         if not all(isinstance(field, Tensor) for field in work.target.data.fields.values()):
             return "it is for dense rows of networks."
+        if work.minibatches.ranks.size > 1:
+            return "several ranks share the minibatches."
         return None
 
     def pays(self, work: Workload) -> bool:

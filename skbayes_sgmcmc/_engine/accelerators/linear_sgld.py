@@ -49,6 +49,8 @@ class LinearSGLD(Accelerator):
             return "the rows change at random at every step."
         if not target.data.fields["x"].in_memory:
             return "the rows are in a file."
+        if work.minibatches.ranks.size > 1:
+            return "several ranks share the minibatches."
         return why_no_cpu(work) or why_no_numba()
 
     def pays(self, work: Workload) -> bool:

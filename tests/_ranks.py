@@ -1,0 +1,260 @@
+"""What the two ranks of test_ranks.py do: ``python _ranks.py folder rank``.
+
+Each writes what it has drawn and the errors that it has met to the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+import warnings
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+
+import skbayes_sgmcmc as sk
+from skbayes_sgmcmc._engine import chains
+from skbayes_sgmcmc._engine import data_parallel as engine
+from skbayes_sgmcmc._engine.checkpoint import Checkpoint
+
+N_RANKS = 2
+#: seconds for which a rank waits for one that does not come
+PATIENCE = 1.0
+#: steps between two looks at the chains of a fit with a file
+CHUNK = 64
+
+X, Y = make_classification(203, 5, random_state=0)
+WEIGHT = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
+REAL = X @ [1.0, -1.0, 0.5, 0.0, 0.0] + np.random.default_rng(1).standard_normal(len(X))
+SHORT = {"n_chains": 2, "n_draws": 30, "burn_in": 30, "thinning": 1, "random_state": 0}
+#: 1,000 steps
+LONG = SHORT | {"n_chains": 1, "n_draws": 100, "burn_in": 500, "thinning": 5}
+PLAIN = {"step_size": 0.1, "batch_size": 21}
+MLP = {"hidden_layer_sizes": 7, "batch_size": 21}
+
+
+class Rows(torch.utils.data.Dataset):
+    """A dataset that remembers which items were asked for."""
+
+    def __init__(self):
+        self.targets, self.asked = Y, []
+
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, i):
+        self.asked.append(i)
+        return X[i].astype(np.float32), Y[i]
+
+
+def module(**others):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    return sk.BayesianModuleClassifier(net, **(SHORT | PLAIN | others))
+
+
+#: name -> estimator, y, sample_weight
+FITS = {
+    "logistic": (sk.BayesianLogisticRegression(compiled=False, **PLAIN, **SHORT), Y, None),
+    "logistic, all rows": (sk.BayesianLogisticRegression(**SHORT), Y, WEIGHT),
+    "logistic, control variates": (
+        sk.BayesianLogisticRegression(
+            gradient="linear_control_variates", batch_size=31, sampler="sgld", **SHORT
+        ),
+        Y,
+        WEIGHT,
+    ),
+    "logistic, mclmc": (sk.BayesianLogisticRegression(sampler="mclmc", **SHORT), Y, None),
+    "glm": (sk.BayesianGLMRegressor(sampler="sghmc", batch_size=30, **SHORT), REAL, None),
+    "mlp": (sk.BayesianMLPClassifier(**MLP, **LONG), Y, None),
+    "mlp, psgld": (sk.BayesianMLPClassifier(sampler="psgld", **MLP, **SHORT), Y, WEIGHT),
+    "mlp, learned scale": (
+        sk.BayesianMLPRegressor(prior_scale="learned", shared_minibatch=True, **MLP, **SHORT),
+        REAL,
+        None,
+    ),
+    "sparse": (sk.SparseBayesianRegressor(batch_size=21, **SHORT), REAL, None),
+    "module": (module(), Y, None),
+}
+
+
+def fitted(name, **others):
+    """A fit of the table, with other parameters."""
+    estimator, y, weight = FITS[name]
+    return clone(estimator).set_params(**others).fit(X, y, sample_weight=weight)
+
+
+def fitted_in_chunks(path):
+    """Draws of a fit of three chunks of ``CHUNK`` steps, with a file."""
+    before, chains.LONG_CHUNK = chains.LONG_CHUNK, CHUNK
+    length = {"burn_in": CHUNK, "n_draws": 2 * CHUNK, "thinning": 1, "n_chains": 1}
+    clf = clone(FITS["logistic"][0]).set_params(checkpoint=path, **length)
+    try:
+        return clf.fit(X, Y).posterior_["coef"]
+    finally:
+        chains.LONG_CHUNK = before
+
+
+def changed(**others):
+    clone(FITS["logistic"][0]).set_params(**others).fit(X, Y)
+
+
+#: name -> a call that ranks with chains of their own must refuse
+REFUSED_CHAINS = {
+    "few chains": lambda: changed(n_chains=1),
+    "file": lambda: changed(checkpoint="fit.npz"),
+}
+
+
+def refused(rank):
+    """Name -> a call that all ranks must refuse, with the same message."""
+    second = rank == 1
+    plain = clone(FITS["logistic"][0])
+    lda = sk.LatentDirichletAllocation(
+        n_components=2, **{k: v for k, v in SHORT.items() if k != "n_chains"}
+    )
+    return {
+        "rows": lambda: plain.fit(X[second:], Y[second:]),
+        "columns": lambda: plain.fit(X[:, second:], Y),
+        "other rows": lambda: plain.fit(X, 1 - Y if second else Y),
+        "weights": lambda: plain.fit(X, Y, sample_weight=2.0 * WEIGHT if second else WEIGHT),
+        "step_size": lambda: clone(plain).set_params(step_size=0.2 if second else 0.1).fit(X, Y),
+        "seed": lambda: clone(plain).set_params(random_state=rank).fit(X, Y),
+        "prior": lambda: clone(plain).set_params(prior_scale=1.0 + rank).fit(X, Y),
+        "version": lambda: other_version(plain, second),
+        "no seed": lambda: clone(plain).set_params(random_state=None).fit(X, Y),
+        "n_jobs": lambda: clone(plain).set_params(n_jobs=2).fit(X, Y),
+        "few rows": lambda: clone(plain).set_params(batch_size=1).fit(X, Y),
+        "mala": lambda: sk.BayesianLogisticRegression(sampler="mala", **SHORT).fit(X, Y),
+        "augment": lambda: module(augment=lambda x, rng: x).fit(X, Y),
+        "no data": lambda: sk.sample(lambda theta: -(theta**2).sum(1), 2, random_state=0),
+        "topics": lambda: lda.fit(np.abs(X).round().astype(int)),
+    }
+
+
+def other_version(estimator, second):
+    before = engine.__version__
+    engine.__version__ = "0.0.0" if second else before
+    try:
+        estimator.fit(X, Y)
+    finally:
+        engine.__version__ = before
+
+
+def error_of(call):
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "none"
+
+
+def main(folder, rank):
+    found = {"errors": {}, "draws": {}}
+    with sk.data_parallel():
+        for name in FITS:
+            estimator = fitted(name)
+            found["draws"][name] = pickle.loads(pickle.dumps(estimator)).posterior_.draws
+        found["errors"] = {name: error_of(call) for name, call in refused(rank).items()}
+        found["asked"] = [asked_for(burn_in) for burn_in in (10, 30)]
+        found["compiled"] = fitted("logistic", compiled="auto", n_draws=1).compiled_
+        found["drifted"] = drifted(rank)
+        found["resumed"] = interrupted_and_resumed(folder / f"of_{rank}")
+    own = [dist.new_group([each]) for each in range(N_RANKS)][rank]
+    with sk.data_parallel(own, chain_group=dist.group.WORLD):
+        found["by chain"] = fitted("logistic").posterior_.draws
+        found["errors"] |= {name: error_of(call) for name, call in REFUSED_CHAINS.items()}
+    group = dist.new_group(timeout=timedelta(seconds=PATIENCE))
+    started = time.monotonic()
+    if rank == 0:
+        with sk.data_parallel(group):
+            found["alone"] = error_of(lambda: fitted("logistic")), time.monotonic() - started
+    dist.barrier()
+    (folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
+    if rank == 1:
+        Checkpoint.maybe_save = after_two_calls(Checkpoint.maybe_save, die)
+    with sk.data_parallel():
+        died = error_of(lambda: fitted_in_chunks(folder / "fit.npz"))
+    (folder / f"died.{rank}.txt").write_text(died)
+
+
+def asked_for(burn_in):
+    """How many items of a dataset a fit asks for."""
+    rows = Rows()
+    module(n_draws=5, burn_in=burn_in).fit(rows)
+    return len(rows.asked)
+
+
+def drifted(rank):
+    """Draws of a fit in which rank 1 is a little beside rank 0 at the end of every chunk."""
+    chunk = chains.Chains._chunk
+
+    def shifted(self, steps):
+        chunk(self, steps)
+        self.phi += 0.001 * rank
+
+    chains.Chains._chunk = shifted
+    draws = fitted_in_chunks(None)
+    chains.Chains._chunk = chunk
+    return draws
+
+
+def interrupted_and_resumed(folder):
+    """Draws of a fit that stopped in the middle, and the files that it left; see ``Stop``."""
+    folder.mkdir()
+    before, Checkpoint.maybe_save = Checkpoint.maybe_save, after_two_calls(Checkpoint.save, stop)
+    with suppress(Stop):
+        fitted_in_chunks(folder / "fit.npz")
+    Checkpoint.maybe_save = before
+    files = [path.name for path in folder.iterdir()]
+    return fitted_in_chunks(folder / "fit.npz"), files
+
+
+class Stop(Exception):
+    """What ends a fit."""
+
+
+def stop():
+    raise Stop
+
+
+def die():
+    """As a machine's failure does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def after_two_calls(method, end):
+    """A method of Checkpoint that ends the fit after two chunks."""
+    calls = []
+
+    def ending(self, chains):
+        calls.append(method(self, chains))
+        if len(calls) == 2:
+            end()
+
+    return ending
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    here, number = Path(sys.argv[1]), int(sys.argv[2])
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{here / 'store'}",
+        rank=number,
+        world_size=N_RANKS,
+        timeout=timedelta(seconds=60),
+    )
+    main(here, number)
+    with suppress(RuntimeError):
+        dist.destroy_process_group()
