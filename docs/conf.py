@@ -20,6 +20,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -84,8 +85,12 @@ html_theme_options = {
     "show_prev_next": True,
 }
 
-#: classes and functions of other packages that docstrings name, which this site does not have
-nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|torch|scipy|arviz|joblib|matplotlib)\..*")]
+#: where other packages describe what this site names. The inventories are files of the repository,
+#: in Sphinx's first format, which is text, so that the build needs no network
+intersphinx_mapping = {
+    "sklearn": ("https://scikit-learn.org/stable", "_inventories/sklearn.inv"),
+    "matplotlib": ("https://matplotlib.org/stable", "_inventories/matplotlib.inv"),
+}
 
 
 def skip_inherited(app, what, name, obj, skip, options):
