@@ -78,11 +78,17 @@ def test_the_loss_is_that_of_the_chains_positions(capsys):
 
 
 @pytest.mark.parametrize(
-    "kind", [LatentDirichletAllocation, DeepPoissonFactorAnalysis, SparseBayesianClassifier]
+    "estimator",
+    [
+        LatentDirichletAllocation(),
+        DeepPoissonFactorAnalysis((3, 2), doc_sweeps=2),
+        SparseBayesianClassifier(),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
 )
-def test_models_with_many_modes_have_a_loss_and_no_r_hat(kind, capsys):
-    short = {**STEPS, "n_draws": 4, "burn_in": 60, "thinning": 5}
-    kind(**short, verbose=1).fit(np.round(np.abs(3 * X[:15])), y[:15])
+def test_models_with_many_modes_have_a_loss_and_no_r_hat(estimator, capsys):
+    short = {**STEPS, "n_draws": 4, "burn_in": 60, "thinning": 5, "verbose": 1}
+    clone(estimator).set_params(**short).fit(np.round(np.abs(3 * X[:15])), y[:15])
     lines = lines_of(capsys.readouterr().out)
     assert lines[-1][1] == "100" and all(line[6] is None for line in lines)
     assert all(np.isfinite(float(line[5])) for line in lines)
@@ -96,6 +102,17 @@ def test_the_loss_of_documents_is_that_of_their_words_under_the_last_topics(caps
     shown = float(lines_of(capsys.readouterr().out)[-1][5])
     words = lda.transform(counts) @ lda.components_
     assert shown == pytest.approx(-(counts * np.log(words)).sum(1).mean(), rel=0.005)  # 3 digits
+
+
+def test_sweeps_of_gibbs_sampling_are_steps(capsys):
+    """Of each chain, though chains take turns."""
+    chains = {"n_chains": 2, "n_draws": 10, "burn_in": 20, "thinning": 2, "random_state": 0}
+    lda = LatentDirichletAllocation(3, algorithm="gibbs", **chains, verbose=1)
+    lda.fit(np.round(np.abs(3 * X[:15])))
+    lines = lines_of(capsys.readouterr().out)
+    steps = [int(line[2]) for line in lines]
+    assert steps == sorted(set(steps)) and steps[-1] == lda.n_steps_ == 40
+    assert 3 < len(lines) <= 20 and {int(line[3]) for line in lines} == {40}
 
 
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
