@@ -40,6 +40,7 @@ autodoc_typehints = "none"  # numpydoc's sections give the types, in words
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -79,6 +80,7 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": project},  # with the version, the bar is wider than a phone
+    "navbar_persistent": ["search-button"],  # the field needs a second line
     "show_nav_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
