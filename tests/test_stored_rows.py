@@ -232,6 +232,27 @@ def test_draws_are_those_of_the_copied_rows(name, request, tmp_path):
         assert_same_draws(whole, clone(model).fit(given, y), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [BayesianLogisticRegression, BayesianMLPClassifier])
+def test_maps_beyond_the_memory_are_read_in_order(kind, small_is_large, tmp_path, monkeypatch):
+    """The draws are those of a table that knows slices only: rows are not looked up one by one.
+
+    A map of more than half of the memory does not stay in it, so that every row would be read from
+    the disk, with its neighbours.
+    """
+    model, (X, y) = kind(batch_size=100, **RUN, **QUICK), problem()
+    np.save(tmp_path / "x.npy", X)
+    stored = np.load(tmp_path / "x.npy", mmap_mode="r")
+    of_slices = clone(model).fit(Table(X), y)
+    assert StoredRows(stored).searched
+    monkeypatch.setattr(rows, "whole_memory", lambda: 2 * X.nbytes - 1)
+    assert not StoredRows(stored).searched and not StoredRows(stored).in_memory
+    assert StoredRows(X).searched  # an array is in memory
+    taken = []
+    monkeypatch.setattr(rows.np, "take", lambda *args, **named: taken.append(args))
+    assert_same_draws(clone(model).fit(stored, y), of_slices, atol=0.0)
+    assert not taken
+
+
 @pytest.mark.parametrize(("name", "weighted"), [("logistic", True), ("poisson", False)])
 def test_fits_from_a_table_that_knows_slices(name, weighted, small_is_large):
     """Mean and sd of the whole fit, from minibatches of a pool of rows.

@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,24 @@ def anonymous():
     raise SystemExit("This benchmark reads RssAnon from /proc/self/status, which Linux has.")
 
 
+@contextmanager
+def growth():
+    """A list, to which the growth of anonymous memory is appended all the while, in MB."""
+    before, seen, done = anonymous(), [0.0], threading.Event()
+
+    def watch():
+        while not done.wait(0.005):
+            seen.append(anonymous() - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join()
+
+
 def models():
     """The estimators of the table, by name; parameters are those of the defaults."""
     short = {"n_draws": 20, "burn_in": 200, "thinning": 1, "random_state": 0}
@@ -88,22 +107,11 @@ def measured(name, kind, path, y):
     model, X = models()[name], np.load(path, mmap_mode="r" if kind == "memory map" else None)
     clone(model).fit(np.array(X[:1000]), y[:1000])
     given = Slices(X) if kind == "slices only" else X
-    before, seen, done = anonymous(), [0.0], threading.Event()
-
-    def watch():
-        while not done.wait(0.005):
-            seen.append(anonymous() - before)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    started = time.process_time()
-    try:
+    with growth() as memory:
+        started = time.process_time()
         model.fit(given, y)
-    finally:
         seconds = time.process_time() - started
-        done.set()
-        watcher.join()
-    found = {"seconds": seconds, "memory": max(seen)}
+    found = {"seconds": seconds, "memory": max(memory)}
     if name == "logistic regression":
         draws = model.posterior_["coef"]
         found |= {"mean": draws.mean((0, 1)), "sd": draws.std((0, 1))}

@@ -15,10 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .memory import whole_memory
+
 Array = NDArray[Any]
 
 #: bytes that are read at once
 READ_BYTES = 2**23
+#: memory maps of at most this share of the memory stay in it while their rows are read by number
+SHARE_OF_MAPS = 0.5
 #: floating-point types of rows that are used as they are
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -52,7 +56,8 @@ class StoredRows:
     dtype : numpy.dtype
         Type of the rows as they are read: float32 or float64; whole numbers are read as float64.
     searched : bool
-        Whether rows can be read by number at little cost, as from memory and from memory maps.
+        Whether rows can be read by number at little cost, as from memory, and from memory maps of
+        at most half of the machine's memory: larger ones would be read from the disk row by row.
     """
 
     ndim = 2
@@ -72,8 +77,10 @@ class StoredRows:
             n_rows if numbers is None else len(numbers),
             n_columns if columns is None else len(columns),
         )
-        self.searched = isinstance(table, np.ndarray)
         self._file = _file_of(table)
+        self.searched = isinstance(table, np.ndarray) and (
+            self._file is None or table.nbytes <= SHARE_OF_MAPS * (whole_memory() or np.inf)
+        )
         self._state = state_of(self._file)
         width = max(1, n_columns * table.dtype.itemsize)
         chunk = _chunk_rows(table)
@@ -90,7 +97,7 @@ class StoredRows:
     @property
     def in_memory(self) -> bool:
         """Whether the rows are in memory, and not in a file."""
-        return self.searched and self._file is None
+        return isinstance(self.table, np.ndarray) and self._file is None
 
     def __getitem__(self, chosen: Any) -> Any:
         """Rows as an array, for a slice or numbers; fewer rows or columns for a mask or a pair."""
@@ -143,7 +150,7 @@ class StoredRows:
         return found
 
     def _read(self, start: int, stop: int) -> Array:
-        """Rows start to stop of the table; those of files are checked to be finite."""
+        """Rows start to stop; those of tables that numpy does not hold are checked to be finite."""
         self.check_unchanged()
         found = np.asarray(self.table[int(start) : int(stop)])
         if len(found) != stop - start:
@@ -152,7 +159,7 @@ class StoredRows:
                 f"and {len(found)} of them are there. Keep X as it is until the call ends."
             )
         found = found.astype(self.dtype, copy=False)
-        if not self.searched:
+        if not isinstance(self.table, np.ndarray):  # arrays and maps were checked before the call
             row = first_not_finite(found)
             if row is not None:
                 raise ValueError(

@@ -177,6 +177,7 @@ class Chains:
         self._step = self._new_step()
         eta = float(self.plan.step_size.values(np.zeros(1, dtype=int), self.plan.n_steps)[0])
         self._set_scale(eta, self.plan.first_temperature)
+        self._set_progress(self.cursor.step)
         self._step.xi = self.rng.normal(self.phi.shape[1], dtype=self.phi.dtype)
         indices = self.minibatches.indices(1, self.rng)
         self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))

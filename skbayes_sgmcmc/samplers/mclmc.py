@@ -18,8 +18,10 @@ from .._validation import check_real
 from ._protocol import Sampler, State, Step
 from ._tuning import LARGEST_RATIO, MEMORY, adapt, wanted
 
-#: a step is undone if its energy error is this many times the usual one
+#: a step is undone if its energy error is this many times the wanted or usual one
 HUGE = 30.0
+#: after an undone step half of it is tried, and every step that is kept makes the next this longer
+RECOVERY = 1.1
 #: the direction is kept for at least this many steps of distance
 LEAST_STEPS = 1.0
 #: the length scale L comes from the positions in the last part of the burn-in: a position of step
@@ -62,8 +64,10 @@ class MCLMC(Sampler):
     -----
     The step size :math:`\eta` has the unit that it has for SGHMC: :math:`\epsilon = \sqrt{\eta T
     d/N}`, which is the distance that SGHMC travels in a step. There is no Metropolis correction:
-    the bias is what ``energy_error`` allows. A step whose energy error is 30 times the usual one,
-    or not finite, is undone.
+    the bias is what ``energy_error`` allows. A step whose energy error is not finite, or 30 times
+    the wanted one (the usual one, if it is larger and the step size was given), is undone. The
+    chain goes on in another direction with half the step, which grows by a tenth with every step
+    that is kept.
 
     With minibatches, both ends of a step use the same rows. Gradient noise that is the same in all
     directions turns u by chance, and does no harm; other noise biases the draws.
@@ -110,14 +114,17 @@ class MCLMC(Sampler):
             "g": g.clone(),
             "energy": energy,
             "scale": one,
-            # weight of the average that sets the scale, and mean energy error of recent steps
+            # weight of the average that sets the scale
             "trust": torch.zeros_like(one),
-            "usual": torch.full_like(one, self._aim(step)),
+            # the share of its step that a chain takes, which is less than 1 after an undone step
+            "caution": one.clone(),
             # number of steps, of steps that were undone, and the sum of the others' errors
             "steps": torch.zeros_like(one),
             "undone": torch.zeros_like(one),
             "errors": torch.zeros_like(one),
         }
+        if not step.tuning:  # a step size that was given has an energy error of its own
+            state["usual"] = torch.full_like(one, self._aim(step))
         if _is_auto(self.length):
             state |= {"length": torch.zeros_like(one), "k": torch.ones_like(one)}
             state |= {"mean": theta.clone(), "square": torch.zeros_like(theta)}
@@ -126,7 +133,8 @@ class MCLMC(Sampler):
         return state
 
     def rescale(self, state: State, ratio: float) -> None:
-        state["usual"].mul_(ratio**3)  # energy errors grow like epsilon^3
+        if "usual" in state:
+            state["usual"].mul_(ratio**3)  # energy errors grow like epsilon^3
 
     def end_burn_in(self, state: State) -> None:
         for name in ("mean", "square", "k"):
@@ -166,7 +174,7 @@ class MCLMC(Sampler):
     def distance(self, theta: Tensor, state: State, step: Step) -> Tensor:
         """Epsilon of each chain, (chains, 1)."""
         unit = math.sqrt(step.eta * step.temperature * theta.shape[1] / step.n)
-        return state["scale"] * unit
+        return (state["scale"] * state["caution"]).mul_(unit)
 
     def begin(self, theta: Tensor, state: State, step: Step) -> dict[str, Tensor]:
         """Energy and gradient before a step, and what undoing it needs."""
@@ -214,11 +222,9 @@ class MCLMC(Sampler):
         change = (state["energy"] - before["energy"]).mul_(1.0 / step.temperature)
         change = change.add_(before["turned"], alpha=d - 1.0)
         error = change.square_().mul_(1.0 / d).to(theta)
-        aim, usual = self._aim(step), state["usual"]
+        aim = self._aim(step)
         # an error that is not a number is not below a bound either
-        good = error <= usual.clamp(min=aim).mul_(HUGE**2)
-        # an undone step at most doubles the usual error, so steps are soon kept if all are undone
-        usual.lerp_(torch.fmin(error, usual * MEMORY), 1.0 / MEMORY)
+        good = error <= self._bound(state, error, aim)
         state["steps"].add_(1.0)
         # devices other than the CPU would have to be waited for
         if theta.device.type != "cpu" or not bool(good.all()):
@@ -226,12 +232,28 @@ class MCLMC(Sampler):
             error = torch.where(good, error, 0.0)
         state["errors"].add_(error)
         if step.tuning:
-            ratio = torch.where(good, error.mul_(1.0 / aim), LARGEST_RATIO)
-            adapt(state, ratio, step.progress)
+            # what the error of a whole step would have been
+            ratio = error.div_(state["caution"] ** 6).mul_(1.0 / aim)
+            adapt(state, torch.where(good, ratio, LARGEST_RATIO), step.progress)
+        state["caution"].mul_(torch.where(good, RECOVERY, 0.5)).clamp_(max=1.0)
         self._measure(theta, state, epsilon)
         nu = (epsilon / state["length"]).mul_(2.0).clamp_(max=FORGOTTEN).expm1_().sqrt_()
         u = state["u"].addcmul_(step.xi, nu, value=d**-0.5)
         u.div_(torch.linalg.vector_norm(u, dim=1, keepdim=True))
+
+    @staticmethod
+    def _bound(state: State, error: Tensor, aim: float) -> Tensor | float:
+        """The largest squared error with which a step is kept; the usual error learns this one.
+
+        An error counts as 30 times the usual one at most. So single errors hardly raise the bound,
+        and only a step size that often has such errors does.
+        """
+        if "usual" not in state:
+            return HUGE**2 * aim
+        usual = state["usual"]
+        bound = usual.clamp(min=aim).mul_(HUGE**2)
+        usual.lerp_(torch.fmin(error, usual * HUGE), 1.0 / MEMORY)
+        return bound
 
     @staticmethod
     def _undo(

@@ -1,0 +1,53 @@
+"""How much memory there is: the machine's, or what a control group leaves to the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def whole_memory() -> int | None:
+    """Bytes of memory that this process may use at most; None if the system does not say."""
+    limits = [*_limits_of_groups()]
+    machine = _bytes_of("MemTotal")
+    return min(limits if machine is None else [machine, *limits], default=None)
+
+
+def free_memory() -> int | None:
+    """Bytes of the machine's memory that are free; None if the system does not say."""
+    return _bytes_of("MemAvailable")
+
+
+def _bytes_of(name: str, path: Path = Path("/proc/meminfo")) -> int | None:
+    try:
+        for line in path.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def _limits_of_groups(
+    own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> Iterator[int]:
+    """Limits of the process's control groups, of both versions of Linux's interface.
+
+    In a container, the path of a group may be the one outside, and its limit is at the root.
+    """
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, kinds, path = line.split(":", 2)
+        if kinds not in ("", "memory"):
+            continue
+        folder, name = (root, "memory.max") if not kinds else (
+            root / "memory", "memory.limit_in_bytes")  # fmt: skip
+        for place in (folder / path.lstrip("/") / name, folder / name):
+            try:
+                yield int(place.read_text())  # "max" is no number
+                break
+            except (OSError, ValueError):
+                continue
