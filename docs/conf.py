@@ -20,6 +20,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -39,6 +40,7 @@ autodoc_typehints = "none"  # numpydoc's sections give the types, in words
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -78,14 +80,19 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": project},  # with the version, the bar is wider than a phone
+    "navbar_persistent": ["search-button"],  # the field needs a second line
     "show_nav_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "show_prev_next": True,
 }
 
-#: classes and functions of other packages that docstrings name, which this site does not have
-nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|torch|scipy|arviz|joblib|matplotlib)\..*")]
+#: where other packages describe what this site names. The inventories are files of the repository,
+#: in Sphinx's first format, which is text, so that the build needs no network
+intersphinx_mapping = {
+    "sklearn": ("https://scikit-learn.org/stable", "_inventories/sklearn.inv"),
+    "matplotlib": ("https://matplotlib.org/stable", "_inventories/matplotlib.inv"),
+}
 
 
 def skip_inherited(app, what, name, obj, skip, options):

@@ -21,7 +21,7 @@ _WHERE = {
     "DeepPoissonFactorAnalysis": "estimators.dpfa",
     "DistilledClassifier": "estimators.distilled",
     "SparseBayesianClassifier": "estimators.sparse",
-    "SparseBayesianRegressor": "estimators.sparse",
+    "SparseBayesianRegressor": "estimators.sparse_regressor",
     "Pruning": "models.networks.pruning",
     "SpikeSlab": "priors",
     "Storage": "_draws.storage",
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from .estimators.module_regressor import BayesianModuleRegressor as BayesianModuleRegressor
     from .estimators.ordinal import BayesianOrdinalClassifier as BayesianOrdinalClassifier
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
-    from .estimators.sparse import SparseBayesianRegressor as SparseBayesianRegressor
+    from .estimators.sparse_regressor import SparseBayesianRegressor as SparseBayesianRegressor
     from .models.likelihoods import StudentT as StudentT
     from .models.networks.low_rank import low_rank_adapters as low_rank_adapters
     from .models.networks.pruning import Pruning as Pruning

@@ -12,17 +12,22 @@ import pytest
 from joblib import parallel_backend
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import (
     BayesianGLMRegressor,
     BayesianICA,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
+    DeepPoissonFactorAnalysis,
     LatentDirichletAllocation,
     SamplingWarning,
     SparseBayesianClassifier,
 )
 from skbayes_sgmcmc._callbacks import is_screen
+from skbayes_sgmcmc._engine.progress import Board, Report
 
 X, y = make_classification(60, 4, n_redundant=0, random_state=0)
 STEPS = {"n_draws": 40, "burn_in": 600, "thinning": 60, "n_chains": 2, "random_state": 0}
@@ -72,17 +77,47 @@ def test_the_loss_is_that_of_the_chains_positions(capsys):
     assert float(r_hat) == pytest.approx(max(clf.summary()["r_hat"]), rel=0.005)
 
 
-@pytest.mark.parametrize("kind", [LatentDirichletAllocation, SparseBayesianClassifier])
-def test_models_without_a_density_or_one_mode_have_lines(kind, capsys):
-    short = {**STEPS, "n_draws": 4, "burn_in": 60, "thinning": 5}
-    kind(**short, verbose=1).fit(np.round(np.abs(3 * X[:15])), y[:15])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LatentDirichletAllocation(),
+        DeepPoissonFactorAnalysis((3, 2), doc_sweeps=2),
+        SparseBayesianClassifier(),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_models_with_many_modes_have_a_loss_and_no_r_hat(estimator, capsys):
+    short = {**STEPS, "n_draws": 4, "burn_in": 60, "thinning": 5, "verbose": 1}
+    clone(estimator).set_params(**short).fit(np.round(np.abs(3 * X[:15])), y[:15])
     lines = lines_of(capsys.readouterr().out)
     assert lines[-1][1] == "100" and all(line[6] is None for line in lines)
+    assert all(np.isfinite(float(line[5])) for line in lines)
+
+
+def test_the_loss_of_documents_is_that_of_their_words_under_the_last_topics(capsys):
+    """One chain, one draw: its predictions are those of its last position."""
+    counts = np.round(np.abs(3 * X[:15])) + 1.0
+    one = {**STEPS, "n_chains": 1, "n_draws": 1, "burn_in": 59, "thinning": 1}
+    lda = LatentDirichletAllocation(3, **one, verbose=1).fit(counts)
+    shown = float(lines_of(capsys.readouterr().out)[-1][5])
+    words = lda.transform(counts) @ lda.components_
+    assert shown == pytest.approx(-(counts * np.log(words)).sum(1).mean(), rel=0.005)  # 3 digits
+
+
+def test_sweeps_of_gibbs_sampling_are_steps(capsys):
+    """Of each chain, though chains take turns."""
+    chains = {"n_chains": 2, "n_draws": 10, "burn_in": 20, "thinning": 2, "random_state": 0}
+    lda = LatentDirichletAllocation(3, algorithm="gibbs", **chains, verbose=1)
+    lda.fit(np.round(np.abs(3 * X[:15])))
+    lines = lines_of(capsys.readouterr().out)
+    steps = [int(line[2]) for line in lines]
+    assert steps == sorted(set(steps)) and steps[-1] == lda.n_steps_ == 40
+    assert 3 < len(lines) <= 20 and {int(line[3]) for line in lines} == {40}
 
 
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
 def test_chains_in_workers_are_seen(backend, capfd, monkeypatch):
-    """The slowest worker's step; the draws are those of a silent fit."""
+    """The slowest worker's step, R-hat of all chains; the draws are those of a silent fit."""
     monkeypatch.setattr("skbayes_sgmcmc._engine.progress.LOOK_EVERY", 0.01)
     settings = {**STEPS, "compiled": False, "n_jobs": 2}
     with parallel_backend(backend):
@@ -92,7 +127,46 @@ def test_chains_in_workers_are_seen(backend, capfd, monkeypatch):
     assert capfd.readouterr().out == ""
     assert len(lines) > 1 and lines[-1][1] == "100"
     assert all(np.isfinite(float(line[5])) for line in lines)
+    assert float(lines[-1][6]) == pytest.approx(max(clf.summary()["r_hat"]), rel=0.005)
     np.testing.assert_array_equal(clf.coef_, silent.coef_)
+
+
+def test_draws_that_are_too_many_stay_in_their_workers(capfd, monkeypatch):
+    """The line then has no R-hat; and a worker on another machine has no folder to write to."""
+    monkeypatch.setattr("skbayes_sgmcmc._engine.progress.SHARED_BYTES", 100)
+    with parallel_backend("threading"):
+        BayesianLogisticRegression(**STEPS, compiled=False, n_jobs=2, verbose=1).fit(X, y)
+    lines = lines_of(capfd.readouterr().out)
+    assert lines[-1][1] == "100" and all(line[6] is None for line in lines)
+
+
+def test_a_worker_whose_reports_cannot_be_kept_goes_on(tmp_path, monkeypatch):
+    """Without the folder, or without room in it; nothing is reported before all have written."""
+    report = Report(
+        step=5,
+        n_steps=10,
+        nll=lambda: 0.5,
+        draws=lambda: (np.zeros((1, 4, 2)), None),
+        one_mode=True,
+    )
+    Board(tmp_path / "elsewhere", 2).write(0, report)
+    board = Board(tmp_path, 2)
+    assert board.read(10) is None
+    board.write(0, report)
+    assert board.read(10) is None
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        board.write(1, report)
+    assert board.read(10) is None
+    board = Board(tmp_path, 2)
+    board.write(1, report)
+    read = board.read(10)
+    assert (read.step, read.nll(), read.one_mode) == (5, 0.5, True)
+    assert read.draws()[0].shape == (2, 4, 2)
 
 
 def test_progress_changes_no_draws():
@@ -134,6 +208,22 @@ def test_html_shows_the_posterior():
     worst = summary["name"][int(np.argmin(summary["ess"]))]
     assert f"{min(summary['ess']):,.0f} ({worst})" in shown
     assert ">none<" in shown
+
+
+def test_diagrams_of_pipelines_and_searches_show_the_posterior():
+    """In short, below the name of the estimator."""
+    quick = BayesianLogisticRegression(n_draws=250, n_chains=2, random_state=0)
+    pipe = make_pipeline(StandardScaler(), quick).fit(X, y)
+    search = GridSearchCV(pipe, {"bayesianlogisticregression__prior_scale": [1.0]}, cv=2)
+    for outer, last in ((pipe, pipe[-1]), (search.fit(X, y), search.best_estimator_[-1])):
+        table = last.summary()
+        assert (
+            f"2 chains × 250 draws, R-hat {max(table['r_hat']):.2f}, ESS {min(table['ess']):,.0f}, "
+            "no warnings"
+        ) in outer._repr_html_()
+    assert "no warnings" not in clone(pipe)._repr_html_()
+    pipe[-1]._fit_warnings = ["one"]
+    assert "1 warning<" in pipe._repr_html_()
 
 
 def test_html_of_an_estimator_that_is_not_fitted_is_that_of_scikit_learn():

@@ -1,8 +1,10 @@
-"""The gallery has the form that the build and its readers expect."""
+"""The gallery and the inventories have the form that the build and its readers expect."""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import pydoc
 import re
 from pathlib import Path
 
@@ -11,8 +13,6 @@ import pytest
 import skbayes_sgmcmc
 
 DOCS = Path(skbayes_sgmcmc.__file__).parent.parent / "docs"
-
-
 GALLERY = DOCS.parent / "examples" / "gallery"
 EXAMPLES = sorted(GALLERY.rglob("*.py"))
 CONF = (DOCS / "conf.py").read_text()
@@ -42,3 +42,21 @@ def test_example_of_the_gallery_is_a_page(path):
     assert blocks[-1].rstrip().endswith("plt.show()")
     assert "plt.subplot" in blocks[-1]  # a figure is kept as it is at the end of its block
     assert source.count("plt.show()") == 1
+
+
+INVENTORIES = [
+    line
+    for file in sorted((DOCS / "_inventories").glob("*.inv"))
+    for line in file.read_text().splitlines()
+    if not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize("line", INVENTORIES, ids=lambda line: line.split()[0])
+def test_inventories_name_what_exists(line):
+    """Links to other packages: the object exists, is of this kind, and its page has its name."""
+    name, kind, page = line.split()
+    found = pydoc.locate(name)
+    in_class = inspect.isclass(pydoc.locate(name.rpartition(".")[0]))
+    assert kind == ("class" if inspect.isclass(found) else "method" if in_class else "function")
+    assert callable(found) and page.endswith(f"/{name}.html")

@@ -145,7 +145,7 @@ class Job:
                 step=step,
                 n_steps=n_steps,
                 nll=partial(mean_nll, chains),
-                chains=chains,
+                draws=chains.collected,
                 one_mode=tuning_of(self.target.model).one_mode,
             )
             if on_progress is not None and report.fraction > reported:

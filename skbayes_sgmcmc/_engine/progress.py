@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-
-from ..models._protocol import Model
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from .chains import Chains
 
-#: rows of which a report has the negative log likelihood
-REPORTED_ROWS = 500
-#: seconds between two looks at what workers have reported
+Array = NDArray[Any]
+
+#: seconds between two reports of a worker, and between two looks at them
 LOOK_EVERY = 0.25
+#: most bytes of draws that a worker writes for others to see
+SHARED_BYTES = 2**24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +37,21 @@ class Report:
     nll : callable
         Returns the negative log likelihood of a row, averaged over the chains' positions; NaN if
         the model has none.
-    chains : Chains or None
-        The chains at this time; None if they run in workers.
+    draws : callable
+        Returns the draws (chains, draws, n_kept) so far, and their weights, if any; None if the
+        draws are too many to come from workers.
     one_mode : bool
         Whether R-hat of the chains' parameters means something.
+    in_workers : bool
+        Whether the chains run in workers.
     """
 
     step: int
     n_steps: int
     nll: Callable[[], float]
-    chains: Chains | None = None
-    one_mode: bool = False
+    draws: Callable[[], tuple[Array, Array | None] | None]
+    one_mode: bool
+    in_workers: bool = False
 
     @property
     def fraction(self) -> float:
@@ -60,38 +66,66 @@ OnProgress = Callable[[Report], None]
 @torch.no_grad()
 def mean_nll(chains: Chains) -> float:
     """Negative log likelihood of a row, averaged over some rows and the chains' positions."""
-    target = chains.target
-    if type(target.model).log_lik is Model.log_lik:
-        return np.nan
-    return float(-target.log_lik_of_rows(target.to_theta(chains.phi), REPORTED_ROWS).mean())
+    target, model = chains.target, chains.target.model
+    theta = target.to_theta(chains.phi)
+    return float(-target.mean_of_rows(model.reported, theta, model.n_reported).mean())
 
 
 class Board:
-    """A file in which workers on this machine write how far they are.
+    """A folder in which workers on this machine write how far they are, each in a file of its own.
 
     Parameters
     ----------
-    path : Path
-        The file.
+    folder : Path
+        The folder.
     n_groups : int
         Number of workers.
     """
 
-    def __init__(self, path: Path, n_groups: int):
-        self.path = path
-        self.shape = (n_groups, 2)
+    def __init__(self, folder: Path, n_groups: int):
+        self.folder = folder
+        self.files = [folder / f"{group}.npz" for group in range(n_groups)]
+        self.times = [-np.inf] * n_groups
 
     def write(self, group: int, report: Report) -> None:
-        """Replace what a worker has written; without effect in workers on other machines."""
-        if self.path.exists():
-            numbers = np.memmap(self.path, float, "r+", shape=self.shape)
-            numbers[group] = report.step, report.nll()
+        """Replace what a worker has written, unless it has just done so.
 
-    def read(self, n_steps: int) -> Report:
-        """The report of all workers together: the step of the slowest, the average of the NLL."""
-        numbers = np.array(np.memmap(self.path, float, "r", shape=self.shape))
+        It has no effect in workers on other machines, nor if the disk is full: a fit does not end
+        because of its reports.
+        """
+        now = time.monotonic()
+        soon = now < self.times[group] + LOOK_EVERY and report.step < report.n_steps
+        if soon or not self.folder.exists():
+            return
+        self.times[group] = now
+        found: dict[str, Any] = {"step": np.array(report.step), "nll": np.array(report.nll())}
+        known = report.draws()
+        if report.one_mode and known is not None and known[0].nbytes <= SHARED_BYTES:
+            found["draws"] = known[0]
+        new = self.folder / f"new-{group}.npz"
+        with suppress(OSError):
+            np.savez(new, **found)
+            new.replace(self.files[group])  # at once, so that no half of a file is read
+
+    def read(self, n_steps: int) -> Report | None:
+        """The report of all workers: the slowest one's step, the average NLL; None if one lacks."""
+        try:
+            reports = [np.load(file) for file in self.files]
+        except OSError:
+            return None
+
+        def draws() -> tuple[Array, None]:
+            parts = [report["draws"] for report in reports]
+            kept = min(part.shape[1] for part in parts)
+            return np.concatenate([part[:, :kept] for part in parts]), None
+
         return Report(
-            step=int(numbers[:, 0].min()), n_steps=n_steps, nll=lambda: float(numbers[:, 1].mean())
+            step=min(int(report["step"]) for report in reports),
+            n_steps=n_steps,
+            nll=lambda: float(np.mean([report["nll"] for report in reports])),
+            draws=draws,
+            one_mode=all("draws" in report for report in reports),
+            in_workers=True,
         )
 
 
@@ -99,17 +133,19 @@ class Board:
 def watched(on_progress: OnProgress, n_groups: int, n_steps: int) -> Iterator[Board]:
     """A board for workers, of which a thread reports while they run."""
     with tempfile.TemporaryDirectory() as folder:
-        board = Board(Path(folder) / "progress", n_groups)
-        np.zeros(board.shape).tofile(board.path)
-        ended = threading.Event()
+        board = Board(Path(folder), n_groups)
+        ended, before = threading.Event(), 0.0
+
+        def tell() -> None:
+            nonlocal before
+            report = board.read(n_steps)
+            if report is not None and report.fraction > before:
+                before = report.fraction
+                on_progress(report)
 
         def look() -> None:
-            before = 0.0
             while not ended.wait(LOOK_EVERY):
-                report = board.read(n_steps)
-                if report.fraction > before:
-                    before = report.fraction
-                    on_progress(report)
+                tell()
 
         thread = threading.Thread(target=look, daemon=True)
         thread.start()
@@ -118,4 +154,4 @@ def watched(on_progress: OnProgress, n_groups: int, n_steps: int) -> Iterator[Bo
         finally:
             ended.set()
             thread.join()
-        on_progress(board.read(n_steps))
+        tell()

@@ -14,6 +14,7 @@ with the preconditioner M = root root'.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -197,17 +198,19 @@ class Target:
     def log_joint_of_rows(self, theta: Array, most: int) -> Array:
         """:meth:`log_joint`, estimated from at most ``most`` evenly spaced rows."""
         positions = torch.from_numpy(decode(theta)).to(self.like)
-        rows = self.log_lik_of_rows(positions, most)
+        rows = self.mean_of_rows(self.model.log_lik, positions, most)
         found = self.model.log_prior(positions) + rows * (self.data.scale * self.data.n_rows)
         return np.asarray(found.cpu())
 
-    def log_lik_of_rows(self, theta: Tensor, most: int) -> Tensor:
-        """Mean log likelihood (positions,) of a row, of at most ``most`` evenly spaced rows."""
+    def mean_of_rows(
+        self, log_lik: Callable[[Tensor, Batch], Tensor], theta: Tensor, most: int
+    ) -> Tensor:
+        """Mean (positions,) of ``log_lik`` over at most ``most`` evenly spaced rows."""
         data, every = self.data, -(-self.data.n_rows // most)
         index = np.arange(0, data.n_rows, every)
         batches = Minibatches(data, len(index), shared=True)
         batch = data.all_rows() if every == 1 else next(batches.gather(index[None, None], None))
-        rows = self.model.log_lik(theta, batch) * batch.weight
+        rows = log_lik(theta, batch) * batch.weight
         return rows.sum(1, dtype=torch.float64) / len(index)
 
 

@@ -100,16 +100,12 @@ class SGMCMCEstimator(
         named = Named(model, data)
 
         def on_progress(report: Report) -> None:
-            chains = report.chains
-
             def fitted() -> dict[str, Any] | None:
-                if chains is None:
-                    return None  # they run in workers
-                draws, weights = chains.collected()
-                if rows_seen is not None or draws.shape[1] == 0:
+                found = report.draws()
+                if rows_seen is not None or found is None or found[0].shape[1] == 0:
                     return None  # the draws of a stream are joined at the end of the call
-                ordered = self._in_order(named(draws), previous)
-                return _attributes(PosteriorSamples(ordered, weights), chains.cursor.step)
+                ordered = self._in_order(named(found[0]), previous)
+                return _attributes(PosteriorSamples(ordered, found[1]), report.step)
 
             def figures() -> dict[str, float]:
                 found = {"NLL of a row": report.nll()}
@@ -117,7 +113,7 @@ class SGMCMCEstimator(
                 return found if now is None else found | {"R-hat": some_r_hat(now["posterior_"])}
 
             progress.show(report.step, report.n_steps, figures)
-            if chains is not None:
+            if not report.in_workers:
                 progress(report.fraction, fitted)
 
         run = draw(

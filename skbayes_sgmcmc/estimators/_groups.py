@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .._data.rows import StoredRows
 from .._validation import check_choice, check_scale
+from ._columns import NamedColumns
 
 if TYPE_CHECKING:
     from ..models._group_priors import GroupTerm
@@ -60,7 +61,7 @@ class Grouping:
         return sp.csr_matrix((np.ones(len(rows)), (rows, place[rows])), shape=shape)
 
 
-class GroupedRows:
+class GroupedRows(NamedColumns):
     """Mixin of linear estimators whose rows belong to groups."""
 
     groups: Any
@@ -68,9 +69,6 @@ class GroupedRows:
     group_scale: Any
     #: of the first fit
     _groupings: tuple[Grouping, ...] = ()
-    _column_of: Any
-    _values_of: Any
-    _feature_columns: Any
 
     def _check_groups(self) -> None:
         """Raise ``ValueError`` if ``group_scale`` or ``group_slopes`` is not allowed."""
@@ -93,6 +91,9 @@ class GroupedRows:
                 "positive number."
             )
 
+    def _special_columns(self) -> dict[str, int]:
+        return super()._special_columns() | self._group_columns()
+
     def _group_columns(self) -> dict[str, int]:
         """Indices of the columns that hold groups, by what names them in messages."""
         return self._named_columns("groups")
@@ -102,9 +103,9 @@ class GroupedRows:
         given = [] if given is None else given if isinstance(given, (list, tuple)) else [given]
         return {f"{parameter}={each!r}": self._column_of(parameter, each) for each in given}
 
-    def _fit_groups(self, X: Any, labels: list[str]) -> None:
-        """Learn which groups there are; ``labels`` name the columns of X."""
-        features, slopes = self._feature_columns(), {}
+    def _fit_groups(self, X: Any) -> None:
+        """Learn which groups there are."""
+        labels, features, slopes = self._column_labels(), self._feature_columns(), {}
         for given, j in self._named_columns("group_slopes").items():
             if j not in features:
                 raise ValueError(f"{given} is not allowed: the column is not a feature.")

@@ -1,8 +1,9 @@
-"""What notebooks show of an estimator: scikit-learn's diagram, and its posterior in short."""
+"""What notebooks show of an estimator: scikit-learn's diagram, with its posterior in short."""
 
 from __future__ import annotations
 
 import html
+from typing import Any
 
 from sklearn.utils import estimator_html_repr
 
@@ -26,11 +27,36 @@ class PosteriorHTML:
         diagram: str = estimator_html_repr(self)
         return diagram + self._posterior_html() if hasattr(self, "posterior_") else diagram
 
+    def _sk_visual_block_(self) -> Any:
+        """The estimator in scikit-learn's diagrams, also in those of pipelines and searches.
+
+        If a version of scikit-learn has no such class, it shows its own default.
+        """
+        from sklearn.utils._repr_html.estimator import _VisualBlock
+
+        caption = self._caption() if hasattr(self, "posterior_") else None
+        name = type(self).__name__
+        return _VisualBlock(
+            "single", self, names=name, name_details=str(self), name_caption=caption
+        )
+
+    def _size(self) -> str:
+        n_chains, n_draws = self.posterior_.n_chains, self.posterior_.n_draws
+        return f"{n_chains} chain{'s' * (n_chains != 1)} × {n_draws:,} draws"
+
+    def _caption(self) -> str:
+        """Chains, draws, R-hat, ESS and the number of warnings, in few words."""
+        parts = [self._size()]
+        if self._mixing is not None:
+            (r_hat, worst), (ess, least) = self._mixing
+            parts += [f"R-hat {r_hat:.2f}"] * bool(worst) + [f"ESS {ess:,.0f}"] * bool(least)
+        n_warnings = len(getattr(self, "_fit_warnings", []))
+        return ", ".join([*parts, f"{n_warnings or 'no'} warning{'s' * (n_warnings != 1)}"])
+
     def _posterior_html(self) -> str:
         """Chains, draws, R-hat, ESS and warnings."""
-        posterior = self.posterior_
         rows = {
-            "Posterior": f"{posterior.n_chains} chains × {posterior.n_draws:,} draws",
+            "Posterior": self._size(),
             "Steps": f"{self.n_steps_:,} of each chain",
         }
         if self._mixing is not None:

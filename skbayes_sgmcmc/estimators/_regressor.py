@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,6 +200,12 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         posterior = self.posterior_
         n_draws = posterior.n_chains * posterior.n_draws
         return Mixture(self._predictive(), n_draws, self._n_targets, posterior.pooled_weights())
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean of the target, averaged over the posterior.

@@ -12,9 +12,6 @@ from ._topics import TopicModel
 
 Array = NDArray[Any]
 
-#: number of fixed-point iterations for the proportions of a document
-STEPS = 20
-
 
 class DeepPoissonFactorAnalysis(TopicModel):
     r"""Topic model of word counts with a deep network of binary units, sampled by SG-MCMC.
@@ -327,4 +324,4 @@ class DeepPoissonFactorAnalysis(TopicModel):
         from ..models.topics.dpfa import proportions
 
         topics = draw["components"].astype(X.dtype, copy=False)
-        return proportions(dict(draw, components=topics), X, self.success_probability, STEPS)
+        return proportions(dict(draw, components=topics), X, self.success_probability)

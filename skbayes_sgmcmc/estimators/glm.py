@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logit
 
 from .._draws.storage import Storage
-from .._validation import check_int
 from ._groups import GroupedRows
 from ._likelihoods import FAMILIES, LikelihoodChoice
 from ._linear import LinearEstimator
@@ -22,9 +19,6 @@ if TYPE_CHECKING:
     from ..models.glm import GLMModel
 
 Array = NDArray[Any]
-
-#: parameters that name columns of X which are not features
-COLUMNS = ("exposure", "offset", "n_trials")
 
 
 class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
@@ -208,6 +202,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
     """
 
     _likelihoods = tuple(FAMILIES)
+    _column_parameters = ("exposure", "offset", "n_trials")
 
     def __init__(
         self,
@@ -314,37 +309,11 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
 
     # rows -----------------------------------------------------------------------------------------
 
-    def _column_of(self, name: str, given: Any) -> int:
-        """Index of the column that ``given``, a value of the parameter ``name``, names."""
-        if isinstance(given, str):
-            names = list(getattr(self, "feature_names_in_", []))
-            if given in names:
-                return names.index(given)
-        elif isinstance(given, Integral) and not isinstance(given, bool):
-            return check_int(name, given, low=0, high=self.n_features_in_ - 1)
-        raise ValueError(
-            f"{name}={given!r} is not allowed: give the index of a column of X, below "
-            f"{self.n_features_in_}, the name of a column of a DataFrame, or None."
-        )
-
-    def _values_of(self, X: Any, column: int) -> Array:
-        values = X[:, [column]].toarray() if sp.issparse(X) else np.asarray(X[:, [column]][:])
-        return np.asarray(values[:, 0], dtype=np.float64)
-
-    def _special_columns(self) -> dict[str, int]:
-        """Columns that are not features, by the parameters that name them."""
-        given = {name: getattr(self, name) for name in COLUMNS}
-        found = {k: self._column_of(k, v) for k, v in given.items() if v is not None}
-        return found | self._group_columns()
-
-    def _features(self, X: Any) -> Any:
-        special = list(self._special_columns().values())
-        return X[:, np.setdiff1d(np.arange(X.shape[1]), special)] if special else X
-
     def _inputs(self, X: Any) -> tuple[Any, Array | None, Array | None]:
         """Columns of effects and features; offsets of rows, in units of f; what is known of y."""
         special, known = self._special_columns(), None
-        values = {name: self._values_of(X, special[name]) for name in COLUMNS if name in special}
+        named = [name for name in self._column_parameters if name in special]
+        values = {name: self._values_of(X, special[name]) for name in named}
         if self._family.trials:
             known = values.get("n_trials", np.ones(X.shape[0]))[:, None]
         offsets = []
@@ -379,15 +348,6 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
             )
         return X, y
 
-    def _feature_labels(self) -> list[str]:
-        special = self._special_columns().values()
-        labels = super()._feature_labels()
-        return [label for j, label in enumerate(labels) if j not in special]
-
-    def _feature_columns(self) -> list[int]:
-        special = self._special_columns().values()
-        return [j for j in range(self.n_features_in_) if j not in special]
-
     # model ----------------------------------------------------------------------------------------
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> GLMModel:
@@ -402,7 +362,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
                     "Give rows with other targets, or fit_intercept=False."
                 )
             self._fit_targets(targets, weight)
-            self._fit_groups(X, super()._feature_labels())
+            self._fit_groups(X)
         self._check_known_groups(X)
         features = self._features(X)
         n_features, units = features.shape[1], self._units(features, weight, first=first)

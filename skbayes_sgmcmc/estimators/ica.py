@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import with_callbacks
 from .._validation import (
@@ -391,9 +392,6 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     def _inputs(self, X: Any) -> Array:
         return (X - self.mean_) @ self.whitening_.T
 
-    def _given(self, target: Array) -> Any:
-        return None
-
     def _starts(self) -> Any:
         """``init`` as the engine expects it: flattened unmixing matrices of whitened rows."""
         if isinstance(self.init, str):
@@ -412,9 +410,8 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     def _sample_rows(
         self, model: ICAModel, X: Array, settings: Settings, *, previous: Any, stream: bool
     ) -> None:
-        no_targets = np.empty((len(X), 0))
         settings = replace(settings, init=self._starts())
-        self._fit_rows(model, X, no_targets, None, settings, previous=previous, stream=stream)
+        self._fit_rows(model, X, None, None, settings, previous=previous, stream=stream)
 
     def _check_mixing(self, X: Any) -> None:
         self._warn_of_mixing({"components": self.posterior_["components"]})
@@ -466,8 +463,6 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         -------
         array of shape (n_samples, n_features)
         """
-        from sklearn.utils.validation import check_is_fitted
-
         check_is_fitted(self, "posterior_")
         X = check_array(X, dtype=(np.float64, np.float32))
         if X.shape[1] != len(self.components_):

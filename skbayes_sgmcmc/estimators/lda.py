@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .._callbacks import Progress
 from .._draws.alignment import align
 from .._draws.posterior_samples import PosteriorSamples
 from .._validation import check_choice, check_int, check_real
@@ -301,6 +302,13 @@ class LatentDirichletAllocation(TopicModel):
         for name, default in lengths.items():
             value = getattr(self, name)
             lengths[name] = default if isinstance(value, str) else check_int(name, value, low=0)
+        n_steps = lengths["burn_in"] + lengths["n_draws"] * lengths["thinning"]
+        progress = Progress(self, {"X": X, "y": None})
+
+        def on_sweep(done: int) -> None:
+            progress.show(done // self.n_chains, n_steps, dict)
+            progress(done / (n_steps * self.n_chains), lambda: None)
+
         draws = gibbs_draws(
             X,
             self.n_components,
@@ -308,13 +316,15 @@ class LatentDirichletAllocation(TopicModel):
             self._beta(),
             settings.seeds(),
             compiled=bool(self.compiled_),
+            on_sweep=on_sweep,
             **lengths,
         )
         self.posterior_ = PosteriorSamples({"components": align(draws)})
         self.n_chains_, self.n_draws_ = draws.shape[:2]
         self._chain_state = None
-        self.n_steps_ = lengths["burn_in"] + lengths["n_draws"] * lengths["thinning"]
+        self.n_steps_ = n_steps
         self._set_attributes()
+        progress.close()
 
     def _set_attributes(self) -> None:
         super()._set_attributes()

@@ -118,6 +118,8 @@ class Model:
     kernels: Sequence[str] = ()
     #: whether the model calls ``rng.gamma``, which the compiled generator does not have
     needs_gamma: bool = False
+    #: number of rows of which a report of a run's progress has the log likelihood
+    n_reported: int = 500
 
     @property
     def n_parameters(self) -> int:
@@ -165,6 +167,16 @@ class Model:
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         """log p(row | theta) of every row, shape (chains, rows)."""
         raise NotImplementedError
+
+    def reported(self, theta: Tensor, batch: Batch) -> Tensor:
+        """What reports of a run's progress say of rows, shape (chains, rows).
+
+        It is the log likelihood, or an estimate of it in models with latent variables; NaN if there
+        is none.
+        """
+        if type(self).log_lik is Model.log_lik:
+            return theta.new_full((len(theta), 1), torch.nan)
+        return self.log_lik(theta, batch)
 
     # gradients ------------------------------------------------------------------------------------
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..._data.minibatch import Data
+from ..._data.minibatch import Batch, Data
 from ..._metric import State
 from .._design import SparseDesign
 from .._protocol import Model
 from .._tuning import ManyModes, Request, Tuning
+from .completion import log_probabilities
 from .documents import WORTH_WORDS
 from .parametrizations import ExpandedMean, Parametrization
 
@@ -49,6 +51,7 @@ class CorpusModel(Model):
     single_precision = True
     kernels: Sequence[str] = ("documents",)
     needs_gamma = True
+    n_reported = 50  # the proportions of each take a fixed point
 
     def __init__(
         self,
@@ -109,6 +112,22 @@ class CorpusModel(Model):
         if self.metric is not None:
             return None
         return np.repeat(1.0 / np.sqrt(self.frequency), self.parametrization.n_topics)
+
+    def proportions(self, draw: Mapping[str, Array], X: Any) -> Array:
+        """Expected proportions (documents, topics) given the draw of one chain, by name."""
+        raise NotImplementedError
+
+    def reported(self, theta: Tensor, batch: Batch) -> Tensor:
+        """Log probability of the words of documents, given their expected proportions."""
+        counts = batch.fields["counts"]
+        place = counts.row.cpu(), counts.column.cpu()
+        values = counts.value[:, 0].to(theta).cpu()
+        X = sp.csr_matrix((values, place), shape=(counts.n_rows, counts.n_columns))
+        found = []
+        for one in theta.cpu().numpy():
+            draw = self.unpack(one)
+            found.append(log_probabilities(draw["components"], self.proportions(draw, X), X))
+        return torch.from_numpy(np.stack(found)).to(theta)
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         self.parametrization.prior_gradient(theta, out, scale)

@@ -30,6 +30,7 @@ from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch
 from ..._metric import DiagonalMetric, Metric, State
 from .belief import BeliefNetwork
+from .completion import STEPS
 from .corpus import CorpusModel
 from .documents import Assignments, Tokens, fixed_point
 from .parametrizations import Parametrization
@@ -144,6 +145,9 @@ class DPFAModel(CorpusModel):
             )
             for name, place in self.places().items()
         }
+
+    def proportions(self, draw: Mapping[str, Array], X: Any) -> Array:
+        return proportions(draw, X, self.success)
 
     # where chains start, and their units --------------------------------------------------------
 
@@ -307,7 +311,7 @@ class DPFAModel(CorpusModel):
         parts = super().unpack(draws[..., places["theta"]])
         for name, shape in self.shapes.items():
             if name != "theta":
-                parts[name] = draws[..., places[name]].reshape(*draws.shape[:-1], *shape)
+                parts[name] = draws[..., places[name]].reshape((*draws.shape[:-1], *shape))
         for name in ("r", "gamma"):
             parts[name] = np.exp(parts.pop(f"log_{name}"))
         return parts
@@ -361,7 +365,9 @@ class MeanField:
         return self.r * self.q
 
 
-def proportions(draw: Mapping[str, Array], X: Any, success: float | None, n_steps: int) -> Array:
+def proportions(
+    draw: Mapping[str, Array], X: Any, success: float | None, n_steps: int = STEPS
+) -> Array:
     """Expected proportions (documents, topics) of documents given one draw of the parameters.
 
     They are n_k + r_k q_k, normalised, at the fixed point of the counts n and of a
@@ -375,7 +381,7 @@ def proportions(draw: Mapping[str, Array], X: Any, success: float | None, n_step
         Counts.
     success : float or None
         p of all documents. With None, every document has its own p_j, which is integrated out.
-    n_steps : int
+    n_steps : int, default=20
         Number of fixed-point steps.
     """
     topics = torch.from_numpy(np.ascontiguousarray(draw["components"].T))

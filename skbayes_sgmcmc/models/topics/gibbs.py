@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -119,16 +120,20 @@ def gibbs_draws(
     n_draws: int,
     thinning: int,
     compiled: bool,
+    on_sweep: Callable[[int], None] = lambda done: None,
 ) -> Array:
     """Draws of the topics, (chains, n_draws, n_topics, n_words).
 
-    ``burn_in`` and ``thinning`` are in sweeps.
+    ``burn_in`` and ``thinning`` are in sweeps; ``on_sweep`` gets the number of sweeps so far.
     """
+    done = count(1)
     draws = np.empty((len(seeds), n_draws, n_topics, X.shape[1]))
     for into, seed in zip(draws, seeds, strict=True):
         chain = GibbsChain(X, n_topics, alpha, beta, seed, compiled=compiled)
-        chain.run(burn_in)
-        for one in into:
-            chain.run(thinning)
-            one[:] = chain.topics()
+        for kept, n_sweeps in enumerate([burn_in, *[thinning] * n_draws]):
+            for _ in range(n_sweeps):
+                chain.run(1)
+                on_sweep(next(done))
+            if kept:
+                into[kept - 1] = chain.topics()
     return draws

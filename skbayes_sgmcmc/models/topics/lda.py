@@ -10,6 +10,7 @@ their topic assignments, which Gibbs sampling estimates at every step.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from torch import Tensor
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch
 from ..._metric import State
+from .completion import proportions
 from .corpus import CorpusModel
 from .documents import Tokens, topic_gradient
 from .parametrizations import Parametrization
@@ -57,6 +59,9 @@ class LDAModel(CorpusModel):
     ):
         super().__init__(parametrization, frequency, doc_sweeps, **options)
         self.doc_topic_prior = doc_topic_prior
+
+    def proportions(self, draw: Mapping[str, Array], X: Any) -> Array:
+        return proportions(draw["components"], X, self.doc_topic_prior)
 
     def likelihood_gradient(
         self,
