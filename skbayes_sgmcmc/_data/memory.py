@@ -8,9 +8,8 @@ from pathlib import Path
 
 def whole_memory() -> int | None:
     """Bytes of memory that this process may use at most; None if the system does not say."""
-    limits = [*_limits_of_groups()]
-    machine = _bytes_of("MemTotal")
-    return min(limits if machine is None else [machine, *limits], default=None)
+    known = (_bytes_of("MemTotal"), *_limits_of_groups())
+    return min((size for size in known if size is not None), default=None)
 
 
 def free_memory() -> int | None:
@@ -18,9 +17,9 @@ def free_memory() -> int | None:
     return _bytes_of("MemAvailable")
 
 
-def _bytes_of(name: str, path: Path = Path("/proc/meminfo")) -> int | None:
+def _bytes_of(name: str) -> int | None:
     try:
-        for line in path.read_text().splitlines():
+        for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
     except OSError:
@@ -43,8 +42,9 @@ def _limits_of_groups(
         _, kinds, path = line.split(":", 2)
         if kinds not in ("", "memory"):
             continue
-        folder, name = (root, "memory.max") if not kinds else (
-            root / "memory", "memory.limit_in_bytes")  # fmt: skip
+        folder, name = root, "memory.max"
+        if kinds:  # version 1
+            folder, name = root / "memory", "memory.limit_in_bytes"
         for place in (folder / path.lstrip("/") / name, folder / name):
             try:
                 yield int(place.read_text())  # "max" is no number

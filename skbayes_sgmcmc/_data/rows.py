@@ -115,7 +115,7 @@ class StoredRows:
     @property
     def in_memory(self) -> bool:
         """Whether the rows are in memory, and not in a file."""
-        return isinstance(self.table, np.ndarray) and self._file is None
+        return self.searched and self._file is None
 
     def __getitem__(self, chosen: Any) -> Any:
         """Rows as an array, for a slice or numbers; fewer rows or columns for a mask or a pair."""
