@@ -91,14 +91,14 @@ LINEAR = {
 
 
 def reference(log_p, d, y, size=8000):
-    """Means, sds and ESS of the posterior by importance sampling, from two adapted proposals."""
+    """Means, sds and ESS of the posterior by importance sampling, from adapted proposals."""
 
     def log_posterior(p):
         return log_p(p, y).sum(axis=1) - 0.5 * (p**2).sum(axis=1)
 
     found = minimize(lambda p: -log_posterior(p[None])[0], np.zeros(d))
     mean, cov = found.x, found.hess_inv
-    for seed in range(2):
+    for seed in range(5):
         proposal = scipy.stats.multivariate_t(mean, 1.3 * cov, df=5, seed=seed)
         p = proposal.rvs(size)
         weight = log_posterior(p) - proposal.logpdf(p)
