@@ -51,6 +51,16 @@ class Batch:
     shared: bool
     size: int
 
+    def to(self, dtype: torch.dtype) -> Batch:
+        """The same rows in another precision; whole numbers stay what they are."""
+
+        def changed(part: Any) -> Any:
+            whole = isinstance(part, float) or not part.dtype.is_floating_point
+            return part if whole else part.to(dtype)
+
+        fields = {name: changed(field) for name, field in self.fields.items()}
+        return replace(self, fields=fields, weight=changed(self.weight))
+
 
 @dataclass
 class Data:
@@ -193,24 +203,33 @@ class Minibatches:
         self._pool: tuple[Array, Data] | None = None
         #: the processes that share the rows of every minibatch
         self.ranks = ALONE
+        #: the precision in which steps that take all rows see them; None: that of the data
+        self.dtype: torch.dtype | None = None
         #: how many numbers are gathered for one minibatch of one chain
         self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
 
     def over(self, ranks: Ranks) -> Self:
         """The same minibatches, of which this process has its share of the rows."""
-        if ranks is self.ranks:
-            return self
+        return self if ranks is self.ranks else self._with(ranks=ranks)
+
+    def in_precision(self, dtype: torch.dtype | None) -> Self:
+        """The same minibatches, all rows at every step, in this precision."""
+        return self if dtype is self.dtype else self._with(dtype=dtype)
+
+    def _with(self, **changed: Any) -> Self:
         found = copy.copy(self)
-        found.ranks = ranks
         vars(found).pop("_whole", None)
+        vars(found).update(changed)
         return found
 
     @cached_property
     def _whole(self) -> Batch:
         """Every row, or this rank's share of them."""
-        if self.ranks.size == 1:
-            return self.data.all_rows()
-        return self.data.block(self.ranks.share(self.data.n_rows)).all_rows()
+        data = self.data
+        if self.ranks.size > 1:
+            data = data.block(self.ranks.share(data.n_rows))
+        rows = data.all_rows()
+        return rows if self.dtype is None else rows.to(self.dtype)
 
     @property
     def device(self) -> torch.device:

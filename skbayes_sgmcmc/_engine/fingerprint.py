@@ -79,6 +79,7 @@ def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[st
     name. Fits with equal parameters but different functions have different probes.
     """
     model, like = target.model, target.like
+    minibatches = minibatches.in_precision(None)  # single precision differs between processors
     seeds = np.random.SeedSequence(0).spawn(PROBES)
     starts = np.stack([model.init(np.random.default_rng(seed)) for seed in seeds])
     rng = ChainRandom(seeds, str(like.device))

@@ -52,6 +52,10 @@ class Coordinates:
     def from_arrays(cls, center: Array, root: Array, like: Tensor) -> Coordinates:
         return cls(torch.from_numpy(np.asarray(center)).to(like), torch.from_numpy(root).to(like))
 
+    def to(self, dtype: torch.dtype) -> Coordinates:
+        """The same coordinates in another precision."""
+        return Coordinates(self.center.to(dtype), self.root.to(dtype))
+
     def offset(self, phi: Tensor) -> Tensor:
         """theta - center."""
         return phi * self.root if self.root.ndim == 1 else phi @ self.root.t()
@@ -234,6 +238,11 @@ class Evaluator:
         self.batch = Batch({}, 1.0, True, 0)  # set before every step
         self.aux: dict[str, Tensor] = {}
         self._scale = target.likelihood_scale(minibatches)
+        #: the precision of gradients, and the coordinates in it
+        self._dtype = minibatches.dtype or target.like.dtype
+        self._coordinates = target.coordinates
+        if self._coordinates is not None:
+            self._coordinates = self._coordinates.to(self._dtype)
         #: whether the rows' part of the gradient has a buffer of its own; ranks add up that part
         self._apart = split or shared
         self._likelihood: Tensor | None = None
@@ -241,9 +250,9 @@ class Evaluator:
 
     def gradient(self, phi: Tensor) -> Tensor:
         """g at phi for the current minibatch. The next call overwrites the returned tensor."""
-        target, model = self.target, self.target.model
-        coordinates = target.coordinates
-        theta = phi if coordinates is None else coordinates.to_theta(phi)
+        target, model, coordinates = self.target, self.target.model, self._coordinates
+        theta = phi.to(self._dtype)
+        theta = theta if coordinates is None else coordinates.to_theta(theta)
         g = self._buffer(theta)
         model.prior_gradient(theta, self.state, g, 1.0 / target.n)
         data_part = g if self._likelihood is None else self._likelihood.zero_()
@@ -257,7 +266,7 @@ class Evaluator:
                 data_part.addmm_(theta - target._center, target._anchor_hessian)
         if self._likelihood is not None:
             g.add_(self._likelihood)
-        return g if coordinates is None else coordinates.pull_back(g)
+        return (g if coordinates is None else coordinates.pull_back(g)).to(phi.dtype)
 
     def value_and_gradient(self, phi: Tensor) -> tuple[Tensor, Tensor]:
         """The mean potential of the minibatch, (chains,) in float64, and g at phi."""

@@ -13,6 +13,7 @@ from ..models._protocol import Model
 from ..models._tuning import AutoValues
 from ..samplers import Cell, Sampler, resolve
 from . import auto
+from .precision import single_is_enough
 from .settings import Settings, is_auto
 from .target import GRADIENTS, Coordinates, Target
 
@@ -84,6 +85,8 @@ def tuned(
             if type(better) is not type(sampler):
                 sampler, cell = better, its_cell
                 auto.set_step(warm, model, data, sampler, cell, settings, temperature)
+    if is_auto(settings.dtype) and single_is_enough(target, minibatches, sampler, temperature):
+        minibatches = minibatches.in_precision(torch.float32)
     eta: Any = settings.step_size
     if warm.step_size is not None:
         eta = warm.step_size

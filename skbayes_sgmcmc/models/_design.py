@@ -56,6 +56,12 @@ class SharedDenseBatch:
     def __init__(self, x: Tensor, transposed: Tensor):
         self.x = x
         self.transposed = transposed
+        self.dtype = x.dtype
+
+    def to(self, dtype: torch.dtype) -> SharedDenseBatch:
+        """The same rows in another precision."""
+        x = self.x.to(dtype)
+        return SharedDenseBatch(x, x.t())
 
     def dense(self) -> Tensor:
         """The rows as one matrix."""
@@ -64,18 +70,19 @@ class SharedDenseBatch:
     def logits(self, w: Tensor) -> Tensor:
         if w.ndim == 2:
             return torch.mm(w, self.transposed)
+        # rows last in memory: sums over the outputs then add up whole vectors of rows
         chains, columns, outputs = w.shape
-        product = torch.matmul(self.x, w.permute(1, 0, 2).reshape(columns, chains * outputs))
-        return product.view(-1, chains, outputs).permute(1, 0, 2)
+        flat = w.transpose(1, 2).reshape(chains * outputs, columns)
+        return torch.mm(flat, self.transposed).view(chains, outputs, -1).transpose(1, 2)
 
     def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
         if out.ndim == 2:
             out.addmm_(r, self.x, alpha=scale)
             return
         chains, columns, outputs = out.shape
-        stacked = r.permute(1, 0, 2).reshape(-1, chains * outputs)
-        product = torch.matmul(self.transposed, stacked)
-        out.add_(product.view(columns, chains, outputs).permute(1, 0, 2), alpha=scale)
+        flat = r.transpose(1, 2).reshape(chains * outputs, -1)
+        product = torch.mm(flat, self.x).view(chains, outputs, columns)
+        out.add_(product.transpose(1, 2), alpha=scale)
 
 
 class StoredBatch:
