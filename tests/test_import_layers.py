@@ -42,7 +42,7 @@ STRANGERS = {
 STAGES = [
     {"denormals", "memory"},
     {"target"},
-    {"settings", "threshold", "fingerprint"},
+    {"settings", "threshold", "fingerprint", "precision"},
     {"checkpoint", "data_parallel"},
     {"auto", "accelerators", "log_joint"},
     {"chains"},

@@ -1,4 +1,4 @@
-"""A default logistic regression of more rows than memory holds, beside Newton's method.
+"""A default logistic regression of up to more rows than memory holds, beside Newton's method.
 
     python examples/benchmarks/beyond_memory.py --group /sys/fs/cgroup/memory/fit
 
@@ -21,13 +21,15 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from _common import markdown_table, parse_args, write_results
+from _common import markdown_table, new_figure, parse_args, save_figure, write_results
+from _passes import counted
 from scale import growth, write_rows
 
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc._data.memory import whole_memory
 
 BLOCK, N_FEATURES = 200_000, 100
+SIZES = (10_000, 100_000, 1_000_000, 4_000_000, 20_000_000)
 #: a Newton step that is this small, in posterior sds, is the last
 CLOSE = 0.01
 BODY = """{table}
@@ -36,11 +38,18 @@ BODY = """{table}
 processor time of one thread; after "/" those that passed, with other work on the machine. Reading
 once: blocks of the file, in order, each added up. Memory is what anonymous memory grows at most
 during `fit`, draws included; pages of the map come on top as far as the limit allows, and go when
-they must. Means and sds: the largest distance of a coefficient's mean from the maximum of the
+they must. Passes are loops over all rows, with what is computed from each block of them (the check
+that they are finite, gradients, curvatures, control variates, probabilities of rows), and the
+reading of random rows from all over the file; the rest is what is done with a part of the rows:
+starts, steps, draws. Means and sds: the largest distance of a mean from the maximum of the
 posterior, which Newton's method finds with all rows, in sds of Laplace's approximation there, and
 the smallest and the largest ratio of our sds to these. With so many rows this is the posterior to
 far below these figures.
+
+{slopes}
 """
+CAPTION = """Time against the number of rows. The least squares' slopes of log(seconds) on log(rows)
+are in the text."""
 
 
 def newton(path, y, start):
@@ -81,7 +90,7 @@ def fitted(path, y, group):
     reading = read_once(path)
     X, model = np.load(path, mmap_mode="r"), BayesianLogisticRegression(random_state=0)
     model.fit(np.array(X[:1000]), y[:1000])  # imports and compiles what there is
-    with growth() as memory:
+    with growth() as memory, counted(len(y)) as passes:
         cpu, wall = time.process_time(), time.perf_counter()
         model.fit(X, y)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
@@ -89,12 +98,13 @@ def fitted(path, y, group):
     draws = np.hstack([coef[:, 0], intercept])
     return {
         "reading": reading, "cpu": cpu, "wall": wall, "memory": max(memory),
-        "limit": whole_memory(),
+        "limit": whole_memory(), "passes": passes.count, "passing": passes.seconds,
         "mean": draws.mean(0), "sd": draws.std(0),
     }  # fmt: skip
 
 
-def row(folder, n_rows, group):
+def measured(folder, n_rows, group):
+    """Costs and moments of a fit of so many rows, and Newton's."""
     path = Path(folder) / "x.npy"
     y = write_rows(path, n_rows, N_FEATURES)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -102,35 +112,71 @@ def row(folder, n_rows, group):
     mode, sd, seconds = newton(path, y, ours["mean"])
     size = path.stat().st_size
     path.unlink()
-    ratios = ours["sd"] / sd
-    return ours["limit"], [
-        f"{n_rows:,}", f"{size / 1e9:.2g}", f"{ours['reading']:.1f}", f"{seconds:.1f}",
-        f"{ours['cpu']:.0f} / {ours['wall']:.0f}", f"{ours['memory']:.0f}",
-        f"{np.abs((ours['mean'] - mode) / sd).max():.2f}",
+    return ours | {"rows": n_rows, "size": size, "mode": mode, "laplace": sd, "newton": seconds}
+
+
+def cells(of):
+    ratios = of["sd"] / of["laplace"]
+    return [
+        f"{of['rows']:,}", f"{of['size'] / 1e9:.2g}", f"{of['reading']:.1f}", f"{of['newton']:.1f}",
+        f"{of['cpu']:.1f} / {of['wall']:.0f}", f"{of['passes']}: {of['passing']:.1f}",
+        f"{of['cpu'] - of['passing']:.1f}", f"{of['memory']:.0f}",
+        f"{np.abs((of['mean'] - of['mode']) / of['laplace']).max():.2f}",
         f"{ratios.min():.2f} to {ratios.max():.2f}",
     ]  # fmt: skip
+
+
+def parts(found):
+    """Seconds of processor time by what they are spent on."""
+    whole, passing = (np.array([of[name] for of in found]) for name in ("cpu", "passing"))
+    return {"all": whole, "passes over all rows": passing, "the rest": whole - passing}
+
+
+def slopes(found):
+    """The exponents of time, from a million rows on, in words."""
+    rows = np.array([of["rows"] for of in found])
+    large = rows >= 1_000_000 if rows.max() >= 2_000_000 else rows > 0
+    fitted = {
+        name: np.polyfit(np.log(rows[large]), np.log(seconds[large]), 1)[0]
+        for name, seconds in parts(found).items()
+    }
+    words = ", ".join(f"{name} {slope:.2f}" for name, slope in fitted.items())
+    return f"Slopes of log(seconds) on log(rows) from {rows[large][0]:,} rows on: {words}."
+
+
+def figure_of(args, found):
+    figure, (ax,) = new_figure(1, width=5.0)
+    rows = [of["rows"] for of in found]
+    for (name, seconds), marker in zip(parts(found).items(), "os^", strict=True):
+        ax.loglog(rows, seconds, marker=marker, label=name)
+    ax.set(xlabel="rows", ylabel="seconds of one core")
+    ax.legend(frameon=False)
+    return save_figure(args, figure, "beyond_memory", CAPTION)
 
 
 def more(parser):
     parser.add_argument("--group", type=Path, help="folder of a control group")
     parser.add_argument("--folder", type=Path, help="where rows are written")
+    parser.add_argument("--most", type=int, default=20_000_000, help="largest number of rows")
 
 
 def main():
     args = parse_args(__doc__, seeds=1, quick_seeds=1, more=more)
-    sizes = (20_000, 40_000) if args.short else (1_000_000, 4_000_000, 20_000_000)
+    sizes = (20_000, 40_000) if args.short else SIZES
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        found = [row(folder, n_rows, args.group) for n_rows in sizes]
+        found = [measured(folder, n, args.group) for n in sizes if n <= args.most]
     limit = (
         "No limit of memory was set." if args.group is None
-        else f"Fits ran in a control group that leaves them {found[0][0] / 2**30:.0f} GiB."
+        else f"Fits ran in a control group that leaves them {found[0]['limit'] / 2**30:.0f} GiB."
     )  # fmt: skip
     header = ["rows", "GB", "reading once, s", "one pass of Newton's method, s", "fit, s"]
-    table = markdown_table(
-        [*header, "memory, MB", "means, sds away", "sds"], [cells for _, cells in found]
-    )
-    body = BODY.format(table=table, n_features=N_FEATURES, limit=limit)
-    write_results(args, "beyond_memory", "More rows than memory holds", body)
+    header += ["passes: number, s", "rest, s", "memory, MB", "means, sds away", "sds"]
+    body = BODY.format(
+        table=markdown_table(header, [cells(of) for of in found]),
+        n_features=N_FEATURES, limit=limit, slopes=slopes(found),
+    )  # fmt: skip
+    figure = figure_of(args, found)
+    write_results(args, "beyond_memory", "More rows than memory holds", body, [figure])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .chain_random import ChainRandom
 from .ranks import ALONE, Ranks
+from .read_ahead import read_ahead
 
 Array = NDArray[Any]
 
@@ -124,6 +125,11 @@ class Data:
         slow = [f for f in self.fields.values() if not getattr(f, "searched", True)]
         return max((field.run for field in slow), default=0)
 
+    @property
+    def in_file(self) -> bool:
+        """Whether some of what the rows hold is in a file, from which it is read when needed."""
+        return not all(getattr(field, "in_memory", True) for field in self.fields.values())
+
     def blocks(self) -> Iterator[tuple[slice, Data]]:
         """Consecutive blocks of rows, each with its share of N, for sums over many rows.
 
@@ -137,9 +143,9 @@ class Data:
         if n_rows >= self.n_rows:
             yield slice(0, self.n_rows), self
             return
-        for start in range(0, self.n_rows, n_rows):
-            rows = slice(start, min(start + n_rows, self.n_rows))
-            yield rows, self.block(rows)
+        starts = range(0, self.n_rows, n_rows)
+        parts = (slice(start, min(start + n_rows, self.n_rows)) for start in starts)
+        yield from read_ahead(self.block, parts, ahead=self.in_file)
 
     def block(self, rows: slice) -> Data:
         """Consecutive rows, with their share of N."""

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .memory import whole_memory
+from .read_ahead import read_ahead
 
 Array = NDArray[Any]
 
@@ -153,9 +155,9 @@ class StoredRows:
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Array]]:
         """Consecutive blocks of rows, in their order."""
         n_rows = self.run if n_rows is None else n_rows
-        for start in range(0, len(self), n_rows):
-            rows = slice(start, min(start + n_rows, len(self)))
-            yield rows, self[rows]
+        starts = range(0, len(self), n_rows)
+        parts = (slice(start, min(start + n_rows, len(self))) for start in starts)
+        yield from read_ahead(self.__getitem__, parts, ahead=not self.in_memory)
 
     def _consecutive(self, start: int, stop: int) -> Array:
         """Rows start to stop; a few columns of many rows are read without the other columns."""
@@ -246,6 +248,40 @@ class Place:
                 "there, or give X as an array, which is sent to them."
             )
         return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
+
+
+class StoredCSR:
+    """A CSR matrix; other processes get those of its arrays that are memory maps by their path.
+
+    Parameters
+    ----------
+    matrix : CSR matrix
+        Of arrays or of memory maps.
+    """
+
+    def __init__(self, matrix: Any):
+        self.shape = matrix.shape
+        self._matrix: Any = matrix
+        self._parts: tuple[Any, ...] = ()
+        arrays = matrix.data, matrix.indices, matrix.indptr
+        #: the file of each array, if it has one, and its state
+        self._files = [(file := _file_of(array), state_of(file)) for array in arrays]
+
+    @property
+    def matrix(self) -> Any:
+        """The matrix; in another process, memory maps are opened when it is first needed."""
+        if self._matrix is None:
+            parts = [p.opened() if isinstance(p, Place) else p for p in self._parts]
+            self._matrix = sp.csr_matrix(tuple(parts), shape=self.shape)
+        return self._matrix
+
+    def __getstate__(self) -> dict[str, Any]:
+        parts = self._parts
+        if not parts:
+            arrays = self._matrix.data, self._matrix.indices, self._matrix.indptr
+            known = zip(arrays, self._files, strict=True)
+            parts = tuple(Place.of(each, *where) or np.array(each) for each, where in known)
+        return {"shape": self.shape, "_matrix": None, "_parts": parts, "_files": self._files}
 
 
 def first_not_finite(X: Any) -> int | None:

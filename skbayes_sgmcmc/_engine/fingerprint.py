@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._data.chain_random import ChainRandom
-from .._data.rows import StoredRows
+from .._data.rows import StoredCSR, StoredRows
 from .target import Evaluator
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def _update(digest: Any, part: Any) -> None:
         digest.update(f"{part.dtype}{part.shape}".encode())
         for _, values in part.blocks():
             digest.update(values.tobytes())
+    elif isinstance(part, StoredCSR):
+        _update(digest, part.matrix)
     elif sp.issparse(part):
         _update(digest, [part.data, part.indices, part.indptr, part.shape])
     elif isinstance(part, dict):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
-from .._design import SparseBatch
+from .._design_batches import SparseBatch
 from .repeated import MOST_TOKENS, Repeated
 
 #: number of words in all documents from which the compiled kernels are worth their compilation
