@@ -92,16 +92,16 @@ def test_a_read_error_in_the_thread_reaches_the_user(small_is_large):
     assert not threads()
 
 
-def test_rows_in_memory_are_not_read_in_a_thread(small_is_large, tmp_path):
-    """There is nothing to wait for; a memory map and a table are read in one."""
+def test_only_tables_are_read_in_a_thread(small_is_large, tmp_path):
+    """Of arrays there is nothing to wait for, and of memory maps the system reads ahead."""
     X, _ = problem()
     np.save(tmp_path / "x.npy", X)
     table = Failing(X, np.inf)
     stored = {"array": X, "map": np.load(tmp_path / "x.npy", mmap_mode="r"), "table": table}
     how = {"dtype": torch.float32, "device": "cpu", "intercept": True}
     designs = {name: make_design(StoredRows(x), **how) for name, x in stored.items()}
-    in_file = {name: Data({"x": design}, len(X)).in_file for name, design in designs.items()}
-    assert in_file == {"array": False, "map": True, "table": True}
+    ahead = {name: Data({"x": design}, len(X)).ahead for name, design in designs.items()}
+    assert ahead == {"array": False, "map": False, "table": True}
     for name, design in designs.items():
         read = [block.fields["x"].x.numpy() for _, block in Data({"x": design}, len(X)).blocks()]
         assert len(read) > 1

@@ -126,9 +126,9 @@ class Data:
         return max((field.run for field in slow), default=0)
 
     @property
-    def in_file(self) -> bool:
-        """Whether some of what the rows hold is in a file, from which it is read when needed."""
-        return not all(getattr(field, "in_memory", True) for field in self.fields.values())
+    def ahead(self) -> bool:
+        """Whether blocks are read in advance, by a thread."""
+        return any(getattr(field, "ahead", False) for field in self.fields.values())
 
     def blocks(self) -> Iterator[tuple[slice, Data]]:
         """Consecutive blocks of rows, each with its share of N, for sums over many rows.
@@ -145,7 +145,7 @@ class Data:
             return
         starts = range(0, self.n_rows, n_rows)
         parts = (slice(start, min(start + n_rows, self.n_rows)) for start in starts)
-        yield from read_ahead(self.block, parts, ahead=self.in_file)
+        yield from read_ahead(self.block, parts, ahead=self.ahead)
 
     def block(self, rows: slice) -> Data:
         """Consecutive rows, with their share of N."""

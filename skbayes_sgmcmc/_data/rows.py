@@ -119,6 +119,14 @@ class StoredRows:
         """Whether the rows are in memory, and not in a file."""
         return self.searched and self._file is None
 
+    @property
+    def ahead(self) -> bool:
+        """Whether blocks are read in advance, by a thread: not those of arrays and memory maps.
+
+        Of a map the system itself reads pages in advance; a thread made its passes no quicker.
+        """
+        return self._file is None and not isinstance(self._table, np.ndarray)
+
     def __getitem__(self, chosen: Any) -> Any:
         """Rows as an array, for a slice or numbers; fewer rows or columns for a mask or a pair."""
         if isinstance(chosen, tuple):
@@ -157,7 +165,7 @@ class StoredRows:
         n_rows = self.run if n_rows is None else n_rows
         starts = range(0, len(self), n_rows)
         parts = (slice(start, min(start + n_rows, len(self))) for start in starts)
-        yield from read_ahead(self.__getitem__, parts, ahead=not self.in_memory)
+        yield from read_ahead(self.__getitem__, parts, ahead=self.ahead)
 
     def _consecutive(self, start: int, stop: int) -> Array:
         """Rows start to stop; a few columns of many rows are read without the other columns."""

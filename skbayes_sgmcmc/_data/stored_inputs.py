@@ -58,7 +58,7 @@ class ScaledField:
         self.shape = rows.shape
         self.row_numbers = int(np.prod(rows.shape[1:]))
         self.searched, self.run = rows.rows.searched, rows.rows.run
-        self.in_memory = rows.rows.in_memory
+        self.ahead = rows.rows.ahead
 
     def tensor_like(self) -> Tensor:
         """An empty tensor of these rows' dtype and device."""

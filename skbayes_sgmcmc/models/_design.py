@@ -166,6 +166,11 @@ class StoredDesign(_Dense):
     def in_memory(self) -> bool:
         return self.source.in_memory
 
+    @property
+    def ahead(self) -> bool:
+        """Whether blocks of rows are read in advance, by a thread."""
+        return self.source.ahead
+
     def scale_rows(self, factor: Array) -> StoredDesign:
         """The design with every row multiplied by its factor."""
         return StoredDesign(self.source, self.dtype, self.device, self.intercept, factor)
@@ -210,7 +215,7 @@ class StoredDesign(_Dense):
         def completed(rows: slice) -> Array:
             return self._completed(self.source[rows], rows).numpy()
 
-        yield from read_ahead(completed, parts, ahead=not self.in_memory)
+        yield from read_ahead(completed, parts, ahead=self.ahead)
 
 
 def _batches(rows: Tensor, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
