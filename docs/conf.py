@@ -111,7 +111,8 @@ PUBLIC_TYPES = {
     r"(?<![\w.])nn\.Module\b": "~torch.nn.Module",
 }
 #: types of values that only this library's own parts make, which have no page
-nitpick_ignore_regex = [("py:class", r"(skbayes_sgmcmc\..*\.)?(Anchor|AutoValues|ChainRandom|LinearForm|LogJoint|Request|Summary)")]
+INTERNAL_TYPES = "Anchor|AutoValues|ChainRandom|LinearForm|LogJoint|Request|Summary"
+nitpick_ignore_regex = [("py:class", rf"(skbayes_sgmcmc\..*\.)?({INTERNAL_TYPES})")]
 
 
 def name_types(app, what, name, obj, options, signature, returns):
