@@ -10,6 +10,7 @@ from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression, sample
 from skbayes_sgmcmc.models import CurvedModel, Data, DensityModel, ManyModes
+from skbayes_sgmcmc.models._linalg import largest_of_symmetric
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import MALA, PSGLD, SGHMC, SGLD, Sampler
@@ -207,3 +208,33 @@ def certain(model, theta, data):
     """Whether the class of row 7 has all of the probability, up to 1e-6."""
     log_p = model.log_lik(torch.from_numpy(theta[None]), data.all_rows())[0, 7]
     return bool(log_p > -1e-6)
+
+
+@pytest.mark.parametrize("n_steps", [8, 30])
+def test_the_largest_curvature_is_found_from_below_in_few_products(n_steps):
+    """Spectra as of whitened posteriors: most eigenvalues near 1, and a few or none beyond.
+
+    Bound: never above the largest eigenvalue (rounding: 1e-12), and at most 5% below, which is what
+    the caller adds. Power iteration, of as many products, is 20% below where two are close.
+    """
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.standard_normal((60, 60)))[0]
+    for largest in ([4.0], [2.8, 2.6, 2.5], [1.02], [0.0]):
+        spectrum = np.append(largest, np.linspace(0.5, 1.0, 60 - len(largest)) * (largest[0] > 0.0))
+        matrix, products = axes * spectrum @ axes.T, []
+
+        def times(vector, matrix=matrix, products=products):
+            products.append(vector)
+            return matrix @ vector
+
+        found = largest_of_symmetric(times, 60, n_steps)
+        assert 0.95 * largest[0] - 1e-12 <= found <= largest[0] + 1e-12
+        assert len(products) <= n_steps
+    assert np.isnan(largest_of_symmetric(lambda v: v * np.inf, 3, n_steps))
+
+
+def test_the_largest_curvature_of_few_parameters_ends_with_their_number():
+    """Two products span the plane, so the value is exact: 1e-12."""
+    matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
+    assert largest_of_symmetric(lambda v: matrix @ v, 2, 30) == pytest.approx(3.0, abs=1e-12)
+    assert largest_of_symmetric(lambda v: 5.0 * v, 1, 30) == pytest.approx(5.0, abs=1e-12)
