@@ -8,10 +8,11 @@ simulated, or those of a small network of images of Fashion-MNIST and their mirr
 
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 import torch
-from _common import load_mnist, markdown_table, parse_args, write_results
+from _common import finished, load_mnist, markdown_table, parse_args, write_results
 from torch import nn
 
 from skbayes_sgmcmc import BayesianModuleClassifier, SamplingWarning
@@ -28,7 +29,7 @@ biases. The target is 30 s on two cores for an R-hat of 1.02.
 
 Simulated: positive parts of normal numbers whose principal axes have sds from 4 to 0.18, and
 classes drawn from a softmax of a linear function of them. Images: features of a convolutional
-network (16 and 32 channels), trained for {epochs} epochs on {n_trained:,} images of Fashion-MNIST,
+network (16 and 32 channels), trained for {epochs} epochs on {n_trained} images of Fashion-MNIST,
 of all training images and of mirror images.
 """
 
@@ -63,8 +64,9 @@ def of_images(n_rows, width, n_trained):
         return torch.cat([body(some) for some in both.split(1000)]).numpy(), labels
 
 
-def measured(X, y):
-    """Seconds, steps, R-hat and effective sample size of a fit, and the fitted estimator."""
+def measured(rows):
+    """Seconds, steps, R-hat and effective sample size of a fit to some rows."""
+    X, y = rows()
     torch.manual_seed(0)
     layer = nn.Linear(X.shape[1], N_CLASSES)
     clf = BayesianModuleClassifier(layer, sample_parameters="last_layer", random_state=0)
@@ -74,24 +76,29 @@ def measured(X, y):
         clf.fit(X, y)
     seconds = time.process_time() - started
     table = summary(clf.posterior_)
-    return clf, [f"{seconds:.0f}", clf.n_steps_, max(table["r_hat"]), min(table["ess"])]
+    worst = {"R-hat": float(max(table["r_hat"])), "ESS": float(min(table["ess"]))}
+    return {"fit": seconds, "steps": clf.n_steps_, "chains": clf.n_chains} | worst
 
 
 def main():
-    args = parse_args(__doc__, seeds=1, quick_seeds=1)
+    args = parse_args(__doc__, seeds=1, quick_seeds=1, runs="last_layer")
     n_rows, width, n_trained = (2_000, 32, 200) if args.short else (100_000, 512, N_TRAINED)
-    rows = []
-    for name, (X, y) in {
-        "simulated": simulated(n_rows, width),
-        "images": of_images(n_rows, width, n_trained),
+    lines, chains = [], None
+    for name, rows in {
+        "simulated": partial(simulated, n_rows, width),
+        "images": partial(of_images, n_rows, width, n_trained),
     }.items():
-        clf, (seconds, steps, r_hat, ess) = measured(X, y)
-        size = f"{len(X):,} x {width}"
-        rows.append([name, size, seconds, f"{steps:,}", f"{r_hat:.3f}", f"{ess:.0f}"])
-    table = markdown_table(["features", "rows", "seconds", "steps", "R-hat", "ESS"], rows)
+        found = finished(args, name, partial(measured, rows))
+        if found is not None:
+            chains = found["chains"]
+            lines.append(
+                [name, f"{n_rows:,} x {width}", f"{found['fit']:.0f}", f"{found['steps']:,}",
+                 f"{found['R-hat']:.3f}", f"{found['ESS']:.0f}"]
+            )  # fmt: skip
+    table = markdown_table(["features", "rows", "seconds", "steps", "R-hat", "ESS"], lines)
     body = BODY.format(
-        table=table, n_parameters=N_CLASSES * (width + 1), n_chains=clf.n_chains, epochs=EPOCHS,
-        n_trained=n_trained,
+        table=table, n_parameters=N_CLASSES * (width + 1), n_chains=chains, epochs=EPOCHS,
+        n_trained=f"{n_trained:,}",
     )  # fmt: skip
     write_results(args, "last_layer", "A last layer of many rows", body)
 
