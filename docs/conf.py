@@ -36,7 +36,9 @@ myst_heading_anchors = 4
 
 # docstrings
 autosummary_generate = True
-autodoc_typehints = "none"  # numpydoc's sections give the types, in words
+autodoc_typehints = "signature"  # in words, they are in numpydoc's sections
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 88
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 add_module_names = False
@@ -92,7 +94,33 @@ html_theme_options = {
 intersphinx_mapping = {
     "sklearn": ("https://scikit-learn.org/stable", "_inventories/sklearn.inv"),
     "matplotlib": ("https://matplotlib.org/stable", "_inventories/matplotlib.inv"),
+    "numpy": ("https://numpy.org/doc/stable", "_inventories/numpy.inv"),
+    "torch": ("https://docs.pytorch.org/docs/stable", "_inventories/torch.inv"),
+    "python": ("https://docs.python.org/3", "_inventories/python.inv"),
 }
+
+#: types in signatures: names that have pages, and the names that Python itself gives them
+PUBLIC_TYPES = {
+    r"ndarray\[tuple\[[^\]]*\], ~?[\w.]*dtype\[[^\]]*\]\]": "ndarray",
+    r"numpy\.random\._generator\.": "numpy.random.",
+    r"torch\.nn\.modules\.module\.": "torch.nn.",
+    r"sklearn\.utils\._bunch\.": "sklearn.utils.",
+    r": ~typing\.Any\b": "",  # says nothing
+    r"(?<![\w.])Array\b": "~numpy.ndarray",
+    r"(?<![\w.])Tensor\b": "~torch.Tensor",
+    r"(?<![\w.])nn\.Module\b": "~torch.nn.Module",
+}
+#: types of values that only this library's own parts make, which have no page
+INTERNAL_TYPES = "Anchor|AutoValues|ChainRandom|LinearForm|LogJoint|Request|Summary"
+nitpick_ignore_regex = [("py:class", rf"(skbayes_sgmcmc\..*\.)?({INTERNAL_TYPES})")]
+
+
+def name_types(app, what, name, obj, options, signature, returns):
+    """Give the types in a signature the names under which they are documented."""
+    parts = [signature, returns]
+    for pattern, public in PUBLIC_TYPES.items():
+        parts = [part and re.sub(pattern, public, part) for part in parts]
+    return tuple(parts)
 
 
 def skip_inherited(app, what, name, obj, skip, options):
@@ -118,3 +146,4 @@ def setup(app):
     """Connect the functions above."""
     app.connect("source-read", read_source)
     app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("autodoc-process-signature", name_types)

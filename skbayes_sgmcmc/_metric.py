@@ -74,6 +74,9 @@ class Conditionals:
         """Tensors that change along with the position, with "accepted" and "proposed" counts."""
         raise NotImplementedError
 
-    def draw(self, theta: Tensor, state: State, temperature: float) -> None:
-        """Draw a new position (chains, parameters), and what goes with it, in place."""
+    def draw(self, theta: Tensor, state: State, temperature: float, count: int) -> Tensor:
+        """Draw ``count`` positions one after another, shape (chains, count, parameters).
+
+        The last one, and the state that goes with it, are written to ``theta`` and ``state``.
+        """
         raise NotImplementedError

@@ -77,15 +77,16 @@ def test_scales_are_drawn_term_by_term():
     terms = [GroupTerm("a", 3, LearnedScale(1.0, 0.3, False))]
     hyper = LearnedScale(5.0, 1.0, True)
     model = GLMModel(2, Gaussian(1, None), Normal(), hyper, True, terms=terms)
-    theta = torch.tensor([0.1, -0.4, 0.2, 1.0, 0.5, 0.0, 0.7, 3.0]).double().repeat(4000, 1)
-    assert theta.shape[1] == model.n_parameters
-    state = model.init_state(theta)
-    model.before_keep(theta, state, ChainRandom(np.random.SeedSequence(0).spawn(4000)), 1.0)
+    theta = np.tile([0.1, -0.4, 0.2, 1.0, 0.5, 0.0, 0.7, 3.0], (2, 2000, 1))
+    assert theta.shape[2] == model.n_parameters
+    rng = ChainRandom(np.random.SeedSequence(0).spawn(2))
+    drawn = model.draw_recorded(theta, rng, np.ones(2000)).reshape(4000, -1)
+    parts = model.unpack(np.hstack([theta.reshape(4000, -1), drawn]))
     expected = {"sd_a": [(2.5, 0.09 + 0.105)]}
     b = 5.0 * math.exp(0.7)
     expected["scale"] = [(5.5, b + 0.5), (5.5, b + 0.125)]
     for name, pairs in expected.items():
-        found = state[name].numpy() ** -2.0
+        found = parts[name].reshape(4000, -1) ** -2.0
         for j, (k, r) in enumerate(pairs):
             assert abs(found[:, j].mean() - k / r) < 5.0 * math.sqrt(k / 4000) / r
 

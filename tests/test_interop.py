@@ -146,7 +146,7 @@ def test_new_targets_are_those_of_the_draws(iris):
     assert few.dims == ("chain", "draw", "row") and few.shape == (2, 25, 150)
     again = (to_arviz(clf, X, y, n_predictive=3, random_state=0) for _ in range(2))
     np.testing.assert_array_equal(*(one["posterior_predictive"]["y"] for one in again))
-    assert "posterior_predictive" not in to_arviz(clf, X, y, n_predictive=0).groups()
+    assert not hasattr(to_arviz(clf, X, y, n_predictive=0), "posterior_predictive")
     rows = np.array([70, 83, 120, 133])  # of which it is not sure
     labels = np.concatenate(
         [

@@ -97,27 +97,33 @@ def test_scales_are_drawn_from_their_conditional(own):
     The p-value is that of one seed; a wrong shape or rate by 10% has a p-value below 1e-6.
     """
     prior = prior_of(own)
-    theta = torch.from_numpy(position(prior)).repeat(4000, 1)
-    state = prior.init_state(theta)
-    prior.before_keep(theta, state, streams(4000), 1.0)
-    w = (theta[0, :3].numpy() / prior.units).reshape(-1, 1 if own else 3)
-    b = prior.a * prior.typical_scale**2 * (math.exp(float(theta[0, -1])) if own else 1.0)
+    theta = position(prior)
+    scales = prior.draw_recorded(np.tile(theta, (2, 2000, 1)), streams(2), np.ones(2000))
+    w = (theta[:3] / prior.units).reshape(-1, 1 if own else 3)
+    b = prior.a * prior.typical_scale**2 * (math.exp(theta[-1]) if own else 1.0)
     for g, each in enumerate(w):
         k, r = prior.a + 0.5 * len(each), b + 0.5 * (each**2).sum()
         law = scipy.stats.gamma(k, scale=1.0 / r)
-        found = state["scale"][:, g].numpy() ** -2.0
+        found = scales[..., g].ravel() ** -2.0
         assert scipy.stats.kstest(found, law.cdf).pvalue > 1e-3
 
 
-def test_cold_scales_are_modes():
-    """At temperature 0 the most likely scale, in its logarithm: sqrt(r / k)."""
+def test_scales_have_the_temperature_of_their_draw():
+    """At T = 0 the most likely scale, in its logarithm: sqrt(r / k). Near T = 0, close to it.
+
+    The log of a Gamma(k / T) variate, k > 1.5, has an sd of at most sqrt(T / 1.5) or so, and the
+    scale's half of it: 0.004 at T = 1e-4, and five of these are 0.02.
+    """
     prior = prior_of(False)
-    theta = torch.from_numpy(position(prior))[None]
-    state = prior.init_state(theta)
-    prior.before_keep(theta, state, streams(1), 0.0)
-    w = theta[0, :3].numpy() / prior.units
+    theta = position(prior)
+    levels = np.array([0.0, 1e-4, 1.0] * 100)
+    scales = prior.draw_recorded(np.tile(theta, (1, 300, 1)), streams(1), levels)[0, :, 0]
+    w = theta[:3] / prior.units
     r = prior.a * prior.typical_scale**2 + 0.5 * (w**2).sum()
-    assert float(state["scale"]) == pytest.approx(math.sqrt(r / (prior.a + 1.5)))
+    logs = np.log(scales / math.sqrt(r / (prior.a + 1.5)))
+    np.testing.assert_allclose(logs[levels == 0.0], 0.0, atol=1e-12)
+    assert 0.0 < np.abs(logs[levels == 1e-4]).max() < 0.02
+    assert logs[levels == 1.0].std() > 0.1
 
 
 # posteriors ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Minibatches
-from .._draws.storage import encode
+from .._draws.storage import decode, encode
 from .._metric import State
 from ..samplers._protocol import Sampler, Step
 from ..schedules import MixingDistance, Schedule
@@ -222,13 +222,30 @@ class Chains:
         exploring = plan.step_size.exploring(steps, plan.n_steps)
         cold = exploring | (steps < plan.descent)
         temperatures = np.where(cold, 0.0, plan.temperature.values(steps, plan.n_steps))
-        keep = self._collect(steps, etas, exploring)
-        if self.kernel is not None:
-            self.kernel(self.phi, etas, temperatures, keep, self.rng, self._keep)
-            self.cursor.last_eta = float(etas[-1])
+        keep, first = self._collect(steps, etas, exploring), self.cursor.kept
+        at_once = self._at_once(etas, temperatures, keep)
+        if at_once is not None:
+            self._set_scale(float(etas[-1]), float(temperatures[-1]))
+            self._keep(at_once, etas[keep])
         else:
             # as lists, because the loop reads numbers faster from lists than from arrays
             self._loop(int(steps[0]), etas.tolist(), temperatures.tolist(), keep.tolist())
+        if self.target.model.draw_recorded is not None:
+            self._draw_recorded(first, temperatures[keep])
+
+    def _at_once(self, etas: Array, temperatures: Array, keep: Array) -> Tensor | None:
+        """Take all steps of a chunk, and return the positions to keep; None if this needs a loop.
+
+        The positions have shape (chains, kept, parameters).
+        """
+        if self.kernel is not None:
+            kept: Tensor = self.kernel(self.phi, etas, temperatures, keep, self.rng)
+            return kept
+        if getattr(self.integrator, "whole_chunks", False):
+            self._step.temperatures = temperatures
+            found: Tensor = self.integrator(self.sampler, self.phi, self._state, self._step)
+            return found[:, torch.from_numpy(keep).to(found.device)]
+        return None
 
     def _loop(
         self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
@@ -258,7 +275,7 @@ class Chains:
             # a model that does not say has changed
             step.same_target = same_rows and changed is False
             if keep[i]:
-                self._keep(phi, etas[i])
+                self._keep(phi[:, None], etas[i])
         self.cursor.same_target = step.same_target
 
     def _set_scale(self, eta: float, temperature: float) -> None:
@@ -301,19 +318,36 @@ class Chains:
                 keep[j], cursor.travelled = True, 0.0
         return keep
 
-    def _keep(self, phi: Tensor, eta: float) -> None:
-        kept = self.cursor.kept
-        if kept < self.plan.n_draws:
-            model, theta = self.target.model, self.target.to_theta(phi)
-            if model.before_keep is not None:
-                model.before_keep(theta, self.model_state, self.rng, self._step.temperature)
-            parts = [theta, *(self.model_state[name].flatten(1) for name in model.recorded)]
-            values = (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).cpu().numpy()
-            with np.errstate(over="ignore"):  # the fit's end reports what storage can't hold
-                self.draws[self.alive, kept] = encode(values, self.draws.dtype)
-            if self.plan.weighted:
-                self.weights[kept] = eta
-            self.cursor.kept = kept + 1
+    def _keep(self, phi: Tensor, eta: Array | float) -> None:
+        """Keep positions (chains, draws, parameters), as many as there are draws to come."""
+        first, model = self.cursor.kept, self.target.model
+        stop = min(first + phi.shape[1], self.plan.n_draws)
+        if first == stop:
+            return
+        parts = [self.target.to_theta(phi[:, : stop - first])]
+        if model.draw_recorded is None:
+            latents = (self.model_state[name].flatten(1)[:, None] for name in model.recorded)
+            parts += [each.expand(-1, stop - first, -1) for each in latents]
+        values = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+        self._write(slice(first, stop), slice(values.shape[2]), values.cpu().numpy())
+        if self.plan.weighted:
+            self.weights[first:stop] = eta if isinstance(eta, float) else eta[: stop - first]
+        self.cursor.kept = stop
+
+    def _draw_recorded(self, first: int, temperatures: Array) -> None:
+        """Draw the model's recorded variables given the draws since ``first``, and keep them."""
+        model, stop = self.target.model, self.cursor.kept
+        places = slice(model.n_parameters), slice(model.n_parameters, None)
+        block = max(1, CHUNK_NUMBERS // model.n_parameters)
+        for start in range(first, stop, block):
+            rows = slice(start, min(start + block, stop))
+            theta = decode(self.draws[self.alive, rows, places[0]])
+            levels = temperatures[start - first : rows.stop - first]
+            self._write(rows, places[1], model.draw_recorded(theta, self.rng, levels))
+
+    def _write(self, rows: slice, places: slice, values: Array) -> None:
+        with np.errstate(over="ignore"):  # the fit's end reports what storage can't hold
+            self.draws[self.alive, rows, places] = encode(values, self.draws.dtype)
 
     def collected(self) -> tuple[Array, Array | None]:
         """Draws (chains, kept, n_kept) of the living chains, and their weights, if any."""

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._draws.storage import decode, encode
-from .._metric import State
 from ..priors.factorised import PRIORS, Normal, Prior
 from ..priors.learned_scale import LearnedScale
 from ._constants import Constant
@@ -67,13 +66,10 @@ class FixedScales:
         names = {kind: name for name, kind in PRIORS.items()}
         return (names[type(self.prior)], self.rates) if type(self.prior) in names else None
 
-    def init_state(self, theta: Tensor) -> State:
-        return {}
-
     #: shape and rate of the prior of a precision that is learned
     precision: tuple[float, float] | None = None
-    #: ``before_keep`` of the model; given scales leave nothing to draw
-    before_keep: Any = None
+    #: ``draw_recorded`` of the model; given scales leave nothing to draw
+    draw_recorded: Any = None
 
     def unpack(self, parts: dict[str, Array]) -> dict[str, Array]:
         """Named draws, with the prior's own parameters in the units of users."""
@@ -161,18 +157,15 @@ class LearnedScales:
 
     # draws of the scales --------------------------------------------------------------------------
 
-    def init_state(self, theta: Tensor) -> State:
-        return {"scale": theta.new_full((len(theta), len(self.counts)), self.typical_scale)}
-
-    def before_keep(
-        self, theta: Tensor, state: State, rng: ChainRandom, temperature: float
-    ) -> None:
-        """Draw the scales given the coefficients, in place."""
-        u = rng.uniform(len(self.counts), dtype=torch.float64).cpu().numpy()
-        theta = theta.double()
-        squares, b = self._squares(theta).cpu().numpy(), self._b(theta).cpu().numpy()
-        scales = self.hyper.draw_scales(squares, self.counts, b, temperature, u)
-        state["scale"].copy_(torch.from_numpy(scales))
+    def draw_recorded(self, theta: Array, rng: ChainRandom, temperatures: Array) -> Array:
+        """Scales (chains, draws, groups) given the coefficients."""
+        shape = (*theta.shape[:2], len(self.counts))
+        u = rng.uniform(*shape[1:], dtype=torch.float64).cpu().numpy()
+        at = torch.from_numpy(theta.astype(np.float64)).flatten(0, 1)
+        squares, b = self._squares(at).numpy(), self._b(at).numpy()
+        levels = np.tile(temperatures, len(theta))[:, None]
+        scales = self.hyper.draw_scales(squares, self.counts, b, levels, u.reshape(len(levels), -1))
+        return scales.reshape(shape)
 
     def unpack(self, parts: dict[str, Array]) -> dict[str, Array]:
         if self.own:

@@ -209,44 +209,74 @@ class NormalConditionals(Conditionals):
             "proposed": zeros.clone(),
         }
 
-    def draw(self, theta: Tensor, state: State, temperature: float) -> None:
-        size = self.form.n_free
-        xi = self.rng.normal(theta.shape[1] + size + DF, dtype=theta.dtype)
+    def draw(self, theta: Tensor, state: State, temperature: float, count: int) -> Tensor:
+        size, p = self.form.n_free, theta.shape[1]
+        xi = self.rng.normal(count, p + size + DF, dtype=theta.dtype)
+        free = theta.new_empty(len(theta), count, 0)
         if size:
-            uniform = self.rng.uniform(1, dtype=theta.dtype)[:, 0]
-            self._metropolis(state, xi[:, theta.shape[1] :], uniform, temperature)
-        self._coefficients(theta, state["free"], xi, temperature)
+            uniform = self.rng.uniform(count, dtype=theta.dtype)
+            free = self._metropolis(state, xi[..., p:], uniform, temperature)
+        found = self._coefficients(free.flatten(0, 1), xi[..., :p].flatten(0, 1), temperature)
+        found = found.view(len(theta), count, p)
+        theta.copy_(found[:, -1])
+        return found
 
-    def _metropolis(self, state: State, xi: Tensor, uniform: Tensor, temperature: float) -> None:
-        """Accept, or not, a proposal from a t distribution around the mode."""
-        old = state["free"]
-        size, (mode, root) = old.shape[1], self._proposal
+    def _metropolis(self, state: State, xi: Tensor, uniform: Tensor, temperature: float) -> Tensor:
+        """Logarithms (chains, steps, n_free) by steps that accept, or not, an independent proposal.
+
+        Proposals come from a t distribution around the mode. None depends on what was accepted
+        before, so that the densities of all are computed at once.
+        """
+        old = state["free"][:, None]
+        size, (mode, root) = old.shape[2], self._proposal
+        scale, mode = root.to(old) * math.sqrt(temperature), mode.to(old)
         # both in units of the proposals' scale
-        away = xi[:, :size] * xi[:, size:].square().mean(1, keepdim=True).rsqrt()
-        scale = root.to(old) * math.sqrt(temperature)
-        new = mode.to(old) + away @ scale.mT
-        before = torch.linalg.solve(scale, (old - mode.to(old)).mT).mT
-        weight = self.log_density(torch.cat([new, old]), temperature)
-        tails = torch.log1p(torch.cat([away, before]).square().sum(1) / DF)
+        away = xi[..., :size] * xi[..., size:].square().mean(2, keepdim=True).rsqrt()
+        before = torch.linalg.solve(scale, (old - mode).mT).mT
+        tails = torch.log1p(torch.cat([before, away], 1).square().sum(2) / DF)
+        points = torch.cat([old, mode + away @ scale.mT], 1)
+        weight = self.log_density(points.flatten(0, 1), temperature).view_as(tails)
         weight += 0.5 * (DF + size) * tails
-        accept = torch.log(uniform) < weight[: len(old)] - weight[len(old) :]
-        state["accepted"].add_(accept)
-        state["proposed"].add_(1.0)
-        old.copy_(torch.where(accept[:, None], new, old))
+        held = torch.tensor(
+            [_held(*rows) for rows in zip(weight.tolist(), uniform.log().tolist(), strict=True)],
+            device=old.device,
+        )
+        new = points.take_along_dim(held[..., None], 1)
+        state["accepted"].add_((held == torch.arange(1, held.shape[1] + 1).to(held)).sum(1))
+        state["proposed"].add_(held.shape[1])
+        state["free"].copy_(new[:, -1])
+        return new
 
-    def _coefficients(self, theta: Tensor, free: Tensor, xi: Tensor, temperature: float) -> None:
-        """Draw coefficients and intercepts given the variances."""
+    def _coefficients(self, free: Tensor, xi: Tensor, temperature: float) -> Tensor:
+        """Positions: coefficients and intercepts given the variances, and the noise's own."""
         form, own = self.form, self._own(free)
-        chains, n = len(theta), form.n_features * form.k
+        p, n = form.n_features, form.n_features * form.k
         log_sd, log_tau = self._logarithms(free)
-        values, _, _, moments, basis, mean_x, mean_y = self._tensors(theta)
+        values, _, _, moments, basis, mean_x, mean_y = self._tensors(xi)
         sd = torch.exp(log_sd)[:, None]
         precision = values + sd * sd * torch.exp(log_tau)[:, None]
-        noise = xi[:, :n].view(chains, form.n_features, form.k) * (sd * math.sqrt(temperature))
-        coef = basis @ (moments / precision + noise / precision.sqrt())
-        theta[:, :n] = coef.reshape(chains, n)
+        noise = xi[:, :n].view(-1, p, form.k) * (sd * math.sqrt(temperature))
+        in_basis = moments / precision + noise / precision.sqrt()
+        # as one product of matrices: one for each position takes many times longer
+        coef = (in_basis.mT.reshape(-1, p) @ basis.mT).view(-1, form.k, p)
+        parts = [coef.mT.flatten(1)]
         if form.fit_intercept:
             spread = sd[:, 0] * math.sqrt(temperature / self.n)
-            theta[:, n : n + form.k] = mean_y - mean_x @ coef + spread * xi[:, n : n + form.k]
+            parts.append(mean_y - coef @ mean_x + spread * xi[:, n : n + form.k])
         if own is not None:
-            theta[:, -form.k :] = own
+            parts.append(own)
+        return torch.cat(parts, 1)
+
+
+def _held(weights: list[float], log_uniforms: list[float]) -> list[int]:
+    """Which of the points an independence sampler holds after each step.
+
+    Point 0 is held at the start, and point i is proposed in step i. ``weights`` are the logarithms
+    of the points' importance weights.
+    """
+    at, found = 0, []
+    for i, log_uniform in enumerate(log_uniforms, start=1):
+        if log_uniform < weights[i] - weights[at]:
+            at = i
+        found.append(at)
+    return found

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.chain_random import ChainRandom
-from .._metric import State
 from ..priors.factorised import Normal
 from ._coefficient_priors import CoefficientPrior, coefficient_prior
 
@@ -101,23 +100,17 @@ class GroupedCoefficients:
 
     # draws of the scales --------------------------------------------------------------------------
 
-    def init_state(self, theta: Tensor) -> State:
-        found: State = {}
-        for name, (prior, own) in zip(self.names, self._split(theta), strict=True):
-            for value in prior.init_state(own).values():
-                found[name] = value
-        return found
-
     @property
-    def before_keep(self) -> Any:
-        return self._draw_scales if self.recorded else None
+    def draw_recorded(self) -> Any:
+        return self._draw_recorded if self.recorded else None
 
-    def _draw_scales(
-        self, theta: Tensor, state: State, rng: ChainRandom, temperature: float
-    ) -> None:
-        for name, (prior, own) in zip(self.names, self._split(theta), strict=True):
-            if prior.before_keep is not None:
-                prior.before_keep(own, {"scale": state[name]}, rng, temperature)
+    def _draw_recorded(self, theta: Array, rng: ChainRandom, temperatures: Array) -> Array:
+        found = [
+            prior.draw_recorded(own, rng, temperatures)
+            for prior, own in self._split(theta)
+            if prior.draw_recorded is not None
+        ]
+        return np.concatenate(found, axis=-1)
 
     def unpack(self, parts: dict[str, Array]) -> dict[str, Array]:
         for term in self.terms:

@@ -289,10 +289,11 @@ class Model:
     #: step. It returns True if it changed the position or the latent variables, so that densities
     #: and gradients that were computed before no longer hold; otherwise False
     after_step: Any = None
-    #: models with latent variables that no gradient needs override this by
-    #: ``before_keep(theta, state, rng, temperature)``, which draws them given theta, in place, for
-    #: every draw that is kept
-    before_keep: Any = None
+    #: models whose ``recorded`` variables no gradient needs override this by
+    #: ``draw_recorded(theta, rng, temperatures)``, which draws them given the kept draws: from
+    #: arrays theta (chains, draws, n_parameters) and temperatures (draws,) to an array
+    #: (chains, draws, n_kept - n_parameters). Other models have them in their state
+    draw_recorded: Any = None
     #: models that can have a Gaussian as prior override this by ``after(past)``, which returns the
     #: model of later rows of a stream, whose prior is what is known from earlier rows
     after: Any = None

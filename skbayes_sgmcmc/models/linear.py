@@ -85,7 +85,7 @@ class LinearModel(CurvedModel):
         bound = GroupedCoefficients(terms, of_features) if terms else of_features
         self.coefficient_prior: CoefficientPrior | GroupedCoefficients = bound
         self.smooth, self.tails, self.recorded = bound.smooth, bound.tails, bound.recorded
-        self.before_keep = None if bound.before_keep is None else self._draw_scales
+        self.draw_recorded = None if bound.draw_recorded is None else self._draw_recorded
         self.shapes = {f"effect_{term.name}": (term.n_groups,) for term in terms}
         self.shapes["coef"] = (n_features, k)
         if n_intercepts:
@@ -110,13 +110,10 @@ class LinearModel(CurvedModel):
         """A normal position with mean zero and sd half the prior's scale, but at most 0.1."""
         return np.minimum(0.5 * self.typical, 0.1) * rng.standard_normal(self.n_parameters)
 
-    def init_state(self, theta: Tensor) -> State:
-        return self.coefficient_prior.init_state(theta)
-
-    def _draw_scales(
-        self, theta: Tensor, state: State, rng: ChainRandom, temperature: float
-    ) -> None:
-        self.coefficient_prior.before_keep(theta[:, : self.n_linear], state, rng, temperature)
+    def _draw_recorded(self, theta: Array, rng: ChainRandom, temperatures: Array) -> Array:
+        linear = theta[..., : self.n_linear]
+        found: Array = self.coefficient_prior.draw_recorded(linear, rng, temperatures)
+        return found
 
     # prior ----------------------------------------------------------------------------------------
 

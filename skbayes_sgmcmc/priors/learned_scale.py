@@ -118,13 +118,13 @@ class LearnedScale(BaseEstimator):
         return np.minimum(WIDER * fan_in, 1.0) if self.scale == "auto" else fan_in
 
     def draw_scales(
-        self, squares: Array, counts: Array, b: Array, temperature: float, u: Array
+        self, squares: Array, counts: Array, b: Array, temperature: Array | float, u: Array
     ) -> Array:
         """Scales of groups given ``|w|^2``, m and b, from uniform numbers u; at T = 0 the modes."""
         k, r = float(self.shape) + 0.5 * counts, b + 0.5 * squares
         with np.errstate(all="ignore"):  # of chains that diverge
-            precision = tempered_gamma(k, r, temperature, u) if temperature > 0.0 else k / r
-            return bounded(precision**-0.5)
+            warm = tempered_gamma(k, r, np.maximum(temperature, np.finfo(float).tiny), u)
+            return bounded(np.where(np.asarray(temperature) > 0.0, warm, k / r) ** -0.5)
 
     def log_density(self, squares: Tensor, counts: Tensor, b: Tensor) -> Tensor:
         """log p(w | b) of every group, given ``|w|^2``, m and b, which broadcast."""
@@ -169,7 +169,7 @@ class LearnedScale(BaseEstimator):
         return low, curvature.rsqrt()
 
 
-def tempered_gamma(shape: Array, rate: Array, temperature: float, u: Array) -> Array:
+def tempered_gamma(shape: Array, rate: Array, temperature: Array | float, u: Array) -> Array:
     """Draws from Gamma(shape / T, rate / T) by inversion of the uniform numbers u.
 
     This is the conditional of a precision if the density of its *logarithm* is raised to the power

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -40,6 +41,8 @@ class Step:
         Noise temperature of this step, eta T / N: the variance of sqrt(eta T / N) xi.
     temperature : float
         T; 0 turns noise and thermostats off.
+    temperatures : array of shape (steps,)
+        T of all steps of a chunk, for integrators that take them at once.
     n : float
         N, the number of data (the sum of the sample weights).
     xi : Tensor of shape (chains, parameters)
@@ -94,6 +97,7 @@ class Step:
     eta: float = 0.0
     noise: float = 0.0
     temperature: float = 1.0
+    temperatures: NDArray[Any] = field(default_factory=lambda: np.ones(1))
     xi: Tensor = field(default_factory=_nothing)
     uniform: Tensor = field(default_factory=_nothing)
     prior_curvature: float = 0.0

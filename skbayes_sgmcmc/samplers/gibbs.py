@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from .._metric import State
@@ -36,10 +38,14 @@ class Gibbs(Sampler):
         assert step.conditionals is not None
         return step.conditionals.init_state(theta)
 
-    def conditional(self, theta: Tensor, state: State, step: Step) -> None:
-        """Draw a new position, in place."""
+    def conditional(self, theta: Tensor, state: State, step: Step) -> Tensor:
+        """Draw the positions of a chunk of steps, shape (chains, steps, parameters)."""
         assert step.conditionals is not None
-        step.conditionals.draw(theta, state, step.temperature)
+        levels = step.temperatures
+        starts = np.flatnonzero(np.diff(levels, prepend=np.nan))  # of runs of equal temperature
+        lengths = np.diff(starts, append=len(levels)).tolist()
+        runs = zip(levels[starts].tolist(), lengths, strict=True)
+        return torch.cat([step.conditionals.draw(theta, state, *run) for run in runs], 1)
 
     def end_burn_in(self, state: State) -> None:
         state["accepted"].zero_()

@@ -30,7 +30,7 @@ from .._metric import State
 if TYPE_CHECKING:
     from ._protocol import Step
 
-Integrator = Callable[[Any, Tensor, State, "Step"], None]
+Integrator = Callable[[Any, Tensor, State, "Step"], Any]
 
 #: lambda of the minimal-norm scheme (Omelyan, Mryglod & Folk 2003)
 MINIMAL_NORM = 0.1931833275037836
@@ -51,13 +51,14 @@ def metropolis(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     sampler.metropolis(theta, state, step)
 
 
-def conditional(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
-    """Draw from the model's conditional distributions."""
-    sampler.conditional(theta, state, step)
+def conditional(sampler: Any, theta: Tensor, state: State, step: Step) -> Tensor:
+    """Draw the positions of a chunk of steps from the model's conditional distributions."""
+    found: Tensor = sampler.conditional(theta, state, step)
+    return found
 
 
-#: the draws make their own random numbers
-conditional.own_noise = True  # type: ignore[attr-defined]
+#: it takes all steps of a chunk at once, and returns their positions
+conditional.whole_chunks = True  # type: ignore[attr-defined]
 
 
 def splitting(sampler: Any, theta: Tensor, state: State, step: Step) -> None:

@@ -35,8 +35,9 @@ class Workload:
 class Engine:
     """The parts that take the steps.
 
-    A ``kernel`` takes a whole chunk of steps at once. Without a kernel, the ``integrator`` takes
-    one step at a time, and the ``evaluator`` computes the gradients of the ``target``.
+    A ``kernel`` takes a whole chunk of steps at once, and returns the positions to keep, of shape
+    (chains, kept, parameters). Without a kernel, the ``integrator`` takes one step at a time,
+    and the ``evaluator`` computes the gradients of the ``target``.
     """
 
     target: Target

@@ -24,7 +24,7 @@ from ..target import Target
 from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 
 Array = NDArray[Any]
-Kernel = Callable[..., None]
+Kernel = Callable[..., torch.Tensor]
 
 #: largest number of entries of a minibatch for which the kernel is faster than torch
 DENSE_LIMIT = 2**17
@@ -81,8 +81,7 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
         temperatures: Array,
         keep: Array,
         rng: ChainRandom,
-        on_keep: Callable[[torch.Tensor, float], None],
-    ) -> None:
+    ) -> torch.Tensor:
         n_steps, n_parameters = len(etas), phi.shape[1]
         theta, steps = phi.numpy(), etas.astype(dtype)
         noise = np.sqrt(2.0 * etas * temperatures / target.n).astype(dtype)
@@ -104,8 +103,7 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
 
         run = map if len(theta) == 1 else pool.map
         list(run(advance, range(len(theta))))
-        for k, eta in enumerate(etas[keep].tolist()):
-            on_keep(torch.from_numpy(kept[:, k]), eta)
+        return torch.from_numpy(kept)
 
     return kernel
 
