@@ -180,6 +180,9 @@ def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
     while model.walls(center, root, data)[0][7] > 6.0 or not certain(model, center, data):
         center = center + 0.1 * toward / np.sqrt(score @ toward)
     distance, force = (found[7] for found in model.walls(center, root, data))
+    # the class that is the next one now need not be the one that was
+    score = against_the_next(model, center, data, x[7], y[7])
+    toward = root @ root.T @ score
     back = -toward / np.sqrt(score @ toward)
     pushed = []
     for share in (0.4, 2.0):
@@ -188,11 +191,8 @@ def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
         pushed.append(np.linalg.norm(row @ root))  # whatever the row's weight
     assert pushed[0] < 0.01 * force
     assert pushed[1] == pytest.approx(force, rel=1e-6 if n_classes == 2 else 0.5)
-    score = against_the_next(
-        model, center, data, x[7], y[7]
-    )  # which need not be the one that was the next
-    moves = root @ root.T @ score  # of every parameter, by a step of size 1
-    expected = np.abs(moves / np.sqrt(np.square(root).sum(1))).max() / np.sqrt(score @ moves)
+    # of every parameter, by a step of size 1
+    expected = np.abs(toward / np.sqrt(np.square(root).sum(1))).max() / np.sqrt(score @ toward)
     found = model.wall_correlations(center, root, data.chosen(np.array([3, 7])))[1]
     assert found == pytest.approx(expected, rel=1e-6)
 
