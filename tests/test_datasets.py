@@ -157,8 +157,10 @@ def test_bad_datasets(data, targets, message):
     assert not hasattr(clf, "posterior_")
 
 
-def test_an_item_that_can_not_be_read_is_named_with_its_traceback():
-    clf = BayesianModuleClassifier(deep(), **(TINY | {"batch_size": 600}))
+@pytest.mark.parametrize("n_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_an_item_that_can_not_be_read_is_named_with_its_traceback(n_workers):
+    """Also where a worker process has tried to read it."""
+    clf = BayesianModuleClassifier(deep(), n_workers=n_workers, **(TINY | {"batch_size": 600}))
     with pytest.raises(
         RuntimeError, match=r"item 9 of the dataset (.|\n)*__getitem__(.|\n)*damaged"
     ):

@@ -10,6 +10,7 @@ from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression, sample
 from skbayes_sgmcmc.models import CurvedModel, Data, DensityModel, ManyModes
+from skbayes_sgmcmc.models._linalg import largest_of_symmetric
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import MALA, PSGLD, SGHMC, SGLD, Sampler
@@ -175,20 +176,14 @@ def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
     center, precision = model.fit_gaussian(data)
     # the centre is moved along the row until its class is certain, about 5 sds away from any other
     root = np.linalg.inv(np.linalg.cholesky(precision)).T
-    # its class against the next one; not the score, which vanishes where the class is certain
-    score = model.scores(torch.zeros_like(torch.from_numpy(center))[None], data.all_rows())[
-        7
-    ].numpy()
-    if n_classes == 3:
-        logits = np.where(np.arange(3) == y[7], -np.inf, model._logits(center, data)[7])
-        contrast = np.eye(3)[y[7]] - np.eye(3)[logits.argmax()]
-        score = model._pull_back(torch.from_numpy(np.outer([*x[7], 1.0], contrast))[None])[
-            0
-        ].numpy()
+    score = against_the_next(model, center, data, x[7], y[7])
     toward = root @ root.T @ score
     while model.walls(center, root, data)[0][7] > 6.0 or not certain(model, center, data):
         center = center + 0.1 * toward / np.sqrt(score @ toward)
     distance, force = (found[7] for found in model.walls(center, root, data))
+    # the class that is the next one now need not be the one that was
+    score = against_the_next(model, center, data, x[7], y[7])
+    toward = root @ root.T @ score
     back = -toward / np.sqrt(score @ toward)
     pushed = []
     for share in (0.4, 2.0):
@@ -197,13 +192,54 @@ def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
         pushed.append(np.linalg.norm(row @ root))  # whatever the row's weight
     assert pushed[0] < 0.01 * force
     assert pushed[1] == pytest.approx(force, rel=1e-6 if n_classes == 2 else 0.5)
-    moves = root @ root.T @ score  # of every parameter, by a step of size 1
-    expected = np.abs(moves / np.sqrt(np.square(root).sum(1))).max() / np.sqrt(score @ moves)
+    # of every parameter, by a step of size 1
+    expected = np.abs(toward / np.sqrt(np.square(root).sum(1))).max() / np.sqrt(score @ toward)
     found = model.wall_correlations(center, root, data.chosen(np.array([3, 7])))[1]
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+def against_the_next(model, theta, data, row, label):
+    """Gradient of row 7's class against the best other one; the score is 0 if the class is sure."""
+    if model.k == 1:
+        anywhere = torch.zeros(1, model.n_parameters).double()
+        return model.scores(anywhere, data.all_rows())[7].numpy()
+    logits = np.where(np.arange(model.k) == label, -np.inf, model._logits(theta, data)[7])
+    contrast = np.eye(model.k)[label] - np.eye(model.k)[logits.argmax()]
+    pull = torch.from_numpy(np.outer([*row, 1.0], contrast))
+    return model._pull_back(pull[None])[0].numpy()
 
 
 def certain(model, theta, data):
     """Whether the class of row 7 has all of the probability, up to 1e-6."""
     log_p = model.log_lik(torch.from_numpy(theta[None]), data.all_rows())[0, 7]
     return bool(log_p > -1e-6)
+
+
+@pytest.mark.parametrize("n_steps", [8, 30])
+def test_the_largest_curvature_is_found_from_below_in_few_products(n_steps):
+    """Spectra as of whitened posteriors: most eigenvalues near 1, and a few or none beyond.
+
+    Bound: never above the largest eigenvalue (rounding: 1e-12), and at most 5% below, which is what
+    the caller adds. Power iteration, of as many products, is 20% below where two are close.
+    """
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.standard_normal((60, 60)))[0]
+    for largest in ([4.0], [2.8, 2.6, 2.5], [1.02], [0.0]):
+        spectrum = np.append(largest, np.linspace(0.5, 1.0, 60 - len(largest)) * (largest[0] > 0.0))
+        matrix, products = axes * spectrum @ axes.T, []
+
+        def times(vector, matrix=matrix, products=products):
+            products.append(vector)
+            return matrix @ vector
+
+        found = largest_of_symmetric(times, 60, n_steps)
+        assert 0.95 * largest[0] - 1e-12 <= found <= largest[0] + 1e-12
+        assert len(products) <= n_steps
+    assert np.isnan(largest_of_symmetric(lambda v: v * np.inf, 3, n_steps))
+
+
+def test_the_largest_curvature_of_few_parameters_ends_with_their_number():
+    """Two products span the plane, so the value is exact: 1e-12."""
+    matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
+    assert largest_of_symmetric(lambda v: matrix @ v, 2, 30) == pytest.approx(3.0, abs=1e-12)
+    assert largest_of_symmetric(lambda v: 5.0 * v, 1, 30) == pytest.approx(5.0, abs=1e-12)

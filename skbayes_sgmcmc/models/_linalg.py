@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+#: smallest relative change for which Lanczos iterations go on
+LANCZOS_CHANGE = 0.005
+
 
 def inverse_root(curvature: Array) -> Array:
     """A matrix R with R R' = curvature^-1, for a positive definite matrix.
@@ -45,7 +48,7 @@ def few_directions(size: int, n_directions: int = 16) -> Array | None:
 def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int = 40) -> float:
     """Largest eigenvalue, from below, of a matrix that is given by products with vectors.
 
-    The matrix must not have negative eigenvalues.
+    The matrix must not have negative eigenvalues, but need not be symmetric: power iteration.
     """
     vector: Array = np.random.default_rng(0).standard_normal(size)
     for _ in range(n_steps):
@@ -53,3 +56,34 @@ def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int 
         if not vector.any():
             break
     return float(np.linalg.norm(vector))
+
+
+def largest_of_symmetric(times: Callable[[Array], Array], size: int, n_steps: int) -> float:
+    """Largest eigenvalue, from below, of a symmetric matrix that is given by products with vectors.
+
+    Lanczos iteration, which is at least as near as power iteration after as many products. It takes
+    at most ``n_steps`` and ends when one adds less than ``LANCZOS_CHANGE`` to the value. NaN if a
+    product is not finite.
+    """
+    vector: Array = np.random.default_rng(0).standard_normal(size)
+    basis: list[Array] = []
+    projected = np.zeros((n_steps, n_steps))
+    value = 0.0
+    for k in range(n_steps):
+        length = float(np.linalg.norm(vector))
+        if k and length <= 1e-10 * abs(value):
+            break  # the vectors so far contain the eigenvector
+        if k:
+            projected[k, k - 1] = projected[k - 1, k] = length
+        basis.append(vector / length)
+        vector = times(basis[-1])
+        projected[k, k] = basis[-1] @ vector
+        if not np.isfinite(projected[k, k]):
+            return float("nan")
+        for _ in range(2):  # once leaves rounding, with which large eigenvalues are found twice
+            for known in basis:
+                vector = vector - (known @ vector) * known
+        before, value = value, float(np.linalg.eigvalsh(projected[: k + 1, : k + 1])[-1])
+        if k > 1 and value - before <= LANCZOS_CHANGE * abs(value):
+            break
+    return value

@@ -31,6 +31,7 @@ from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_block
 from ._constants import Constant
 from ._design import make_design
 from ._protocol import Anchor, LinearForm
+from ._sigmoid_means import sigmoid_means
 from .likelihoods import elementwise_softmax
 from .linear import LinearModel
 
@@ -242,19 +243,16 @@ class LogisticModel(LinearModel):
         row.
         """
         z = self._logits(theta, data)
+        if self.k == 1:
+            return sigmoid_means(z, np.sqrt(self.variances(root, data)))
         p, slope = np.zeros_like(z), np.zeros((len(z), 1))
         for weight, away in self._logit_moves(root, data):
             moved = self._of_logits(z + away)
             p += weight * moved
-            if self.k == 1:
-                slope += weight * moved * (1.0 - moved)
-            else:
-                slope += weight * (1.0 - np.square(moved).sum(1, keepdims=True))
-        if self.k > 1:
-            # at most 1, because 1 - p'p is concave in p, but rounding could exceed it
-            spread_of_mean = np.maximum(1.0 - np.square(p).sum(1, keepdims=True), 1e-12)
-            slope = np.clip(slope / spread_of_mean, 0.0, 1.0)
-        return p, slope
+            slope += weight * (1.0 - np.square(moved).sum(1, keepdims=True))
+        # at most 1, because 1 - p'p is concave in p, but rounding could exceed it
+        spread_of_mean = np.maximum(1.0 - np.square(p).sum(1, keepdims=True), 1e-12)
+        return p, np.clip(slope / spread_of_mean, 0.0, 1.0)
 
     @joined_over_blocks
     def remainders(self, center: Array, root: Array, data: Data) -> Array:
