@@ -1,6 +1,6 @@
-"""The benchmarks in examples/: each of them runs, and records of different runs are not mixed.
+"""Examples and benchmarks: each of them runs, and records of different runs are not mixed.
 
-The quick runs take minutes and have the mark ``benchmarks``.
+The runs take minutes and have the mark ``benchmarks``.
 """
 
 import json
@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 RESULTS = FOLDER.parents[1] / "docs" / "results"
 PAGES = sorted(path for path in RESULTS.glob("*.md") if path.name != "README.md")
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("_"))
+EXAMPLES = sorted(FOLDER.parent.glob("*.py"))
 #: dependencies of the package, or of its extras, that no machine needs to have for gpu.py
 MISSING_ON_GPUS = (
     "arviz", "arviz_base", "dask", "distributed", "onnx", "onnxscript", "pandas", "rich", "skops",
@@ -51,6 +52,21 @@ def test_a_quick_run_writes_its_page(script, tmp_path):
     # every figure that the page shows is there
     for figure in (part.split(")")[0] for part in text.split("](figures/")[1:]):
         assert (tmp_path / "figures" / figure).stat().st_size > 0
+
+
+@pytest.mark.benchmarks
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_ends_well(script, tmp_path):
+    """Each in a folder of its own, without warnings of ours: it shows how things are meant."""
+    environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONPATH": str(FOLDER.parents[1])}
+    environment.pop("SKBAYES_DATA", None)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout
+    assert "SamplingWarning" not in done.stderr
 
 
 @pytest.mark.benchmarks
