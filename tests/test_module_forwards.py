@@ -1,0 +1,148 @@
+"""Modules whose forward pass is random, or no function of a row, or on another device."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from _modules import TINY, X, trained, y
+from torch import nn
+from torch.nn import functional
+
+from skbayes_sgmcmc import BayesianModuleClassifier, RandomLayerWarning
+from skbayes_sgmcmc.models.networks.module import ModuleNetwork
+from skbayes_sgmcmc.models.networks.module_checks import Rows, first_random
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
+    pytest.mark.filterwarnings("default::skbayes_sgmcmc.RandomLayerWarning"),
+]
+
+
+# random layers ------------------------------------------------------------------------------------
+
+
+class Residual(nn.Module):
+    """Stochastic depth: a layer that is skipped at random in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(64, 64), nn.Linear(64, 10)
+
+    def forward(self, x):
+        kept = not self.training or bool(torch.rand(()) < 0.5)
+        return self.head(x + self.body(x) if kept else x)
+
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.noise, self.head = Noise(), nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(self.noise(x))
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        return functional.dropout(x)  # also in evaluation mode
+
+
+def dropout():
+    return nn.Sequential(nn.Dropout(0.5), nn.Linear(64, 8), nn.Dropout(0.0), nn.Linear(8, 10))
+
+
+@pytest.mark.parametrize(("make", "named"), [(dropout, r"\(0\)"), (Residual, r"\(body\)")])
+def test_random_layers_are_switched_off_and_said_once(make, named):
+    """Predictions of a draw are those of the module in evaluation mode; one warning each fit."""
+    clf = BayesianModuleClassifier(make(), **TINY)
+    state = torch.random.get_rng_state()
+    with pytest.warns(RandomLayerWarning, match=f"random layers {named}, which are") as caught:
+        clf.fit(X, y)
+    assert sum(issubclass(w.category, RandomLayerWarning) for w in caught) == 1
+    assert torch.equal(state, torch.random.get_rng_state())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RandomLayerWarning)
+        p = clf.predict_proba_samples(X[:9])[0]
+    module = make()
+    module.load_state_dict({n: torch.from_numpy(v[0, 0]) for n, v in clf.posterior_.draws.items()})
+    with torch.no_grad():
+        expected = module.double().eval()(torch.from_numpy(X[:9])).softmax(1)
+    np.testing.assert_allclose(p, expected, atol=1e-6)
+
+
+def test_gradients_have_no_dropout():
+    network = ModuleNetwork(dropout(), start="module")
+    theta = torch.from_numpy(network.init(np.random.default_rng(0)))[None]
+    found = [network.forward(theta, torch.from_numpy(X[None, :9]))[0] for _ in range(2)]
+    assert torch.equal(*found)
+
+
+def test_a_forward_that_is_always_random_is_refused_by_name():
+    clf = BayesianModuleClassifier(Noisy(), **TINY)
+    with pytest.raises(ValueError, match="evaluation mode differ, first in 'noise'"):
+        clf.fit(X, y)
+    rows = Rows(torch.rand(2, 64))
+    assert first_random(dropout().eval(), rows) is None
+    assert first_random(dropout().train(), rows) == "0"
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.head(x)
+
+
+class Beside(nn.Module):
+    """Centres the rows: what a row gives depends on the others."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(x - x.mean(0))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Counting, "its forward changes 'calls' in evaluation mode"),
+        (Beside, "its output for a row depends on the rows beside it"),
+        (
+            lambda: nn.Sequential(nn.BatchNorm1d(64, track_running_stats=False), nn.Linear(64, 10)),
+            "the batch norm '0' is not allowed, because it has no running statistics",
+        ),
+    ],
+)
+def test_modules_that_are_no_functions_of_rows_are_refused(make, message):
+    clf = BayesianModuleClassifier(make(), **TINY)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y)
+    assert not hasattr(clf, "posterior_")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs CUDA"))])  # fmt: skip
+def test_modules_on_another_device_are_copied_to_that_of_the_chains(device):
+    """The module stays where it is, and predictions are those of one that was never there."""
+    module = trained()
+    expected = BayesianModuleClassifier(copy.deepcopy(module), device="cpu", **TINY).fit(X, y)
+    module.to(device)
+    clf = BayesianModuleClassifier(module, device="cpu", **TINY).fit(X, y)
+    np.testing.assert_array_equal(clf.predict_proba(X), expected.predict_proba(X))
+    assert module[0].weight.device.type == device
+
+
+def test_a_module_without_values_is_refused():
+    clf = BayesianModuleClassifier(trained().to("meta"), **TINY)
+    with pytest.raises(ValueError, match="'0.weight' is not allowed, because it has no values"):
+        clf.fit(X, y)
