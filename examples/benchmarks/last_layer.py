@@ -62,7 +62,8 @@ def measured(n_rows, width):
 def main():
     args = parse_args(__doc__, seeds=1, quick_seeds=1, runs="last_layer")
     n_rows, width = (2_000, 32) if args.short else (100_000, 512)
-    found = finished(args, "simulated", partial(measured, n_rows, width))
+    settings = {"rows": n_rows, "features": width, "classes": N_CLASSES}
+    found = finished(args, "simulated", partial(measured, n_rows, width), **settings)
     if found is None:
         raise SystemExit("--no-new needs a stored run.")
     line = [

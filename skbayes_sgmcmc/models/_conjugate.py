@@ -237,10 +237,8 @@ class NormalConditionals(Conditionals):
         points = torch.cat([old, mode + away @ scale.mT], 1)
         weight = self.log_density(points.flatten(0, 1), temperature).view_as(tails)
         weight += 0.5 * (DF + size) * tails
-        held = torch.tensor(
-            [_held(*rows) for rows in zip(weight.tolist(), uniform.log().tolist(), strict=True)],
-            device=old.device,
-        )
+        chains = zip(weight.tolist(), uniform.log().tolist(), strict=True)
+        held = torch.tensor([_held(*each) for each in chains]).to(old.device)
         new = points.take_along_dim(held[..., None], 1)
         state["accepted"].add_((held == torch.arange(1, held.shape[1] + 1).to(held)).sum(1))
         state["proposed"].add_(held.shape[1])
