@@ -235,7 +235,11 @@ def run(seed, short, name):
 
 
 def main():
-    args = parse_args(__doc__, seeds=3, quick_seeds=1, runs="finetuning")
+    constants = {
+        "pretrain": N_PRETRAIN, "rows": N_ROWS, "test": N_TEST, "epochs": EPOCHS,
+        "burn_in": BURN_IN, "draws": DRAWS, "few_burn_in": FEW_BURN_IN,
+    }  # fmt: skip
+    args = parse_args(__doc__, seeds=3, quick_seeds=1, runs="finetuning", constants=constants)
     digits = {"error in %": 2, "NLL": 3, "ECE": 3, "AUROC": 3, "seconds": 0, "MB": 1}
     found = {name: [] for name in methods(args.short)}
     for seed in args.seeds:
