@@ -25,14 +25,18 @@ Array = NDArray[Any]
 
 #: sd of the logit at which both methods have errors of 0.0004, and of 0.4% of the slope
 WIDE = 2.5
-HERMITE = np.polynomial.hermite_e.hermegauss(16)
-LEGENDRE = np.polynomial.legendre.leggauss(16)
+#: nodes and weights of the standard normal distribution
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+#: quantiles of the logistic distribution at nodes between 0 and 1, and the nodes' weights
+QUANTILES, SHARES = np.polynomial.legendre.leggauss(16)
+QUANTILES, SHARES = logit(0.5 * (1.0 + QUANTILES)), 0.5 * SHARES
 
 
 def sigmoid_means(mean: Array, sd: Array) -> tuple[Array, Array]:
     """Averages of sigma(z) and of sigma'(z) over z ~ N(mean, sd^2), for arrays of any shape."""
     p, slope = np.zeros_like(mean), np.zeros_like(mean)
-    for node, weight in zip(HERMITE[0], HERMITE[1] / HERMITE[1].sum(), strict=True):
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
         moved = expit(mean + sd * node)
         p += weight * moved
         slope += weight * moved * (1.0 - moved)
@@ -44,8 +48,8 @@ def sigmoid_means(mean: Array, sd: Array) -> tuple[Array, Array]:
 
 def _of_wide(mean: Array, sd: Array) -> tuple[Array, Array]:
     p, slope = np.zeros_like(mean), np.zeros_like(mean)
-    for node, weight in zip(*LEGENDRE, strict=True):
-        away = (mean - logit(0.5 * (1.0 + node))) / sd
-        p += 0.5 * weight * ndtr(away)
-        slope += 0.5 * weight * np.exp(-0.5 * away * away)
+    for quantile, share in zip(QUANTILES, SHARES, strict=True):
+        away = (mean - quantile) / sd
+        p += share * ndtr(away)
+        slope += share * np.exp(-0.5 * away * away)
     return p, slope / (sd * math.sqrt(2.0 * math.pi))
