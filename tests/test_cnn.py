@@ -120,6 +120,7 @@ def test_grouped_chains_are_the_chains_one_by_one(settings, shared):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_cnn_knows_the_digits():
     """Measured 99% at defaults; 97% is reached with a tenth of the steps."""

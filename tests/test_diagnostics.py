@@ -25,6 +25,7 @@ def ar1(rho, n_chains, n_draws, seed=0):
     return x
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("rho", [-0.5, 0.0, 0.8])
 def test_autocorrelation_time_of_an_autoregression(rho):
     """tau = 1/2 + sum rho^t = 1/2 + rho / (1 - rho), within 5%.
@@ -36,6 +37,7 @@ def test_autocorrelation_time_of_an_autoregression(rho):
     assert autocorrelation_time(ar1(rho, 64, 50_000)) == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.statistical
 def test_effective_sample_size_and_mcse_agree_with_the_autocorrelation_time():
     """Over seeds their sds were 2.3% and 1.4% of what is expected."""
     x = ar1(0.8, 16, 10_000)
@@ -46,6 +48,7 @@ def test_effective_sample_size_and_mcse_agree_with_the_autocorrelation_time():
     assert mcse(posterior, "x")[0] == pytest.approx(1 / np.sqrt(expected), rel=0.1)
 
 
+@pytest.mark.statistical
 def test_r_hat_is_near_one_for_equal_chains_and_large_for_shifted_ones():
     """A shift of 3 sd in one of four chains: sqrt(1 + 9/4) = 1.8 before rank normalisation.
 
@@ -61,6 +64,7 @@ def r_hat_of(chains):
     return r_hat(PosteriorSamples({"x": chains[:, :, None]}), "x")[0]
 
 
+@pytest.mark.statistical
 def test_r_hat_sees_chains_that_drift_together():
     """Means of whole chains agree, those of their halves differ by 1.5: sqrt(1 + 0.6 / 1.2) = 1.2.
 
@@ -70,6 +74,7 @@ def test_r_hat_sees_chains_that_drift_together():
     assert r_hat_of(drifting) == pytest.approx(np.sqrt(1.5), abs=0.04)
 
 
+@pytest.mark.statistical
 def test_r_hat_sees_chains_of_unequal_scales():
     """One of four chains is three times as wide about the same mean: only distances from it differ.
 
@@ -80,6 +85,7 @@ def test_r_hat_sees_chains_of_unequal_scales():
     assert r_hat_of(x) > 1.1
 
 
+@pytest.mark.statistical
 def test_r_hat_is_of_ranks():
     """It sees a shift of 3 among draws without a variance, and does not change if they are cubed.
 

@@ -119,6 +119,7 @@ def exact(model, theta, documents):
 CASES = [(SIZES, 0.4), (SIZES, None), ((2, 2), 0.5), ((2,), 0.5), ((2,), None)]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("most_tokens", [200, pytest.param(1, id="repeated")])
 @pytest.mark.parametrize(("sizes", "success"), CASES)
@@ -177,6 +178,7 @@ def test_compiled_units_are_those_of_torch_whatever_is_below_them(width):
     assert 0.1 < units.mean() < 0.9
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(("sizes", "success"), CASES)
 def test_gradients_of_all_globals(sizes, success, compiled):
@@ -255,6 +257,7 @@ def test_without_network_and_with_r_fixed_the_documents_are_lda():
 # predictions --------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("success", [0.5, None])
 def test_proportions_are_near_the_exact_ones(success):
     """The mean field's proportions of documents beside exact E[(n_k + r_k h_k) / sum of these].
@@ -370,6 +373,7 @@ def statistics(draws):
     return PosteriorSamples(found)
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_posterior_agrees_with_gibbs():
     """Means and second moments of all parameters on a tiny corpus: within MCSE of the reference.

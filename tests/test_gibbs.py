@@ -59,6 +59,7 @@ def potential(model, x, y, theta, **parts):
 # given variances: a normal posterior --------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 @pytest.mark.parametrize("case", ["plain", "weights", "offset", "sparse", "no intercept", "two"])
 def test_coefficients_given_the_variances(case, temperature):
@@ -88,6 +89,7 @@ def test_coefficients_given_the_variances(case, temperature):
     assert np.abs(error).max() < 2.0 * SD
 
 
+@pytest.mark.statistical
 def test_every_step_has_its_temperature():
     """A chunk of steps at T = 1 and then at 1/4: variances of coefficients have the ratio 4.
 
@@ -125,6 +127,7 @@ def on_a_grid(model, x, y, draws, temperature, places):
     return mean, np.sqrt(weight @ (grid - mean) ** 2), middle, spread
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
 @pytest.mark.parametrize("case", ["given scale", "learned scale", "intercept"])
 def test_one_coefficient_and_the_noise_against_quadrature(case, temperature):
@@ -144,6 +147,7 @@ def test_one_coefficient_and_the_noise_against_quadrature(case, temperature):
     assert rate.min() > 0.5
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "shape", [pytest.param((25, 12), marks=pytest.mark.slow), (8, 20)], ids=str
 )
@@ -170,6 +174,7 @@ def test_ranks_of_the_truth_are_uniform(shape):
         assert chisquare(np.bincount(each, minlength=10)).pvalue > 1e-4
 
 
+@pytest.mark.statistical
 def test_two_targets_have_a_noise_each():
     """With little prior influence, noise_j^2 is nearly inverse-gamma: means within 5%."""
     rng = np.random.default_rng(0)
@@ -182,6 +187,7 @@ def test_two_targets_have_a_noise_each():
     assert rate.min() > 0.6
 
 
+@pytest.mark.statistical
 def test_draws_are_nearly_independent_and_the_default():
     """R-hat and effective sample sizes of the default fit; 4,000 draws would be 4,000."""
     X, y, _ = rows(100, 8)

@@ -164,6 +164,7 @@ def counts(n=60):
     return x, rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(0.5 + 0.6 * x))).astype(float)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "name", ["normal", "student_t", "poisson", "negative_binomial", "gamma", "binomial"]
 )
@@ -220,6 +221,7 @@ def test_posterior_is_exact(name):
     assert reg.summary()["r_hat"].max() <= 1.02
 
 
+@pytest.mark.statistical
 def test_normal_posterior_is_conjugate():
     """Given noise and a given prior: N(m, V) with V^-1 = X'X / noise^2 + I / scale^2, 12 features.
 
@@ -282,6 +284,7 @@ def test_weight_two_is_two_rows(name):
     np.testing.assert_allclose(once, twice, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.statistical
 @tiny_fits
 @pytest.mark.parametrize(("name", "at_zero"), [("normal", 0.0), ("poisson", 1.0), ("gamma", 1.0)])
 def test_without_an_intercept_rows_of_zeros_have_the_links_mean(name, at_zero):
@@ -348,6 +351,7 @@ def test_bad_input(parameters, y, message):
         BayesianGLMRegressor(**parameters).fit(X, np.r_[np.arange(9.0), y])
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("name", "y"),
     [("poisson", 0.0), ("negative_binomial", 0.0), ("binomial", 0.0), ("binomial", 4)],
@@ -397,6 +401,7 @@ def mixes(reg, bound=1.02):
     return reg.summary()["r_hat"].max() <= bound
 
 
+@pytest.mark.statistical
 def test_separated_counts_have_a_wide_posterior():
     """All counts of rows with x < 0 are zero: the likelihood has no maximum, the posterior has one.
 
@@ -412,6 +417,7 @@ def test_separated_counts_have_a_wide_posterior():
     assert np.isfinite(reg.predict([[-1.0], [1.0]], return_std=True)).all()
 
 
+@pytest.mark.statistical
 def test_a_constant_column_keeps_its_prior():
     """N(0, 0.7^2), within 5 standard errors of the mean of 4,000 draws and 10% of the sd."""
     x, y = counts()
@@ -422,6 +428,7 @@ def test_a_constant_column_keeps_its_prior():
     assert mixes(reg)
 
 
+@pytest.mark.statistical
 def test_poisson_counts_under_the_negative_binomial():
     """Counts with less than Poisson variance: the dispersion falls, predictions are Poisson's.
 

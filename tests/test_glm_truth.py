@@ -9,6 +9,8 @@ import pytest
 
 from skbayes_sgmcmc import BayesianGLMRegressor
 
+pytestmark = pytest.mark.statistical
+
 REFERENCES = Path(__file__).parent / "data" / "reference_glm.npz"
 #: sets of ``make_reference_glm.py``: likelihood, and parameters that name columns
 SETS = {

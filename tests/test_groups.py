@@ -66,6 +66,7 @@ def test_prior_of_grouped_coefficients(inputs):
     assert float(prior.log_density(at[None])) == pytest.approx(float(sum(parts)) + normal)
 
 
+@pytest.mark.statistical
 def test_scales_are_drawn_term_by_term():
     """Given the effects, 1/s^2 of a term is Gamma(1 + m/2, 0.09 + |e|^2/2): its mean to 5 MCSE.
 
@@ -91,6 +92,7 @@ def test_scales_are_drawn_term_by_term():
             assert abs(found[:, j].mean() - k / r) < 5.0 * math.sqrt(k / 4000) / r
 
 
+@pytest.mark.statistical
 def test_given_scales_are_conjugate():
     """Given noise and scales, everything is normal: means within 0.15 sd, sds within 10%.
 

@@ -93,6 +93,7 @@ def peaked_rows(ica, mixing):
     return draws, amari_distance(draws, mixing[:, :3]).mean()
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_sources_are_found_as_well_as_by_corrected_langevin(data, fits):
     """Amari distance of a draw's three peaked rows: both near .03; chance has .5.
@@ -108,6 +109,7 @@ def test_sources_are_found_as_well_as_by_corrected_langevin(data, fits):
     assert mean < ours, "the posterior mean is better than a draw"
 
 
+@pytest.mark.statistical
 def test_means_and_sds_are_those_of_corrected_langevin(data, fits):
     """Of the entries of the peaked rows, within 4.5 standard errors of both fits' 600 draws.
 
@@ -125,6 +127,7 @@ def test_means_and_sds_are_those_of_corrected_langevin(data, fits):
         assert (error / pair[1].std("rows")).mean() < 0.15
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("sampler", ["rsgld", pytest.param("mala", marks=pytest.mark.slow)])
 def test_instability_tells_sources_that_the_data_leave_open(sampler):
     """That of two sources that no data tell apart is known, and far above that of the peaked.
@@ -162,6 +165,7 @@ def test_instability_without_whitening(data):
     np.testing.assert_allclose(ica.mean_, X.mean(0))
 
 
+@pytest.mark.statistical
 def test_units_and_origin_of_the_rows_do_not_matter(data):
     """Sources and instability of 1000 X + 7 are those of X, to rounding along the chain."""
     X, _ = mixed(300, 3, 0)
@@ -175,6 +179,7 @@ def orthonormal(X):
     return np.linalg.qr(X - X.mean(0))[0] * np.sqrt(len(X))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("seed", [0, 7, 8])
 @pytest.mark.parametrize(
     ("prepared", "parameters"),
@@ -200,6 +205,7 @@ def test_rounding_of_the_rows_does_not_matter(seed, prepared, parameters):
         np.testing.assert_allclose(ica.instability_, one.instability_, rtol=1e-6)
 
 
+@pytest.mark.statistical
 def test_chains_start_apart_where_the_data_leave_it_open():
     """Before the first step: instabilities of the starts of 40 chains tell which sources are open.
 
@@ -224,6 +230,7 @@ def test_chains_from_elsewhere_are_aligned():
     assert amari_distance(draws["components"], mixing).max() < 0.15
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_control_variates_leave_the_posterior_as_it_is():
     """On 11,000 rows minibatches with control variates make full-data draws: means and sds.

@@ -209,6 +209,7 @@ def assert_mean(values, exact, bias=0.0, within=4.0):
     assert abs(values.mean() - exact) < within * error + bias
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("divergence", "exact"), [(True, 10.0), (False, 4.0)])
 def test_divergence_makes_the_natural_gradient_exact(divergence, exact):
     """Three rows of zeros: p(W) ~ |det W|^3 exp(-|W|^2 / 2), with E|W|^2 = d^2 + 3d = 10 for d = 2.
@@ -220,6 +221,7 @@ def test_divergence_makes_the_natural_gradient_exact(divergence, exact):
     assert_mean(values, exact, bias=0.02 * exact)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("d", "n", "temperature"), [(1, 3, 1.0), (2, 3, 1.0), (2, 3, 0.5)])
 def test_corrected_langevin_is_exact(d, n, temperature):
     """E|W|^2 = T d^2 + n d at any step; here a sixth to a half of the proposals are rejected.
@@ -239,12 +241,14 @@ def test_corrected_langevin_is_exact(d, n, temperature):
     assert error < 0.02 and abs(log_det.mean() - exact) < 4.0 * error
 
 
+@pytest.mark.statistical
 def test_ten_components():
     """d = 10 and 30 rows: E|W|^2 = 400. 2% are allowed, where the divergence makes a third."""
     values, _ = squares("rsgld", 10, 30, step_size=0.02, n_draws=10, burn_in=300, n_chains=16)
     assert_mean(values, 400.0, bias=0.01 * 400.0)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("sampler", "batch"),
     [pytest.param("mala", 40, marks=pytest.mark.slow), ("rsgld", 40), ("rsgld", 10)],
@@ -287,6 +291,7 @@ def two_sample(a, b):
     return p, max(ratio.max(), 1.0 / ratio.min())
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_marginals_agree_with_corrected_langevin():
     """Three sources of high kurtosis, 300 rows; about a thousand nearly independent draws each.

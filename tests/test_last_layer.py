@@ -104,6 +104,7 @@ def wine():
     return StandardScaler().fit_transform(rows), labels
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_posterior_is_that_of_nuts(turned, monkeypatch):
     """Means within 0.15 sd and sds within 10% of long NUTS runs (issue's bounds; the Monte Carlo
@@ -345,6 +346,7 @@ def test_augmented_rows_have_no_features_to_keep():
 # regressions --------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_a_regression_is_the_generalised_linear_model_of_features():
     """The same draws, in units of standardised targets, as of the estimator on the features."""
     module, target = network(1, Counted()), 5.0 + 3.0 * X[:, 20]
@@ -363,6 +365,7 @@ def test_a_regression_is_the_generalised_linear_model_of_features():
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("turned", [False, True])
 def test_several_targets_have_their_conjugate_posterior(turned, monkeypatch):
     """Given noise and a given prior: N(m, V) with V^-1 = Z'Z / noise^2 + I / scale^2 for each.
@@ -445,6 +448,7 @@ def test_units_of_features_do_not_matter_to_learned_scales(n_classes):
     np.testing.assert_allclose(theirs, scale, rtol=1e-3)
 
 
+@pytest.mark.statistical
 def test_learned_scales_are_those_of_the_linear_estimator():
     """Features with a common sd: the draws of the logistic regression, as its units are theirs."""
     rows = StandardScaler().fit_transform(X[:, [20, 21, 26, 27, 28, 36, 42]])

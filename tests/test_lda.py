@@ -53,6 +53,7 @@ def exact_gradient(topics, words, weights=None):
     return phi.grad.numpy()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
     ("n_chains", "most_tokens"),
@@ -97,6 +98,7 @@ def gradients(topics, X, compiled, n_chains, repeats, n_sweeps=40):
     return np.concatenate(found)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("compiled", [False, True])
 def test_fractional_counts(compiled):
     """Of one word of weight w the gradient is w / sum_k alpha_k phi_k, times alpha_k."""
@@ -109,6 +111,7 @@ def test_fractional_counts(compiled):
     np.testing.assert_allclose(found[0], exact, rtol=1e-12)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("compiled", [False, True])
 def test_fractional_counts_of_repeated_words(compiled, monkeypatch):
     """A document of one word, of weight 2.7, whose tokens have a weight of 0.9 each.
@@ -250,6 +253,7 @@ CASES = {
 }
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES],

@@ -91,6 +91,7 @@ def test_gradients_and_curvature_are_those_of_the_density(own, k):
     np.testing.assert_allclose(slope, gradient, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("own", [False, True])
 def test_scales_are_drawn_from_their_conditional(own):
     """Precisions given w are Gamma(k, r): 4,000 draws in a Kolmogorov-Smirnov test.
@@ -126,6 +127,7 @@ def test_scales_belong_to_their_draws(monkeypatch):
     assert scipy.stats.kstest(drawn, scipy.stats.gamma(1.0 + 2.0).cdf).pvalue > 1e-3
 
 
+@pytest.mark.statistical
 def test_scales_have_the_temperature_of_their_draw():
     """At T = 0 the most likely scale, in its logarithm: sqrt(r / k). Near T = 0, close to it.
 
@@ -147,6 +149,7 @@ def test_scales_have_the_temperature_of_their_draw():
 # posteriors ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["iris", "breast_cancer", "breast_cancer_ard"])
 def test_posterior_is_that_of_nuts(name):
@@ -177,6 +180,7 @@ def test_posterior_is_that_of_nuts(name):
     assert max(clf.summary()["r_hat"].max() for clf in fits) <= 1.02
 
 
+@pytest.mark.statistical
 @tiny_fits
 @pytest.mark.parametrize("own", [False, True])
 def test_units_of_features_do_not_matter(own):

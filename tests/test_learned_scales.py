@@ -42,6 +42,7 @@ def model_of(sizes=(3, 4, 2), noise=True, **hyper):
 # conditionals -------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("shape", [0.6, 9.0, 1.1 * MANY, 0.9 * MANY])
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_draws_from_a_gamma_distribution_are_its_quantiles(shape, temperature):
@@ -81,6 +82,7 @@ def test_typical_scales():
         np.testing.assert_allclose(found, expected)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
 @pytest.mark.parametrize("n_shared", [0, 3])
 def test_scales_have_the_moments_of_their_joint_conditional(n_shared, temperature):
@@ -303,6 +305,7 @@ RUNS = {
 }
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("case", list(CASES))
 @pytest.mark.parametrize("run", ["sgld", "sghmc"])
 def test_linear_network_has_the_exact_hierarchical_posterior(case, run):
@@ -321,6 +324,7 @@ def test_linear_network_has_the_exact_hierarchical_posterior(case, run):
     assert max(scores.values()) < 4.5, scores
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_minibatches_sample_the_hierarchical_posterior():
     """Half of the rows: 6% of a sd is allowed for the gradient noise.
@@ -373,6 +377,7 @@ def ranks_of_true_scales(seed):
     return (found < np.r_[truth, np.sqrt(b / a)]).sum(axis=0)
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 def test_simulation_based_calibration_of_the_scales():
@@ -389,6 +394,7 @@ def test_simulation_based_calibration_of_the_scales():
         assert scipy.stats.chisquare(counts).pvalue > 1e-4, counts
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 def test_a_network_has_the_functions_and_scales_of_nuts():

@@ -90,6 +90,7 @@ def test_images_and_modules_have_one_scale_for_each_block():
     assert posterior["scale_0.weight"].shape == posterior["scale_1.bias"].shape == (2, 20)
 
 
+@pytest.mark.statistical
 def test_learned_scales_follow_the_data():
     """Targets of one input out of four: its scale is more than twice each of the others'."""
     rng = np.random.default_rng(0)

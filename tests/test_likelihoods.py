@@ -59,6 +59,7 @@ def test_families_are_those_of_scipy(name):
         assert (low <= other.ppf(q)).all() and (other.ppf(q) <= high).all()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", FAMILIES)
 def test_samples_of_families_have_scipys_distribution(name):
     """Of 20,000, the shares up to five quantiles: within five binomial sds."""
@@ -72,6 +73,7 @@ def test_samples_of_families_have_scipys_distribution(name):
         assert (np.abs((samples <= at).mean(axis=0) - p) < allowed).all()
 
 
+@pytest.mark.statistical
 def test_samples_of_huge_rates_are_whole_numbers_near_them():
     """numpy refuses rates beyond 9e18. At 1e30 the relative sd, 1e-15, is that of rounding."""
     rates = np.array([[[5.0, 1e18, 1e30]]])

@@ -178,6 +178,7 @@ def test_rows_of_weight_zero_are_no_rows(binary):
 # prior --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_prior_scale_per_feature(binary):
     """A scale of 1e-3 holds its coefficient; an equal scale for all is the scalar."""
     X, y = binary
@@ -191,6 +192,7 @@ def test_prior_scale_per_feature(binary):
     assert_same_draws(small(prior_scale=2.0).fit(X, y), small(prior_scale=[2.0] * 6).fit(X, y))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("prior", ["normal", "laplace"])
 def test_prior_alone(prior):
     """Without information in X the posterior of the coefficients is the prior.
@@ -386,6 +388,7 @@ def test_rsgld_needs_a_metric(binary):
         small(sampler="rsgld").fit(*binary)
 
 
+@pytest.mark.statistical
 def test_temperature(binary):
     """Var is proportional to T near a Gaussian: a quarter of T halves the sd.
 
@@ -426,6 +429,7 @@ def test_schedules_as_step_size(binary, schedule):
     assert np.mean(clf.predict(X) == LogisticRegression().fit(X, y).predict(X)) > 0.85
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("distance", [None, 0.5])
 def test_mixing_distance(binary, distance):
     """With D0 given, draws come each time the steps add up to more than it."""

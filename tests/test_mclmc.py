@@ -135,6 +135,7 @@ def errors_of(posterior, d, temperature=1.0):
     return by_chain.mean(axis=0) - expected, error
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("d", [2, 10])
 @pytest.mark.parametrize("integrator", INTEGRATORS)
@@ -150,6 +151,7 @@ def test_gaussians_at_a_small_step(integrator, d, temperature):
     assert (np.maximum(np.abs(off) - 0.005, 0.0) / error).max() < 4.5
 
 
+@pytest.mark.statistical
 def test_the_step_found_by_the_sampler_is_as_good():
     """``step_size="auto"``: the wanted energy error of 5e-4 leaves less than 2% of bias."""
     posterior = draws_of(10, step_size="auto", burn_in=2000)
@@ -160,6 +162,7 @@ def test_the_step_found_by_the_sampler_is_as_good():
 # the step size ------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("wanted", [5e-4, 0.05])
 def test_every_chain_finds_the_step_of_the_wanted_energy_error(wanted, scale):
@@ -198,6 +201,7 @@ def funnel(theta):
     return -(v**2)[:, 0] / 18 - 0.5 * (x**2 * torch.exp(-v) + v).sum(1)
 
 
+@pytest.mark.statistical
 def test_chains_shorten_their_steps_where_the_density_is_narrow():
     """Steps that were found in the wide part are too long for the neck.
 

@@ -35,6 +35,7 @@ def p_value_of_uniform(outcomes, possible):
 # uniform without replacement ----------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("n, size", [(6, 3), (9, 3)], ids=["shuffled", "redrawn"])
 def test_minibatches_are_uniform_without_replacement(n, size):
     """Every subset is equally likely, on two ways of drawing one (by the size of the batch).
@@ -47,6 +48,7 @@ def test_minibatches_are_uniform_without_replacement(n, size):
     assert p_value_of_uniform(np.sort(indices, axis=1), possible) > 1e-4
 
 
+@pytest.mark.statistical
 def test_redrawn_distinct_is_exactly_uniform():
     """Every ordered choice is equally likely, also where nearly all rows had repeats."""
     rng = np.random.default_rng(0)
@@ -55,6 +57,7 @@ def test_redrawn_distinct_is_exactly_uniform():
         assert p_value_of_uniform(drawn, list(permutations(range(n), size))) > 1e-4
 
 
+@pytest.mark.statistical
 def test_first_distinct_is_exactly_uniform():
     """The same, at both ends of how many numbers it has to look at."""
     rng = np.random.default_rng(0)
@@ -71,6 +74,7 @@ def test_redrawn_distinct_leaves_distinct_rows_alone():
     assert len(set(drawn[1])) == 3
 
 
+@pytest.mark.statistical
 def test_successive_minibatches_are_independent():
     """Row i is in this step's batch as often after a batch with it as without it (5 SE)."""
     n, size, steps = 20, 4, 30_000
@@ -87,6 +91,7 @@ def test_successive_minibatches_are_independent():
 PROBABILITY = np.array([0.02, 0.52, 0.08, 0.1, 0.05, 0.03, 0.2])
 
 
+@pytest.mark.statistical
 def test_importance_frequencies():
     """Row i is expected size * p_i times in a minibatch, within 5 SE."""
     size, steps = 4, 40_000
@@ -101,6 +106,7 @@ def test_importance_frequencies():
     assert (counts <= np.floor(size * PROBABILITY) + 2).all()
 
 
+@pytest.mark.statistical
 def test_strata_are_drawn_independently():
     """Row j of a batch comes from the j-th stratum, whatever its other rows are (5 SE)."""
     n, size, steps = 100, 4, 20_000
@@ -111,6 +117,7 @@ def test_strata_are_drawn_independently():
     assert np.abs(off_diagonal).max() <= 5.0 / np.sqrt(steps)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("weighted", [False, True])
 def test_importance_weights_leave_means_unbiased(weighted):
     """(rows/n) sum_i weight_i f(x_i) has the mean sum_i w_i f(x_i), within 5 SE."""
@@ -280,6 +287,7 @@ def test_state_is_saved_and_restored():
         np.testing.assert_array_equal(again[name], expected[name])
 
 
+@pytest.mark.statistical
 def test_normals_are_standard_and_independent_between_chains():
     """First four moments and the correlation of two chains, each within 5 SE of 200,000 numbers."""
     xi = streams(2).normal(100_000, 2).numpy().reshape(2, -1)
@@ -290,6 +298,7 @@ def test_normals_are_standard_and_independent_between_chains():
     assert abs((xi[0] * xi[1]).mean()) <= 5.0 / np.sqrt(n)
 
 
+@pytest.mark.statistical
 def test_uniforms_are_uniform():
     u = streams(1).uniform(50_000).numpy()[0]
     assert u.min() >= 0.0 and u.max() < 1.0

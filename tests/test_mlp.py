@@ -50,6 +50,7 @@ def fitted(iris):
 # what it is for -----------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_digits_at_the_defaults():
     """One shuffled split, 360 rows held out: 98.3% was measured, sd 0.8% by rows alone.
@@ -71,6 +72,7 @@ def test_digits_at_the_defaults():
     assert log_loss(parts[3], clf.predict_proba(parts[1])) < alone
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "load, least",
     [

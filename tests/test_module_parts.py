@@ -217,6 +217,7 @@ def test_a_prior_has_its_centre_at_the_module(kind):
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_without_information_the_posterior_is_the_prior_about_the_module():
     """Weights of rows of 1e-9 leave the prior N(module, 0.5): means within 4 MCSE, sds within 10%.

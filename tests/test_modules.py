@@ -341,6 +341,7 @@ def test_rows_may_have_the_shape_that_the_module_gets():
         clf.predict(images[:, 0])
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_a_linear_module_is_a_linear_model():
     """Without hidden layers the module and the MLP are one model: probabilities within 0.05."""

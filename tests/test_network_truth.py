@@ -58,6 +58,7 @@ def test_references_have_the_density_of_the_estimator(name):
     np.testing.assert_allclose(*differences, rtol=0, atol=1e-7)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
 @pytest.mark.parametrize("name", [name for name in ("toy", "wine") if name in NAMES])
 def test_predictions_are_those_of_nuts(name, sampler):

@@ -140,6 +140,7 @@ POSTERIORS = {
 N_DRAWS = {"few": 400, "five": 1000, "rare": 1000, "ten": 1000}
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "name",
     ["few", *(pytest.param(one, marks=pytest.mark.slow) for one in ("five", "rare", "ten"))],
@@ -161,6 +162,7 @@ def test_posterior_is_exact(name):
     assert clf.summary()["r_hat"].max() <= 1.02
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_minibatches_have_the_same_posterior():
     """Of 100 of 2,000 rows, with importance sampling and control variates; bounds as above.
@@ -177,6 +179,7 @@ def test_minibatches_have_the_same_posterior():
     assert_same_posterior(draws_of(part), draws.mean(0), draws.std(0))
 
 
+@pytest.mark.statistical
 def test_two_classes_are_the_logistic_regression():
     """Bounds as above, with Monte Carlo errors of 0.03 sd and 2.5% on both sides."""
     X, y = grades(cuts=(0.5,))
@@ -187,6 +190,7 @@ def test_two_classes_are_the_logistic_regression():
     assert_same_posterior(draws_of(one), expected.mean(0), expected.std(0))
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 @tiny_fits  # of 50 draws each, nearly independent ones
 def test_ranks_of_the_truth_are_uniform():

@@ -255,6 +255,7 @@ def test_control_variates_are_exact_at_their_centre(problem):
         assert (spread > 0.1) if noisy else (spread < 1e-12)
 
 
+@pytest.mark.statistical
 @problems(prior="normal", sparse=False, weighted=False)
 def test_linear_control_variates_leave_less_noise(problem):
     """At draws of the Gaussian approximation each order halves the variance, or does better."""

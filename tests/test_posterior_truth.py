@@ -23,6 +23,8 @@ from sklearn.preprocessing import StandardScaler
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 
+pytestmark = pytest.mark.statistical
+
 REFERENCES = np.load(Path(__file__).parent / "data" / "reference_posteriors.npz")
 MEAN_BOUND, SD_BOUND, R_HAT_BOUND = 0.15, 0.10, 1.02
 

@@ -273,6 +273,7 @@ def test_densities_that_underflow_have_their_logarithm():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.statistical
 def test_samples_follow_the_weights():
     """Of three draws without noise, as often as these say: five binomial sds."""
     loc, sd, weights = np.arange(3.0)[:, None, None], np.zeros((3, 1, 1)), np.array([0.7, 0.3, 0.0])

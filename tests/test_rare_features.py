@@ -20,6 +20,8 @@ from skbayes_sgmcmc.models.likelihoods import StudentNoise
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
 
+pytestmark = pytest.mark.statistical
+
 MODELS = {
     "two classes": lambda: LogisticModel(3, 2, Normal(), 1.0, True),
     "three classes": lambda: LogisticModel(3, 3, Normal(), 1.0, True),

@@ -90,6 +90,7 @@ def assert_same(a, b, atol=0.0):
 # what it is for -----------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_noise_and_function_are_found(curve):
     """300 rows of noise 0.3: its estimate has a sd of 4%, of which five are allowed.
 
@@ -101,6 +102,7 @@ def test_noise_and_function_are_found(curve):
     assert np.sqrt(np.mean((curve.predict(x[:, None]) - truth(x)) ** 2)) < 0.1
 
 
+@pytest.mark.statistical
 def test_intervals_cover(curve):
     """Of 2000 new observations 90% lie in the central 90% interval, 50% in the 50% one.
 
@@ -113,6 +115,7 @@ def test_intervals_cover(curve):
         assert np.mean((low < y) & (y < high)) == pytest.approx(coverage, abs=bound)
 
 
+@pytest.mark.statistical
 def test_sd_grows_away_from_the_data(curve):
     """Between the data it is about the noise's (0.3); beyond them the function's is added.
 
@@ -174,6 +177,7 @@ def test_interval_is_a_pair_of_quantiles(data):
             reg.predict_quantiles(data[0], bad)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("parameters", RUNS, ids=["equal", "weighted"])
 def test_samples_have_the_predicted_moments(data, parameters):
     """20,000 observations a row against ``predict`` and its sd: within 5 standard errors.

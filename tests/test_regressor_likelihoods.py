@@ -136,6 +136,7 @@ def assert_posterior(reg, log_p, d, y):
     assert (np.abs(draws.std(0) - sd) < 4.0 * of_sd + 0.02 * sd).all()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", CASES)
 def test_posteriors_of_linear_models_are_those_of_importance_sampling(name):
     log_p, d, y, parameters, step_size = CASES[name]
@@ -144,6 +145,7 @@ def test_posteriors_of_linear_models_are_those_of_importance_sampling(name):
     assert_posterior(reg.fit(x[:, None], y), log_p, d, y)
 
 
+@pytest.mark.statistical
 def test_the_posterior_of_a_linear_module_is_that_of_importance_sampling():
     """By autograd, which calls the likelihood in the same way: one of them is enough."""
     log_p, d, y, parameters, step_size = CASES["poisson"]
@@ -208,6 +210,7 @@ def test_predictions_are_those_of_the_draws(name, fits):
             np.testing.assert_allclose(below, q, atol=1e-6)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", KINDS)
 def test_samples_are_of_the_mixture(name, fits):
     """Of 4,000 a row, the shares within the 80% interval: five binomial sds."""
@@ -268,6 +271,7 @@ def test_round_trip(name, through, fits):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", ["heteroscedastic", "negative_binomial"])
 def test_modules_have_likelihoods_too(name):
     """Twice as many outputs if the noise depends on the row; a module with fewer is refused.
@@ -295,6 +299,7 @@ def test_modules_have_likelihoods_too(name):
 # what they are for --------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_intervals_follow_the_noise():
     """Sds 0.1 and 0.6 on the two halves of the rows: 90% intervals cover 90% on each.
 
@@ -328,6 +333,7 @@ def test_intervals_follow_the_noise():
     assert sd[1] > 3.0 * sd[0]
 
 
+@pytest.mark.statistical
 def test_outliers_hardly_move_heavy_tails():
     """Six of 60 rows are 20 sds too high: the line's RMSE was 0.04, and 2.0 with normal noise.
 
@@ -413,6 +419,7 @@ def test_units_of_the_targets_do_not_matter(scale):
         np.testing.assert_allclose(scale * ours, theirs, rtol=1e-6)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("mean", [0.05, 2000.0])
 def test_counts_of_any_size_are_met(name, mean):

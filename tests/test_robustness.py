@@ -404,6 +404,7 @@ def test_no_spread_is_warned_of(data, sampler):
             clf.fit(*data)
 
 
+@pytest.mark.statistical
 def test_slow_mixing_is_warned_of(data):
     with pytest.warns(SamplingWarning) as caught:
         small(step_size=1e-5).fit(*data)
@@ -415,6 +416,7 @@ def test_slow_mixing_is_warned_of(data):
     assert warning.filename == __file__  # it points at the user's line
 
 
+@pytest.mark.statistical
 def test_good_chains_are_not_warned_of(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -67,6 +67,7 @@ def scheduled(name, integrator, schedule, rescale=True):
     return sampler, A, exact[~exploring], etas[~exploring]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("schedule", list(SCHEDULES))
 @pytest.mark.parametrize("name, integrator", [c for c in CELLS if c[0] in ("sgld", "sghmc")])
 def test_schedules_keep_the_exact_covariance(name, integrator, schedule):
@@ -107,6 +108,7 @@ def test_schedules_keep_the_exact_covariance(name, integrator, schedule):
         assert_moments(draws[:, part], exact[part].mean(0), precision=0.08)
 
 
+@pytest.mark.statistical
 def test_rescaling_of_v_matters():
     """The power of the test above: without it the variance is double in a quarter of the run."""
     exact = scheduled("sghmc", "splitting", "block")[2]
@@ -118,6 +120,7 @@ def test_rescaling_of_v_matters():
     assert np.max(ratios) >= 2.0
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("mass", ["auto", 50.0])
 @pytest.mark.parametrize(
     "given", [{"friction": 0.1}, {"diffusion": 0.5}], ids=["friction", "diffusion"]

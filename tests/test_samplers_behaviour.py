@@ -29,6 +29,7 @@ def run_gamma(sampler, eta, temperature=1.0, **settings):
 # (e) metrics --------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_rsgld_in_a_metric_has_the_exact_moments(temperature):
     """theta <- theta - eta (theta - k) + sqrt(2 eta T theta) xi with k = shape - 1 + T.
@@ -42,12 +43,14 @@ def test_rsgld_in_a_metric_has_the_exact_moments(temperature):
     assert_close(((theta - k) ** 2).mean(1), variance, precision=0.1)
 
 
+@pytest.mark.statistical
 def test_rsgld_without_the_divergence_has_another_target():
     """Without div M = 1 the mean is the mode, shape - 1: 1 below the target's, 20 MCSE and more."""
     _, theta = run_gamma(RSGLD(divergence=False), 0.1)
     assert_close(theta.mean(1), 4.0, precision=0.05)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.slow), 0.5])
 def test_mala_in_a_metric_is_exact(temperature):
     """Gamma(5)^(1/T) is Gamma(1 + 4/T, rate 1/T); the step is so large that a third is rejected."""
@@ -137,6 +140,7 @@ def run_psgld(target, sampler, eta, **settings):
 CAP = 4.0
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_psgld_with_frozen_v_is_exact_for_small_steps():
     """The variance is the target's over 1 - eta G A / 2; adapting always it is 10% more than that.
@@ -249,6 +253,7 @@ def test_psgld_gamma_is_its_formula():
     np.testing.assert_allclose(theta.numpy(), expected, rtol=1e-10)
 
 
+@pytest.mark.statistical
 def test_psgld_gamma_runs_and_hardly_repairs_the_bias():
     """With the same noise, Gamma takes 0.5 to 3 points of the 12% at eta = .05, always adapting."""
     target = Gaussian(np.diag([0.7, 1.4]))

@@ -29,6 +29,8 @@ from skbayes_sgmcmc.models._protocol import DensityModel
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC, TABLE, Step
 from skbayes_sgmcmc.samplers._momentum import ThermostatSampler
 
+pytestmark = pytest.mark.statistical
+
 #: of the samplers that take steps, whatever the model
 CELLS = [
     (name, cell)

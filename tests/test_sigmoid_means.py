@@ -11,6 +11,8 @@ from skbayes_sgmcmc.models._sigmoid_means import sigmoid_means
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
 
+pytestmark = pytest.mark.statistical
+
 
 @pytest.mark.parametrize("sd", [0.0, 0.1, 1.0, 2.4, 2.6, 10.0, 300.0])
 def test_averages_are_those_of_dense_quadrature(sd):

@@ -75,6 +75,7 @@ def test_few_products_and_minibatches_keep_double_precision(chosen):
     assert [judged for judged, _ in chosen] == [False, False]
 
 
+@pytest.mark.statistical
 def test_the_error_is_in_posterior_sds(chosen, monkeypatch):
     """The posterior is about N(0, I/N) in these coordinates, and its gradient phi.
 

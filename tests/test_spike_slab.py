@@ -89,6 +89,7 @@ def moments(weight):
 # the scheme ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("adaptation", "truth"), [("sa", fixed_point), ("gibbs", exact)], ids=["sa", "gibbs"]
 )
@@ -116,12 +117,14 @@ def test_means_and_inclusion_probabilities_are_those_of_quadrature(adaptation, t
     np.testing.assert_allclose(posterior.std("weight_1")[:, 0], sd, rtol=0.1)
 
 
+@pytest.mark.statistical
 def test_the_schemes_limit_is_not_the_posterior():
     # the docs say so: at an estimate of 0.2 standard units sa has less inclusion than the posterior
     gaps = [exact(estimate)[0] - fixed_point(estimate)[0] for estimate in (0.4, 0.45, 0.5)]
     assert max(np.abs(gaps)) > 0.01
 
 
+@pytest.mark.statistical
 def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
     # one coefficient: delta integrates to its prior mean a / (a + b), the rest is a 2-D quadrature
     rng = np.random.default_rng(1)
@@ -221,6 +224,7 @@ def wide(seed=0, n=60, p=200):
     return X, 3.0 * X[:, 0] - 2.0 * X[:, 5] + X[:, 9] + 0.5 * rng.standard_normal(n)
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_selects_the_features_that_matter_among_more_than_there_are_rows():
     X, y = wide()
@@ -234,6 +238,7 @@ def test_selects_the_features_that_matter_among_more_than_there_are_rows():
     assert np.mean((y_new > inside[:, 0]) & (y_new < inside[:, 1])) > 0.78
 
 
+@pytest.mark.statistical
 def test_coefficients_are_in_the_units_of_the_data():
     X, y = wide(n=80, p=10)
     X = X[:, :5] * [1.0, 10.0, 0.1, 1.0, 1.0] + 3.0
@@ -296,6 +301,7 @@ def test_runs_and_data_leave_a_model_as_it_is():
     assert long.latents.n_data == 5.0 and long.network is model.network
 
 
+@pytest.mark.statistical
 def test_features_with_clear_effects_are_selected():
     """Body mass is 7.8 standard errors from zero in least squares, age 0.2."""
     X, y = load_diabetes(return_X_y=True)
@@ -303,6 +309,7 @@ def test_features_with_clear_effects_are_selected():
     assert reg.inclusion_probability_[2] > 0.9 and reg.inclusion_probability_[0] < 0.1
 
 
+@pytest.mark.statistical
 def test_classifier_selects_too():
     """It predicts as well as the true rule, whatever the noise did to the labels.
 

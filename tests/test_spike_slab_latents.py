@@ -239,6 +239,7 @@ def test_sigma_goes_to_the_published_mode(classes, compiled):
     torch.testing.assert_close(state["sigma"], expected, rtol=1e-9, atol=0.0)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("classes", [True, False])
 def test_gibbs_draws_sigma_from_its_conditional(classes):
     """Coefficients that are all in their slabs leave sigma^2 ~ IG(count / 2, squares / 2).

@@ -42,6 +42,7 @@ def network(**settings):
     )
 
 
+@pytest.mark.statistical
 def test_hidden_layers_find_the_features_of_a_nonlinear_function():
     """Each chain uses both, in units of its own. Others are left out by longer runs only."""
     X, y = waves()
@@ -50,6 +51,7 @@ def test_hidden_layers_find_the_features_of_a_nonlinear_function():
     assert reg.score(X, y) > 0.8 and not hasattr(reg, "coef_")
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_the_default_run_leaves_out_other_features():
     """Their weights start in the slab, and chains need some 20,000 steps to take them out.

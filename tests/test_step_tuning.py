@@ -13,6 +13,8 @@ from skbayes_sgmcmc.models import Data, ManyModes, Model
 from skbayes_sgmcmc.samplers import SGHMC
 from skbayes_sgmcmc.samplers._tuning import adapt
 
+pytestmark = pytest.mark.statistical
+
 D = 20
 #: samplers and their integrators, and what eta^3 is in units of the wanted error on N(0, I): the
 #: positions of two gradients have the squared distance h^2 D, with h^2 = eta for momenta (error

@@ -48,6 +48,7 @@ def test_philox_gives_the_published_words(rounds, words):
     assert " ".join(f"{word:08x}" for word in out) == words
 
 
+@pytest.mark.statistical
 def test_normals_have_normal_moments(normals):
     """Standardised by their standard errors under normality; 5 is passed once in a million runs."""
     n, x = len(normals), normals.astype(np.float64)
@@ -60,12 +61,14 @@ def test_normals_have_normal_moments(normals):
     assert np.abs(z).max() < 5.0
 
 
+@pytest.mark.statistical
 @pytest.mark.slow
 def test_normals_have_a_normal_distribution(normals):
     """Kolmogorov and Smirnov at 10^7 draws: deviations of 6e-4 of a probability are seen."""
     assert stats.kstest(normals.astype(np.float64), stats.norm.cdf).pvalue > 1e-4
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("bound", [3.0, 4.0, 4.8])
 def test_normals_have_normal_tails(normals, bound):
     """Counts beyond a bound on either side are Poisson: within 5 of their standard deviations."""
@@ -74,6 +77,7 @@ def test_normals_have_normal_tails(normals, bound):
     assert (np.abs(counts - expected) < 5.0 * np.sqrt(expected)).all()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("power", [1, 2])
 def test_normals_are_not_correlated_along_a_stream(normals, power):
     """Lags of neighbours, of the words of a counter value, and of blocks; values and squares."""
@@ -83,6 +87,7 @@ def test_normals_are_not_correlated_along_a_stream(normals, power):
         assert abs(np.mean(x[lag:] * x[:-lag])) * np.sqrt(len(x)) < 5.0, lag
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("power", [1, 2])
 def test_streams_are_not_correlated_with_each_other(kind, power):
     """Neighbouring chains' streams, at the same place and shifted by a block."""
@@ -92,6 +97,7 @@ def test_streams_are_not_correlated_with_each_other(kind, power):
         assert abs(np.mean(a[lag:] * b[: N - lag])) * np.sqrt(N) < 5.0
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_uniforms_are_uniform(kind, dtype):
     u = chain_random(**kind).uniform(N, dtype=dtype)[0].numpy()
@@ -100,6 +106,7 @@ def test_uniforms_are_uniform(kind, dtype):
     assert stats.kstest(u.astype(np.float64), stats.uniform.cdf).pvalue > 1e-4
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("n", "size"), [(12, 1), (9, 3), (5, 4), (4, 4)])
 def test_distinct_numbers_are_exactly_uniform(kind, n, size):
     """Every ordered choice is equally likely where numbers come in order (Philox), every subset

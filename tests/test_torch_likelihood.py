@@ -114,6 +114,7 @@ def test_outputs_that_are_not_finite_have_no_density_but_no_error():
 # fits ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_a_fit_is_that_of_the_same_likelihood():
     """Counts of mean one, whose built-in units are one, too: the same steps, to rounding."""
     y = np.resize([0.0, 1.0, 2.0, 3.0, 0.0, 0.0], 40)

@@ -64,6 +64,7 @@ def test_without_tuning_auto_is_refused_with_a_remedy(model, asked):
         sample(model, data=rows(), preconditioner="hessian")
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("model", "step"), [(MyCurved, 0.1), (MyModes, 0.03)])
 def test_models_with_tuning_of_their_own(model, step):
     """The table's step for Euler (over the largest curvature, 1.005) or the table's rate.
@@ -129,6 +130,7 @@ def test_samplers_own_rules():
     assert SGLD().own_preconditioner(np.ones(2), 1.0) is None
 
 
+@pytest.mark.statistical
 def test_psgld_is_refused_where_no_diagonal_preconditioner_mixes():
     """Iris as it is: means far from zero make all columns collinear with the intercept."""
     X, y = load_iris(return_X_y=True)

@@ -146,6 +146,7 @@ def test_partial_fit_predicts_after_one_call(stream):
         assert clf.posterior_.n_draws == 20  # one pass, or 20 steps
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("rows", [pytest.param(100, marks=pytest.mark.slow), 1000])
 def test_one_pass_of_a_stream(stream, rows):
     """Each row seen once: the posterior is that of ``fit``.
@@ -164,6 +165,7 @@ def test_one_pass_of_a_stream(stream, rows):
     assert ratio.min() > 0.85 and ratio.max() < 1.15
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("likelihood", ["normal", "poisson"])
 def test_one_pass_of_a_stream_of_counts_and_of_real_targets(likelihood):
     """The same for generalised linear models, whose own parameters are in the Gaussian, too."""
@@ -184,6 +186,7 @@ def test_one_pass_of_a_stream_of_counts_and_of_real_targets(likelihood):
     assert ratio.min() > 0.8 and ratio.max() < 1.2
 
 
+@pytest.mark.statistical
 def test_earlier_draws_of_a_stream_move_with_its_posterior(stream):
     """By one affine map for all of them: they are draws of the posterior of now, not of then.
 
@@ -213,6 +216,7 @@ def warned(clf, X, y, rows, passes=1):
     return [int(re.search(r"after (\d+) rows of the stream", str(w.message))[1]) for w in caught]
 
 
+@pytest.mark.statistical
 def test_a_poor_posterior_of_a_stream_is_warned_of(stream):
     """Twelve chunks: means are up to 2 sd off. It is said again when the rows have doubled.
 
@@ -227,6 +231,7 @@ def test_a_poor_posterior_of_a_stream_is_warned_of(stream):
     assert warned(clone(clf).set_params(batch_size=50), X[:100], y[:100], 100) == []
 
 
+@pytest.mark.statistical
 def test_a_good_posterior_of_a_stream_is_not_warned_of():
     """All rows in each call, of one large step: after 448 calls ESS is about 200 (limit: 100)."""
     rng = np.random.default_rng(0)
@@ -285,6 +290,7 @@ def test_a_stream_keeps_the_weights_of_its_newest_draws(stream):
     np.testing.assert_allclose(clf.coef_, expected, rtol=1e-9)
 
 
+@pytest.mark.statistical
 def test_a_stream_that_is_sorted_by_label_is_warned_of(stream):
     """Once, when 1,000 rows were of some of the classes only: later rows cannot put that right."""
     X, y, _ = stream
@@ -297,6 +303,7 @@ def test_a_stream_that_is_sorted_by_label_is_warned_of(stream):
         feed(small(), X[:1500], y[:1500], 500)
 
 
+@pytest.mark.statistical
 def test_the_past_is_a_gaussian_prior():
     """Its gradient is that of its density, whose values are scipy's up to a constant."""
     rng = np.random.default_rng(0)
