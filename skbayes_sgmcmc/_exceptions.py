@@ -22,6 +22,8 @@ _LIBRARIES = (
 )  # fmt: skip
 #: texts of the warnings of the fit that runs, if one does
 _texts: ContextVar[list[str] | None] = ContextVar("texts", default=None)
+#: whether warnings of the package are left out
+_silent: ContextVar[bool] = ContextVar("silent", default=False)
 #: how messages about it begin
 FULL = "the device's memory is full"
 
@@ -80,6 +82,8 @@ def warn(message: str, section: str, category: type[SamplingWarning] = SamplingW
 
     ``section`` is the heading of docs/warnings.md that explains it, as in a link.
     """
+    if _silent.get():
+        return
     message += more(section)
     texts = _texts.get()
     if texts is not None:
@@ -99,6 +103,16 @@ def collected_warnings() -> Iterator[list[str]]:
         yield texts
     finally:
         _texts.reset(token)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Issue no warning of the package: those of a run that is only a part of a fit."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
 
 
 def _is_library(module: str) -> bool:

@@ -81,7 +81,7 @@ def test_gradient_of_documents(compiled, n_chains, most_tokens, monkeypatch):
     samples = gradients(topics, X, compiled, n_chains, repeats=300)
     error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
     assert (np.abs(samples.mean(axis=0) - exact) <= SIGMAS * error + 1e-9).all()
-    assert (error < 0.05 * np.abs(exact).max()).all()  # so that the test can fail
+    assert (error < 0.1 * np.abs(exact).max()).all()  # so that the test can fail
 
 
 def gradients(topics, X, compiled, n_chains, repeats, n_sweeps=40):

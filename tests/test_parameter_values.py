@@ -99,6 +99,7 @@ ACCEPTED = {
     "standardize": {"true"},
     "fit_intercept": {"true"},
     "whiten": {"true"},
+    "calibrate": {"true"},
     "warm_start": {"true"},
     "shared_minibatch": {"true"},
     "compiled": {"true"},

@@ -55,7 +55,7 @@ SAMPLING = [
 ]  # fmt: skip
 RUN = [
     "n_chains", "chain_method", "n_draws", "burn_in", "thinning", "temperature", "init",
-    "total_samples", "warm_start",
+    "calibrate", "total_samples", "warm_start",
 ]  # fmt: skip
 COMPUTING = [
     "compiled", "device", "dtype", "precision", "storage", "checkpoint", "n_jobs", "random_state",

@@ -38,8 +38,8 @@ HEADER = [
 BODY = """
 {n_train} training images, chosen by the seed, and all test images, as pixels in [0, 1]. No method
 has data augmentation. The estimators of this package have no arguments but `random_state`, so
-T = 1 and the priors are learned or "fan_in" as by default. MLPClassifier has
-`early_stopping=True`. The convolutional networks beside `BayesianCNNClassifier` are the same
+T = 1, the priors are learned or "fan_in", and the probabilities calibrated by runs that leave out
+rows, all as by default. MLPClassifier has `early_stopping=True`. The convolutional networks beside `BayesianCNNClassifier` are the same
 network, trained by Adam with minibatches of {batch} until the loss of a tenth of the rows, which
 are held out, has not fallen for {patience} epochs; dropout ({dropout}, {passes} passes) is before
 its fully connected layers. Five networks are averaged. ECE has 15 bins. Entropy is that of the
@@ -56,10 +56,11 @@ Fashion-MNIST an NLL no worse than that of the five networks.
 
 {verdict}
 
-The average over draws at T = 1 is underconfident: it is right more often than it says.
-[networks.md](../networks.md#how-the-defaults-of-classification-were-chosen) has what was tried.
-Wider priors, larger steps and longer runs move error and NLL, but not this; a validation set and
-`sklearn.calibration.CalibratedClassifierCV` do.
+The average over draws at T = 1 is underconfident: it is right more often than it says, and wider
+priors, larger steps and longer runs change little of that
+([networks.md](../networks.md#how-the-defaults-of-classification-were-chosen)). Without
+`calibrate`, seed 0 had these figures: BayesianMLPClassifier 0.142 and 0.041 on MNIST (NLL and ECE)
+and 0.403 and 0.035 on Fashion-MNIST; BayesianCNNClassifier 0.078 and 0.036, 0.349 and 0.051.
 """
 
 

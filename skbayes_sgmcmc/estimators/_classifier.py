@@ -80,6 +80,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         )
         self._check_mixing(task.X)
         self._check_sense(task.X, task.target)
+        self._calibrate(task)
         return self
 
     def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
@@ -188,6 +189,9 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Model:
         """The model of rows like X; ``first`` is False if earlier chains continue."""
         raise NotImplementedError
+
+    def _calibrate(self, task: Task) -> None:
+        """Calibrate the predictions of a finished fit, for estimators that do."""
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         return validate_xy(self, X, y, reset=reset)
@@ -346,7 +350,8 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         Returns
         -------
         Bunch
-            Arrays of shape (n_samples,). ``total``: entropy of :meth:`predict_proba`.
+            Arrays of shape (n_samples,). ``total``: entropy of the average over the draws, which
+            is :meth:`predict_proba`, before it is calibrated if it is.
             ``aleatoric``: mean entropy over the draws, which would remain if the parameters were
             known. ``epistemic``: the difference of the two.
         """

@@ -204,6 +204,8 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         self._shape_in = shape_in(X)
         self._architecture, self._row_shape = blueprint.architecture, blueprint.row_shape
         self._x_center, self._x_scale = blueprint.center, blueprint.scale
+        # the student learns from few draws at a time, whose average is not yet calibrated
+        self._power = getattr(teacher, "calibration_power_", 1.0)
         self.weights_ = {name: v.cpu().numpy() for name, v in network.state_dict().items()}
         return self
 
@@ -274,7 +276,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
                 module(torch.from_numpy(rows[part].copy())).double()
                 for part in gen_batches(len(rows), PREDICTION_ROWS)
             ]
-        return np.asarray(torch.cat(logits).softmax(1))
+        return np.asarray((self._power * torch.cat(logits)).softmax(1))
 
     def _dtype(self) -> Any:
         """The precision in which the student was trained."""
@@ -298,8 +300,11 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         """The predictions of the student as a torch module."""
         import torch
 
+        from ..models.networks.ensemble import Power
+
         if n_draws is not None:
             raise ValueError(
                 f"n_draws={n_draws!r} is not allowed: a student has no draws; give n_draws=None."
             )
-        return torch.nn.Sequential(*self._module(torch.float32), torch.nn.Softmax(dim=1))
+        parts = [*self._module(torch.float32), torch.nn.Softmax(dim=1)]
+        return torch.nn.Sequential(*parts, *([] if self._power == 1.0 else [Power(self._power)]))

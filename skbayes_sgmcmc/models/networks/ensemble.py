@@ -192,6 +192,25 @@ class MeanProbabilities(nn.Module):
         return torch.tensordot(self.weights, p, dims=1)
 
 
+class Power(nn.Module):
+    """Class probabilities to a power, normalised.
+
+    Parameters
+    ----------
+    power : float
+        The power: above 1, the larger probabilities grow.
+    """
+
+    def __init__(self, power: float):
+        super().__init__()
+        self.power = power
+
+    def forward(self, p: Tensor) -> Tensor:
+        """Probabilities (rows, n_classes) of probabilities."""
+        tiny = torch.finfo(p.dtype).tiny
+        return torch.softmax(self.power * p.clamp(min=tiny).log(), dim=1)
+
+
 class MeanAndDeviation(nn.Module):
     """Mean of a target over draws, and standard deviation of a new observation.
 

@@ -1,0 +1,149 @@
+"""Averages over draws of networks, calibrated with rows that shorter runs have not seen."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+
+from .._engine.settings import is_auto
+from .._exceptions import SamplingError, silent, warn
+from .._validation import check_choice, check_random_state
+from ._log_joint import Task
+from ._network import NetworkClassifier
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Array = NDArray[Any]
+
+#: "auto" calibrates fits of more rows than this, whose X takes at most so many bytes
+FEW_ROWS, MOST_BYTES = 1000, 2**29
+#: a fifth of the rows is held out from a shorter run; so many times until there are enough of them
+FOLDS, MOST_FOLDS, ENOUGH_ROWS = 5, 4, 4000
+#: share of the fit's steps that a shorter run takes, but at least so many, and its draws
+SHARE, LEAST_STEPS, DRAWS = 1 / 8, 750, 50
+#: standard deviation of the log power a priori, with mean zero; and its bounds
+LOG_POWER_SD, MOST_LOG_POWER = 0.25, 2.0
+
+
+class CalibratedClassifier(NetworkClassifier):
+    """Base class of classifiers whose ``predict_proba`` is calibrated by held-out rows.
+
+    The average over the draws of a network at temperature 1 is often underconfident. Its
+    probabilities are raised to a power, and normalised.
+    """
+
+    calibrate: Any
+    calibration_power_: float = 1.0
+
+    def _check(self) -> Any:
+        settings = super()._check()
+        check_choice("calibrate", self.calibrate, ("auto", True, False))
+        return settings
+
+    def _fit_rows(self, *args: Any, **options: Any) -> None:
+        self.calibration_power_ = 1.0
+        super()._fit_rows(*args, **options)
+
+    def _calibrate(self, task: Task) -> None:
+        """Find the power of the average over the draws, if this fit is calibrated."""
+        if not self._calibrates(task):
+            return
+        rng = check_random_state(self.random_state)
+        parts = self._held_out(task.target, rng)
+        if not parts:
+            return
+        seeds = rng.randint(np.iinfo(np.int32).max, size=len(parts)).tolist()
+        try:
+            runs = zip(parts, seeds, strict=True)
+            found = [self._given_others(task, rows, seed) for rows, seed in runs]
+        except SamplingError:
+            warn(
+                f"the probabilities of {self._short_name()} are not calibrated: the chains of a "
+                "shorter run diverged. Reduce step_size, or give calibrate=False.",
+                "chains-diverged",
+            )
+            return
+        rows = np.concatenate(parts)
+        weight = np.ones(len(rows)) if task.weight is None else task.weight[rows]
+        self.calibration_power_ = best_power(np.concatenate(found), task.target[rows], weight)
+
+    def _calibrates(self, task: Task) -> bool:
+        """Whether this fit is calibrated."""
+        if self.calibrate != "auto":
+            return bool(self.calibrate)
+        X, settings = task.X, task.settings
+        size = getattr(X, "nbytes", math.inf)  # rows that are read from a file have none
+        plain = is_auto(settings.step_size) and settings.temperature == 1.0
+        return plain and X.shape[0] > FEW_ROWS and size <= MOST_BYTES
+
+    def _held_out(self, codes: Array, rng: np.random.RandomState) -> list[Array]:
+        """Rows that are held out together.
+
+        Every class keeps a row, without which a shorter run would not know the class.
+        """
+        others = np.setdiff1d(np.arange(len(codes)), np.unique(codes, return_index=True)[1])
+        size = max(1, len(others) // FOLDS)
+        n_parts = min(MOST_FOLDS, math.ceil(ENOUGH_ROWS / size), len(others) // size)
+        return np.split(rng.permutation(others)[: n_parts * size], n_parts) if n_parts else []
+
+    def _given_others(self, task: Task, rows: Array, seed: int) -> Array:
+        """Probabilities of some rows, given the others, by a shorter run."""
+        others = np.setdiff1d(np.arange(task.X.shape[0]), rows)
+        weight = None if task.weight is None else task.weight[others]
+        n_steps = min(self.n_steps_, max(math.ceil(SHARE * self.n_steps_), LEAST_STEPS))
+        one = copy.copy(self)
+        one.n_draws = min(DRAWS, self.n_draws_, n_steps)
+        one.thinning = max(1, n_steps // (2 * one.n_draws))
+        one.burn_in = max(1, n_steps - one.n_draws * one.thinning)
+        one.random_state, one.verbose, one.warm_start = seed, 0, False
+        one.checkpoint = one.storage = None
+        one.set_callbacks()
+        with silent():
+            X, target = task.X[others], task.target[others]
+            model = one._make_model(X, weight, len(one.classes_), first=True)
+            one._fit_rows(model, X, target, weight, one._settings(), previous=None, stream=False)
+        return one._mean_proba(task.X[rows])
+
+    def _mean_proba(self, x: Any) -> Array:
+        proba = super()._mean_proba(x)
+        return (
+            proba
+            if self.calibration_power_ == 1.0
+            else softmax(self.calibration_power_ * logs(proba), axis=1)
+        )
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        from torch.nn import Sequential
+
+        from ..models.networks.ensemble import Power
+
+        mean = super()._ensemble(chosen, weights)
+        power = self.calibration_power_
+        return mean if power == 1.0 else Sequential(mean, Power(power))
+
+
+def logs(proba: Array) -> Array:
+    """Logarithms of probabilities, which may be zero."""
+    return np.log(np.maximum(proba, np.finfo(np.float64).tiny))
+
+
+def best_power(proba: Array, codes: Array, weight: Array) -> float:
+    """The power, a posteriori, with which probabilities (rows, classes) predict the codes best.
+
+    The logarithm of the power is normal a priori, so that few rows do not move it far from 1.
+    """
+    log_p, rows = logs(proba), np.arange(len(codes))
+
+    def potential(log_power: float) -> float:
+        given = log_softmax(np.exp(log_power) * log_p, axis=1)[rows, codes]
+        return float(0.5 * (log_power / LOG_POWER_SD) ** 2 - weight @ given)
+
+    bounds = (-MOST_LOG_POWER, MOST_LOG_POWER)
+    return float(np.exp(minimize_scalar(potential, bounds=bounds, method="bounded").x))
