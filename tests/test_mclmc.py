@@ -166,11 +166,11 @@ def test_the_step_found_by_the_sampler_is_as_good():
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("wanted", [5e-4, 0.05])
 def test_every_chain_finds_the_step_of_the_wanted_energy_error(wanted, scale):
-    """From a first step that is 1,000 times too large or too small; within a factor of 4.
+    """From a first step that is 1,000 times too large or too small; within a factor of 5.
 
     The mean square over 2,000 steps of a heavy-tailed error has an error of tens of percent, and
-    what the burn-in's average of 100 steps found has one, too: at one of three seeds a chain of
-    eight had .29 of what is wanted. The mean of the eight chains is within a factor of 1.7.
+    what the burn-in's average of 100 steps found has one, too: at an energy error of .05, 224 chains
+    of 28 seeds had 0.29 to 3.4 times what is wanted, and means of eight chains 0.84 to 1.8 times.
     """
     posterior = sample(
         lambda theta: -0.5 * ((theta / scale) ** 2).sum(1), 10, sampler=MCLMC(energy_error=wanted),
@@ -178,8 +178,8 @@ def test_every_chain_finds_the_step_of_the_wanted_energy_error(wanted, scale):
         init=scale * np.random.default_rng(0).standard_normal((8, 10)), dtype="float64",
     )  # fmt: skip
     ratio = posterior.statistics["energy_error"] / wanted
-    assert ((ratio > 0.25) & (ratio < 4.0)).all(), ratio
-    assert 1.0 / 1.7 < ratio.mean() < 1.7
+    assert ((ratio > 0.2) & (ratio < 5.0)).all(), ratio
+    assert 0.5 < ratio.mean() < 2.2
     if wanted == 5e-4:  # with little bias, L is 1.5 times the root of the exact variances' sum
         exact = 1.5 * scale * 10**0.5
         np.testing.assert_allclose(posterior.statistics["length"], exact, rtol=0.35)
