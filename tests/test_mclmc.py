@@ -169,8 +169,8 @@ def test_every_chain_finds_the_step_of_the_wanted_energy_error(wanted, scale):
     """From a first step that is 1,000 times too large or too small; within a factor of 5.
 
     The mean square over 2,000 steps of a heavy-tailed error has an error of tens of percent, and
-    what the burn-in's average of 100 steps found has one, too: at an energy error of .05, 224 chains
-    of 28 seeds had 0.29 to 3.4 times what is wanted, and means of eight chains 0.84 to 1.8 times.
+    what the burn-in's average of 100 steps found has one, too: at an energy error of .05, chains
+    (224 of 28 seeds) had 0.29 to 3.4 times what is wanted, and means of eight 0.84 to 1.8 times.
     """
     posterior = sample(
         lambda theta: -0.5 * ((theta / scale) ** 2).sum(1), 10, sampler=MCLMC(energy_error=wanted),

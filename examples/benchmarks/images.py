@@ -37,15 +37,15 @@ HEADER = [
 ]  # fmt: skip
 BODY = """
 {n_train} training images, chosen by the seed, and all test images, as pixels in [0, 1]. No method
-has data augmentation. The estimators of this package have no arguments but `random_state`, so
-T = 1, the priors are learned or "fan_in", and the probabilities calibrated by runs that leave out
-rows, all as by default. MLPClassifier has `early_stopping=True`. The convolutional networks beside `BayesianCNNClassifier` are the same
-network, trained by Adam with minibatches of {batch} until the loss of a tenth of the rows, which
-are held out, has not fallen for {patience} epochs; dropout ({dropout}, {passes} passes) is before
-its fully connected layers. Five networks are averaged. ECE has 15 bins. Entropy is that of the
-mean prediction, in nats; AUROC is that of telling the other set's test images by it. Seconds are
-processor time of fits, one thread, taken while other work ran on the machine: compare them within
-a table only.
+has data augmentation. The estimators of this package have no arguments but `random_state`, so the
+temperature is 1, the priors are learned or "fan_in", and the probabilities calibrated by runs that
+leave out rows, all as by default. MLPClassifier has `early_stopping=True`. The convolutional
+networks beside `BayesianCNNClassifier` are the same network, trained by Adam with minibatches of
+{batch} until the loss of a tenth of the rows, which are held out, has not fallen for {patience}
+epochs; dropout ({dropout}, {passes} passes) is before its fully connected layers. Five networks are
+averaged. ECE has 15 bins. Entropy is that of the mean prediction, in nats; AUROC is that of telling
+the other set's test images by it. Seconds are processor time of fits, one thread, taken while other
+work ran on the machine: compare them within a table only.
 
 {tables}
 

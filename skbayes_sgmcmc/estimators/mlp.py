@@ -236,8 +236,8 @@ class BayesianMLPClassifier(_DensePerceptron, CalibratedClassifier):
     -----
     Weights of different chains cannot be compared, because hidden units can be exchanged. R-hat
     therefore compares the predictions of the chains, and a warning is issued if they disagree. At
-    temperature 1, networks are often underconfident. Colder posteriors (``temperature=0.1``) are
-    not Bayesian, but sometimes predict better.
+    temperature 1, networks are often underconfident, which ``calibrate`` mends. Colder posteriors
+    (``temperature=0.1``) are not Bayesian, but sometimes predict better.
 
     References
     ----------
