@@ -59,21 +59,21 @@ def test_references_have_the_density_of_the_estimator(name):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
+@pytest.mark.parametrize(("sampler", "thinning"), [("sgld", 400), ("sghmc", 20)])
 @pytest.mark.parametrize("name", [name for name in ("toy", "wine") if name in NAMES])
-def test_predictions_are_those_of_nuts(name, sampler):
+def test_predictions_are_those_of_nuts(name, sampler, thinning):
     """In the median over the rows: means within 0.25 sd, sds within a factor of 1.25.
 
     These are the project's targets. The step size is the one that the chains find: with ten times
     the wanted energy error, the sds of SGHMC are 4 times too large on the toy. Four chains of 100
     draws have an effective size of 100 or more, so MCSEs of 0.1 sd and 7%, and less in the median
-    over rows.
+    over rows; with 20 steps between draws, four runs of SGLD on the toy were away by up to 0.42 sd.
     """
     X, y, X_new, _ = load(name)
     reference = truth.Reference(name)
     model = truth.estimator(
-        name, sampler=sampler, init=reference.last, batch_size=len(X), burn_in=1000, thinning=20,
-        n_draws=100, random_state=0,
+        name, sampler=sampler, init=reference.last, batch_size=len(X), burn_in=1000,
+        thinning=thinning, n_draws=100, random_state=0,
     ).fit(X, y)  # fmt: skip
     ours = truth.Moments.of(truth.predictions(model, X_new)).pooled()
     mean, sd = truth.differences(ours, reference.chains.pooled())
