@@ -38,6 +38,7 @@ myst_heading_anchors = 4
 autosummary_generate = True
 autodoc_typehints = "signature"  # in words, they are in numpydoc's sections
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {"ArrayLike": "~numpy.typing.ArrayLike"}
 python_maximum_signature_line_length = 88
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
@@ -101,12 +102,16 @@ intersphinx_mapping = {
 
 #: types in signatures: names that have pages, and the names that Python itself gives them
 PUBLIC_TYPES = {
+    r"TypeAliasForwardRef\('([^']*)'\)": r"\1",
     r"ndarray\[tuple\[[^\]]*\], ~?[\w.]*dtype\[[^\]]*\]\]": "ndarray",
-    r"numpy\.random\._generator\.": "numpy.random.",
+    r"numpy\.random\.(_generator|mtrand)\.": "numpy.random.",
+    r"(?<![\w.])np\.": "~numpy.",
     r"torch\.nn\.modules\.module\.": "torch.nn.",
     r"sklearn\.utils\._bunch\.": "sklearn.utils.",
     r": ~typing\.Any\b": "",  # says nothing
     r"(?<![\w.])Array\b": "~numpy.ndarray",
+    r"(?<![\w.])ArrayLike\b": "~numpy.typing.ArrayLike",
+    r"(?<![\w.])BaseEstimator\b": "~sklearn.base.BaseEstimator",
     r"(?<![\w.])Tensor\b": "~torch.Tensor",
     r"(?<![\w.])nn\.Module\b": "~torch.nn.Module",
 }

@@ -107,6 +107,24 @@ def test_docstrings_list_every_parameter(found):
     assert names == parameters
 
 
+#: parameters that take whatever has rows, or whatever pyarrow opens
+ANYTHING = {"X", "y", "source"}
+
+
+@pytest.mark.parametrize("found", [*public(inspect.isclass), skbayes_sgmcmc.sample])
+def test_parameters_have_precise_types(found):
+    """``Any`` would tell a type checker, and who reads the signature, nothing."""
+    if inspect.isclass(found) and issubclass(found, BaseException):
+        return  # takes a message, as all exceptions do
+    vague = {
+        parameter.name
+        for parameter in inspect.signature(found).parameters.values()
+        if parameter.annotation in ("Any", parameter.empty)
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    assert vague <= ANYTHING
+
+
 def test_the_site_has_a_page_for_every_public_name():
     """``docs/api.md`` lists the names of every module below its ``module`` directive."""
     text = (ROOT.parent / "docs" / "api.md").read_text()

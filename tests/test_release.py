@@ -89,6 +89,8 @@ def mypy_cache(tmp_path_factory):
         ("fit(1)", "Missing positional arguments"),
         ("BayesianGLMRegressor(likelihod='poisson')", "Unexpected keyword argument"),
         ("sample()", "Missing positional argument"),
+        ("BayesianLogisticRegression(n_draws='many')", '"n_draws" to "BayesianLogisticRegression"'),
+        ("SGHMC(gradient_variance=None)\nBayesianGLMRegressor(step_size=[0.1])", '"step_size" to'),
         ("a, b = BayesianGLMRegressor().predict([[1.0]], return_std=1.0)", "No overload variant"),
     ],
 )

@@ -137,7 +137,9 @@ class PosteriorSamples:
 
         return to_arviz(self)
 
-    def sample(self, n_samples: int | None = None, random_state: Any = None) -> dict[str, Array]:
+    def sample(
+        self, n_samples: int | None = None, random_state: int | np.random.RandomState | None = None
+    ) -> dict[str, Array]:
         """All pooled draws, or ``n_samples`` of them drawn with replacement by their weights."""
         if n_samples is None:
             return {name: self.pooled(name) for name in self.draws}

@@ -42,7 +42,7 @@ class Storage(BaseEstimator):
     Storage(dtype='float32')
     """
 
-    def __init__(self, dtype: str = "auto", dir: Any = None):
+    def __init__(self, dtype: str = "auto", dir: str | os.PathLike[str] | None = None):
         self.dtype = dtype
         self.dir = dir
 

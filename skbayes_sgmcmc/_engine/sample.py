@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from .._data.minibatch import Data
 from .._draws.magnitude import check_magnitude, extremes
@@ -28,7 +32,7 @@ def sample(
     sampler: str | Sampler = "sgld",
     integrator: str = "auto",
     step_size: float | Schedule = 0.1,
-    preconditioner: Any = None,
+    preconditioner: ArrayLike | None = None,
     gradient: str = "minibatch",
     batch_size: int | str = "auto",
     shared_minibatch: bool = False,
@@ -37,14 +41,14 @@ def sample(
     burn_in: int = 1000,
     thinning: int | MixingDistance = 1,
     temperature: float | Schedule = 1.0,
-    init: Any = "random",
-    compiled: Any = "auto",
+    init: ArrayLike | Literal["random", "map"] = "random",
+    compiled: bool | Literal["auto"] = "auto",
     device: str = "auto",
     dtype: str = "auto",
     storage: Storage | None = None,
-    checkpoint: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
-    random_state: Any = None,
+    random_state: int | np.random.RandomState | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> PosteriorSamples:
     r"""Sample from a log density, or from a model with its data, by SG-MCMC.

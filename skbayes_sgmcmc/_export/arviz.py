@@ -26,7 +26,7 @@ def to_arviz(
     *,
     sample_weight: Any = None,
     n_predictive: int = 25,
-    random_state: Any = None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> Any:
     """Convert draws to arviz's own object, with what they say of given rows.
 

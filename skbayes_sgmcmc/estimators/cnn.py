@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._data.scaling import center_and_scale
 from .._draws.storage import Storage
 from .._validation import check_choice, check_int, check_sizes
+from ..schedules import MixingDistance, Schedule
 from ._calibration import CalibratedClassifier
+
+if TYPE_CHECKING:
+    from ..priors import LearnedScale, Prior
+    from ..samplers import Sampler
 
 Array = NDArray[Any]
 
@@ -189,40 +196,43 @@ class BayesianCNNClassifier(CalibratedClassifier):
     def __init__(
         self,
         *,
-        image_shape: Any = None,
-        conv_channels: Any = (8, 16),
+        image_shape: tuple[int, int, int] | None = None,
+        conv_channels: int | Sequence[int] = (8, 16),
         kernel_size: int = 3,
         pool_size: int = 2,
-        hidden_layer_sizes: Any = (64,),
+        hidden_layer_sizes: int | Sequence[int] = (64,),
         activation: str = "relu",
-        prior: Any = "normal",
-        prior_scale: Any = "fan_in",
-        class_weight: Any = None,
+        prior: Prior | Literal["normal", "laplace"] = "normal",
+        prior_scale: float
+        | Sequence[float]
+        | LearnedScale
+        | Literal["fan_in", "learned"] = "fan_in",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         standardize: bool = True,
-        augment: Any = None,
-        sampler: Any = "psgld",
+        augment: Callable[..., Any] | None = None,
+        sampler: str | Sampler = "psgld",
         integrator: str = "auto",
-        step_size: Any = "auto",
-        batch_size: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 4,
         chain_method: str = "auto",
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
-        init: Any = "auto",
-        calibrate: Any = "auto",
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | MixingDistance | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
+        init: ArrayLike | Literal["auto", "random", "map"] = "auto",
+        calibrate: bool | Literal["auto"] = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
         precision: str = "full",
         storage: Storage | None = None,
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.image_shape = image_shape

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,16 +119,16 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
-        student: Any = None,
-        n_epochs: Any = "auto",
+        student: int | Sequence[int] | Callable[..., nn.Module] | None = None,
+        n_epochs: int | Literal["auto"] = "auto",
         batch_size: int = 100,
         learning_rate: float = 0.001,
         perturbation: float = 0.3,
         n_draws: int = 4,
         device: str = "auto",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.estimator = estimator

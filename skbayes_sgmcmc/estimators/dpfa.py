@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import check_int, check_real, check_sizes
+from ..schedules import Schedule
 from ._topics import TopicModel
+
+if TYPE_CHECKING:
+    from ..samplers import Sampler
 
 Array = NDArray[Any]
 
@@ -202,37 +208,37 @@ class DeepPoissonFactorAnalysis(TopicModel):
 
     def __init__(
         self,
-        n_components: Any = (128, 64, 32),
+        n_components: int | Sequence[int] = (128, 64, 32),
         *,
         success_probability: float | None = None,
         topic_word_prior: float | None = None,
         r_rate: float = 1.0,
-        gamma_prior: Any = (1.0, 1.0),
+        gamma_prior: tuple[float, float] = (1.0, 1.0),
         network_scale: float = 1.0,
         parametrization: str = "expanded_mean",
         prior: str = "gamma",
         prior_scale: float = 1.0,
         prior_mean: float = 0.1,
         doc_sweeps: int = 15,
-        sampler: Any = "auto",
+        sampler: str | Sampler = "auto",
         integrator: str = "auto",
-        step_size: Any = "auto",
-        batch_size: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 1,
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
         init: str = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.n_components = n_components

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
 from .._draws.storage import Storage
+from ..schedules import MixingDistance, Schedule
 from ._groups import GroupedRows
 from ._likelihoods import FAMILIES, LikelihoodChoice
 from ._linear import LinearEstimator
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..models.glm import GLMModel
+    from ..models.likelihoods import StudentT
+    from ..priors import LearnedScale, Prior
+    from ..samplers import Sampler
 
 Array = NDArray[Any]
 
@@ -207,39 +213,39 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
     def __init__(
         self,
         *,
-        exposure: Any = None,
-        offset: Any = None,
-        n_trials: Any = None,
-        groups: Any = None,
-        group_slopes: Any = None,
-        group_scale: Any = "learned",
+        exposure: int | str | None = None,
+        offset: int | str | None = None,
+        n_trials: int | str | None = None,
+        groups: int | str | Sequence[int | str] | None = None,
+        group_slopes: int | str | Sequence[int | str] | None = None,
+        group_scale: float | LearnedScale | Literal["learned"] = "learned",
         fit_intercept: bool = True,
-        prior: Any = "normal",
-        prior_scale: Any = "learned",
-        likelihood: Any = "normal",
-        noise: Any = "infer",
-        sampler: Any = "auto",
+        prior: Prior | Literal["normal", "laplace"] = "normal",
+        prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned",
+        likelihood: str | StudentT = "normal",
+        noise: float | Literal["infer"] = "infer",
+        sampler: str | Sampler = "auto",
         integrator: str = "auto",
-        step_size: Any = "auto",
-        preconditioner: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
+        preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto",
         gradient: str = "auto",
-        batch_size: Any = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 4,
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
-        init: Any = "auto",
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | MixingDistance | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
+        init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
         storage: Storage | None = None,
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.exposure = exposure

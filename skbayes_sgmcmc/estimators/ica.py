@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,12 +21,15 @@ from .._validation import (
     check_scale,
     validate_data,
 )
+from ..schedules import MixingDistance, Schedule
 from ._base import SGMCMCEstimator, all_or_nothing
 
 if TYPE_CHECKING:
     from .._engine.run import Run
     from .._engine.settings import Settings
     from ..models.ica import ICAModel
+    from ..priors import Prior
+    from ..samplers import Sampler
 
 Array = NDArray[Any]
 
@@ -200,28 +204,28 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         n_components: int | None = None,
         *,
         whiten: bool = True,
-        prior: Any = "normal",
+        prior: Prior | Literal["normal", "laplace"] = "normal",
         prior_scale: float = 1.0,
-        sampler: Any = "rsgld",
+        sampler: str | Sampler = "rsgld",
         integrator: str = "auto",
-        step_size: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
         gradient: str = "auto",
-        batch_size: Any = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 4,
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
-        init: Any = "auto",
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | MixingDistance | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
+        init: ArrayLike | Literal["auto", "random"] = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -343,8 +347,10 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
             check_int("n_components", self.n_components)
         if isinstance(self.init, str):
             check_choice("init", self.init, ("auto", "random"))
-        named = isinstance(self.sampler, str)
-        metric = self.sampler in ("rsgld", "mala") if named else self.sampler.uses_metric(True)
+        if isinstance(self.sampler, str):
+            metric = self.sampler in ("rsgld", "mala")
+        else:
+            metric = self.sampler.uses_metric(True)
         if settings.auto and not metric:
             raise ValueError(
                 f"step_size='auto' is not allowed with sampler={self.sampler!r} here: give a "

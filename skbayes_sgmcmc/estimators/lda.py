@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .._callbacks import Progress
 from .._draws.alignment import align
 from .._draws.posterior_samples import PosteriorSamples
 from .._validation import check_choice, check_int, check_real
+from ..schedules import Schedule
 from ._topics import TopicModel
+
+if TYPE_CHECKING:
+    from ..samplers import Sampler
 
 Array = NDArray[Any]
 
@@ -192,25 +198,25 @@ class LatentDirichletAllocation(TopicModel):
         prior_mean: float = 0.1,
         algorithm: str = "sgmcmc",
         doc_sweeps: int = 5,
-        sampler: Any = "auto",
+        sampler: str | Sampler = "auto",
         integrator: str = "auto",
-        step_size: Any = "auto",
-        batch_size: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 1,
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
         init: str = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.n_components = n_components

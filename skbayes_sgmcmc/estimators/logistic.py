@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
 
 from .._data.scaling import center_and_scale
 from .._draws import prediction
 from .._draws.storage import Storage
+from ..schedules import MixingDistance, Schedule
 from ._classifier import BayesianClassifier
 from ._linear import LinearEstimator
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ..models.networks.distillation import Blueprint
+    from ..priors import LearnedScale, Prior
+    from ..samplers import Sampler
 
 Array = NDArray[Any]
 
@@ -193,31 +197,31 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         self,
         *,
         fit_intercept: bool = True,
-        prior: Any = "normal",
-        prior_scale: Any = 1.0,
-        class_weight: Any = None,
-        sampler: Any = "auto",
+        prior: Prior | Literal["normal", "laplace"] = "normal",
+        prior_scale: ArrayLike | LearnedScale | Literal["learned"] = 1.0,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        sampler: str | Sampler = "auto",
         integrator: str = "auto",
-        step_size: Any = "auto",
-        preconditioner: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
+        preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto",
         gradient: str = "auto",
-        batch_size: Any = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 4,
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
-        init: Any = "auto",
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | MixingDistance | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
+        init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
         storage: Storage | None = None,
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.fit_intercept = fit_intercept

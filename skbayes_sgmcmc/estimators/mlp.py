@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._data.scaling import shared_scale
 from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage
 from .._validation import check_choice, check_sizes
+from ..schedules import MixingDistance, Schedule
 from ._calibration import CalibratedClassifier
 from ._network import NetworkEstimator
+
+if TYPE_CHECKING:
+    from ..priors import LearnedScale, Prior
+    from ..samplers import Sampler
 
 #: hidden layers with ``hidden_layer_sizes="auto"`` for few features, and for more than that
 DEEP, WIDE, FEW_FEATURES = (16, 16, 16, 16), (32, 32), 32
@@ -259,35 +267,35 @@ class BayesianMLPClassifier(_DensePerceptron, CalibratedClassifier):
     def __init__(
         self,
         *,
-        hidden_layer_sizes: Any = "auto",
+        hidden_layer_sizes: int | Sequence[int] | Literal["auto"] = "auto",
         activation: str = "relu",
-        prior: Any = "normal",
-        prior_scale: Any = "auto",
-        class_weight: Any = None,
+        prior: Prior | Literal["normal", "laplace"] = "normal",
+        prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         standardize: bool = True,
-        sampler: Any = "auto",
+        sampler: str | Sampler = "auto",
         integrator: str = "auto",
-        step_size: Any = "auto",
-        batch_size: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 4,
         chain_method: str = "auto",
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
-        init: Any = "auto",
-        calibrate: Any = "auto",
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | MixingDistance | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
+        init: ArrayLike | Literal["auto", "random", "map"] = "auto",
+        calibrate: bool | Literal["auto"] = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
         precision: str = "full",
         storage: Storage | None = None,
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes

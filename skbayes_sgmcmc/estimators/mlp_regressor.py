@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from .._draws.storage import Storage
+from ..schedules import MixingDistance, Schedule
 from ._likelihoods import LikelihoodRegressor
 from .mlp import _DensePerceptron
+
+if TYPE_CHECKING:
+    from ..models.likelihoods import StudentT
+    from ..models.torch_likelihood import TorchLikelihood
+    from ..priors import LearnedScale, Prior
+    from ..samplers import Sampler
 
 
 class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
@@ -186,35 +198,35 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
     def __init__(
         self,
         *,
-        hidden_layer_sizes: Any = (16, 16, 16, 16),
+        hidden_layer_sizes: int | Sequence[int] = (16, 16, 16, 16),
         activation: str = "relu",
-        prior: Any = "normal",
-        prior_scale: Any = "auto",
-        likelihood: Any = "normal",
-        noise: Any = "auto",
+        prior: Prior | Literal["normal", "laplace"] = "normal",
+        prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
+        likelihood: str | StudentT | TorchLikelihood = "normal",
+        noise: float | Literal["auto", "infer", "heteroscedastic"] = "auto",
         standardize: bool = True,
-        sampler: Any = "auto",
+        sampler: str | Sampler = "auto",
         integrator: str = "auto",
-        step_size: Any = "auto",
-        batch_size: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 4,
         chain_method: str = "auto",
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
-        init: Any = "auto",
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | MixingDistance | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
+        init: ArrayLike | Literal["auto", "random", "map"] = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
         precision: str = "full",
         storage: Storage | None = None,
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes

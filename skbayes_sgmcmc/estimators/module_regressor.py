@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import nn
 
 from .._draws.storage import Storage
+from ..schedules import MixingDistance, Schedule
 from ._module import ModuleEstimator
 from ._sparse import SparseNetworkRegressor
+
+if TYPE_CHECKING:
+    from ..models.likelihoods import StudentT
+    from ..models.networks.pruning import Pruning
+    from ..models.torch_likelihood import TorchLikelihood
+    from ..priors import LearnedScale, Prior, SpikeSlab
+    from ..samplers import Sampler
 
 
 class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
@@ -175,41 +189,41 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
 
     def __init__(
         self,
-        module: Any,
+        module: nn.Module | Callable[..., nn.Module] | tuple[Callable[..., nn.Module], Any],
         *,
-        input_shape: Any = None,
-        sample_parameters: Any = "trainable",
-        prior: Any = "normal",
-        prior_scale: Any = "auto",
-        prior_center: Any = 0,
-        likelihood: Any = "normal",
-        noise: Any = "infer",
-        prune: Any = None,
+        input_shape: Sequence[int] | None = None,
+        sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable",
+        prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal",
+        prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
+        prior_center: Literal[0, "module"] = 0,
+        likelihood: str | StudentT | TorchLikelihood = "normal",
+        noise: float | Literal["infer", "heteroscedastic"] = "infer",
+        prune: float | Pruning | None = None,
         standardize: bool = False,
-        augment: Any = None,
+        augment: Callable[..., Any] | None = None,
         n_workers: int = 0,
-        sampler: Any = "auto",
+        sampler: str | Sampler = "auto",
         integrator: str = "auto",
-        step_size: Any = "auto",
-        batch_size: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 4,
         chain_method: str = "auto",
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
-        init: Any = "auto",
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | MixingDistance | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
+        init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
         precision: str = "full",
         storage: Storage | None = None,
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.module = module

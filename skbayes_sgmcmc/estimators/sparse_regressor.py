@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._draws.storage import Storage
+from ..schedules import MixingDistance, Schedule
 from ._sparse import SparseNetworkRegressor, SparsePerceptron
+
+if TYPE_CHECKING:
+    from ..models.networks.pruning import Pruning
+    from ..priors import SpikeSlab
+    from ..samplers import Sampler
 
 Array = NDArray[Any]
 
@@ -184,35 +192,35 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     def __init__(
         self,
         *,
-        hidden_layer_sizes: Any = (),
+        hidden_layer_sizes: int | Sequence[int] = (),
         activation: str = "relu",
-        prior: Any = "spike_slab",
-        prior_scale: Any = "fan_in",
-        prune: Any = None,
+        prior: SpikeSlab | Literal["spike_slab"] = "spike_slab",
+        prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in",
+        prune: float | Pruning | None = None,
         threshold: float = 0.5,
         standardize: bool = True,
-        sampler: Any = "psgld",
+        sampler: str | Sampler = "psgld",
         integrator: str = "auto",
-        step_size: Any = "auto",
-        batch_size: Any = "auto",
+        step_size: float | Schedule | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
         shared_minibatch: bool = False,
         n_chains: int = 4,
         chain_method: str = "auto",
-        n_draws: Any = "auto",
-        burn_in: Any = "auto",
-        thinning: Any = "auto",
-        temperature: Any = 1.0,
-        init: Any = "auto",
+        n_draws: int | Literal["auto"] = "auto",
+        burn_in: int | Literal["auto"] = "auto",
+        thinning: int | MixingDistance | Literal["auto"] = "auto",
+        temperature: float | Schedule = 1.0,
+        init: ArrayLike | Literal["auto", "random", "map"] = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
-        compiled: Any = "auto",
+        compiled: bool | Literal["auto"] = "auto",
         device: str = "auto",
         dtype: str = "auto",
         precision: str = "full",
         storage: Storage | None = None,
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes

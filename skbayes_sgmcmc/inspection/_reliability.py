@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
@@ -235,7 +235,7 @@ class ReliabilityDisplay:
 
 
 def expected_calibration_error(
-    y_true: Any, proba: Any, n_bins: int = 15, classes: Any = None
+    y_true: ArrayLike, proba: ArrayLike, n_bins: int = 15, classes: ArrayLike | None = None
 ) -> float:
     r"""Compute the mean distance between confidence and accuracy.
 

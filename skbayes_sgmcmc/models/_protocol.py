@@ -28,7 +28,7 @@ All positions are ``theta`` of shape (chains, n_parameters).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -376,7 +376,12 @@ class DensityModel(Model):
         gradient of ``log_density`` by autograd.
     """
 
-    def __init__(self, log_density: Any, n_parameters: int, gradient: Any = None):
+    def __init__(
+        self,
+        log_density: Callable[[Tensor], Tensor],
+        n_parameters: int,
+        gradient: Callable[..., Any] | None = None,
+    ):
         self.log_density = log_density
         self.gradient = gradient
         self.shapes = {"theta": (n_parameters,)}

@@ -7,7 +7,7 @@ Each likelihood returns the distribution of new targets as a
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -280,7 +280,7 @@ class StudentT(BaseEstimator):
     StudentT(df=5.0)
     """
 
-    def __init__(self, df: Any = "infer"):
+    def __init__(self, df: float | Literal["infer"] = "infer"):
         self.df = df
 
     def check(self, name: str) -> None:

@@ -14,7 +14,7 @@ density of w given b, a multivariate t density, is proportional to :math:`b^a r^
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -85,10 +85,15 @@ class LearnedScale(BaseEstimator):
     BayesianMLPRegressor(prior_scale=LearnedScale(shape=0.5))
     """
 
-    def __init__(self, shape: Any = "auto", scale: Any = "auto", inputs: Any = "auto"):
+    def __init__(
+        self,
+        shape: float | Literal["auto"] = "auto",
+        scale: float | Literal["auto", "fan_in"] = "auto",
+        inputs: bool | Literal["auto"] = "auto",
+    ):
         self.shape = shape
         self.scale = scale
-        self.inputs = inputs
+        self.inputs: Any = inputs  # a bool in models
 
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the name of the prior."""

@@ -13,7 +13,8 @@ Given the weights r_j of the slabs, the potential of the coefficients is
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -89,22 +90,22 @@ class SpikeSlab(BaseEstimator):
 
     def __init__(
         self,
-        spike_scale: Any = "auto",
+        spike_scale: float | Literal["auto"] = "auto",
         slab_variance: float = 10.0,
         inclusion: float = 0.5,
-        inclusion_prior: Any = "auto",
+        inclusion_prior: tuple[float, float] | Literal["auto"] = "auto",
         learn_inclusion: bool = True,
         sigma: float = 1.0,
         sigma_prior: tuple[float, float] = (1.0, 0.1),
         learn_sigma: bool | str = "auto",
         adaptation: str | None = "sa",
-        gain: Any = "auto",
-        layers: Any = "all",
+        gain: float | Schedule | Literal["auto"] = "auto",
+        layers: Sequence[str] | Literal["all"] = "all",
     ):
-        self.spike_scale = spike_scale
+        self.spike_scale: Any = spike_scale  # a number in models
         self.slab_variance = slab_variance
         self.inclusion = inclusion
-        self.inclusion_prior = inclusion_prior
+        self.inclusion_prior: Any = inclusion_prior
         self.learn_inclusion = learn_inclusion
         self.sigma = sigma
         self.sigma_prior = sigma_prior

@@ -8,7 +8,7 @@ The invariant density is :math:`\propto e^{-S(\theta)}`, with u uniform on the s
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from numpy.typing import NDArray
@@ -90,7 +90,11 @@ class MCLMC(Sampler):
     finds_step = True
     least_parameters = 2
 
-    def __init__(self, energy_error: Any = "auto", length: Any = "auto"):
+    def __init__(
+        self,
+        energy_error: float | Literal["auto"] = "auto",
+        length: float | Literal["auto"] = "auto",
+    ):
         self.energy_error = energy_error
         self.length = length
 

@@ -6,9 +6,8 @@ The invariant density is :math:`\propto \exp(-(U + p^2/2)/T)`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from .._validation import check_real
@@ -49,7 +48,7 @@ class SGHMC(MomentumSampler):
         self,
         friction: float = 0.1,
         diffusion: float | None = None,
-        gradient_variance: Any = None,
+        gradient_variance: ArrayLike | None = None,
     ):
         self.friction = friction
         self.diffusion = diffusion

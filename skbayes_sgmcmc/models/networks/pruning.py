@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from sklearn.base import BaseEstimator
@@ -64,7 +65,7 @@ class Pruning(BaseEstimator):
         period: float | str = "auto",
         start: int | str = "auto",
         interval: int = 50,
-        layers: Any = "auto",
+        layers: Sequence[str] | Literal["auto", "all"] = "auto",
     ):
         self.sparsity = sparsity
         self.decay = decay

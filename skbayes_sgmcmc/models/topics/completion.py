@@ -20,7 +20,9 @@ STEPS = 20
 BLOCK = 2**14
 
 
-def split_documents(X: Any, random_state: Any = None) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+def split_documents(
+    X: Any, random_state: int | np.random.RandomState | None = None
+) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     """Split every document at random into two halves: words to condition on, and words to score.
 
     Every occurrence of a word counts. The second half of a document of n words has floor(n / 2)
@@ -130,7 +132,11 @@ def proportions(topics: Array, X: Any, doc_topic_prior: float, n_steps: int = ST
 
 
 def document_completion_perplexity(
-    topics: Any, X: Any, *, doc_topic_prior: float | None = None, random_state: Any = None
+    topics: Any,
+    X: Any,
+    *,
+    doc_topic_prior: float | None = None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> float:
     """Held-out perplexity of topics from this package or any other; lower is better.
 
