@@ -36,7 +36,8 @@ def streams(n_chains, seed=0):
 
 
 def tiny_topics():
-    topics = np.random.default_rng(1).dirichlet(np.full(5, 0.7), size=3).T  # (words, topics)
+    """No word is so rare in a topic that the few draws of a test might never see it there."""
+    topics = np.random.default_rng(1).dirichlet(np.full(5, 3.0), size=3).T  # (words, topics)
     return torch.from_numpy(np.ascontiguousarray(topics))
 
 
