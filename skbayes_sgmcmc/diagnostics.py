@@ -84,7 +84,15 @@ def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
         Standard errors, in the shape of one draw. NaN for coordinates that are constant, or with
         fewer than four draws per chain.
     """
-    return _by_coordinate(posterior, name, "mcse", method=method)
+    if method != "sd":
+        return _by_coordinate(posterior, name, "mcse", method=method)
+    # arviz takes the effective size of the draws for that of their squares: chains with momentum
+    # turn back, which averages out of means, but not out of squares
+    draws = np.asarray(posterior[name], dtype=np.float64)
+    squares = np.square(draws - draws.mean((0, 1)))
+    error = _by_coordinate(PosteriorSamples({name: squares}), name, "mcse", method="mean")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(error / (2.0 * draws.std((0, 1))))
 
 
 def _by_coordinate(posterior: PosteriorSamples, name: str, figure: str, **options: Any) -> Array:

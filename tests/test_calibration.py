@@ -52,7 +52,7 @@ def test_the_power_that_was_lost_is_found(power):
     """Labels drawn from p, which is seen as p^(1 / power): 40,000 rows say it to 3%.
 
     One row says so little about the logarithm of the power (its sd is about 1.5) that the prior,
-    whose sd is 0.25, keeps it within 0.1 of 0.
+    whose sd is 0.25, keeps most of them within 0.1 of 0, and those that are very wrong within 0.5.
     """
     rng = np.random.default_rng(1)
     logits = 2.0 * rng.standard_normal((40_000, 4))
@@ -60,8 +60,9 @@ def test_the_power_that_was_lost_is_found(power):
     codes = (rng.random((len(p), 1)) > p.cumsum(1)[:, :-1]).sum(1)
     seen, one = softmax(logits / power, axis=1), np.ones(len(p))
     assert best_power(seen, codes, one) == pytest.approx(power, rel=0.03)
-    few = best_power(seen[:1], codes[:1], one[:1])
-    assert abs(np.log(few)) < 0.1
+    single = [best_power(seen[[i]], codes[[i]], one[:1]) for i in range(100)]
+    assert np.median(np.abs(np.log(single))) < 0.1
+    assert np.abs(np.log(single)).max() < 0.5
 
 
 def test_rows_count_by_their_weights_and_zeros_are_no_error():

@@ -198,7 +198,7 @@ def test_gradients_of_all_globals(sizes, success, compiled):
         model.likelihood_gradient(theta, batch, {}, rng, out=out, scale=1.0 / copies)
         found.append(out[0].numpy())
     error = np.std(found, axis=0, ddof=1) / np.sqrt(blocks)
-    assert (error < 0.05).all()  # so that the test can fail: gradients are up to about 1
+    assert (error < 0.1).all()  # so that the test can fail: gradients are up to 1 and more
     assert (np.abs(np.mean(found, axis=0) - wanted) <= SIGMAS * error + 1e-9).all()
 
 

@@ -23,11 +23,12 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc._draws import prediction
-from skbayes_sgmcmc.models.last_layer import FeatureCoordinates, LogisticHead, RegressionHead
+from skbayes_sgmcmc.models.last_layer import LogisticHead, RegressionHead
 from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian
 from skbayes_sgmcmc.models.networks.head import Head, LinearHead, split
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.models.networks.module_checks import Rows
+from skbayes_sgmcmc.models.rotated import FeatureCoordinates
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
 X, y = load_digits(return_X_y=True)
@@ -96,7 +97,7 @@ def test_two_classes_share_the_prior_of_their_difference():
 def turn(monkeypatch):
     """Let models of any size be as those of many features."""
     monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.FULL_HESSIAN_LIMIT", 0)
-    monkeypatch.setattr("skbayes_sgmcmc.models.last_layer.FULL_HESSIAN_LIMIT", 0)
+    monkeypatch.setattr("skbayes_sgmcmc.models.rotated.FULL_HESSIAN_LIMIT", 0)
 
 
 def wine():

@@ -81,7 +81,7 @@ class StoredRows:
             n_rows if numbers is None else len(numbers),
             n_columns if columns is None else len(columns),
         )
-        self._file = _file_of(table)
+        self._file = file_of(table)
         self.searched = isinstance(table, np.ndarray) and (
             self._file is None or table.nbytes <= SHARE_OF_MAPS * (whole_memory() or np.inf)
         )
@@ -273,7 +273,7 @@ class StoredCSR:
         self._parts: tuple[Any, ...] = ()
         arrays = matrix.data, matrix.indices, matrix.indptr
         #: the file of each array, if it has one, and its state
-        self._files = [(file := _file_of(array), state_of(file)) for array in arrays]
+        self._files = [(file := file_of(array), state_of(file)) for array in arrays]
 
     @property
     def matrix(self) -> Any:
@@ -312,7 +312,7 @@ def first_not_finite(X: Any) -> int | None:
     return None
 
 
-def _file_of(table: Any) -> Any:
+def file_of(table: Any) -> Any:
     """The file of a memory map, or None."""
     while isinstance(table, np.ndarray):
         if isinstance(table, np.memmap):

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     from .._data.minibatch import Data
     from .._engine.settings import Settings
-    from ..models.last_layer import FeatureCoordinates, HeadModel
+    from ..models.last_layer import HeadModel
     from ..models.likelihoods import Likelihood
     from ..models.networks.head import Body, Head, LinearHead
     from ..models.networks.module_checks import Rows
+    from ..models.rotated import FeatureCoordinates
 
 Array = NDArray[Any]
 

@@ -20,11 +20,15 @@ from ._linear import LinearEstimator
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from .._engine.settings import Settings
     from ..models.networks.distillation import Blueprint
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
 
 Array = NDArray[Any]
+
+#: bytes of rows of which a rotated copy is made
+MOST_ROTATED = 2**30
 
 
 class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
@@ -261,10 +265,10 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         return (*super()._samplers(), "mclmc", "mala")
 
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
-        from ..models.logistic import LogisticModel
+        from ..models.rotated import RotatedLogisticModel
 
         n_features, learned = X.shape[1], self._learned_scale() is not None
-        return LogisticModel(
+        return RotatedLogisticModel(
             n_features,
             n_classes,
             self._prior(),
@@ -272,6 +276,31 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
             self.fit_intercept,
             self._units(X, weight, first=first) if learned else None,
         )
+
+    def _fit_rows(
+        self,
+        model: Any,
+        X: Any,
+        target: Array | None,
+        weight: Array | None,
+        settings: Settings,
+        *,
+        previous: Any,
+        stream: bool,
+    ) -> None:
+        # chains that may go on, in a stream or a warm start, stay in the user's coordinates
+        if not (stream or self.warm_start) and self._may_rotate(X, settings):
+            model = model.for_features(X, weight)
+        super()._fit_rows(model, X, target, weight, settings, previous=previous, stream=stream)
+
+    def _may_rotate(self, X: Any, settings: Settings) -> bool:
+        """Whether rows may be rotated: no setting is about coordinates, and a copy is small."""
+        from .._data.rows import file_of
+        from .._engine.settings import is_auto
+
+        in_memory = isinstance(X, np.ndarray) and file_of(X) is None
+        free = is_auto(settings.preconditioner) and isinstance(settings.init, str)
+        return settings.auto and free and in_memory and X.nbytes <= MOST_ROTATED
 
     def _set_attributes(self) -> None:
         self.coef_ = self.posterior_.mean("coef")
