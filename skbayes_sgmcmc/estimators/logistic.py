@@ -76,8 +76,9 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
         Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
         of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
-        "hessian" for up to 2000 parameters, otherwise "diagonal"; None if ``step_size`` is a
-        number.
+        "hessian" for up to 2000 parameters, otherwise "diagonal", in the principal axes of the
+        features if these are dense, in memory and at most 1 GiB, and the prior is normal with one
+        scale; None if ``step_size`` is a number.
     gradient : str, default="auto"
         Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
         al. 2019), for ``fit`` only, or "linear_control_variates", which are fitted to the Gaussian
@@ -117,8 +118,8 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
     device : str, default="auto"
         Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
-        float32.
+        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise,
+        or in principal axes (see ``preconditioner``), float32.
     storage : Storage or None, default=None
         Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.

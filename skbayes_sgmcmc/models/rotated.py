@@ -131,7 +131,7 @@ class RotatedModel(LinearModel):
         if not rotated and not relative:
             return self
         model = copy.copy(self)
-        # nothing cancels where features are centred and rotated
+        # the axes separate large from small, so that nothing cancels
         model.single_precision = rotated
         model.coordinates = known or FeatureCoordinates.of(
             features, weight, rotated=rotated, relative=relative, centred=bool(self.fit_intercept)
@@ -189,6 +189,9 @@ class RotatedLogisticModel(RotatedModel, LogisticModel):
             return super()._pull_back(gradient)
         d = self.n_features
         turned = gradient[:, :d] @ self._class_axes.like(gradient)
+        # what all classes share changes no probability; rounding errors of large features would
+        # heat it, and the prior alone holds it
+        turned[..., 0] = 0.0
         return super()._pull_back(torch.cat([turned, gradient[:, d:]], 1))
 
     def hessian_diagonal(self, theta: Array, data: Data) -> Array:
