@@ -73,6 +73,12 @@ def is_screen(stream: Any) -> bool:
     return notebook or bool(getattr(stream, "isatty", bool)())
 
 
+def leave_callbacks(estimator: Any) -> None:
+    """Remove the callbacks of an estimator, if it can have any."""
+    if HAS_CALLBACKS:
+        estimator.set_callbacks()
+
+
 class Progress:
     """Converts reports of a run to ``BLOCKS`` callback tasks, and prints them if verbose.
 

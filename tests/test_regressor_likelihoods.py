@@ -75,7 +75,7 @@ CASES = {
     # the degrees of freedom move slowly: an ESS of 50 to 90 with draws 5 steps apart
     "student_t": (student, 4, HEAVY, {"likelihood": "student_t", "thinning": 25}, 0.1),
     "given df": (
-        partial(student, df=4.0), 3, HEAVY, {"likelihood": StudentT(df=4.0), "thinning": 7}, 0.05,
+        partial(student, df=4.0), 3, HEAVY, {"likelihood": StudentT(df=4.0), "thinning": 25}, 0.05,
     ),
     "poisson": (poisson, 2, RNG.poisson(RATE).astype(float), {"likelihood": "poisson"}, 0.1),
     "negative_binomial": (

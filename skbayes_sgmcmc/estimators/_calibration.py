@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
+from .._callbacks import leave_callbacks
 from .._engine.settings import is_auto
 from .._exceptions import SamplingError, silent, warn
 from .._validation import check_choice, check_random_state
@@ -104,7 +105,7 @@ class CalibratedClassifier(NetworkClassifier):
         one.burn_in = max(1, n_steps - one.n_draws * one.thinning)
         one.random_state, one.verbose, one.warm_start = seed, 0, False
         one.checkpoint = one.storage = None
-        one.set_callbacks()
+        leave_callbacks(one)
         with silent():
             X, target = task.X[others], task.target[others]
             model = one._make_model(X, weight, len(one.classes_), first=True)
