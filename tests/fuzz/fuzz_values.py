@@ -80,6 +80,7 @@ ORDINARY = {
     "augment": [None],
     "batch_size": ["auto", 1, 2, 5],
     "burn_in": [0, 1, 5],
+    "calibrate": ["auto", False, True],
     "chain_method": ["auto", "vectorized", "sequential"],
     "checkpoint": [None, "fuzz.npz"],
     "class_weight": [None, "balanced"],
