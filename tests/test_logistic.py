@@ -387,6 +387,12 @@ def test_every_cell_of_the_table(sampler, integrator, step_size):
         assert (clf.posterior_.statistics["acceptance_rate"] > 0.3).all()
 
 
+def test_weights_of_zero_are_refused_by_name_with_balanced_classes():
+    clf = small(class_weight="balanced")
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        clf.fit(np.eye(4), [0, 1, 0, 1], sample_weight=np.zeros(4))
+
+
 def test_rsgld_needs_a_metric(binary):
     with pytest.raises(ValueError, match=r"RSGLD is not allowed: .*LogisticModel has no metric"):
         small(sampler="rsgld").fit(*binary)
