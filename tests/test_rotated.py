@@ -9,8 +9,7 @@ import torch
 
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc.diagnostics import r_hat
-from skbayes_sgmcmc.models.last_layer import LogisticHead, RegressionHead
-from skbayes_sgmcmc.models.likelihoods import Normal as NormalLikelihood
+from skbayes_sgmcmc.models.last_layer import LogisticHead
 from skbayes_sgmcmc.models.rotated import RotatedLogisticModel
 from skbayes_sgmcmc.priors import Normal
 
@@ -40,9 +39,6 @@ MODELS = {
     "two classes": lambda bias: RotatedLogisticModel(6, 2, Normal(), 0.7, bias),
     "three classes": lambda bias: RotatedLogisticModel(6, 3, Normal(), 0.7, bias),
     "head": lambda bias: LogisticHead(layer_of(3, bias), Normal(), 0.7),
-    "regression": lambda bias: RegressionHead(
-        layer_of(1, bias), NormalLikelihood(1, "infer"), Normal(), 0.7
-    ),
 }
 
 
@@ -51,7 +47,7 @@ def layer_of(n_outputs, bias):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("name", ["two classes", "three classes", "head"])
+@pytest.mark.parametrize("name", MODELS)
 def test_draws_predict_in_the_users_coordinates_what_the_chain_saw(name, bias, monkeypatch):
     """Log likelihoods of positions, and of their named draws with the user's rows; to 1e-9.
 

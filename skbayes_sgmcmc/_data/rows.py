@@ -8,6 +8,7 @@ whole, once.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Iterator
@@ -319,6 +320,12 @@ def file_of(table: Any) -> Any:
             return table.filename
         table = table.base
     return None
+
+
+def bytes_in_memory(X: Any) -> float:
+    """Bytes of an array in memory; infinite for other rows, such as those read from a file."""
+    in_memory = isinstance(X, np.ndarray) and file_of(X) is None
+    return X.nbytes if in_memory else math.inf
 
 
 def state_of(file: Any) -> tuple[int, int, int] | None:

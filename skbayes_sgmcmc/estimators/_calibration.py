@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from .._callbacks import leave_callbacks
-from .._data.rows import file_of
+from .._data.rows import bytes_in_memory
 from .._engine.settings import is_auto
 from .._exceptions import SamplingError, silent, warn
 from .._validation import check_choice, check_random_state
@@ -81,10 +81,9 @@ class CalibratedClassifier(NetworkClassifier):
         if self.calibrate != "auto":
             return bool(self.calibrate)
         X, settings = task.X, task.settings
-        # rows that are read from a file, of which some have a size, would be read again
-        size = math.inf if file_of(X) is not None else getattr(X, "nbytes", math.inf)
         plain = is_auto(settings.step_size) and settings.temperature == 1.0
-        return plain and X.shape[0] > FEW_ROWS and size <= MOST_BYTES
+        # rows of a file would be read again
+        return plain and X.shape[0] > FEW_ROWS and bytes_in_memory(X) <= MOST_BYTES
 
     def _held_out(self, codes: Array, rng: np.random.RandomState) -> list[Array]:
         """Rows that are held out together.

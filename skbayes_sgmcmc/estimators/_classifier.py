@@ -207,7 +207,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
     ) -> tuple[Any, Array, Array | None]:
         factors = None
         if self.class_weight is not None:
-            self._weights(X, codes, sample_weight)  # our errors, not those of scikit-learn
+            self._weights(codes, codes, sample_weight)  # our errors, not those of scikit-learn
             per_class = compute_class_weight(
                 self.class_weight, classes=classes, y=classes[codes], sample_weight=sample_weight
             )

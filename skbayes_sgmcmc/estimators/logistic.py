@@ -286,22 +286,21 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         weight: Array | None,
         settings: Settings,
         *,
-        previous: Any,
         stream: bool,
+        **options: Any,
     ) -> None:
         # chains that may go on, in a stream or a warm start, stay in the user's coordinates
         if not (stream or self.warm_start) and self._may_rotate(X, settings):
             model = model.for_features(X, weight)
-        super()._fit_rows(model, X, target, weight, settings, previous=previous, stream=stream)
+        super()._fit_rows(model, X, target, weight, settings, stream=stream, **options)
 
     def _may_rotate(self, X: Any, settings: Settings) -> bool:
         """Whether rows may be rotated: no setting is about coordinates, and a copy is small."""
-        from .._data.rows import file_of
+        from .._data.rows import bytes_in_memory
         from .._engine.settings import is_auto
 
-        in_memory = isinstance(X, np.ndarray) and file_of(X) is None
         free = is_auto(settings.preconditioner) and isinstance(settings.init, str)
-        return settings.auto and free and in_memory and X.nbytes <= MOST_ROTATED
+        return settings.auto and free and bytes_in_memory(X) <= MOST_ROTATED
 
     def _set_attributes(self) -> None:
         self.coef_ = self.posterior_.mean("coef")
