@@ -292,6 +292,8 @@ class Chains:
         if k <= burn_in:
             self._step.progress = k / burn_in if burn_in else 1.0
             self._step.tuning = self.plan.auto and k < burn_in
+            if self.target.model.anneal(self.model_state, self._step.progress):
+                self._step.same_target = False
 
     # collecting -----------------------------------------------------------------------------------
 

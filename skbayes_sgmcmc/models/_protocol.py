@@ -158,6 +158,15 @@ class Model:
         """Tensors of each chain that change along with theta, such as latent variables."""
         return {}
 
+    def anneal(self, state: State, progress: float) -> bool:
+        """Change the target of a burn-in of which the fraction ``progress`` is finished.
+
+        Models whose density leads chains astray begin with a simpler one, which gradients and
+        potentials know from ``state``. With ``progress=1`` it is the model's own. Returns True if
+        the target changed.
+        """
+        return False
+
     # densities ------------------------------------------------------------------------------------
 
     def log_prior(self, theta: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class LearnedScalesModel(NetworkModel):
     # latent variables -----------------------------------------------------------------------------
 
     def init_state(self, theta: Tensor) -> State:
-        return self.groups.init_state(theta)
+        return super().init_state(theta) | self.groups.init_state(theta)
 
     def after_step(
         self,

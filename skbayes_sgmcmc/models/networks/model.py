@@ -22,6 +22,7 @@ from .._constants import Constant
 from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
+from . import pooled_outputs
 from .network import Network
 from .passes import InTurn
 
@@ -140,9 +141,21 @@ class NetworkModel(Model):
         block = self.network.output_block
         if block is not None:
             weights = start[self.places()[block]].reshape(self.network.shapes[block])
-            for columns in self.likelihood.output_groups[1:]:
-                weights[:, columns] = 0.0  # such as noise, which then is the same for all rows
+            for columns in self._besides:
+                weights[:, columns] = 0.0  # which are then the same for all rows
         return start
+
+    def init_state(self, theta: Tensor) -> State:
+        return pooled_outputs.init_state(theta) if self._besides else {}
+
+    def anneal(self, state: State, progress: float) -> bool:
+        """Outputs beside the means are shared by all rows, and become the rows' own."""
+        return bool(self._besides) and pooled_outputs.anneal(state, progress)
+
+    @property
+    def _besides(self) -> tuple[slice, ...]:
+        """Columns of outputs that are no means, such as noise."""
+        return self.likelihood.output_groups[1:]
 
     # densities ------------------------------------------------------------------------------------
 
@@ -182,7 +195,7 @@ class NetworkModel(Model):
         out: Tensor,
         scale: float,
     ) -> dict[str, Tensor]:
-        return self._pull_back(theta, batch, state, *self._forward(theta, batch), out, scale)
+        return self._pull_back(theta, batch, state, *self._forward(theta, batch, state), out, scale)
 
     def value_and_gradient(
         self,
@@ -194,17 +207,20 @@ class NetworkModel(Model):
         out: Tensor,
         scale: float,
     ) -> Tensor:
-        f, tape = self._forward(theta, batch)
+        f, tape = self._forward(theta, batch, state)
         rows = self.likelihood.log_density(f, by_chain(batch, "y"), self._own(theta, state))
         value = (rows * batch.weight).sum(1, dtype=torch.float64).mul_(-scale)
         self._pull_back(theta, batch, state, f, tape, out, scale)
         return value
 
-    def _forward(self, theta: Tensor, batch: Batch) -> tuple[Tensor, Any]:
+    def _forward(self, theta: Tensor, batch: Batch, state: State) -> tuple[Tensor, Any]:
         n = self.n_network
-        return self._passes.forward(
+        f, tape = self._passes.forward(
             theta[:, :n] if theta.shape[1] > n else theta, by_chain(batch, "x")
         )
+        if self._besides:
+            pooled_outputs.pool(f, self._besides, state, _row_weight(batch))
+        return f, tape
 
     def _pull_back(
         self,
@@ -220,10 +236,11 @@ class NetworkModel(Model):
         n = self.n_network
         own = theta.shape[1] > n
         delta, own_slope = self.likelihood.slope(f, by_chain(batch, "y"), self._own(theta, state))
-        weight: Any = scale
-        if isinstance(batch.weight, Tensor):
-            weight = (batch.weight[None] if batch.shared else batch.weight)[..., None] * scale
+        row_weight = _row_weight(batch)
+        weight = row_weight * scale
         weighted = delta * weight
+        if self._besides:
+            pooled_outputs.pull_back(weighted, self._besides, state, row_weight)
         self._passes.backward(tape, weighted, out[:, :n] if own else out)
         if own_slope is not None:
             out[:, n:].add_((own_slope * weight).sum(1))
@@ -260,6 +277,13 @@ class NetworkModel(Model):
 
 def _augmented(augment: Augmentation, fields: dict[str, Any], rng: ChainRandom) -> dict[str, Any]:
     return fields | {"x": augment(fields["x"], rng)}
+
+
+def _row_weight(batch: Batch) -> Any:
+    """Weights (chains or 1, rows, 1); a number if all are the same."""
+    if not isinstance(batch.weight, Tensor):
+        return batch.weight
+    return (batch.weight[None] if batch.shared else batch.weight)[..., None]
 
 
 def by_chain(batch: Batch, name: str) -> Tensor:

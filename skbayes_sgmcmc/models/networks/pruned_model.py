@@ -54,9 +54,10 @@ class PrunedNetworkModel(NetworkModel):
         return model
 
     def init_state(self, theta: Tensor) -> State:
+        state = super().init_state(theta)
         if self.pruning is None:
-            return {}
-        return {"zeros": theta.new_zeros(len(theta), self.pruned.n, dtype=torch.bool)}
+            return state
+        return state | {"zeros": theta.new_zeros(len(theta), self.pruned.n, dtype=torch.bool)}
 
     def after_step(
         self,

@@ -1,0 +1,140 @@
+"""One noise for all rows at the beginning of the burn-in of networks whose noise depends on x."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from skbayes_sgmcmc import BayesianMLPRegressor
+from skbayes_sgmcmc._engine.chains import Chains
+from skbayes_sgmcmc.models.likelihoods import Gaussian, Heteroscedastic
+from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.models.networks.model import NetworkModel
+from skbayes_sgmcmc.priors import LearnedScale, Normal
+
+#: budgets too small to mix, on purpose
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+N_ROWS, N_CHAINS = 20, 3
+SIZES = (4, 5, 4)
+MODELS = {
+    "fixed scales": lambda: NetworkModel(MLP(SIZES, "tanh"), Heteroscedastic(2), Normal(), 0.7),
+    "learned scales": lambda: LearnedScalesModel(
+        MLP(SIZES, "tanh"), Heteroscedastic(2), Normal(), LearnedScale()
+    ),
+    "in turn": lambda: NetworkModel(
+        MLP(SIZES, "tanh"), Heteroscedastic(2), Normal(), 0.7, chain_method="sequential"
+    ),
+}
+
+
+def problem(name, weighted):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((N_ROWS, 4)), rng.standard_normal((N_ROWS, 2))
+    weight = rng.uniform(0.5, 2.0, N_ROWS) if weighted else None
+    model = MODELS[name]()
+    data = model.make_data(x, y, weight, torch.float64, "cpu")
+    theta = torch.from_numpy(0.8 * rng.standard_normal((N_CHAINS, model.n_parameters)))
+    return model, data, theta
+
+
+def pooled_log_lik(model, theta, data, share):
+    """Weighted log likelihood of every chain, s being its mean plus a share of the rest."""
+    f = model.network.outputs(theta[:, : model.n_network], data.fields["x"][None])
+    mean, s = f[..., :2], f[..., 2:]
+    batch = data.all_rows()
+    weight = torch.as_tensor(batch.weight).expand(N_ROWS)[:, None]
+    middle = (s * weight).sum(1, keepdim=True) / weight.sum()
+    f = torch.cat([mean, middle + share * (s - middle)], 2)
+    rows = model.likelihood.log_density(f, batch.fields["y"][None], theta[:, :0])
+    return (rows * batch.weight).sum(1)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.parametrize("progress, share", [(0.0, 0.0), (0.5, 0.0), (0.625, 0.5), (0.75, 1.0)])
+@pytest.mark.parametrize("name", MODELS)
+def test_potential_and_gradient_are_those_of_shared_noise(name, progress, share, weighted):
+    """Those of autograd, to 1e-9, at several times of the burn-in."""
+    model, data, theta = problem(name, weighted)
+    state = model.init_state(theta)
+    assert model.anneal(state, progress) == (share > 0.0)
+    at = theta.clone().requires_grad_(True)
+    expected = -pooled_log_lik(model, at, data, share)
+    (slope,) = torch.autograd.grad(expected.sum(), at)
+    out = torch.zeros_like(theta)
+    value = model.value_and_gradient(theta, data.all_rows(), state, None, out=out, scale=1.0)
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(out, slope, rtol=1e-9, atol=1e-9)
+    out.zero_()
+    model.likelihood_gradient(theta, data.all_rows(), state, None, out=out, scale=1.0)
+    torch.testing.assert_close(out, slope, rtol=1e-9, atol=1e-9)
+
+
+def test_the_share_grows_from_nothing_to_one_and_never_falls():
+    """Zero in the first half of the burn-in, then twenty steps; runs that go on keep theirs."""
+    model, _, theta = problem("learned scales", False)
+    state, seen, changes = model.init_state(theta), [], 0
+    for progress in np.linspace(0.0, 1.0, 1001):
+        changes += model.anneal(state, progress)
+        seen.append(float(state["own_share"][0]))
+    assert seen[:501] == [0.0] * 501
+    assert seen[750:] == [1.0] * 251
+    assert np.all(np.diff(seen) >= 0.0)
+    assert changes == 20
+    assert not model.anneal(state, 0.0)
+    assert float(state["own_share"][0]) == 1.0
+
+
+def test_networks_with_one_kind_of_output_have_no_share():
+    model = NetworkModel(MLP((4, 5, 2), "tanh"), Gaussian(2, None), Normal(), 0.7)
+    theta = torch.zeros(1, model.n_parameters)
+    assert model.init_state(theta) == {}
+    assert not model.anneal({}, 0.625)
+
+
+@pytest.mark.parametrize("burn_in", [0, 1, 7, 100])
+def test_every_draw_is_of_the_models_own_density(burn_in, monkeypatch):
+    """The share is one after the burn-in, however short; steps know that the target has changed."""
+    seen, same, loop = [], [], Chains._set_progress
+
+    def look(chains, k):
+        before = float(chains.model_state["own_share"][0])
+        loop(chains, k)
+        seen.append((k, float(chains.model_state["own_share"][0])))
+        if seen[-1][1] != before:
+            same.append(chains.last_step.same_target)
+
+    monkeypatch.setattr(Chains, "_set_progress", look)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 2)), rng.standard_normal(30)
+    BayesianMLPRegressor(
+        hidden_layer_sizes=(3,), noise="heteroscedastic", sampler="mclmc", step_size=1e-3,
+        burn_in=burn_in, n_draws=5, thinning=1, n_chains=1, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert {share for k, share in seen if k >= burn_in} == {1.0}
+    assert not burn_in or seen[0][1] == 0.0
+    assert not any(same)
+
+
+def test_chains_that_go_on_keep_the_noise_that_depends_on_the_row(monkeypatch):
+    """A second fit with warm_start and a burn-in does not begin with one noise for all rows again.
+
+    Its first position would otherwise be left for one that explains the rows without their noise.
+    """
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 2)), rng.standard_normal(30)
+    reg = BayesianMLPRegressor(
+        hidden_layer_sizes=(3,), noise="heteroscedastic", sampler="psgld", step_size=1e-3,
+        burn_in=20, n_draws=5, thinning=1, n_chains=1, warm_start=True, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    seen, loop = [], Chains._set_progress
+
+    def look(chains, k):
+        loop(chains, k)
+        seen.append(float(chains.model_state["own_share"][0]))
+
+    monkeypatch.setattr(Chains, "_set_progress", look)
+    reg.fit(X, y)
+    assert set(seen) == {1.0}
