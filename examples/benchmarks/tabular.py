@@ -34,7 +34,14 @@ from _common import (
     write_results,
 )
 from _records import read_records
-from _tabular_data import A9A_ROWS, FRIEDMAN_ROWS, SETS, load_split, task_of
+from _tabular_data import (
+    A9A_ROWS,
+    FRIEDMAN_ROWS,
+    PUBLISHED_SPLITS,
+    SETS,
+    load_split,
+    task_of,
+)
 from _tabular_page import compose
 from _tabular_worker import MISSING
 
@@ -45,6 +52,8 @@ LARGER = {
     "regression": {"n_chains": 8, "burn_in": 8000, "n_draws": 100, "thinning": 40},
     "classification": {"n_chains": 8, "burn_in": 10_000, "n_draws": 200, "thinning": 50},
 }  # fmt: skip
+#: chains and steps of bde's published runs
+AS_PUBLISHED = {"n_chains": 10, "burn_in": 50_000, "n_draws": 100, "thinning": 100}
 NETWORK = {"hidden": (64, 64), "max_epochs": 1000}
 NETWORK_SHORT = {"max_epochs": 3}
 #: of the published experiments, but 4 of 10 members and 10,000 of 50,000 steps of warm-up
@@ -78,6 +87,8 @@ TORCH = "torch", ("torch",)
 METHODS = {
     "ours": Method("ours, no arguments", PEERS, "ours", {}, SHORT_CHAINS, *OWN),
     "ours_larger": Method("ours, larger budget", PEERS, "ours", LARGER, SHORT_CHAINS, *OWN),
+    "ours_published": Method("ours, budget as published", PEERS, "ours", AS_PUBLISHED,
+                             SHORT_CHAINS, *OWN),
     "bde": Method("bde, no arguments", PEERS, "bde", {}, BDE_SHORT, *BDE),
     "bde_larger": Method("bde, larger budget", PEERS, "bde", BDE_LARGER, BDE_SHORT, *BDE),
     "ensemble5": Method("deep ensemble (5)", NETWORKS, "ensemble", NETWORK | {"n_members": 5},
@@ -105,6 +116,8 @@ METHODS = {
     "mlp": Method("one MLP of scikit-learn", PEERS, "mlp", {}, {"max_iter": 20},
                   "sklearn.neural_network"),
 }  # fmt: skip
+#: methods that take too long for all sets
+ONLY = {"ours_published": tuple(PUBLISHED_SPLITS)}
 QUICK_SETS = ("airfoil", "yacht", "iris")
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC",
@@ -229,7 +242,7 @@ def fill(args):
     for seed in args.seeds:
         for name in args.sets:
             for key in args.methods:
-                if key in missing:
+                if key in missing or name not in ONLY.get(key, (name,)):
                     continue
                 settings = settings_of(key, name, seed, args.short)
                 one = partial(run, args, key, name, seed)
@@ -257,7 +270,8 @@ def forget(path, methods):
 
 def more(parser):
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--sets", nargs="+", choices=SETS, help="default all; if quick, three")
+    parser.add_argument("--sets", nargs="+", choices=(*SETS, *PUBLISHED_SPLITS),
+                        help="default all; if quick, three")  # fmt: skip
     parser.add_argument("--bde-python", type=Path, help="interpreter of an environment with bde")
     parser.add_argument("--forget", nargs="+", choices=METHODS, default=[], metavar="METHOD",
                         help="first remove the stored runs of these methods")  # fmt: skip
@@ -267,7 +281,7 @@ def main():
     torch.set_num_threads(1)  # as in the processes of the fits, for the records
     constants = {"a9a_rows": A9A_ROWS, "friedman_rows": FRIEDMAN_ROWS}
     args = parse_args(__doc__, 5, 1, runs="tabular", constants=constants, more=more)
-    args.sets = args.sets or (QUICK_SETS if args.quick else SETS)
+    args.sets = args.sets or (QUICK_SETS if args.quick else (*SETS, *PUBLISHED_SPLITS))
     if args.forget and args.runs.exists():
         forget(args.runs, args.forget)
     results, missing, failed = fill(args)
