@@ -188,6 +188,24 @@ def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:
     )
 
 
+def check_densities(
+    values: NDArray[Any], refused: NDArray[Any], y: NDArray[Any], first: int = 0
+) -> None:
+    """Raise ``ValueError`` for log densities (rows,) that are not finite although they should be.
+
+    ``refused`` are the rows whose targets y (rows, targets) are possible, but beyond what numbers
+    can express; ``first`` is the number of the first row.
+    """
+    bad = np.flatnonzero(~np.isfinite(values) & refused)
+    if len(bad):
+        targets = ", ".join(f"{value:.3g}" for value in y[bad[0]])
+        raise ValueError(
+            f"y is not allowed: the target {targets} of row {first + bad[0]} is so far from its "
+            "predictions that its log density leaves the finite numbers; give y, and the rows X, "
+            "in the units of those of fit."
+        )
+
+
 def _magnitude(X: Any) -> float:
     return float(np.abs(X.data if hasattr(X, "indptr") else np.asarray(X)).max(initial=0.0))
 
