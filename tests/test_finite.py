@@ -44,6 +44,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))
 Y = X[:, 0] + 0.1 * RNG.standard_normal(60)
 LABELS = (Y > 0).astype(int)
+COUNTS = RNG.poisson(1.0, 60).astype(float)
 
 CLASSIFIERS = {
     "mlp": BayesianMLPClassifier(**MLP),
@@ -84,6 +85,25 @@ def test_targets_beyond_the_range_are_refused_by_name(name, size):
 def test_sparse_rows_are_looked_at_too():
     with pytest.raises(ValueError, match="^X is not allowed"):
         BayesianLogisticRegression(**RUN).fit(sp.csr_matrix(X * 1e160), LABELS)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_column_below_the_range_is_refused_by_its_number(sparse):
+    """Units and curvatures are those of single columns; a column of zeros is allowed."""
+    rows = X.copy()
+    rows[:, 1], rows[:, 2] = 0.0, X[:, 2] * 1e-170
+    made = sp.csr_matrix if sparse else np.asarray
+    for estimator, y in (
+        (BayesianOrdinalClassifier(**RUN), LABELS),
+        (BayesianLogisticRegression(**RUN, prior_scale="learned"), LABELS),
+        (BayesianGLMRegressor(**RUN, likelihood="poisson"), COUNTS),
+        (BayesianGLMRegressor(**RUN), Y),
+    ):
+        with pytest.raises(ValueError, match=r"^X is not allowed: .* column 2 is \d.*e-170"):
+            estimator.fit(made(rows), y)
+        assert np.isfinite(estimator.fit(made(np.ldexp(rows, [0, 0, 80, 0])), y).coef_).all()
+    with pytest.raises(ValueError, match="^y is not allowed: .* its column 1 is"):
+        BayesianMLPRegressor(**MLP, **RUN).fit(X, np.c_[Y, Y * 1e-170])
 
 
 @pytest.mark.parametrize("size", [1e149, 1e-148])
@@ -215,7 +235,6 @@ def test_rows_that_overflow_are_refused_by_ica():
 
 
 FAR = [1e155, 1e160, 1e300]
-COUNTS = RNG.poisson(1.0, 60).astype(float)
 MODULE = {"noise": "heteroscedastic", "module": lambda: torch.nn.Linear(4, 2)}
 PREDICTING = {
     **{name: (one, LABELS) for name, one in CLASSIFIERS.items()},
