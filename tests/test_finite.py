@@ -116,6 +116,26 @@ def test_units_within_the_range_change_nothing_but_units(size):
         np.testing.assert_allclose(b / power, a, rtol=1e-6)
 
 
+@pytest.mark.parametrize("size", [1e140, 1e-140])
+def test_units_change_nothing_of_learned_scales(size):
+    """Coefficients have the units of the features, and so has their prior."""
+    power = 2.0 ** np.round(np.log2(size))
+    for estimator, y in (
+        (BayesianGLMRegressor(**RUN), Y),
+        (BayesianGLMRegressor(**RUN, likelihood="poisson"), COUNTS),
+        (BayesianLogisticRegression(**RUN, prior_scale="learned"), LABELS),
+    ):
+        predict = "predict_proba" if hasattr(estimator, "predict_proba") else "predict"
+        plain = getattr(clone(estimator).fit(X, y), predict)(X)
+        moved = getattr(clone(estimator).fit(X * power, y), predict)(X * power)
+        np.testing.assert_allclose(moved, plain, rtol=1e-4)
+    # beyond a ratio of 1e12 to the units of the gaps, rounding changes the draws, not their law
+    ordinal, classes = BayesianOrdinalClassifier(random_state=0), np.digitize(Y, [-0.5, 0.5])
+    plain = clone(ordinal).fit(X, classes).predict_proba(X)
+    moved = clone(ordinal).fit(X * power, classes).predict_proba(X * power)
+    np.testing.assert_allclose(moved, plain, atol=0.01)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_columns_of_any_size_have_a_centre_and_a_scale(dtype, weighted):

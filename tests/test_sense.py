@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
 from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
     BayesianLogisticRegression,
     BayesianMLPRegressor,
+    BayesianOrdinalClassifier,
     SamplingError,
     SamplingWarning,
 )
+from skbayes_sgmcmc.estimators._linear import _differences
 from skbayes_sgmcmc.estimators._sense import SenseWarnings
 
 RUN = {"n_chains": 2, "n_draws": 20, "burn_in": 200, "thinning": 5, "random_state": 0}
@@ -104,6 +110,57 @@ def test_bounds_of_classification(p, warned):
     proba[np.arange(100), codes] = p
     found = messages(lambda: Stub()._check_classification(proba, codes))
     assert [("log loss of its training rows" in text) for text in found] == [True] * warned
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        BayesianLogisticRegression(),
+        BayesianLogisticRegression(prior="laplace"),
+        BayesianOrdinalClassifier(prior_scale=1.0),
+        BayesianGLMRegressor(prior_scale=1.0),
+        BayesianGLMRegressor(prior_scale=np.ones(3), likelihood="poisson", exposure=3),
+    ],
+)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_prior_that_forbids_effects_does_not_pass_in_silence(estimator, sparse):
+    """Every row had the same prediction, although the first feature separates the classes.
+
+    A column of ones, or of exposures, which no coefficient multiplies, hides nothing.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = (X[:, 0] > 0.0).astype(int)
+    X[:, 2] = 0.0 if sparse else 1.0
+    X = np.c_[X, np.ones(60)]
+    columns = 4 if getattr(estimator, "exposure", None) is not None else 3
+    made = sp.csr_matrix if sparse else np.asarray
+    fitted = clone(estimator).set_params(**RUN)
+
+    def said(size):
+        rows = made((X * [size, size, 1.0, 1.0])[:, :columns])
+        found = messages(lambda: fitted.fit(rows, y))
+        return [text for text in found if "hardly lets" in text]
+
+    (text,) = said(1e-100)
+    name = type(fitted).__name__
+    assert re.match(rf"prior_scale=.* hardly lets {name}\(.*StandardScaler.*'learned'", text)
+    assert not said(1.0) and not said(0.1)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
+def test_ordinary_features_are_no_reason_to_warn_of_the_prior(load):
+    X = load().data
+    for rows in (X, X / X.max(), sp.csr_matrix(X)):
+        assert _differences(rows, 1.0) >= 1.0
+
+
+def test_many_rows_outweigh_a_narrow_prior():
+    """The sum of squares over the rows, which is the information about one effect, decides."""
+    x = np.random.default_rng(0).standard_normal((10**6, 1))
+    assert _differences(x, 2e-3) >= 1.0 > _differences(x[:1000], 2e-3)
+    assert _differences(np.full((60, 3), 0.1), 1.0) == 0.0
+    assert _differences(1e150 * x[:60], 1e15) == np.inf
 
 
 @pytest.mark.parametrize(("batch_size", "warned"), [(2, True), (100, False)])

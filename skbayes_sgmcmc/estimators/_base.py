@@ -238,6 +238,10 @@ class SGMCMCEstimator(
         """Predictions of some pooled draws, of shape (draws, rows, outputs)."""
         raise NotImplementedError
 
+    def _features(self, X: Any) -> Any:
+        """The columns of X that are features."""
+        return X
+
     def _inputs(self, X: Any) -> Any:
         """X as the model sees it."""
         return X
