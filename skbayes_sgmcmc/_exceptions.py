@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -20,8 +20,8 @@ _LIBRARIES = (
     __name__.partition(".")[0], "sklearn", "joblib",
     "concurrent", "contextlib", "multiprocessing", "threading",
 )  # fmt: skip
-#: texts of the warnings of the fit that runs, if one does
-_texts: ContextVar[list[str] | None] = ContextVar("texts", default=None)
+#: the fit that runs, if one does: the texts of its warnings, and what returns its estimator's name
+_fit: ContextVar[tuple[list[str], Callable[[], str]] | None] = ContextVar("fit", default=None)
 #: whether warnings of the package are left out
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 #: how messages about it begin
@@ -80,13 +80,17 @@ def more(section: str) -> str:
 def warn(message: str, section: str, category: type[SamplingWarning] = SamplingWarning) -> None:
     """Issue a :class:`SamplingWarning` that points to the line of the user's code.
 
+    It begins with the name of the estimator that is fitted, unless the message has it already.
     ``section`` is the heading of docs/warnings.md that explains it, as in a link.
     """
     if _silent.get():
         return
     message += more(section)
-    texts = _texts.get()
-    if texts is not None:
+    fit = _fit.get()
+    if fit is not None:
+        texts, name_of = fit
+        name = name_of()
+        message = message if name in message else f"{name}: {message}"
         texts.append(message)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
@@ -95,14 +99,17 @@ def warn(message: str, section: str, category: type[SamplingWarning] = SamplingW
 
 
 @contextmanager
-def collected_warnings() -> Iterator[list[str]]:
-    """Collect the texts of all warnings of the package, which are issued nonetheless."""
+def collected_warnings(name: Callable[[], str]) -> Iterator[list[str]]:
+    """Collect the texts of all warnings of a fit, which are issued nonetheless.
+
+    ``name`` returns the name of its estimator, which takes a few milliseconds.
+    """
     texts: list[str] = []
-    token = _texts.set(texts)
+    token = _fit.set((texts, name))
     try:
         yield texts
     finally:
-        _texts.reset(token)
+        _fit.reset(token)
 
 
 @contextmanager

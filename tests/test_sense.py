@@ -80,7 +80,8 @@ class Stub(SenseWarnings):
         return "Stub()"
 
     def moments(self, X, variance):
-        return np.full((len(X), 1), self.mean), np.full((len(X), 1), self.sd**2)
+        ones = np.ones((len(X), 1))
+        return ones * self.mean, ones * np.square(self.sd)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,19 @@ def test_bounds_of_regression(mean, sd, message):
     found = messages(lambda: stub._check_regression(stub, y, y))
     assert len(found) == (message is not None)
     assert all(message in text and "Give step_size" in text for text in found)
+
+
+def test_one_warning_names_all_outputs():
+    """Of nine outputs, number 1 is honest, and number 4 is all noise."""
+    y = np.repeat([-1.0, 1.0], 100)[:, None] * np.ones(9)
+    mean, sd = np.linspace(0.7, 0.8, 9), np.ones(9)
+    mean[[1, 4]], sd[4] = 0.0, 3.0
+    stub = Stub(mean, sd)
+    (text,) = messages(lambda: stub._check_regression(stub, y, y))
+    assert "predictions of outputs 0, 2, 3, 5, 6 and 2 more (worst: 8) are further" in text
+    assert ", and the sd of its predictions of output 4 is larger" in text
+    (text,) = messages(lambda: stub._check_regression(Stub(mean[:3], sd[:3]), y, y[:, :3]))
+    assert "predictions of outputs 0 and 2 (worst: 2) are" in text
 
 
 @pytest.mark.parametrize(("p", "warned"), [(0.5, False), (0.44, False), (0.42, True)])
