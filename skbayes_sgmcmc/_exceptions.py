@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 #: remedies if a run does not fit into the memory of its device; draws are on the host
-FIT_REMEDY = (
-    "give a smaller batch_size, fewer n_chains, dtype='float32', or device='cpu'; other programs "
-    "may also hold memory of the device"
-)
+FIT_REMEDY = "give a smaller batch_size, fewer n_chains, or dtype='float32'"
+#: what helps, too, if the memory is not the host's
+OTHER_DEVICE = ", or device='cpu'"
 
 
 #: whose code is between a user's line and ours
@@ -59,17 +58,24 @@ def explain_full_memory(remedy: str) -> Iterator[None]:
         reason = str(error).partition("\n")[0]
         if reason.startswith(FULL) or not _is_full(error):
             raise
-        message = f"{FULL}: {remedy}. ({reason})"
+        other = OTHER_DEVICE if isinstance(error, _device_error()) else ""
+        remedies = f"{remedy}{other}; other programs may also hold memory of the device"
+        message = f"{FULL}: {remedies}. ({reason})"
         raise MemoryError(message + more("the-memory-is-full")) from error
 
 
 def _is_full(error: Exception) -> bool:
     """Whether an error says that memory is full: numpy's, torch's of a GPU, torch's of a CPU."""
+    # on a CPU torch's is a RuntimeError, of which only the text tells what it is
+    of_memory = isinstance(error, (MemoryError, _device_error()))
+    return of_memory or "DefaultCPUAllocator" in str(error)
+
+
+def _device_error() -> type[Exception]:
+    """The class of torch's error of a full memory that is not the host's."""
     import torch
 
-    # on a CPU torch's is a RuntimeError, of which only the text tells what it is
-    of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return of_memory or "DefaultCPUAllocator" in str(error)
+    return torch.OutOfMemoryError
 
 
 def more(section: str) -> str:

@@ -205,9 +205,18 @@ def test_a_full_memory_says_what_to_change(monkeypatch, allocate):
     classifier = BayesianMLPClassifier(**MLP, **RUN)
     with pytest.raises(
         MemoryError, match=r"^the device's memory is full: .*smaller batch_size.* \("
-    ):
+    ) as caught:
         classifier.fit(X, LABELS)
     assert not hasattr(classifier, "posterior_")
+    assert "device='cpu'" not in str(caught.value)  # it is the CPU's
+
+
+def test_the_cpu_is_a_remedy_for_a_full_memory_of_other_devices():
+    with (
+        pytest.raises(MemoryError, match="predict fewer rows, or device='cpu'; other programs"),
+        explain_full_memory("predict fewer rows"),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory")
 
 
 def test_other_errors_are_not_taken_for_a_full_memory():
