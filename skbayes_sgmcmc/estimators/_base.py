@@ -238,7 +238,7 @@ class SGMCMCEstimator(
         """Predictions of some pooled draws, of shape (draws, rows, outputs)."""
         raise NotImplementedError
 
-    def _features(self, X: Any) -> Any:
+    def _of_features(self, X: Any) -> Any:
         """The columns of X that are features."""
         return X
 

@@ -37,7 +37,7 @@ class LinearEstimator(LearnableScales):
     _feature_labels: Any
     _labels: Any
     _short_name: Any
-    _features: Any
+    _of_features: Any
     _warn_of_mixing: Any
     _auto_shape = 5.0
     _auto_inputs = False
@@ -81,7 +81,7 @@ class LinearEstimator(LearnableScales):
         super()._check_sense(X, y)  # type: ignore[misc]
         if self._learned_scale() is not None:  # it is in units of the features
             return
-        n_rows, allowed = X.shape[0], _differences(self._features(X), self.prior_scale)
+        n_rows, allowed = X.shape[0], _differences(self._of_features(X), self.prior_scale)
         if 0.0 < allowed < min(SURE_INFORMATION, n_rows * LEAST_DIFFERENCE**2):
             warn(
                 f"prior_scale={self.prior_scale!r} hardly lets {self._short_name()} depend on X: "
