@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 #: remedies if a run does not fit into the memory of its device; draws are on the host
-FIT_REMEDY = (
-    "give a smaller batch_size, fewer n_chains, dtype='float32', or device='cpu'; other programs "
-    "may also hold memory of the device"
-)
+FIT_REMEDY = "give a smaller batch_size, fewer n_chains, or dtype='float32'"
+#: what helps, too, if the memory is not the host's
+OTHER_DEVICE = ", or device='cpu'"
 
 
 #: whose code is between a user's line and ours
@@ -20,8 +19,8 @@ _LIBRARIES = (
     __name__.partition(".")[0], "sklearn", "joblib",
     "concurrent", "contextlib", "multiprocessing", "threading",
 )  # fmt: skip
-#: texts of the warnings of the fit that runs, if one does
-_texts: ContextVar[list[str] | None] = ContextVar("texts", default=None)
+#: the fit that runs, if one does: the texts of its warnings, and what returns its estimator's name
+_fit: ContextVar[tuple[list[str], Callable[[], str]] | None] = ContextVar("fit", default=None)
 #: whether warnings of the package are left out
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 #: how messages about it begin
@@ -59,17 +58,24 @@ def explain_full_memory(remedy: str) -> Iterator[None]:
         reason = str(error).partition("\n")[0]
         if reason.startswith(FULL) or not _is_full(error):
             raise
-        message = f"{FULL}: {remedy}. ({reason})"
+        other = OTHER_DEVICE if isinstance(error, _device_error()) else ""
+        remedies = f"{remedy}{other}; other programs may also hold memory of the device"
+        message = f"{FULL}: {remedies}. ({reason})"
         raise MemoryError(message + more("the-memory-is-full")) from error
 
 
 def _is_full(error: Exception) -> bool:
     """Whether an error says that memory is full: numpy's, torch's of a GPU, torch's of a CPU."""
+    # on a CPU torch's is a RuntimeError, of which only the text tells what it is
+    of_memory = isinstance(error, (MemoryError, _device_error()))
+    return of_memory or "DefaultCPUAllocator" in str(error)
+
+
+def _device_error() -> type[Exception]:
+    """The class of torch's error of a full memory that is not the host's."""
     import torch
 
-    # on a CPU torch's is a RuntimeError, of which only the text tells what it is
-    of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return of_memory or "DefaultCPUAllocator" in str(error)
+    return torch.OutOfMemoryError
 
 
 def more(section: str) -> str:
@@ -80,13 +86,17 @@ def more(section: str) -> str:
 def warn(message: str, section: str, category: type[SamplingWarning] = SamplingWarning) -> None:
     """Issue a :class:`SamplingWarning` that points to the line of the user's code.
 
+    It begins with the name of the estimator that is fitted, unless the message has it already.
     ``section`` is the heading of docs/warnings.md that explains it, as in a link.
     """
     if _silent.get():
         return
     message += more(section)
-    texts = _texts.get()
-    if texts is not None:
+    fit = _fit.get()
+    if fit is not None:
+        texts, name_of = fit
+        name = name_of()
+        message = message if name in message else f"{name}: {message}"
         texts.append(message)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
@@ -95,14 +105,17 @@ def warn(message: str, section: str, category: type[SamplingWarning] = SamplingW
 
 
 @contextmanager
-def collected_warnings() -> Iterator[list[str]]:
-    """Collect the texts of all warnings of the package, which are issued nonetheless."""
+def collected_warnings(name: Callable[[], str]) -> Iterator[list[str]]:
+    """Collect the texts of all warnings of a fit, which are issued nonetheless.
+
+    ``name`` returns the name of its estimator, which takes a few milliseconds.
+    """
     texts: list[str] = []
-    token = _texts.set(texts)
+    token = _fit.set((texts, name))
     try:
         yield texts
     finally:
-        _texts.reset(token)
+        _fit.reset(token)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array as sklearn_check_array
 from sklearn.utils import check_random_state as sklearn_random_state
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import validate_data as sklearn_validate_data
 
 
@@ -159,21 +160,48 @@ def check_scales(name: str, values: Any, allowed: str) -> Any:
 
 #: magnitudes of data beyond these limits have squares that overflow, or are zero
 SMALLEST_DATA, LARGEST_DATA = 1e-150, 1e150
+#: stored numbers of a sparse matrix that are looked at together
+BLOCK_NUMBERS = 2**22
 
 
 def check_magnitude(name: str, values: Any) -> None:
-    """Refuse data (an array or a sparse matrix) of which sums of squares can't be computed."""
+    """Refuse data (an array or a sparse matrix) of which sums of squares can't be computed.
+
+    Every column is looked at, because estimators divide each of them by its standard deviation.
+    """
     held = values.data if hasattr(values, "indptr") else np.asarray(values)
     if held.dtype.kind not in "fiu":  # booleans are small; text is refused where it is converted
         return
-    largest = max(float(held.max(initial=0)), -float(held.min(initial=0)))
+    of_columns = _column_magnitudes(values)
+    largest = float(of_columns.max(initial=0.0))
+    limits = f"between {SMALLEST_DATA:g} and {LARGEST_DATA:g}"
     if largest > LARGEST_DATA or 0.0 < largest < SMALLEST_DATA:
         verb = "divide" if largest > 1.0 else "multiply"
         raise ValueError(
             f"{name} is not allowed: its largest magnitude is {largest:.3g}, and squares of such "
-            f"numbers can't be represented; {verb} it by a constant, so that it lies between "
-            f"{SMALLEST_DATA:g} and {LARGEST_DATA:g}."
+            f"numbers can't be represented; {verb} it by a constant, so that it lies {limits}."
         )
+    small = np.flatnonzero((of_columns > 0.0) & (of_columns < SMALLEST_DATA))
+    if len(small):
+        raise ValueError(
+            f"{name} is not allowed: the largest magnitude of its column {small[0]} is "
+            f"{of_columns[small[0]]:.3g}, and squares of such numbers can't be represented; "
+            f"multiply this column by a constant, so that it lies {limits}, or leave it out."
+        )
+
+
+def _column_magnitudes(values: Any) -> NDArray[np.float64]:
+    """The largest magnitude of each column of an array or a CSR matrix."""
+    if hasattr(values, "indptr"):
+        found = np.zeros(values.shape[1])
+        for some in gen_batches(len(values.data), BLOCK_NUMBERS):
+            magnitudes = np.abs(values.data[some].astype(np.float64))
+            np.maximum.at(found, values.indices[some], magnitudes)
+        return found
+    columns = np.asarray(values)
+    columns = columns.reshape(len(columns), -1) if columns.ndim != 2 else columns
+    high, low = columns.max(axis=0, initial=0), columns.min(axis=0, initial=0)
+    return np.maximum(high.astype(np.float64), -low.astype(np.float64))
 
 
 def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:
@@ -186,6 +214,24 @@ def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:
         "which predictions leave the finite numbers; give rows in the units of those of fit, or "
         "fit with dtype='float64'."
     )
+
+
+def check_densities(
+    values: NDArray[Any], refused: NDArray[Any], y: NDArray[Any], first: int = 0
+) -> None:
+    """Raise ``ValueError`` for log densities (rows,) that are not finite although they should be.
+
+    ``refused`` are the rows whose targets y (rows, targets) are possible, but beyond what numbers
+    can express; ``first`` is the number of the first row.
+    """
+    bad = np.flatnonzero(~np.isfinite(values) & refused)
+    if len(bad):
+        targets = ", ".join(f"{value:.3g}" for value in y[bad[0]])
+        raise ValueError(
+            f"y is not allowed: the target {targets} of row {first + bad[0]} is so far from its "
+            "predictions that its log density leaves the finite numbers; give y, and the rows X, "
+            "in the units of those of fit."
+        )
 
 
 def _magnitude(X: Any) -> float:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.stats
 import torch
+from sklearn.base import clone
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
+    BayesianGLMRegressor,
     BayesianICA,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    BayesianModuleRegressor,
     BayesianOrdinalClassifier,
     DeepPoissonFactorAnalysis,
     LatentDirichletAllocation,
@@ -22,6 +30,8 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.scaling import center_and_scale
 from skbayes_sgmcmc._exceptions import explain_full_memory
+from skbayes_sgmcmc.models.binomial_likelihood import Binomial as BinomialLikelihood
+from skbayes_sgmcmc.models.predictive import StudentT
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
@@ -34,6 +44,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))
 Y = X[:, 0] + 0.1 * RNG.standard_normal(60)
 LABELS = (Y > 0).astype(int)
+COUNTS = RNG.poisson(1.0, 60).astype(float)
 
 CLASSIFIERS = {
     "mlp": BayesianMLPClassifier(**MLP),
@@ -76,6 +87,25 @@ def test_sparse_rows_are_looked_at_too():
         BayesianLogisticRegression(**RUN).fit(sp.csr_matrix(X * 1e160), LABELS)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_column_below_the_range_is_refused_by_its_number(sparse):
+    """Units and curvatures are those of single columns; a column of zeros is allowed."""
+    rows = X.copy()
+    rows[:, 1], rows[:, 2] = 0.0, X[:, 2] * 1e-170
+    made = sp.csr_matrix if sparse else np.asarray
+    for estimator, y in (
+        (BayesianOrdinalClassifier(**RUN), LABELS),
+        (BayesianLogisticRegression(**RUN, prior_scale="learned"), LABELS),
+        (BayesianGLMRegressor(**RUN, likelihood="poisson"), COUNTS),
+        (BayesianGLMRegressor(**RUN), Y),
+    ):
+        with pytest.raises(ValueError, match=r"^X is not allowed: .* column 2 is \d.*e-170"):
+            estimator.fit(made(rows), y)
+        assert np.isfinite(estimator.fit(made(np.ldexp(rows, [0, 0, 80, 0])), y).coef_).all()
+    with pytest.raises(ValueError, match="^y is not allowed: .* its column 1 is"):
+        BayesianMLPRegressor(**MLP, **RUN).fit(X, np.c_[Y, Y * 1e-170])
+
+
 @pytest.mark.parametrize("size", [1e149, 1e-148])
 def test_units_within_the_range_change_nothing_but_units(size):
     """To rounding: the network sees the same standardised numbers."""
@@ -84,6 +114,26 @@ def test_units_within_the_range_change_nothing_but_units(size):
     moved = BayesianMLPRegressor(**MLP, **RUN).fit(X * power, Y * power)
     for a, b in zip(plain.predict(X, True), moved.predict(X * power, True), strict=True):
         np.testing.assert_allclose(b / power, a, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e140, 1e-140])
+def test_units_change_nothing_of_learned_scales(size):
+    """Coefficients have the units of the features, and so has their prior."""
+    power = 2.0 ** np.round(np.log2(size))
+    for estimator, y in (
+        (BayesianGLMRegressor(**RUN), Y),
+        (BayesianGLMRegressor(**RUN, likelihood="poisson"), COUNTS),
+        (BayesianLogisticRegression(**RUN, prior_scale="learned"), LABELS),
+    ):
+        predict = "predict_proba" if hasattr(estimator, "predict_proba") else "predict"
+        plain = getattr(clone(estimator).fit(X, y), predict)(X)
+        moved = getattr(clone(estimator).fit(X * power, y), predict)(X * power)
+        np.testing.assert_allclose(moved, plain, rtol=1e-4)
+    # beyond a ratio of 1e12 to the units of the gaps, rounding changes the draws, not their law
+    ordinal, classes = BayesianOrdinalClassifier(random_state=0), np.digitize(Y, [-0.5, 0.5])
+    plain = clone(ordinal).fit(X, classes).predict_proba(X)
+    moved = clone(ordinal).fit(X * power, classes).predict_proba(X * power)
+    np.testing.assert_allclose(moved, plain, atol=0.01)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -155,9 +205,18 @@ def test_a_full_memory_says_what_to_change(monkeypatch, allocate):
     classifier = BayesianMLPClassifier(**MLP, **RUN)
     with pytest.raises(
         MemoryError, match=r"^the device's memory is full: .*smaller batch_size.* \("
-    ):
+    ) as caught:
         classifier.fit(X, LABELS)
     assert not hasattr(classifier, "posterior_")
+    assert "device='cpu'" not in str(caught.value)  # it is the CPU's
+
+
+def test_the_cpu_is_a_remedy_for_a_full_memory_of_other_devices():
+    with (
+        pytest.raises(MemoryError, match="predict fewer rows, or device='cpu'; other programs"),
+        explain_full_memory("predict fewer rows"),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory")
 
 
 def test_other_errors_are_not_taken_for_a_full_memory():
@@ -202,6 +261,95 @@ def test_rows_that_overflow_are_refused_by_ica():
         ica.transform(X * 1e300)
     with pytest.raises(ValueError, match=REFUSED):
         BayesianICA(**RUN).fit(X * 1e10).inverse_transform(X * 1e300)
+
+
+FAR = [1e155, 1e160, 1e300]
+MODULE = {"noise": "heteroscedastic", "module": lambda: torch.nn.Linear(4, 2)}
+PREDICTING = {
+    **{name: (one, LABELS) for name, one in CLASSIFIERS.items()},
+    "module": (BayesianModuleClassifier(lambda: torch.nn.Linear(4, 2)), LABELS),
+    "three_classes": (BayesianLogisticRegression(), np.digitize(Y, [-0.5, 0.5])),
+    "ordinal_3": (BayesianOrdinalClassifier(), np.digitize(Y, [-0.5, 0.5])),
+    **{name: (one, Y) for name, one in REGRESSORS.items()},
+    "mlp_t": (BayesianMLPRegressor(**MLP, likelihood="student_t"), Y),
+    "mlp_poisson": (BayesianMLPRegressor(**MLP, likelihood="poisson"), COUNTS),
+    "mlp_several": (BayesianMLPRegressor(**MLP), np.c_[Y, Y]),
+    "module_regressor": (BayesianModuleRegressor(**MODULE), Y),
+    **{
+        f"glm_{name}": (BayesianGLMRegressor(likelihood=name), targets)
+        for name, targets in {
+            "normal": Y, "student_t": Y, "poisson": COUNTS, "negative_binomial": COUNTS,
+            "gamma": np.exp(Y), "binomial": LABELS.astype(float),
+        }.items()
+    },
+}  # fmt: skip
+#: every public method that predicts, with what it takes beside X
+METHODS = {
+    "decision_function": {}, "iter_proba_samples": {}, "predict": {}, "predict_interval": {},
+    "predict_log_density": {"y": ...}, "predict_log_proba": {}, "predict_proba": {},
+    "predict_proba_samples": {}, "predict_quantiles": {}, "predict_uncertainty": {},
+    "sample_y": {"n_samples": 3, "random_state": 0}, "transform": {},
+}  # fmt: skip
+
+
+def numbers_of(found):
+    if isinstance(found, Iterator):
+        found = list(found)
+    values = list(found.values()) if isinstance(found, dict) else [found]
+    return np.concatenate([np.ravel(np.asarray(each, dtype=float)) for each in values])
+
+
+@pytest.mark.parametrize("name", PREDICTING)
+def test_far_rows_and_targets_have_finite_predictions_or_are_refused(name):
+    """Every method that predicts, without a warning of numpy's (``pytestmark``).
+
+    The squares of distances overflow, which the quantiles of normal noise do not need. Logarithms
+    of probabilities may be minus infinity, as scikit-learn's, and those of impossible targets.
+    """
+    given, y = PREDICTING[name]
+    fitted = clone(given).set_params(**RUN).fit(X, y)
+    listed = {each for each in dir(fitted) if each.startswith(("predict", "sample_y"))}
+    assert listed <= METHODS.keys()
+    for method, options in METHODS.items():
+        if not hasattr(fitted, method):
+            continue
+        cases = [(X * size, y) for size in FAR]
+        if "y" in options:
+            cases += [(X, y * size) for size in FAR]
+        for rows, targets in cases:
+            given_y = {"y": targets} if "y" in options else {}
+            try:
+                values = numbers_of(getattr(fitted, method)(rows, **options | given_y))
+            except ValueError as error:
+                assert re.match(r"[Xy] (with .* )?is not allowed: ", str(error)), error
+                continue
+            least = method == "predict_log_proba" or (name == "glm_binomial" and targets is not y)
+            assert not np.isnan(values).any() and (values < np.inf).all(), method
+            assert least or np.isfinite(values).all(), method
+
+
+def test_log_densities_far_out_are_those_of_theory():
+    """Student's t at 1e200 scales, whose square overflows; a logit of 600, where p rounds to 1."""
+    z, df = np.array([[1e-8, 3.0, 1e9, 1e12, 1e200]]), 4.0
+    t = StudentT(np.zeros((1, 1, 1)), np.ones((1, 1, 1)), np.full((1, 1, 1), df))
+    exact = scipy.stats.t(df).logpdf(z[:, :4])
+    np.testing.assert_allclose(t.log_density(z)[0, :, :4], exact, rtol=1e-12)
+    fall = t.log_density(z)[0, 0, 4] - t.log_density(z)[0, 0, 3]
+    np.testing.assert_allclose(fall, -(df + 1.0) * 188.0 * np.log(10.0), rtol=1e-12)
+    logits = torch.tensor([[[600.0, 1.0]]]).double()
+    binomial = BinomialLikelihood(np.array([0.5])).predictive(logits, None).numpy()
+    np.testing.assert_allclose(binomial.log_density(np.zeros((1, 1))), -600.0, rtol=1e-12)
+
+
+def test_targets_too_far_for_a_density_are_named_with_their_row():
+    regressor = BayesianGLMRegressor(**RUN).fit(X, Y)
+    far = np.where(np.arange(60) == 7, 1e200, Y)
+    message = r"^y is not allowed: the target 1e\+200 of row 7 .*, and the rows X, in the units"
+    with pytest.raises(ValueError, match=message):
+        regressor.predict_log_density(X, far)
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="Input y contains"):
+            regressor.predict_log_density(X, np.where(far > 1e100, bad, Y))
 
 
 # counts -------------------------------------------------------------------------------------------

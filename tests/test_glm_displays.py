@@ -65,6 +65,9 @@ def test_partial_effects_are_means_over_rows(fitted, data):
     assert display.lower[0, 2] == pytest.approx(np.quantile(mean, 0.25))
     assert display.upper[0, 2] == pytest.approx(np.quantile(mean, 0.75))
     assert len(display.axes_) == 2 and display.axes_[1].get_xlabel() == "b"
+    for alone in (1, "b"):  # one feature needs no list
+        (name,) = PartialEffectDisplay.from_estimator(fitted, X, alone, n_points=4).names
+        assert name == "b"
 
 
 def test_predictive_check_counts_targets(fitted, data):
@@ -91,7 +94,12 @@ def test_bad_input(fitted, data):
     ):
         with pytest.raises(ValueError, match=message):
             CoefficientDisplay.from_estimator(fitted, **change)
-    for features, message in ((["c"], "features with 'c'"), ([3], "features with 3")):
+    for features, message in (
+        (["c"], "features with 'c'"),
+        ([3], "features with 3"),
+        (1.5, "features with 1.5"),
+        (None, "features with None"),
+    ):
         with pytest.raises(ValueError, match=message):
             PartialEffectDisplay.from_estimator(fitted, X, features)
     clf = BayesianLogisticRegression(**TINY).fit(X, y > 2)

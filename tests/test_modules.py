@@ -253,6 +253,11 @@ def test_a_fit_builds_the_module_and_predictions_do_not(monkeypatch):
         (lambda: nn.Sequential(nn.Linear(64, 5)), r"output has the shape \(2, 5\); give"),
         (lambda: nn.ReLU(), "module without parameters"),
         (lambda: "no module", "must build a torch.nn.Module, but it built str"),
+        (
+            lambda i, o: nn.Linear(i, o),
+            r"^module=.* asks for 'i', 'o'; it may have the arguments n_features, input_shape, n_o",
+        ),
+        (partial(nn.Linear, 64), r"^module=.* asks for 'out_features'; it may have"),
         (nn.Linear(64, 10).weight, "give a torch.nn.Module, a callable"),
         (lambda: nn.Conv2d(1, 2, 3), r"rows of shape \(64,\) .* give the input_shape"),
         (lambda: nn.LSTM(64, 10), "depends on the rows beside it.* batch_first=True"),

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
 from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
     BayesianLogisticRegression,
     BayesianMLPRegressor,
+    BayesianOrdinalClassifier,
     SamplingError,
     SamplingWarning,
 )
+from skbayes_sgmcmc.estimators._linear import _differences
 from skbayes_sgmcmc.estimators._sense import SenseWarnings
 
 RUN = {"n_chains": 2, "n_draws": 20, "burn_in": 200, "thinning": 5, "random_state": 0}
@@ -74,7 +80,8 @@ class Stub(SenseWarnings):
         return "Stub()"
 
     def moments(self, X, variance):
-        return np.full((len(X), 1), self.mean), np.full((len(X), 1), self.sd**2)
+        ones = np.ones((len(X), 1))
+        return ones * self.mean, ones * np.square(self.sd)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +103,19 @@ def test_bounds_of_regression(mean, sd, message):
     assert all(message in text and "Give step_size" in text for text in found)
 
 
+def test_one_warning_names_all_outputs():
+    """Of nine outputs, number 1 is honest, and number 4 is all noise."""
+    y = np.repeat([-1.0, 1.0], 100)[:, None] * np.ones(9)
+    mean, sd = np.linspace(0.7, 0.8, 9), np.ones(9)
+    mean[[1, 4]], sd[4] = 0.0, 3.0
+    stub = Stub(mean, sd)
+    (text,) = messages(lambda: stub._check_regression(stub, y, y))
+    assert "predictions of outputs 0, 2, 3, 5, 6 and 2 more (worst: 8) are further" in text
+    assert ", and the sd of its predictions of output 4 is larger" in text
+    (text,) = messages(lambda: stub._check_regression(Stub(mean[:3], sd[:3]), y, y[:, :3]))
+    assert "predictions of outputs 0 and 2 (worst: 2) are" in text
+
+
 @pytest.mark.parametrize(("p", "warned"), [(0.5, False), (0.44, False), (0.42, True)])
 def test_bounds_of_classification(p, warned):
     """Two equal classes: the log loss of their frequencies is log 2; 1.2 of that is p = 0.435."""
@@ -104,6 +124,57 @@ def test_bounds_of_classification(p, warned):
     proba[np.arange(100), codes] = p
     found = messages(lambda: Stub()._check_classification(proba, codes))
     assert [("log loss of its training rows" in text) for text in found] == [True] * warned
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        BayesianLogisticRegression(),
+        BayesianLogisticRegression(prior="laplace"),
+        BayesianOrdinalClassifier(prior_scale=1.0),
+        BayesianGLMRegressor(prior_scale=1.0),
+        BayesianGLMRegressor(prior_scale=np.ones(3), likelihood="poisson", exposure=3),
+    ],
+)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_prior_that_forbids_effects_does_not_pass_in_silence(estimator, sparse):
+    """Every row had the same prediction, although the first feature separates the classes.
+
+    A column of ones, or of exposures, which no coefficient multiplies, hides nothing.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = (X[:, 0] > 0.0).astype(int)
+    X[:, 2] = 0.0 if sparse else 1.0
+    X = np.c_[X, np.ones(60)]
+    columns = 4 if getattr(estimator, "exposure", None) is not None else 3
+    made = sp.csr_matrix if sparse else np.asarray
+    fitted = clone(estimator).set_params(**RUN)
+
+    def said(size):
+        rows = made((X * [size, size, 1.0, 1.0])[:, :columns])
+        found = messages(lambda: fitted.fit(rows, y))
+        return [text for text in found if "hardly lets" in text]
+
+    (text,) = said(1e-100)
+    name = type(fitted).__name__
+    assert re.match(rf"prior_scale=.* hardly lets {name}\(.*StandardScaler.*'learned'", text)
+    assert not said(1.0) and not said(0.1)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
+def test_ordinary_features_are_no_reason_to_warn_of_the_prior(load):
+    X = load().data
+    for rows in (X, X / X.max(), sp.csr_matrix(X)):
+        assert _differences(rows, 1.0) >= 1.0
+
+
+def test_many_rows_outweigh_a_narrow_prior():
+    """The sum of squares over the rows, which is the information about one effect, decides."""
+    x = np.random.default_rng(0).standard_normal((10**6, 1))
+    assert _differences(x, 2e-3) >= 1.0 > _differences(x[:1000], 2e-3)
+    assert _differences(np.full((60, 3), 0.1), 1.0) == 0.0
+    assert _differences(1e150 * x[:60], 1e15) == np.inf
 
 
 @pytest.mark.parametrize(("batch_size", "warned"), [(2, True), (100, False)])

@@ -11,8 +11,17 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
-from skbayes_sgmcmc import BayesianLogisticRegression, BayesianMLPClassifier, SamplingWarning
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    BayesianOrdinalClassifier,
+    LatentDirichletAllocation,
+    SamplingWarning,
+)
 
 
 def small(**parameters):
@@ -76,3 +85,26 @@ def test_chains_that_diverge_are_said_at_the_users_line(data):
     clf = small(step_size=1e-3, n_chains=2, dtype="float32", init=starts)
     texts = mixing_warnings(lambda: clf.fit(*data))
     assert "1 of 2 chains diverged" in texts[0]
+
+
+def test_every_warning_of_a_fit_names_its_estimator(data):
+    """Also those that samplers, checkpoints and checks of data issue, which know no estimator."""
+    X, y = data
+    run = {"n_draws": 20, "burn_in": 20, "thinning": 1, "random_state": 0}
+    hot = BayesianMLPRegressor(hidden_layer_sizes=4, temperature=1e6, **run)
+    words = BayesianOrdinalClassifier(**run)
+    topics = LatentDirichletAllocation(n_components=2, **run)
+    starts = np.array([np.zeros(6), np.full(6, 1e300)])
+    torn = small(step_size=1e-3, n_chains=2, dtype="float32", init=starts)
+    random = BayesianModuleClassifier(lambda: nn.Sequential(nn.Linear(5, 2), nn.Dropout()), **run)
+    for estimator, fit, said in (
+        (hot, lambda: hot.fit(X, X[:, 0]), "The steps of MCLMC are too large"),
+        (words, lambda: words.fit(X, np.array(["a", "b"])[y]), "ordered by the alphabet"),
+        (topics, lambda: topics.fit(np.abs(X)), "not whole numbers"),
+        (torn, lambda: torn.fit(X, y), "1 of 2 chains diverged"),
+        (random, lambda: random.fit(X, y), "dropout or other random layers"),
+    ):
+        texts = mixing_warnings(fit)
+        assert any(said in text for text in texts)
+        for text in texts:
+            assert text.count(f"{type(estimator).__name__}(") == 1

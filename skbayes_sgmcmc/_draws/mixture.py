@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv, gammaln, logsumexp, xlogy
 from sklearn.utils import gen_batches
 
+from .._validation import check_densities
 from . import prediction
 
 if TYPE_CHECKING:
@@ -94,23 +95,30 @@ class Mixture:
         return out
 
     def log_density(self, x: Any, y: Array) -> Array:
-        """Joint log density (rows,), in nats, of the targets y (rows, targets) of each row."""
-        out = np.full(len(y), -np.inf)
-        with np.errstate(divide="ignore"):  # a weight of zero
+        """Joint log density (rows,), in nats, of the targets y (rows, targets) of each row.
+
+        Of targets that are possible it is finite, or an error.
+        """
+        out, beyond = np.full(len(y), -np.inf), np.zeros(len(y), bool)
+        with np.errstate(all="ignore"):  # weights of zero; what is not finite is refused
             log_weights = np.log(self.weights)[:, None]
-        for rows, draw_blocks in prediction.blocks(len(y), self.n_draws, self.n_targets):
-            part = x[rows]
-            for draws in draw_blocks:
-                each = self.predictive(draws, part).log_density(y[rows]).sum(axis=2)
-                block = logsumexp(each + log_weights[draws], axis=0)
-                out[rows] = np.logaddexp(out[rows], block)
+            for rows, draw_blocks in prediction.blocks(len(y), self.n_draws, self.n_targets):
+                part = x[rows]
+                for draws in draw_blocks:
+                    each, refused = _log_density(self.predictive(draws, part), y[rows])
+                    beyond[rows] |= refused
+                    block = logsumexp(each + log_weights[draws], axis=0)
+                    out[rows] = np.logaddexp(out[rows], block)
+        check_densities(out, beyond, y)
         return out
 
     def log_densities(self, x: Any, y: Array) -> Iterator[Array]:
         """Log densities given each draw, in blocks (draws, rows) in the order of the rows."""
         for rows in self._rows(x, self.n_draws):
             one = self.predictive(slice(0, self.n_draws), x[rows])
-            yield one.log_density(y[rows]).sum(axis=2)
+            each, refused = _log_density(one, y[rows])
+            check_densities(each.max(axis=0), refused, y[rows], rows.start)
+            yield each
 
     def sample(self, x: Any, n_samples: int, rng: np.random.RandomState) -> Array:
         """New targets (n_samples, rows, targets); each sample uses one draw for all rows."""
@@ -126,6 +134,16 @@ class Mixture:
         """Blocks of rows such that one block with ``n_draws`` draws is not too large."""
         at_once = max(1, prediction.BLOCK_NUMBERS // (n_draws * self.n_targets))
         yield from gen_batches(x.shape[0], at_once)
+
+
+def _log_density(components: Predictive, y: Array) -> tuple[Array, Array]:
+    """Joint log densities (draws, rows), and rows that have one which is wrongly not finite."""
+    with np.errstate(all="ignore"):  # what is not finite is refused
+        joint = components.log_density(y).sum(axis=2)
+    bad = ~np.isfinite(joint)
+    if bad.any():
+        bad &= components.possible(y).all(axis=-1)
+    return joint, bad.any(axis=0)
 
 
 def quantile(components: Predictive, weights: Array, q: float) -> Array:
@@ -154,8 +172,8 @@ def quantile(components: Predictive, weights: Array, q: float) -> Array:
     for _ in range(STEPS):
         error = above(y)
         low, high = np.where(error < 0.0, y, low), np.where(error > 0.0, y, high)
-        slope = np.tensordot(weights, np.exp(components.log_density(y)), axes=1)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # far from components
+        with np.errstate(all="ignore"):  # far from the components
+            slope = np.tensordot(weights, np.exp(components.log_density(y)), axes=1)
             newton = y - error / slope
         newton = np.where(error == 0.0, y, newton)
         trusted = (low <= newton) & (newton <= high) & (np.abs(error) <= 0.5 * best)

@@ -20,7 +20,7 @@ from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, collected_warnings, explain_full_memory
 from .._validation import check_choice, check_int, check_real, check_sample_weight
 from ._html import PosteriorHTML
-from ._mixing import MixingWarnings, some_r_hat
+from ._mixing import MixingWarnings, short_name, some_r_hat
 from ._sense import SenseWarnings
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(estimator: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(estimator))
         try:
-            with collected_warnings() as texts:
+            with collected_warnings(lambda: short_name(estimator)) as texts:
                 result = method(estimator, *args, **kwargs)
             estimator._fit_warnings = texts
             return result
@@ -237,6 +237,10 @@ class SGMCMCEstimator(
     def _predict_block(self, draws: Any, x: Any) -> Array:
         """Predictions of some pooled draws, of shape (draws, rows, outputs)."""
         raise NotImplementedError
+
+    def _of_features(self, X: Any) -> Any:
+        """The columns of X that are features."""
+        return X
 
     def _inputs(self, X: Any) -> Any:
         """X as the model sees it."""

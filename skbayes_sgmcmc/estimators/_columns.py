@@ -43,7 +43,7 @@ class NamedColumns:
         given = {name: getattr(self, name) for name in self._column_parameters}
         return {k: self._column_of(k, v) for k, v in given.items() if v is not None}
 
-    def _features(self, X: Any) -> Any:
+    def _of_features(self, X: Any) -> Any:
         special = list(self._special_columns().values())
         return X[:, np.setdiff1d(np.arange(X.shape[1]), special)] if special else X
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from .._data.scaling import center_and_scale, sparse_scale
+from .._draws.prediction import BLOCK_NUMBERS
+from .._exceptions import warn
 from .._validation import check_choice, check_scale, check_scales
 from ._learned_scale import LearnableScales
 
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+#: prior sd of the difference between two rows' linear predictors below which a prior forbids
+#: effects, unless the rows together outweigh it: with a sum of squares of about one they begin to
+LEAST_DIFFERENCE, SURE_INFORMATION = 0.01, 1.0
+
 
 class LinearEstimator(LearnableScales):
     """Mixin of estimators whose model is linear: ``prior_scale`` and ``fit_intercept``."""
@@ -28,6 +36,8 @@ class LinearEstimator(LearnableScales):
     posterior_: PosteriorSamples
     _feature_labels: Any
     _labels: Any
+    _short_name: Any
+    _of_features: Any
     _warn_of_mixing: Any
     _auto_shape = 5.0
     _auto_inputs = False
@@ -66,6 +76,21 @@ class LinearEstimator(LearnableScales):
             scale = sparse_scale(X, weight) if sparse else center_and_scale(X, weight)[1]
             self._x_scale = np.asarray(scale, dtype=np.float64)
         return 1.0 / self._x_scale
+
+    def _check_sense(self, X: Any, y: Array) -> None:
+        super()._check_sense(X, y)  # type: ignore[misc]
+        if self._learned_scale() is not None:  # it is in units of the features
+            return
+        n_rows, allowed = X.shape[0], _differences(self._of_features(X), self.prior_scale)
+        if 0.0 < allowed < min(SURE_INFORMATION, n_rows * LEAST_DIFFERENCE**2):
+            warn(
+                f"prior_scale={self.prior_scale!r} hardly lets {self._short_name()} depend on X: "
+                "it is in units of the coefficients, and under this prior the linear predictors of "
+                f"two rows differ by {math.sqrt(allowed / n_rows):.2g} (prior sd). Scale the "
+                "features to unit variance (StandardScaler), or give prior_scale='learned' or "
+                "larger numbers.",
+                "the-prior-hardly-allows-any-effect",
+            )
 
     def summary(self, coverage: float = 0.9, exponentiate: bool = False) -> Summary:
         """Summarise every parameter by its mean, sd, central interval, ESS, R-hat and MCSE.
@@ -120,3 +145,21 @@ class LinearEstimator(LearnableScales):
         if not self._own_scales():
             return {}
         return {"scale": [f"scale[{name}]" for name in self._feature_labels()]}
+
+
+def _differences(X: Any, prior_scale: Any) -> float:
+    """Sum over rows of the prior variance of f(row) - f(first row), or what exceeds the limits.
+
+    Differences from the first row, not from the mean, are exactly zero for constants. Those of
+    sparse rows are from zero.
+    """
+    sparse, found = sp.issparse(X), 0.0
+    first = 0.0 if sparse else np.array(X[:1], dtype=np.float64)
+    scale = np.broadcast_to(np.asarray(prior_scale, dtype=np.float64), X.shape[1:])
+    with np.errstate(all="ignore"):  # infinite sums exceed every limit
+        for rows in gen_batches(X.shape[0], max(1, BLOCK_NUMBERS // X.shape[1])):
+            some = X[rows].multiply(scale).data if sparse else (X[rows] - first) * scale
+            found += float(np.sum(np.square(some)))
+            if not found < SURE_INFORMATION:
+                break
+    return found

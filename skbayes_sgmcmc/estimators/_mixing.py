@@ -84,10 +84,7 @@ class MixingWarnings:
         )
 
     def _short_name(self) -> str:
-        """Class and parameters that are not at their defaults, on one line."""
-        with config_context(print_changed_only=True):
-            text: str = BaseEstimator.__repr__(self, N_CHAR_MAX=NAME_LENGTH)
-            return " ".join(text.split())
+        return short_name(self)
 
     def _check_mixing(self, X: Any) -> None:
         """Warn if the chains have not mixed."""
@@ -99,6 +96,13 @@ class MixingWarnings:
         if self.n_draws_ >= 4 and not self._rows_checked <= rows < 2.0 * self._rows_checked:
             self._rows_checked = rows
             self._check_mixing(X)
+
+
+def short_name(estimator: Any) -> str:
+    """Class and parameters that are not at their defaults, on one line."""
+    with config_context(print_changed_only=True):
+        text: str = BaseEstimator.__repr__(estimator, N_CHAR_MAX=NAME_LENGTH)
+        return " ".join(text.split())
 
 
 def _moves(draws: Array) -> bool:

@@ -160,7 +160,7 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
 
     # predictions ----------------------------------------------------------------------------------
 
-    @explain_full_memory("predict fewer rows at once, or after set_params(device='cpu')")
+    @explain_full_memory("predict fewer rows at once")
     def _outputs(self, draws: Any, x: Array) -> Array:
         """Outputs (draws, rows, k) of some pooled draws, computed a few draws at a time."""
         import torch

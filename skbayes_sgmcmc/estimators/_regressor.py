@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from .._callbacks import with_callbacks
 from .._draws.mixture import Mixture
 from .._validation import (
+    check_array,
     check_int,
     check_magnitude,
     check_predictions,
@@ -245,7 +246,8 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         """
         levels = [check_real("quantiles", q, low=0.0, high=1.0) for q in np.atleast_1d(quantiles)]
         X = self._validate_x(X)
-        out = self._mixture().quantiles(X, levels)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            out = check_predictions(self._mixture().quantiles(X, levels), X)
         return out if len(self._y_shape) else out[:, :, 0]
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
@@ -323,11 +325,15 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         """
         check_int("n_samples", n_samples)
         X, rng = self._validate_x(X), check_random_state(random_state)
-        y = np.moveaxis(self._mixture().sample(X, n_samples, rng), 0, -1)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            y = check_predictions(self._mixture().sample(X, n_samples, rng), X)
+        y = np.moveaxis(y, 0, -1)
         return y if len(self._y_shape) else y[:, 0]
 
     def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
-        y = self._mixture().sample_of(chosen, self._validate_x(X), rng)
+        X = self._validate_x(X)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            y = check_predictions(self._mixture().sample_of(chosen, X, rng), X)
         return y if len(self._y_shape) else y[:, :, 0]
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
@@ -336,7 +342,7 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
 
     def _validate_targets(self, y: Any, n_rows: int) -> Array:
         """Targets of ``n_rows`` rows, as an array (rows, targets)."""
-        y = np.asarray(y, dtype=np.float64)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="y")
         if y.shape not in ((n_rows, *self._y_shape), (n_rows, self._n_targets)):
             raise ValueError(
                 f"y of shape {y.shape} is not allowed: give the targets of the rows, an array of "

@@ -30,6 +30,8 @@ WORST_HEAT = 0.2
 #: fall of the potential while draws are kept, in units of its own sd in a posterior of so many
 #: parameters, sqrt(d / 2); and how many of the draws and rows it is computed for
 WORST_DRIFT, DRIFT_DRAWS, DRIFT_ROWS = 2.0, 6, 2000
+#: outputs that a warning names
+NAMED_OUTPUTS = 5
 #: how many standard errors between chains this fall is at least
 SURE_DRIFT = 2.0
 
@@ -53,18 +55,23 @@ class SenseWarnings:
         mean, variance = mixture.moments(X[rows], variance=True)
         error = np.sqrt(np.mean((mean - target) ** 2, axis=0))
         noise = np.sqrt(np.median(np.asarray(variance), axis=0))
-        for j in np.flatnonzero(spread > 0.0):
-            of = f" of output {j}" if len(spread) > 1 else ""
-            if error[j] > WORST_ERROR * spread[j]:
-                self._nonsense(
-                    f"its predictions{of} are further from the training targets than their mean is "
-                    f"(root mean square {error[j]:.3g}; sd of y {spread[j]:.3g})"
-                )
-            elif noise[j] > WORST_NOISE * spread[j]:
-                self._nonsense(
-                    f"the sd of its predictions{of} is larger than that of the targets "
-                    f"({noise[j]:.3g}; sd of y {spread[j]:.3g})"
-                )
+        far = (spread > 0.0) & (error > WORST_ERROR * spread)
+        wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * spread)
+        found = []
+        if far.any():
+            of, worst = _outputs(far, error / np.where(far, spread, 1.0))
+            found.append(
+                f"its predictions{of} are further from the training targets than their mean is "
+                f"(root mean square {error[worst]:.3g}; sd of y {spread[worst]:.3g})"
+            )
+        if wide.any():
+            of, worst = _outputs(wide, noise / np.where(wide, spread, 1.0))
+            found.append(
+                f"the sd of its predictions{of} is larger than that of the targets "
+                f"({noise[worst]:.3g}; sd of y {spread[worst]:.3g})"
+            )
+        if found:
+            self._nonsense(", and ".join(found))
 
     def _check_classification(self, proba: Array, codes: Array) -> None:
         """Warn if the log loss of training rows is that of the classes' frequencies, or worse.
@@ -127,6 +134,20 @@ class SenseWarnings:
             f"{self._short_name()} does not describe its training data: {what}. {REMEDY}",
             "the-fit-does-not-describe-its-data",
         )
+
+
+def _outputs(which: Array, excess: Array) -> tuple[str, int]:
+    """The outputs of a mask, for a message, and the one among them with the largest excess."""
+    worst = int(np.argmax(np.where(which, excess, -np.inf)))
+    if len(which) == 1:
+        return "", worst
+    numbers = [str(j) for j in np.flatnonzero(which)]
+    if len(numbers) == 1:
+        return f" of output {worst}", worst
+    more = len(numbers) - NAMED_OUTPUTS
+    last = numbers.pop() if more <= 0 else f"{more} more"
+    named = ", ".join(numbers[:NAMED_OUTPUTS])
+    return f" of outputs {named} and {last} (worst: {worst})", worst
 
 
 def some_rows(n: int) -> Array:

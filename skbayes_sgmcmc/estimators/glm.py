@@ -334,7 +334,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         if "offset" in values:
             offsets.append(values["offset"] / float(np.ravel(self._y_scale)[0]))
         total = np.sum(offsets, axis=0) if offsets else None
-        return self._with_groups(X, self._features(X)), total, known
+        return self._with_groups(X, self._of_features(X)), total, known
 
     def _with_known(self, X: Any, y: Array) -> Array:
         known = self._inputs(X)[2]
@@ -370,7 +370,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
             self._fit_targets(targets, weight)
             self._fit_groups(X)
         self._check_known_groups(X)
-        features = self._features(X)
+        features = self._of_features(X)
         n_features, units = features.shape[1], self._units(features, weight, first=first)
         center, scale = self._predictor_units()
         model = GLMModel(

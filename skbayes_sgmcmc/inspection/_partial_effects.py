@@ -86,7 +86,7 @@ class PartialEffectDisplay:
         X : array of shape (n_samples, n_columns)
             Rows. The grid of a feature covers its central 90%; at most 100 rows, evenly spaced, are
             averaged over.
-        features : list of int or str
+        features : int, str or list of them
             Indices or names of the columns.
         n_points : int, default=30
             Number of values of each feature.
@@ -118,7 +118,8 @@ class PartialEffectDisplay:
             raise ValueError(f"estimator={last!r} is not allowed: give a fitted regressor.")
         X = last._validate_x(X)
         labels = _column_labels(last)
-        columns = [_column(each, labels) for each in features]
+        several = np.iterable(features) and not isinstance(features, str)
+        columns = [_column(each, labels) for each in (features if several else [features])]
         rows = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_ROWS).astype(int))]
         rows = rows.toarray() if sp.issparse(rows) else np.array(rows)
         posterior = last.posterior_
@@ -184,5 +185,5 @@ def _column(given: Any, labels: list[str]) -> int:
         return labels.index(given)
     raise ValueError(
         f"features with {given!r} is not allowed: give indices below {len(labels)}, or names of "
-        "columns."
+        "columns, as a list."
     )

@@ -78,4 +78,5 @@ class Binomial(Likelihood):
         return torch.sub(expected, y[..., :1], out=f), None
 
     def predictive(self, f: Tensor, own: Tensor) -> predictive.Predictive:
-        return predictive.Binomial(f[..., 1:], torch.sigmoid(f[..., :1] + self.center))
+        logits = f[..., :1] + self.center
+        return predictive.Binomial(f[..., 1:], torch.sigmoid(logits), torch.sigmoid(-logits))

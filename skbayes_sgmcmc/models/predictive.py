@@ -25,7 +25,6 @@ from scipy.special import (
     pdtr,
     stdtr,
     stdtrit,
-    xlog1py,
     xlogy,
 )
 
@@ -33,6 +32,8 @@ Array = NDArray[Any]
 
 #: relative error allowed for scipy's quantiles of Student's t distribution
 T_QUANTILE_ERROR = 1e-6
+#: squares of larger numbers are those plus one
+FAR = 1e10
 #: Poisson samples of larger rates are those of a normal distribution
 LARGEST_RATE = 1e15
 #: negative binomial probabilities are summed up to this count, if the logarithm of the first is so
@@ -64,6 +65,10 @@ class Predictive:
     def log_density(self, y: Array) -> Array:
         """Log density or log probability, in nats, of each of the targets y (rows, targets)."""
         raise NotImplementedError
+
+    def possible(self, y: Array) -> Array:
+        """Which of the targets y (rows, targets) have a density above zero."""
+        return np.ones(np.shape(y), bool)
 
     def cdf(self, y: Array) -> Array:
         """Probability (draws, rows, targets) that a target is at most y (rows, targets)."""
@@ -169,7 +174,11 @@ class StudentT(Predictive):
     def log_density(self, y: Array) -> Array:
         z, half = (y - self.loc) / self.scale, 0.5 * self.df
         constant = gammaln(half + 0.5) - gammaln(half) - 0.5 * np.log(math.pi * self.df)
-        return np.asarray(constant - np.log(self.scale) - xlog1py(half + 0.5, z * z / self.df))
+        # log(1 + r**2), whose square may overflow: from FAR on, it is 2 log r
+        r = np.abs(z) / np.sqrt(self.df)
+        log_far = 2.0 * np.log(np.maximum(r / FAR, 1.0))
+        tail = np.log1p(np.square(np.minimum(r, FAR))) + log_far
+        return np.asarray(constant - np.log(self.scale) - (half + 0.5) * tail)
 
     def cdf(self, y: Array) -> Array:
         return np.asarray(stdtr(self.df, (y - self.loc) / self.scale))
@@ -208,9 +217,11 @@ class Poisson(Predictive):
 
     def log_density(self, y: Array) -> Array:
         count = _counts(y)
-        return np.where(
-            count == y, xlogy(count, self.rate) - self.rate - gammaln(count + 1), -np.inf
-        )
+        log_p = xlogy(count, self.rate) - self.rate - gammaln(count + 1)
+        return np.where(self.possible(y), log_p, -np.inf)
+
+    def possible(self, y: Array) -> Array:
+        return np.asarray(_counts(y) == y)
 
     def cdf(self, y: Array) -> Array:
         return np.where(y < 0.0, 0.0, pdtr(_counts(y), self.rate))
@@ -248,7 +259,10 @@ class NegativeBinomial(Predictive):
         count, size, ratio = _counts(y), 1.0 / self.dispersion, self.dispersion * self.rate
         ways = -np.log(count + size) - betaln(size, count + 1.0)
         log_p = ways - size * np.log1p(ratio) + xlogy(count, ratio / (1.0 + ratio))
-        return np.where(count == y, log_p, -np.inf)
+        return np.where(self.possible(y), log_p, -np.inf)
+
+    def possible(self, y: Array) -> Array:
+        return np.asarray(_counts(y) == y)
 
     def cdf(self, y: Array) -> Array:
         count, size, ratio = _counts(y), 1.0 / self.dispersion, self.dispersion * self.rate
@@ -301,7 +315,10 @@ class Gamma(Predictive):
         shape, known = 1.0 / self.dispersion, np.where(y > 0.0, y, 1.0)
         rate = shape / self.location
         log_p = xlogy(shape, rate) + xlogy(shape - 1.0, known) - rate * known - gammaln(shape)
-        return np.where(y > 0.0, log_p, -np.inf)
+        return np.where(self.possible(y), log_p, -np.inf)
+
+    def possible(self, y: Array) -> Array:
+        return np.asarray(y > 0.0)
 
     def cdf(self, y: Array) -> Array:
         shape = 1.0 / self.dispersion
@@ -326,25 +343,36 @@ class Binomial(Predictive):
         Numbers of trials.
     p : array or Tensor of shape (draws, rows, targets)
         Probabilities of a success.
+    failure : array or Tensor of shape (draws, rows, targets) or None, default=None
+        Probabilities of a failure, which tell how small they are where p is rounded to one. None:
+        one minus p.
     """
 
     trials: Any
     p: Any
+    failure: Any = None
     discrete = True
+
+    def __post_init__(self) -> None:
+        if self.failure is None:
+            self.failure = 1.0 - self.p
 
     def mean(self) -> Any:
         return self.trials * self.p
 
     def variance(self) -> Any:
-        return self.trials * self.p * (1.0 - self.p)
+        return self.trials * self.p * self.failure
 
     def log_density(self, y: Array) -> Array:
-        possible = (y == _counts(y)) & (y <= self.trials)
+        possible = self.possible(y)
         count = np.where(possible, y, 0.0)
         failures = self.trials - count
         ways = -np.log1p(self.trials) - betaln(count + 1.0, failures + 1.0)
-        log_p = ways + xlogy(count, self.p) + xlog1py(failures, -self.p)
+        log_p = ways + xlogy(count, self.p) + xlogy(failures, self.failure)
         return np.where(possible, log_p, -np.inf)
+
+    def possible(self, y: Array) -> Array:
+        return np.asarray((y == _counts(y)) & (y <= self.trials))
 
     def cdf(self, y: Array) -> Array:
         count = np.minimum(_counts(y), self.trials)
@@ -393,6 +421,9 @@ class Moved(Predictive):
 
     def log_density(self, y: Array) -> Array:
         return self.given.log_density(self._back(y)) - np.log(self.scale)
+
+    def possible(self, y: Array) -> Array:
+        return self.given.possible(self._back(y))
 
     def cdf(self, y: Array) -> Array:
         return self.given.cdf(self._back(y))

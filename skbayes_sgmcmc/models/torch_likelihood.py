@@ -163,6 +163,13 @@ class FromTorch(Predictive):
         found = found.masked_fill(outside, -torch.inf)
         return np.asarray(found.reshape(*self.outputs.shape[:2], -1))
 
+    def possible(self, y: Array) -> Array:
+        distribution = self._made()
+        if getattr(distribution, "support", None) is None:  # its own densities say which
+            return self.log_density(y) > -np.inf
+        inside = supported(distribution, self._targets(y))[0]
+        return np.asarray(inside.reshape(*self.outputs.shape[:2], -1))
+
     def cdf(self, y: Array) -> Array:
         distribution, targets = self._made(), self._targets(y)
         inside, allowed = supported(distribution, targets)

@@ -336,13 +336,31 @@ def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
     """Bind those of the offered arguments that the signature of ``module`` has.
 
     Arguments that a ``functools.partial`` has fixed remain fixed.
+
+    Raises
+    ------
+    ValueError
+        An argument has no value: it has no default, and is none of those that are offered.
     """
     try:
-        names = set(inspect.signature(module).parameters)
+        parameters = inspect.signature(module).parameters
     except ValueError:  # compiled code may have no signature
         return module
+    names = set(parameters)
     names -= set(module.keywords) if isinstance(module, partial) else set()
     given = {name: value for name, value in offered.items() if name in names}
+    required = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    unknown = [name for name in required if name not in given]
+    if unknown:
+        raise ValueError(
+            f"module={module!r} is not allowed: it asks for {', '.join(map(repr, unknown))}; it "
+            f"may have the arguments {', '.join(offered)} by these names, and others with defaults."
+        )
     return partial(module, **given) if given else module
 
 
