@@ -73,6 +73,38 @@ def test_code_of_a_page_says_what_it_is(path):
         assert language in {"python", *SHELLS} or reason
 
 
+def broken_rows(text):
+    """Numbers of the lines that a table loses: rows without a header, or with other cells."""
+    text = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.M | re.S)
+    lines, lost = ["", *text.split("\n"), ""], []
+    starts = [i for i, line in enumerate(lines) if line[:1] == "|" != lines[i - 1][:1]]
+    for start in starts:
+        end = next(i for i in range(start, len(lines)) if lines[i][:1] != "|")
+        if not re.fullmatch(r"\|(\s*:?-+:?\s*\|)+\s*", lines[start + 1]):
+            lost += range(start, end)
+            continue
+        bars = [len(re.findall(r"(?<!\\)\|", line)) for line in lines[start:end]]
+        lost += [start + i for i, count in enumerate(bars) if count != bars[1]]
+    return lost
+
+
+def test_the_reader_of_tables_reads():
+    """This test's own eyes: a blank line in a table makes text of the rows after it."""
+    table = "a\n\n| x | y |\n|---|---|\n| 1 | 2 |\n"
+    assert broken_rows(table) == []
+    assert broken_rows(table + "\n| 3 | 4 |\n| 5 | 6 |\n") == [7, 8]
+    assert broken_rows(table + "| 3 |\n| 5 | \\|6\\| |\n") == [6]
+    assert broken_rows("```text\n| a |\n```\n") == []
+
+
+@pytest.mark.parametrize(
+    "path", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.name
+)
+def test_tables_are_whole(path):
+    """Every block of rows has a header and a line of dashes, and as many cells in each row."""
+    assert broken_rows(path.read_text()) == []
+
+
 def anchors(text):
     """Headings as links name them."""
     titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
