@@ -13,7 +13,12 @@ import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
+from sklearn.datasets import load_wine
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skbayes_sgmcmc
 
@@ -71,6 +76,50 @@ def test_code_of_a_page_says_what_it_is(path):
     text = path.read_text()
     for reason, language, _ in BLOCK.findall(text):
         assert language in {"python", *SHELLS} or reason
+
+
+def broken_rows(text):
+    """Numbers of the lines that a table loses: rows without a header, or with other cells."""
+    text = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.M | re.S)
+    lines, lost = ["", *text.split("\n"), ""], []
+    starts = [i for i, line in enumerate(lines) if line[:1] == "|" != lines[i - 1][:1]]
+    for start in starts:
+        end = next(i for i in range(start, len(lines)) if lines[i][:1] != "|")
+        if not re.fullmatch(r"\|(\s*:?-+:?\s*\|)+\s*", lines[start + 1]):
+            lost += range(start, end)
+            continue
+        bars = [len(re.findall(r"(?<!\\)\|", line)) for line in lines[start:end]]
+        lost += [start + i for i, count in enumerate(bars) if count != bars[1]]
+    return lost
+
+
+def test_the_reader_of_tables_reads():
+    """This test's own eyes: a blank line in a table makes text of the rows after it."""
+    table = "a\n\n| x | y |\n|---|---|\n| 1 | 2 |\n"
+    assert broken_rows(table) == []
+    assert broken_rows(table + "\n| 3 | 4 |\n| 5 | 6 |\n") == [7, 8]
+    assert broken_rows(table + "| 3 |\n| 5 | \\|6\\| |\n") == [6]
+    assert broken_rows("```text\n| a |\n```\n") == []
+
+
+@pytest.mark.parametrize(
+    "path", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.name
+)
+def test_tables_are_whole(path):
+    """Every block of rows has a header and a line of dashes, and as many cells in each row."""
+    assert broken_rows(path.read_text()) == []
+
+
+@pytest.mark.slow
+def test_accuracies_that_the_readme_states():
+    """With the protocol that it states, to one row in 178."""
+    X, y = load_wine(return_X_y=True)
+    clf = skbayes_sgmcmc.BayesianLogisticRegression(random_state=0)
+    found = [cross_val_score(kind, X, y, cv=5).mean() for kind in
+             (clf, make_pipeline(StandardScaler(), clf))]  # fmt: skip
+    text = (ROOT / "README.md").read_text()
+    stated = re.search(r"unscaled wine is (\.\d+), compared with (\.\d+) behind", text)
+    np.testing.assert_allclose(found, [float(each) for each in stated.groups()], atol=1 / 178)
 
 
 def anchors(text):

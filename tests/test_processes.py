@@ -68,27 +68,51 @@ def test_children_that_are_started_afresh_predict_and_fit(tmp_path, start):
     assert done.stdout == "equal\n", done.stderr
 
 
+@pytest.fixture
+def long_fit(tmp_path):
+    """A fit with two workers that would take days, in a process group of its own."""
+    fit = subprocess.Popen(
+        script(tmp_path, LONG),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=HERE,
+    )
+    assert fit.stdout.readline() == "fits\n"
+    time.sleep(20)  # until the workers are at work
+    assert fit.poll() is None
+    yield fit
+    if group_lives(fit.pid):
+        os.killpg(fit.pid, signal.SIGKILL)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="process groups are POSIX's")
-def test_a_handler_of_sigterm_ends_the_workers_too(tmp_path):
+def test_a_handler_of_sigterm_ends_the_workers_too(long_fit):
     """Within a minute, of a fit that would take days; without it they go on to their end."""
-    fit = subprocess.Popen(
-        script(tmp_path, LONG), stdout=subprocess.PIPE, text=True, start_new_session=True, env=HERE
-    )
-    try:
-        assert fit.stdout.readline() == "fits\n"
-        time.sleep(20)  # until the workers are at work
-        assert fit.poll() is None
-        fit.send_signal(signal.SIGTERM)
-        assert fit.wait(60) == 143
-        for _ in range(60):
-            if not group_lives(fit.pid):
-                break
-            time.sleep(1)
-        assert not group_lives(fit.pid)
-    finally:
-        if group_lives(fit.pid):
-            os.killpg(fit.pid, signal.SIGKILL)
+    long_fit.send_signal(signal.SIGTERM)
+    assert long_fit.wait(60) == 143
+    assert group_ends(long_fit.pid)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="process groups are POSIX's")
+def test_ctrl_c_ends_the_workers_too(long_fit):
+    """A terminal sends the signal to the whole group."""
+    os.killpg(long_fit.pid, signal.SIGINT)
+    assert long_fit.wait(60) == -signal.SIGINT
+    assert "KeyboardInterrupt" in long_fit.stderr.read()
+    assert group_ends(long_fit.pid)
+
+
+def group_ends(group):
+    """Within a minute."""
+    for _ in range(60):
+        if not group_lives(group):
+            return True
+        time.sleep(1)
+    return False
 
 
 def group_lives(group):

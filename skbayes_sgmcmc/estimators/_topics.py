@@ -33,6 +33,8 @@ Array = NDArray[Any]
 SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
 #: words of one document: counts up to this are exact in single precision
 LONGEST_DOCUMENT = 10_000_000
+#: relative distance to a whole number that is rounding, in single precision too
+WHOLE = 1e-6
 #: number of documents on which the chains are compared, and the R-hat above which a warning is
 #: issued
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
@@ -84,6 +86,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         X = sp.csr_matrix(X, copy=True)
         X.sum_duplicates()
         X.eliminate_zeros()
+        # 3 + 4e-16, which is 0.1 * 30 in floating point, is three words, not four of weight 3/4
+        whole = np.rint(X.data)
+        X.data = np.where(np.abs(X.data - whole) <= WHOLE * whole, whole, X.data)
         self._check_length(X)
         if fitting and X.nnz == 0:
             raise ValueError(

@@ -111,6 +111,8 @@ class NormalConditionals(Conditionals):
             gram = gram - n * np.outer(mean_x, mean_x)
             moments = moments - n * np.outer(mean_x, mean_y)
         values, vectors = scipy.linalg.eigh(gram * form.units[:, None] * form.units)
+        # signs, which mirror the draws, are chosen here; LAPACK's depend on the last bits
+        vectors = vectors * np.where(np.cos(np.arange(p)) @ vectors < 0.0, -1.0, 1.0)
         self.n, self.mean_x, self.mean_y = n, mean_x, mean_y
         #: coefficients of a position z in the eigenbasis
         self.basis = form.units[:, None] * vectors

@@ -6,6 +6,7 @@ A description and its seed are all that it takes to make a case again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,7 @@ KINDS = {
     "a constant column": lambda rng, n, d: _with_column(rng, n, d, 1e8),
     "a column of zeros": lambda rng, n, d: _with_column(rng, n, d, 0.0),
     "a huge column": lambda rng, n, d: _with_column(rng, n, d, 1e12 * rng.standard_normal(n)),
+    "a tiny column": lambda rng, n, d: _with_column(rng, n, d, 1e-170 * rng.standard_normal(n)),
     "a column by its tail": lambda rng, n, d: _with_column(rng, n, d, np.exp(30.0 * rng.random(n))),
     "duplicated": lambda rng, n, d: np.repeat(rng.standard_normal((n, 1)), d, axis=1),
     "equal rows": lambda rng, n, d: np.repeat(rng.standard_normal((1, d)), n, axis=0),
@@ -48,6 +50,9 @@ KINDS = {
     "infinite": lambda rng, n, d: _with_entry(rng, n, d, np.inf),
     "complex": lambda rng, n, d: rng.standard_normal((n, d)) * 1j,
     "text": lambda rng, n, d: np.full((n, d), "text", dtype=object),
+    "dates": lambda rng, n, d: np.datetime64("2020-01-01") + rng.integers(0, 9, (n, d)),
+    "decimals": lambda rng, n, d: _decimals(rng.standard_normal((n, d))),
+    "ragged": lambda rng, n, d: [[0.0] * (1 + i % 2) for i in range(n)],
     "no rows": lambda rng, n, d: np.empty((0, d)),
     "no columns": lambda rng, n, d: np.empty((n, 0)),
     "one dimension": lambda rng, n, d: rng.standard_normal(n),
@@ -61,7 +66,11 @@ COUNTS = {
     "huge counts": lambda rng, n, d: np.floor(10.0 ** rng.uniform(0.0, 6.0, (n, d))),
     "too many": lambda rng, n, d: np.full((n, d), 1e9),
 }
-SCALES = [*[1.0] * 16, 1e-8, 1e8, 1e-40, 1e40, 1e-140, 1e140, 1e-200, 1e200, 5e-324, 1e308]
+SCALES = [
+    *[1.0] * 20,
+    *[1e-8, 1e8, 1e-40, 1e40, 1e-100, 1e100, 1e-140, 1e140, 1e155, 1e-200, 1e200, 1e300],
+    *[5e-324, 1e308],
+]
 FORMS = {
     "array": lambda X: X,
     "fortran": np.asfortranarray,
@@ -84,6 +93,10 @@ def _with_column(rng, n, d, column):
     X = rng.standard_normal((n, d))
     X[:, 0] = column
     return X
+
+
+def _decimals(numbers):
+    return np.vectorize(Decimal, otypes=[object])(numbers)
 
 
 def _with_entry(rng, n, d, value):
@@ -117,6 +130,8 @@ def made_rows(rows, seed=None):
     rng = np.random.default_rng(rows.seed if seed is None else seed)
     X = (KINDS | COUNTS)[rows.kind](rng, rows.n, rows.d)
     with np.errstate(all="ignore"):
+        if isinstance(X, list):
+            return X
         if X.dtype.kind == "f":
             X = X * rows.scale
         if X.ndim != 2 or X.dtype.kind not in "fb":
@@ -147,6 +162,9 @@ LABELS = {
     "not a number": lambda rng, n: np.where(np.arange(n) == 0, np.nan, np.arange(n) % 2),
     "mixed": lambda rng, n: np.array([1, "a"] * n, dtype=object)[:n],
     "several": lambda rng, n: rng.integers(0, 2, (n, 3)),
+    "dates": lambda rng, n: np.datetime64("2020-01-01") + np.arange(n) % 2,
+    "decimals": lambda rng, n: _decimals(np.arange(n) % 2.0),
+    "ragged": lambda rng, n: [[0.0] * (1 + i % 2) for i in range(n)],
     "too short": lambda rng, n: np.arange(n - 1) % 2,
     "none": lambda rng, n: None,
 }
@@ -166,6 +184,9 @@ NUMBERS = {
     "not a number": lambda rng, n: np.where(np.arange(n) == 0, np.nan, 1.0),
     "infinite": lambda rng, n: np.where(np.arange(n) == 0, np.inf, 1.0),
     "text": lambda rng, n: np.array(["text"] * n),
+    "dates": lambda rng, n: np.datetime64("2020-01-01") + np.arange(n),
+    "decimals": lambda rng, n: _decimals(rng.standard_normal(n)),
+    "ragged": lambda rng, n: [[0.0] * (1 + i % 2) for i in range(n)],
     "too long": lambda rng, n: rng.standard_normal(n + 1),
     "no columns": lambda rng, n: np.empty((n, 0)),
     "none": lambda rng, n: None,
@@ -199,6 +220,9 @@ WEIGHTS = {
     "a huge one": lambda rng, n: np.where(np.arange(n) == 0, 1e14, 1.0),
     "tiny": lambda rng, n: np.full(n, 1e-300),
     "too large": lambda rng, n: np.full(n, 1e30),
+    "beyond squares": lambda rng, n: np.full(n, 1e300),
+    "dates": lambda rng, n: np.full(n, np.datetime64("2020-01-01")),
+    "ragged": lambda rng, n: [[1.0] * (1 + i % 2) for i in range(n)],
     "negative": lambda rng, n: np.full(n, -1.0),
     "not a number": lambda rng, n: np.full(n, np.nan),
     "too many": lambda rng, n: np.ones(n + 2),
@@ -213,3 +237,10 @@ def weights():
 
 def made_weights(kind, n, seed):
     return WEIGHTS[kind](np.random.default_rng([seed, 2]), n)
+
+
+def are_ordinary(rows, targets, weights):
+    """Whether no error may blame them."""
+    plain_rows = rows.kind in ("normal", *COUNTS) and rows.scale == 1.0 and rows.n >= 12
+    plain_targets = targets.kind in ("normal", "two", "three") and targets.scale == 1.0
+    return plain_rows and plain_targets and weights in ("none", "ones", "random")

@@ -6,6 +6,9 @@ short, whatever else is drawn, so that a case takes well under a second.
 
 from __future__ import annotations
 
+import functools
+import operator
+from decimal import Decimal
 from inspect import signature
 
 import numpy as np
@@ -214,6 +217,32 @@ EXTREME = {
 ORDINARY |= {"n_parameters": [1, 2, 5]}
 EXTREME |= {"n_parameters": [1000]}
 
+#: for any parameter: beyond float32, float64's squares and int64, and objects that compare oddly
+ODD = [
+    1e300,
+    1e-300,
+    1e39,
+    -1e300,
+    10**30,
+    2**31,
+    np.datetime64("2020-01-01"),
+    Decimal("0.5"),
+    [[1.0], [2.0, 3.0]],
+    np.ones(3),
+    np.array(["text", "text"]),
+]
+#: a fit may take this number of steps or processes, if it has the time
+LONG = {
+    "burn_in",
+    "doc_sweeps",
+    "n_chains",
+    "n_draws",
+    "n_epochs",
+    "n_jobs",
+    "n_workers",
+    "thinning",
+}
+
 #: drawn in every case; parameters that may also be nonsense come on top
 LENGTHS = {
     "n_draws": st.integers(1, 10),
@@ -249,15 +278,38 @@ def parameters(kind):
             lambda keys: st.fixed_dictionaries({key: rows[key] for key in keys})
         )
 
-    wrong = {key: list(WRONG.values()) for key in names if key in ORDINARY}
+    known = [key for key in names if key in ORDINARY]
+    wrong = {key: list(WRONG.values()) for key in known}
+    odd = {key: [value for value in ODD if not _takes_long(key, value)] for key in known}
     rarely = st.sampled_from([0, 0, 0, 1, 2])
     return st.builds(
-        lambda run, ordinary, extreme, nonsense: quick | run | ordinary | extreme | nonsense,
+        lambda run, *others: functools.reduce(operator.or_, others, quick | run),
         st.fixed_dictionaries(always),
         some(ORDINARY, 5),
         rarely.flatmap(lambda most: some(EXTREME, most)),
         st.sampled_from([0, 0, 0, 0, 0, 1]).flatmap(lambda most: some(wrong, most)),
+        st.sampled_from([0, 0, 0, 0, 0, 1]).flatmap(lambda most: some(odd, most)),
     )
+
+
+def _takes_long(key, value):
+    return key in LONG and isinstance(value, int) and value < 10**18
+
+
+def given(parameters):
+    """Names of parameters that an error may name, and of those with a value that is not ordinary.
+
+    Lengths are drawn in every case, so they are no explanation where they are short and positive.
+    """
+    names, unusual = set(), set()
+    for name, value in parameters.items():
+        if name in LENGTHS and type(value) is int and 0 < value < 2**32:
+            continue
+        names.add(name)
+        ordinary = [*ORDINARY[name], QUICK.get(name), *MODELS.values()]
+        if repr(value) not in {repr(each) for each in ordinary}:
+            unusual.add(name)
+    return names, unusual
 
 
 def missing():
