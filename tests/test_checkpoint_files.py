@@ -265,6 +265,11 @@ def test_files_of_functions_are_resumed_in_another_process(tmp_path, what):
     assert len(set(outputs_of_two_processes(tmp_path, what))) == 1
 
 
+def test_a_file_of_frozen_layers_that_a_callable_builds_is_resumed_in_another_process(tmp_path):
+    """It was refused: the frozen weights did not follow random_state, nor did predictions."""
+    assert len(set(outputs_of_two_processes(tmp_path, "frozen"))) == 1
+
+
 def outputs_of_two_processes(folder, what):
     # memory laid out anew: the second process has imported something else before
     starts = "", "import decimal; kept = [object() for _ in range(10**5)]\n"
