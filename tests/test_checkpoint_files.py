@@ -425,7 +425,9 @@ def test_a_full_disk_does_not_end_a_fit(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["", "x" * 300 + ".npz"], ids=["empty", "long"])
+@pytest.mark.parametrize(
+    "name", ["", "x" * 300 + ".npz", "a\0b"], ids=["empty", "long", "null byte"]
+)
 def test_names_that_no_file_can_have_are_refused_before_the_fit(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"checkpoint='.*' is not allowed"):
@@ -450,6 +452,24 @@ def test_partial_fit_has_no_checkpoints(tmp_path):
 def test_a_folder_that_does_not_exist_is_named_before_the_fit(tmp_path):
     with pytest.raises(ValueError, match="its folder does not exist"):
         make("default", tmp_path / "nowhere" / "file.npz").fit(*data())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize("name", ["/proc/file.npz", "/sys/file.npz"])
+def test_folders_that_take_no_files_are_refused_before_the_fit(name):
+    """They were reported after the whole fit."""
+    with pytest.raises(ValueError, match=r"checkpoint='/.*' is not allowed: no file can be made"):
+        make("default", name).fit(*data())
+
+
+def test_links_into_folders_that_do_not_exist_are_refused_before_the_fit(tmp_path):
+    path, ring = tmp_path / "link.npz", tmp_path / "ring.npz"
+    path.symlink_to(tmp_path / "nowhere" / "file.npz")
+    with pytest.raises(ValueError, match=r"checkpoint=.* its folder does not exist"):
+        make("default", path).fit(*data())
+    ring.symlink_to(ring)
+    with pytest.raises(ValueError, match=r"checkpoint=.*ring.npz' is not allowed \("):
+        make("default", ring).fit(*data())
 
 
 # writing ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._draws.storage import Storage
+from .._draws.storage import Storage, check_writable
 from .._validation import check_choice, check_int, check_numbers, check_random_state, check_real
 from ..samplers import TABLE, resolve
 from ..schedules import MixingDistance, Schedule, as_schedule
@@ -158,20 +158,24 @@ class Settings:
             self._check_checkpoint()
 
     def _check_checkpoint(self) -> None:
-        path = self.checkpoint
-        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-            raise ValueError(f"checkpoint={path!r} is not allowed: give a file name.")
-        name = f"checkpoint={os.fspath(path)!r} is not allowed"
-        if not Path(path).absolute().parent.is_dir():
-            raise ValueError(f"{name}: its folder does not exist.")
+        given = self.checkpoint
+        name = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise ValueError(f"checkpoint={given!r} is not allowed: give a file name.")
+        refused = f"checkpoint={name!r} is not allowed"
         try:
+            path = Path(name).resolve()  # the file that a symbolic link names
+            if not path.parent.is_dir():
+                raise ValueError(f"{refused}: its folder does not exist.")
+            if path.is_dir():
+                raise ValueError(f"{refused}: it is a folder; give a file name.")
             os.stat(path)
         except FileNotFoundError:
             pass
-        except OSError as error:  # e.g. a name that is too long
-            raise ValueError(f"{name} ({error.strerror}): give another file name.") from None
-        if Path(path).is_dir():
-            raise ValueError(f"{name}: it is a folder; give a file name.")
+        except (OSError, RuntimeError) as error:  # e.g. a name that is too long, or links in a ring
+            reason = getattr(error, "strerror", None) or error
+            raise ValueError(f"{refused} ({reason}): give another file name.") from None
+        check_writable(refused, path.parent)
         if self.n_jobs not in (None, 1):
             raise ValueError(
                 f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."
