@@ -72,13 +72,18 @@ def _update(digest: Any, part: Any) -> None:
         _update(digest, held)
     elif isinstance(part, partial):
         _update(digest, [part.func, part.args, part.keywords])
-    elif callable(part) or type(part).__repr__ is object.__repr__:
-        # the text of such an object holds its address; what functions do is told by probes
+    elif callable(part) or _shows_its_address(part):  # what functions do is told by probes
         digest.update(getattr(part, "__qualname__", type(part).__qualname__).encode())
     elif isinstance(part, set | frozenset):
         _update(digest, sorted(map(repr, part)))  # their order differs between processes
     else:
         digest.update(repr(part).encode())
+
+
+def _shows_its_address(part: Any) -> bool:
+    """Whether the text of an object is that of ``object``, which is another in each process."""
+    text: Any = type(part).__repr__
+    return text is object.__repr__
 
 
 def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[str, Array]:

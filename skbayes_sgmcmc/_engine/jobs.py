@@ -276,8 +276,8 @@ class Job:
             return np.array(np.broadcast_to(init, shape)[self.group])
         except ValueError:
             raise ValueError(
-                f"init of shape {init.shape} is not allowed: give 'auto', 'random', 'map', "
-                f"'gaussian' or an array that broadcasts to {shape}."
+                f"init of shape {init.shape} is not allowed: give an array that broadcasts to "
+                f"{shape}."
             ) from None
 
     def alpha(self) -> Callable[[torch.Tensor], float]:
