@@ -13,6 +13,13 @@ from sklearn.utils import check_random_state as sklearn_random_state
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import validate_data as sklearn_validate_data
 
+#: types that Python or numpy count as numbers, and that no parameter takes for one
+NO_NUMBERS = bool, np.bool_, np.timedelta64
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, NO_NUMBERS)
+
 
 def check_real(
     name: str,
@@ -27,9 +34,12 @@ def check_real(
     ``closed`` says which ends of the interval are allowed: "neither", "left", "right" or "both".
     """
     allowed = f"a number in {_interval(low, high, closed)}"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+    if not _is_real(value):
         raise ValueError(f"{name}={value!r} is not allowed: give {allowed}.")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        number = np.inf if value > 0 else -np.inf
     above = number >= low if closed in ("left", "both") else number > low
     below = number <= high if closed in ("right", "both") else number < high
     if not (above and below):
@@ -37,10 +47,14 @@ def check_real(
     return number
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number, which booleans are not."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, NO_NUMBERS)
+
+
 def check_int(name: str, value: Any, *, low: int = 1, high: float = np.inf) -> int:
     """Return ``value`` as an int, after checking that it lies in [low, high]."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
-    if not whole or not low <= value <= high:
+    if not is_whole(value) or not low <= value <= high:
         limit = f"at least {low}" + (f" and at most {high}" if np.isfinite(high) else "")
         raise ValueError(f"{name}={value!r} is not allowed: give a whole number, {limit}.")
     return int(value)
@@ -49,10 +63,13 @@ def check_int(name: str, value: Any, *, low: int = 1, high: float = np.inf) -> i
 def check_numbers(name: str, values: Any, allowed: str) -> None:
     """Refuse what is not an array of finite numbers; ``allowed`` says what else may be given."""
     try:
-        found = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        found = np.array(np.nan)
-    if isinstance(values, bool) or not np.isfinite(found).all():
+        given = np.asarray(values)
+        # dates, Decimal, text and booleans become floats, too, but are no numbers
+        real = given.dtype.kind in "fiu" or all(map(_is_real, given.flat))
+        finite = real and bool(np.isfinite(np.asarray(given, dtype=float)).all())
+    except (TypeError, ValueError, OverflowError):
+        finite = False
+    if not finite:
         raise ValueError(f"{name}={values!r} is not allowed: give {allowed} of finite numbers.")
 
 
@@ -92,8 +109,7 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
     given = random_state
     if given is None or isinstance(given, np.random.RandomState):
         return sklearn_random_state(given)
-    whole = isinstance(given, numbers.Integral) and not isinstance(given, (bool, np.bool_))
-    if not whole or not 0 <= given < 2**32:
+    if not is_whole(given) or not 0 <= given < 2**32:
         raise ValueError(
             f"random_state={given!r} is not allowed: give a whole number, at least 0 and below "
             "2**32, a numpy.random.RandomState, or None."
@@ -130,7 +146,7 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
     return np.asarray(weight)
 
 
-#: scales of priors: their squares are numbers in float32, and differ from zero
+#: scales and rates of priors: their squares are numbers in float32, and differ from zero
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
 #: sums of larger weights lose whole rows to rounding; below the other limit all of the data counts
 #: for nothing beside the prior, and sums of weights in float32 may be zero
@@ -138,16 +154,24 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-15, 1e15
 
 
 def check_scale(name: str, value: Any) -> float:
-    """Return a prior's scale as a float."""
-    check_real(name, value, low=0.0)
+    """Return a prior's scale, or another positive number of such a size, as a float."""
     return check_real(name, value, low=SMALLEST_SCALE, high=LARGEST_SCALE, closed="both")
+
+
+def check_ratio(name: str, value: float, whose: str, unit: float) -> None:
+    """Refuse a number that is no scale in units of the data; ``whose`` says what ``unit`` is."""
+    if not SMALLEST_SCALE <= float(value) / unit <= LARGEST_SCALE:
+        raise ValueError(
+            f"{name}={value!r} is not allowed: it is {float(value) / unit:.3g} times {whose}, "
+            f"{unit:.3g}; give a number of {SMALLEST_SCALE:g} to {LARGEST_SCALE:g} times as much."
+        )
 
 
 def check_scales(name: str, values: Any, allowed: str) -> Any:
     """Return ``values`` if it is a sequence of scales of priors; ``allowed`` says what may be."""
     try:
         numbers = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = np.empty(0)
     good = (numbers >= SMALLEST_SCALE) & (numbers <= LARGEST_SCALE)
     if numbers.ndim != 1 or numbers.size == 0 or not good.all():
@@ -156,6 +180,17 @@ def check_scales(name: str, values: Any, allowed: str) -> Any:
             f"(numbers between {SMALLEST_SCALE:g} and {LARGEST_SCALE:g})."
         )
     return values
+
+
+def check_class_weight(classes: NDArray[Any], weights: NDArray[Any]) -> None:
+    """Refuse weights of classes that could not be weights of rows."""
+    good = (weights == 0.0) | ((weights >= SMALLEST_WEIGHT) & (weights <= LARGEST_WEIGHT))
+    if not good.all():
+        raise ValueError(
+            f"class_weight is not allowed: class {classes[~good].tolist()[0]!r} has the weight "
+            f"{weights[~good][0]:g}; give 0, or numbers between {SMALLEST_WEIGHT:g} and "
+            f"{LARGEST_WEIGHT:g}."
+        )
 
 
 #: magnitudes of data beyond these limits have squares that overflow, or are zero
@@ -238,10 +273,14 @@ def _magnitude(X: Any) -> float:
     return float(np.abs(X.data if hasattr(X, "indptr") else np.asarray(X)).max(initial=0.0))
 
 
-def check_sizes(name: str, sizes: Any) -> tuple[int, ...]:
+def check_sizes(name: str, sizes: Any, *, high: float = np.inf) -> tuple[int, ...]:
     """Return one or more positive whole numbers as a tuple."""
-    sizes = (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
-    return tuple(check_int(name, size) for size in sizes)
+    try:
+        single = np.ndim(sizes) == 0
+    except ValueError:  # nested lists of several lengths
+        single = True
+    sizes = (sizes,) if single else tuple(sizes)
+    return tuple(check_int(name, size, high=high) for size in sizes)
 
 
 def check_layers(name: str, layers: Any, words: Iterable[str]) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -22,7 +24,8 @@ from skbayes_sgmcmc import (
 from skbayes_sgmcmc._engine.checkpoint import write_atomically
 from skbayes_sgmcmc.augmentation import RandomCrop, RandomFlip
 from skbayes_sgmcmc.models import Data, Model
-from skbayes_sgmcmc.samplers import SGHMC
+from skbayes_sgmcmc.samplers import SGHMC, Sampler
+from skbayes_sgmcmc.schedules import Schedule
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -184,6 +187,99 @@ def test_a_file_of_another_model_of_the_same_class_is_refused(tmp_path):
         draws_of(Shifted(True), path, **some)
 
 
+def shifted_sampler(shift):
+    class Shifted(Sampler):
+        def euler(self, theta, state, step):
+            g = step.gradient(theta) + shift
+            theta.sub_(step.eta * g).add_(math.sqrt(2.0 * step.noise) * step.xi)
+
+    return Shifted()
+
+
+def closed_schedule(value):
+    class Closed(Schedule):
+        def values(self, steps, n_steps):
+            return np.where(steps < n_steps // 2, 0.5, value)
+
+        def check(self, name):
+            pass
+
+    return Closed()
+
+
+@pytest.mark.parametrize(
+    "parameter, make_one, one, other",
+    [
+        ("sampler", shifted_sampler, 0.0, 100.0),
+        ("sampler", shifted_sampler, 0.0, 1e-3),
+        ("step_size", closed_schedule, 0.5, 1e-3),
+        ("temperature", closed_schedule, 0.5, 0.4),
+    ],
+)
+def test_a_file_of_another_sampler_or_schedule_of_the_same_class_is_refused(
+    tmp_path, parameter, make_one, one, other
+):
+    """The draws of the first were returned for the second: the numbers are in their closures."""
+    path = tmp_path / "file.npz"
+    first = draws_of(normal_at(0.0), path, **{parameter: make_one(one)})
+    again = draws_of(normal_at(0.0), path, **{parameter: make_one(one)})
+    np.testing.assert_array_equal(first["theta"], again["theta"])
+    with pytest.raises(CheckpointError, match="other functions.*sampler, schedule"):
+        draws_of(normal_at(0.0), path, **{parameter: make_one(other)})
+
+
+IN_ANOTHER_PROCESS = """
+import sys
+import numpy as np
+from functools import partial
+from torch import nn
+from torch.distributions import Normal
+from skbayes_sgmcmc import BayesianMLPRegressor, BayesianModuleClassifier, TorchLikelihood
+
+def targets(outputs, scale):
+    return Normal(outputs[:, 0], scale)
+
+def doubled(outputs):
+    return targets(outputs, 2.0)
+
+def build(n_features, n_outputs):
+    return nn.Sequential(nn.Linear(n_features, 3), nn.Tanh(), nn.Linear(3, n_outputs))
+
+some = dict(n_draws=4, burn_in=4, thinning=1, step_size=1e-3, random_state=0, checkpoint="a.npz")
+X = np.linspace(-1.0, 1.0, 20).reshape(10, 2)
+if sys.argv[1] == "frozen":
+    est = BayesianModuleClassifier(build, sample_parameters="last_layer", **some)
+    est.fit(X, np.arange(10) % 2)
+    print(est.predict_proba(X).tolist())
+else:
+    how = {"function": doubled, "partial": partial(targets, scale=2.0)}[sys.argv[1]]
+    likelihood = TorchLikelihood(how, n_outputs=1)
+    est = BayesianMLPRegressor(hidden_layer_sizes=3, likelihood=likelihood, **some)
+    print(est.fit(X, X[:, 0]).predict(X).tolist())
+"""
+
+
+@pytest.mark.parametrize("what", ["function", "partial"])
+def test_files_of_functions_are_resumed_in_another_process(tmp_path, what):
+    """They were refused: the text of a function holds its address."""
+    assert len(set(outputs_of_two_processes(tmp_path, what))) == 1
+
+
+def test_a_file_of_frozen_layers_that_a_callable_builds_is_resumed_in_another_process(tmp_path):
+    """It was refused: the frozen weights did not follow random_state, nor did predictions."""
+    assert len(set(outputs_of_two_processes(tmp_path, "frozen"))) == 1
+
+
+def outputs_of_two_processes(folder, what):
+    # memory laid out anew: the second process has imported something else before
+    starts = "", "import decimal; kept = [object() for _ in range(10**5)]\n"
+    for start in starts:
+        command = [sys.executable, "-W", "ignore", "-c", start + IN_ANOTHER_PROCESS, what]
+        done = subprocess.run(command, capture_output=True, text=True, env=HERE, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        yield done.stdout
+
+
 def network(activation, width=3):
     return lambda n_features, n_outputs: nn.Sequential(
         nn.Linear(n_features, width), activation, nn.Linear(width, n_outputs)
@@ -329,7 +425,9 @@ def test_a_full_disk_does_not_end_a_fit(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["", "x" * 300 + ".npz"], ids=["empty", "long"])
+@pytest.mark.parametrize(
+    "name", ["", "x" * 300 + ".npz", "a\0b"], ids=["empty", "long", "null byte"]
+)
 def test_names_that_no_file_can_have_are_refused_before_the_fit(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"checkpoint='.*' is not allowed"):
@@ -354,6 +452,24 @@ def test_partial_fit_has_no_checkpoints(tmp_path):
 def test_a_folder_that_does_not_exist_is_named_before_the_fit(tmp_path):
     with pytest.raises(ValueError, match="its folder does not exist"):
         make("default", tmp_path / "nowhere" / "file.npz").fit(*data())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize("name", ["/proc/file.npz", "/sys/file.npz"])
+def test_folders_that_take_no_files_are_refused_before_the_fit(name):
+    """They were reported after the whole fit."""
+    with pytest.raises(ValueError, match=r"checkpoint='/.*' is not allowed: no file can be made"):
+        make("default", name).fit(*data())
+
+
+def test_links_into_folders_that_do_not_exist_are_refused_before_the_fit(tmp_path):
+    path, ring = tmp_path / "link.npz", tmp_path / "ring.npz"
+    path.symlink_to(tmp_path / "nowhere" / "file.npz")
+    with pytest.raises(ValueError, match=r"checkpoint=.* its folder does not exist"):
+        make("default", path).fit(*data())
+    ring.symlink_to(ring)
+    with pytest.raises(ValueError, match=r"checkpoint=.*ring.npz' is not allowed \("):
+        make("default", ring).fit(*data())
 
 
 # writing ------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def test_chains_of_a_glm_at_temperature_zero_find_the_maximum():
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"temperature": 1e18, "sampler": "sgld"}, {"sampler": "psgld", "noise": 1e-10}],
+    [{"temperature": 1e18, "sampler": "sgld"}, {"sampler": "psgld", "noise": 1e-26}],
     ids=str,
 )
 def test_an_approximation_that_overflows_is_an_error_of_ours(parameters):

@@ -281,6 +281,22 @@ def named(**others):
     return others
 
 
+@pytest.mark.parametrize("seed", [0, np.random.RandomState], ids=["number", "generator"])
+def test_frozen_layers_of_a_built_module_follow_random_state(seed):
+    """They followed torch's global state, which differs in every process."""
+
+    def logits(global_seed):
+        torch.manual_seed(global_seed)
+        state = torch.random.get_rng_state()
+        random_state = seed if seed == 0 else seed(0)
+        some = TINY | {"random_state": random_state, "sample_parameters": "last_layer"}
+        clf = BayesianModuleClassifier(mlp_module, **some).fit(X[:200], y[:200])
+        assert torch.equal(state, torch.random.get_rng_state())
+        return clf.predict_proba(X[:20])
+
+    np.testing.assert_array_equal(logits(0), logits(1))
+
+
 def test_modules_are_told_the_widths_that_they_name():
     """One function for data of several widths; what a partial has fixed stays fixed."""
     got = []

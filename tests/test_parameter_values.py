@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from test_parameters import ESTIMATORS
@@ -13,9 +15,14 @@ from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
+    DeepPoissonFactorAnalysis,
     DistilledClassifier,
+    LatentDirichletAllocation,
     SparseBayesianRegressor,
+    sample,
 )
+from skbayes_sgmcmc._engine import run
+from skbayes_sgmcmc.models._protocol import DensityModel
 from skbayes_sgmcmc.schedules import Exponential, MultiStep
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -57,6 +64,14 @@ WRONG = {
     "nan": float("nan"),
     "list": ["no such value"],
     "object": object(),
+    "date": np.datetime64("2020-01-01"),
+    "duration": np.timedelta64(3, "s"),
+    "decimal": Decimal("1"),
+    "ragged": [[1, 2], [3]],
+    "array": np.array(["sgld", "auto"]),
+    "beyond int32": -(2**31) - 1,
+    "beyond int64": -(10**30),
+    "beyond float": -(10**400),
 }
 
 #: what parameters accept beside refusing the rest; the docstrings say so, or it is harmless
@@ -78,7 +93,7 @@ ACCEPTED = {
     "success_probability": {"half", "nothing"},
     "r_rate": NUMBER,
     "network_scale": NUMBER,
-    "prior_mean": NUMBER | {"negative"},
+    "prior_mean": NUMBER | {"negative", "beyond int32"},
     "threshold": {"half"},
     "prune": {"half", "nothing"},
     "hidden_layer_sizes": COUNT,
@@ -114,13 +129,13 @@ ACCEPTED = {
     "storage": {"nothing"},
     "checkpoint": {"nothing", "text"},  # any text is a file name
     "preconditioner": {"nothing"},
-    "init": {"half", "whole", "negative"},  # arrays that broadcast
+    "init": {"half", "whole", "negative", "beyond int32", "beyond int64"},  # arrays that broadcast
 }
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_every_parameter_refuses_values_of_wrong_types(name, tmp_path, monkeypatch):
-    """A ``ValueError`` that names it, for 9 values of each parameter but those it may take."""
+    """A ``ValueError`` that names it, for 18 values of each parameter but those it may take."""
     monkeypatch.chdir(tmp_path)
     wrong = []
     names = made(name).get_params(deep=False)
@@ -200,12 +215,92 @@ def test_steps_and_temperatures_beyond_float32_are_refused(sampler, dtype, param
         (BayesianLogisticRegression, "n_jobs", "2", "give None, a whole number"),
         (BayesianLogisticRegression, "n_jobs", -1.5, "give None, a whole number"),
         (BayesianLogisticRegression, "n_jobs", 0, "give None, a whole number"),
+        (BayesianLogisticRegression, "n_jobs", 2**31, "at most 2147483647"),
+        (BayesianLogisticRegression, "n_jobs", 10**30, "at most 2147483647"),
+        (BayesianMLPClassifier, "n_chains", 10**19, "at most 1000000"),
+        (BayesianMLPRegressor, "n_chains", 10**30, "at most 1000000"),
+        (BayesianLogisticRegression, "prior_scale", 0, r"\[1e-15, 1e\+15\]"),
+        (BayesianMLPClassifier, "prior_scale", 10**400, r"\[1e-15, 1e\+15\]"),
+        (BayesianMLPRegressor, "noise", 1e300, r"\[1e-150, 1e\+150\]"),
+        (BayesianMLPRegressor, "noise", 1e-300, r"\[1e-150, 1e\+150\]"),
+        (BayesianMLPRegressor, "noise", 1e100, r"it is .* times the sd of y, .*; give a number"),
+        (LatentDirichletAllocation, "doc_topic_prior", 1e39, r"\[1e-15, 1e\+15\]"),
+        (LatentDirichletAllocation, "topic_word_prior", 1e30, r"\[1e-15, 1e\+15\]"),
+        (LatentDirichletAllocation, "topic_word_prior", 1e-300, r"\[1e-15, 1e\+15\]"),
+        (LatentDirichletAllocation, "n_components", 10**12, "at most 1000000"),
+        (LatentDirichletAllocation, "doc_sweeps", 10**30, "at most 1000000"),
+        (LatentDirichletAllocation, "prior_mean", -1e300, r"\[-1e\+15, 1e\+15\]"),
+        (DeepPoissonFactorAnalysis, "topic_word_prior", 1e30, r"\[1e-15, 1e\+15\]"),
+        (DeepPoissonFactorAnalysis, "network_scale", 1e300, r"\[1e-15, 1e\+15\]"),
+        (DeepPoissonFactorAnalysis, "network_scale", 1e-300, r"\[1e-15, 1e\+15\]"),
+        (DeepPoissonFactorAnalysis, "r_rate", 10**30, r"\[1e-15, 1e\+15\]"),
+        (DeepPoissonFactorAnalysis, "n_components", (3, 10**12), "at most 1000000"),
+        (DeepPoissonFactorAnalysis, "doc_sweeps", 10**30, "at most 1000000"),
+        (DeepPoissonFactorAnalysis, "gamma_prior", (1.0, 1e300), r"\[1e-15, 1e\+15\]"),
     ],
 )
 def test_values_beyond_their_range_are_refused_by_name(kind, parameter, value, message):
     estimator = kind(**(RUN | {"step_size": 1e-3} | {parameter: value}))
     with pytest.raises(ValueError, match=rf"^{parameter}=.* is not allowed: .*{message}"):
-        estimator.fit(X, LABELS)
+        estimator.fit(*data(kind.__name__))
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e300])
+def test_totals_of_a_stream_beyond_their_range_are_refused(value):
+    clf = BayesianMLPClassifier(hidden_layer_sizes=5, total_samples=value, **RUN)
+    with pytest.raises(ValueError, match=r"^total_samples=.* is not allowed: .*\[1e-15, 1e\+15\]"):
+        clf.partial_fit(X, LABELS)
+
+
+@pytest.mark.parametrize("value", [1e300, 1e-300, -1.0, float("nan")])
+def test_class_weights_that_are_no_weights_of_rows_are_refused(value):
+    """1e300 was accepted; the same as sample_weight was not."""
+    clf = BayesianLogisticRegression(class_weight={0: value, 1: 1.0}, **RUN)
+    message = r"^class_weight is not allowed: class 0 has the weight .*; give 0, or numbers between"
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, LABELS)
+
+
+def test_as_many_workers_start_as_there_are_groups_of_chains(monkeypatch):
+    """With n_jobs=1000 a pool of 1000 processes was started for two chains."""
+    started = []
+
+    class Counted(run.Parallel):
+        def __init__(self, n_jobs):
+            started.append(n_jobs)
+            super().__init__(n_jobs=n_jobs, backend="sequential")
+
+    monkeypatch.setattr(run, "Parallel", Counted)
+    BayesianLogisticRegression(**(RUN | {"n_jobs": 2**31 - 1})).fit(X, LABELS)
+    assert started == [2]
+
+
+def log_density(theta):
+    return -0.5 * theta.square().sum(1)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "message"),
+    [
+        ("target", 3, "give a function"),
+        ("target", DensityModel, "give a function .*, or a Model"),
+        ("data", 3, "give .*Data, or None"),
+        ("gradient_of_potential", 3, "give a function, or None"),
+        ("on_progress", 3, "give a function, or None"),
+        ("init", "bad", "give one of 'random', 'map'"),
+        ("init", "gaussian", "give one of 'random', 'map'"),
+        ("init", WRONG["date"], "give 'random', 'map' or an array of finite numbers"),
+        ("init", WRONG["decimal"], "give 'random', 'map' or an array of finite numbers"),
+        ("init", ["1.0", "2.0"], "give 'random', 'map' or an array of finite numbers"),
+        ("integrator", WRONG["array"], "give 'auto'"),
+        ("n_jobs", 2**31, "at most 2147483647"),
+        ("n_chains", 10**19, "at most 1000000"),
+    ],
+)
+def test_sample_names_what_it_refuses(parameter, value, message):
+    some = {"target": log_density, "n_parameters": 2, "n_draws": 4, "burn_in": 2}
+    with pytest.raises(ValueError, match=rf"(?s)^{parameter}=.* is not allowed.*{message}"):
+        sample(**(some | {parameter: value}))
 
 
 def test_products_of_draws_and_thinning_are_limited():

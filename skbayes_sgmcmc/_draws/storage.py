@@ -62,12 +62,17 @@ class Storage(BaseEstimator):
         refused = f"{name}.dir={os.fspath(self.dir)!r} is not allowed"
         if not os.path.isdir(self.dir):
             raise ValueError(f"{refused}: there is no such folder.")
-        try:
-            tempfile.TemporaryFile(dir=str(self.dir)).close()
-        except OSError as error:  # /proc, a disk that is read-only, a folder of someone else
-            raise ValueError(
-                f"{refused}: no file can be made there ({error.strerror}); give another folder."
-            ) from None
+        check_writable(refused, os.fspath(self.dir))
+
+
+def check_writable(refused: str, folder: str | os.PathLike[str]) -> None:
+    """Raise ``ValueError`` if no file can be made in a folder; ``refused`` begins the message."""
+    try:
+        tempfile.TemporaryFile(dir=os.fspath(folder)).close()
+    except OSError as error:  # /proc, a disk that is read-only, a folder of someone else
+        raise ValueError(
+            f"{refused}: no file can be made there ({error.strerror}); give another folder."
+        ) from None
 
 
 def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:

@@ -28,7 +28,7 @@ from ..models._tuning import (
     preconditions,
 )
 from ..samplers import Cell, Sampler
-from .settings import LARGEST, SMALLEST, Settings, is_auto
+from .settings import LARGEST, SMALLEST, STARTS, Settings, is_auto
 from .target import GRADIENTS, Target
 
 __all__ = [
@@ -167,7 +167,7 @@ def _check(request: Request, model: Model) -> None:
     gradient, init, preconditioner = request.gradient, request.init, request.preconditioner
     check_choice("gradient", gradient, ["auto", *GRADIENTS])
     if isinstance(init, str):
-        check_choice("init", init, ("auto", "random", "map", "gaussian"))
+        check_choice("init", init, STARTS)
     if isinstance(preconditioner, str):
         check_choice("preconditioner", preconditioner, ("auto", "hessian", "diagonal"))
     elif preconditioner is not None and preconditions(request.sampler, model):

@@ -61,9 +61,14 @@ class Plan:
         return float(self.temperature.values(np.zeros(1, dtype=int), self.n_steps)[0])
 
     @property
+    def grid(self) -> Array:
+        """The steps at which schedules are checked."""
+        return np.unique(np.linspace(0, self.n_steps - 1, SCHEDULE_STEPS).astype(int))
+
+    @property
     def coldest(self) -> float:
         """The lowest temperature, at the steps of a grid; 0 while the step size explores."""
-        steps = np.unique(np.linspace(0, self.n_steps - 1, SCHEDULE_STEPS).astype(int))
+        steps = self.grid
         if self.step_size.exploring(steps, self.n_steps).any():
             return 0.0
         return float(self.temperature.values(steps, self.n_steps).min())
@@ -171,6 +176,18 @@ class Chains:
             self._drop_diverged()
             if on_chunk is not None and self.alive:
                 on_chunk(self)
+
+    @torch.no_grad()
+    def first_steps(self, etas: Array) -> None:
+        """Take a step of burn-in and some after it at T = 1, without draws, as a probe."""
+        ones, none = np.ones(len(etas)), np.zeros(len(etas), dtype=bool)
+        with flushed_denormals():
+            self._start()
+            for burn_in, part in ((True, slice(1)), (False, slice(1, None))):
+                if self._at_once(etas[part], ones[part], none[part]) is None:
+                    self._loop(0, etas[part].tolist(), ones[part].tolist(), none[part].tolist())
+                if burn_in:
+                    self.sampler.end_burn_in(self._state)
 
     def _start(self) -> None:
         if self.state is not None:

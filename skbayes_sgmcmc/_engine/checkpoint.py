@@ -38,8 +38,8 @@ class Checkpoint:
     fingerprint : str
         Digest of data and parameters. Only a file with the same fingerprint is resumed.
     probe : dict of str to array
-        Values of the model's functions at fixed positions. Only a file with the same values is
-        resumed.
+        Values of schedules, and of the functions of the model and the sampler at fixed positions.
+        Only a file with the same values is resumed.
     ranks : Ranks, default=ALONE
         Processes that share the run. Only rank 0 reads and writes the file.
     """
@@ -116,8 +116,8 @@ class Checkpoint:
         kept = {name[6:]: values for name, values in arrays.items() if name[:6] == "probe/"}
         if not same_probe(self.probe, kept, precision):
             raise self._foreign(
-                "functions (log density, module, augment: they return other values at the same "
-                "positions, or use random numbers of their own)"
+                "functions (log density, module, augment, sampler, schedule: they return other "
+                "values at the same positions, or use random numbers of their own)"
             )
         return arrays
 

@@ -70,8 +70,20 @@ def _update(digest: Any, part: Any) -> None:
         # attributes whose names begin with _ are caches, which may or may not be filled
         held = {k: v for k, v in vars(part).items() if not callable(v) and k[0] != "_"}
         _update(digest, held)
+    elif isinstance(part, partial):
+        _update(digest, [part.func, part.args, part.keywords])
+    elif callable(part) or _shows_its_address(part):  # what functions do is told by probes
+        digest.update(getattr(part, "__qualname__", type(part).__qualname__).encode())
+    elif isinstance(part, set | frozenset):
+        _update(digest, sorted(map(repr, part)))  # their order differs between processes
     else:
         digest.update(repr(part).encode())
+
+
+def _shows_its_address(part: Any) -> bool:
+    """Whether the text of an object is that of ``object``, which is another in each process."""
+    text: Any = type(part).__repr__
+    return text is object.__repr__
 
 
 def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[str, Array]:
@@ -80,12 +92,9 @@ def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[st
     Returns gradients, densities, augmented rows and the steps of latent variables, as arrays by
     name. Fits with equal parameters but different functions have different probes.
     """
-    model, like = target.model, target.like
+    model = target.model
     minibatches = minibatches.in_precision(None)  # single precision differs between processors
-    seeds = np.random.SeedSequence(0).spawn(PROBES)
-    starts = np.stack([model.init(np.random.default_rng(seed)) for seed in seeds])
-    rng = ChainRandom(seeds, str(like.device))
-    phi = target.from_theta(torch.from_numpy(starts).to(like)).clone()
+    phi, rng = probe_starts(target)
     theta = target.to_theta(phi).clone()
     state = model.init_state(theta)
     evaluator = Evaluator(target, minibatches, rng, state, split=sampler.needs_likelihood_gradient)
@@ -108,10 +117,19 @@ def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[st
         if model.after_step is not None:
             model.after_step(theta, state, evaluator.aux, 0, rng, 1.0)
             found |= {"after": theta} | {f"after/{name}": part for name, part in state.items()}
-    return {name: _summary(values) for name, values in found.items()}
+    return {name: summary(values) for name, values in found.items()}
 
 
-def _summary(values: torch.Tensor) -> Array:
+def probe_starts(target: Target) -> tuple[torch.Tensor, ChainRandom]:
+    """The fixed positions phi of a probe, and its random numbers."""
+    model, like = target.model, target.like
+    seeds = np.random.SeedSequence(0).spawn(PROBES)
+    starts = np.stack([model.init(np.random.default_rng(seed)) for seed in seeds])
+    phi = target.from_theta(torch.from_numpy(starts).to(like)).clone()
+    return phi, ChainRandom(seeds, str(like.device))
+
+
+def summary(values: torch.Tensor) -> Array:
     """Mean absolute value, root mean square and evenly spaced entries, to keep a probe small."""
     flat = np.asarray(values.detach().double().cpu()).reshape(-1)
     if flat.size == 0:

@@ -20,7 +20,7 @@ from .auto import AutoValues, tuning_of
 from .chains import Chains, Plan
 from .checkpoint import Checkpoint
 from .descent import descend
-from .fingerprint import fingerprint, probe
+from .fingerprint import fingerprint, probe, probe_starts, summary
 from .progress import OnProgress, Report, mean_nll
 from .settings import Settings
 from .target import Target
@@ -167,7 +167,38 @@ class Job:
         if self.ranks.rank > 0:
             return Checkpoint(path, "", {}, self.ranks)
         known = probe(self.target, self.work.sampler, minibatches.over(ALONE))
+        known |= self._probed_schedules() | self._probed_steps()
         return Checkpoint(path, self._fingerprint(), known, self.ranks)
+
+    def _probed_schedules(self) -> dict[str, Array]:
+        """The values of the schedules over the run: a user's class may compute anything."""
+        steps, n_steps = self.plan.grid, self.plan.n_steps
+        found = {
+            "step_size": self.plan.step_size.values(steps, n_steps),
+            "exploring": self.plan.step_size.exploring(steps, n_steps),
+            "temperature": self.plan.temperature.values(steps, n_steps),
+        }
+        return {name: summary(torch.as_tensor(values)) for name, values in found.items()}
+
+    def _probed_steps(self) -> dict[str, Array]:
+        """How far a few steps of the sampler go from fixed positions, with fixed noise.
+
+        The step size changes on the way, and the burn-in ends, because samplers may respond to
+        either. It is not tuned: the energies from which samplers learn are mostly rounding errors.
+        """
+        phi, rng = probe_starts(self.target)
+        first = self.plan.step_size.values(np.zeros(1, dtype=int), self.plan.n_steps)
+        chains = Chains(
+            equip((), self.work),
+            self.work.sampler,
+            self.work.minibatches.over(ALONE).in_precision(None),
+            replace(self.plan, auto=False),
+            phi.clone(),
+            rng,
+            draws=np.empty((len(phi), 0, self.target.model.n_kept)),
+        )
+        chains.first_steps(first * [1.0, 0.9, 0.8])
+        return {"steps": summary(chains.phi - phi)}
 
     def _chains(self) -> Chains:
         target, like = self.target, self.target.like
@@ -245,8 +276,8 @@ class Job:
             return np.array(np.broadcast_to(init, shape)[self.group])
         except ValueError:
             raise ValueError(
-                f"init of shape {init.shape} is not allowed: give 'auto', 'random', 'map', "
-                f"'gaussian' or an array that broadcasts to {shape}."
+                f"init of shape {init.shape} is not allowed: give an array that broadcasts to "
+                f"{shape}."
             ) from None
 
     def alpha(self) -> Callable[[torch.Tensor], float]:
@@ -267,7 +298,7 @@ class Job:
             {k: v for k, v in vars(self.settings).items() if k not in UNSEEN},
             # without a given seed, any run with the same data and parameters can be resumed
             None if self.settings.random_state is None else self.seeds,
-            [plan.n_draws, plan.burn_in, plan.thinning],
+            [plan.n_draws, plan.burn_in, plan.thinning, plan.weighted],
             self.accelerators,
             self.target.data,
             None if self.previous is None else self.previous.theta,

@@ -183,7 +183,7 @@ def _run_groups(job: Job, on_progress: OnProgress | None, ranks: Ranks) -> list[
     if on_progress is not None and job.settings.verbose:
         watch = watched(on_progress, len(groups), job.plan.n_steps)
     with watch as board:
-        run = Parallel(n_jobs=job.settings.n_jobs)
+        run = Parallel(n_jobs=len(groups))  # more workers would have nothing to do
         return list(run(delayed(_run_one)(job.of(g), board, i) for i, g in enumerate(groups)))
 
 

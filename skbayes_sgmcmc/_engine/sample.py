@@ -14,12 +14,15 @@ from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage
 from .._exceptions import FIT_REMEDY, explain_full_memory
-from .._validation import check_int
+from .._validation import check_choice, check_int
 from ..models._protocol import DensityModel, Model
 from ..samplers import Sampler
 from ..schedules import MixingDistance, Schedule
 from .run import draw
 from .settings import Settings, resolve_device
+
+#: the words that ``init`` of :func:`sample` may be
+STARTS_OF_SAMPLE = "random", "map"
 
 
 @explain_full_memory(FIT_REMEDY)
@@ -156,7 +159,10 @@ def sample(
         n_jobs=n_jobs,
         random_state=random_state,
     )
-    settings.check()
+    if isinstance(init, str):
+        check_choice("init", init, STARTS_OF_SAMPLE)
+    settings.check(starts=STARTS_OF_SAMPLE)
+    _check_functions(target, data, gradient_of_potential, on_progress)
     if isinstance(target, Model):
         model = target
     else:
@@ -175,3 +181,17 @@ def sample(
     posterior = PosteriorSamples(model.unpack(run.draws), run.weights, run.statistics)
     check_magnitude(extremes(posterior)[1])
     return posterior
+
+
+def _check_functions(target: Any, data: Any, gradient: Any, on_progress: Any) -> None:
+    """Refuse what is no function, no model or no data."""
+    if not isinstance(target, Model) and (not callable(target) or isinstance(target, type)):
+        raise ValueError(
+            f"target={target!r} is not allowed: give a function log_density(theta), or a Model."
+        )
+    if not isinstance(data, Data | None):
+        raise ValueError(f"data={data!r} is not allowed: give skbayes_sgmcmc.models.Data, or None.")
+    functions = {"gradient_of_potential": gradient, "on_progress": on_progress}
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise ValueError(f"{name}={function!r} is not allowed: give a function, or None.")

@@ -6,15 +6,21 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from .._draws.storage import Storage
-from .._validation import check_choice, check_int, check_numbers, check_random_state, check_real
+from .._draws.storage import Storage, check_writable
+from .._validation import (
+    check_choice,
+    check_int,
+    check_numbers,
+    check_random_state,
+    check_real,
+    is_whole,
+)
 from ..samplers import TABLE, resolve
 from ..schedules import MixingDistance, Schedule, as_schedule
 from .memory import check_network_memory as check_network_memory
@@ -23,6 +29,10 @@ from .memory import check_network_memory as check_network_memory
 SMALLEST, LARGEST = 1e-30, 1e18
 #: steps that no run ends with; their numbers must stay int64
 MOST_STEPS = 10**12
+#: the words that ``init`` may be
+STARTS = "auto", "random", "map", "gaussian"
+#: chains and jobs that no machine has; the numbers of jobs must stay int32
+MOST_CHAINS, MOST_JOBS = 10**6, 2**31 - 1
 
 
 def is_auto(value: Any) -> bool:
@@ -97,11 +107,15 @@ class Settings:
         settings.check(estimator._samplers())
         return settings
 
-    def check(self, samplers: Iterable[str] = tuple(TABLE)) -> None:
+    def check(self, samplers: Iterable[str] = tuple(TABLE), starts: Iterable[str] = STARTS) -> None:
         """Raise ``ValueError`` if a parameter is not allowed, before sampling starts.
 
-        ``samplers`` are the names that the error of an unknown sampler lists.
+        ``samplers`` and ``starts`` are the names that errors list for ``sampler`` and ``init``.
         """
+        if not isinstance(self.integrator, str):
+            raise ValueError(
+                f"integrator={self.integrator!r} is not allowed: give 'auto' or the name of one."
+            )
         if not is_auto(self.sampler):
             resolve(self.sampler, self.integrator, listed=samplers)
         if not is_auto(self.step_size):
@@ -123,9 +137,10 @@ class Settings:
             self.thinning.check("thinning")
         elif not is_auto(self.thinning):
             check_int("thinning", self.thinning, high=MOST_STEPS)
-        check_int("n_chains", self.n_chains)
+        check_int("n_chains", self.n_chains, high=MOST_CHAINS)
         if not isinstance(self.init, str):
-            check_numbers("init", self.init, "'auto', 'random', 'map', 'gaussian' or an array")
+            listed = ", ".join(repr(start) for start in starts)
+            check_numbers("init", self.init, f"{listed} or an array")
         if self.preconditioner is not None and not isinstance(self.preconditioner, str):
             allowed = "None, 'auto', 'hessian', 'diagonal' or an array"
             check_numbers("preconditioner", self.preconditioner, allowed)
@@ -147,31 +162,34 @@ class Settings:
         check_choice("shared_minibatch", self.shared_minibatch, (True, False))
         if not isinstance(self.verbose, bool | np.bool_):
             check_int("verbose", self.verbose, low=0)
-        if self.n_jobs is not None:
-            whole = isinstance(self.n_jobs, Integral) and not isinstance(self.n_jobs, bool)
-            if not whole or self.n_jobs == 0:
-                raise ValueError(
-                    f"n_jobs={self.n_jobs!r} is not allowed: give None, a whole number of at least "
-                    "1, or a negative one, which counts from the number of processors."
-                )
+        jobs = self.n_jobs
+        if jobs is not None and not (is_whole(jobs) and 0 < abs(jobs) <= MOST_JOBS):
+            raise ValueError(
+                f"n_jobs={jobs!r} is not allowed: give None, a whole number of at least 1 and at "
+                f"most {MOST_JOBS}, or a negative one, which counts from the number of processors."
+            )
         if self.checkpoint is not None:
             self._check_checkpoint()
 
     def _check_checkpoint(self) -> None:
-        path = self.checkpoint
-        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-            raise ValueError(f"checkpoint={path!r} is not allowed: give a file name.")
-        name = f"checkpoint={os.fspath(path)!r} is not allowed"
-        if not Path(path).absolute().parent.is_dir():
-            raise ValueError(f"{name}: its folder does not exist.")
+        given = self.checkpoint
+        name = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise ValueError(f"checkpoint={given!r} is not allowed: give a file name.")
+        refused = f"checkpoint={name!r} is not allowed"
         try:
+            path = Path(name).resolve()  # the file that a symbolic link names
+            if not path.parent.is_dir():
+                raise ValueError(f"{refused}: its folder does not exist.")
+            if path.is_dir():
+                raise ValueError(f"{refused}: it is a folder; give a file name.")
             os.stat(path)
         except FileNotFoundError:
             pass
-        except OSError as error:  # e.g. a name that is too long
-            raise ValueError(f"{name} ({error.strerror}): give another file name.") from None
-        if Path(path).is_dir():
-            raise ValueError(f"{name}: it is a folder; give a file name.")
+        except (OSError, RuntimeError) as error:  # e.g. a name that is too long, or links in a ring
+            reason = getattr(error, "strerror", None) or error
+            raise ValueError(f"{refused} ({reason}): give another file name.") from None
+        check_writable(refused, path.parent)
         if self.n_jobs not in (None, 1):
             raise ValueError(
                 f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."

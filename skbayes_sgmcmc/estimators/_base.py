@@ -18,7 +18,7 @@ from .._callbacks import CallbackSupportMixin, Progress
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, collected_warnings, explain_full_memory
-from .._validation import check_choice, check_int, check_real, check_sample_weight
+from .._validation import check_choice, check_int, check_sample_weight, check_scale
 from ._html import PosteriorHTML
 from ._mixing import MixingWarnings, short_name, some_r_hat
 from ._sense import SenseWarnings
@@ -167,7 +167,7 @@ class SGMCMCEstimator(
         self._check_prior()
         check_choice("warm_start", self.warm_start, (True, False))
         if self.total_samples is not None:
-            check_real("total_samples", self.total_samples, low=0.0)
+            check_scale("total_samples", self.total_samples)
         return self._settings()
 
     def _settings(self) -> Settings:

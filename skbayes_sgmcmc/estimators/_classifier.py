@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._callbacks import with_callbacks
 from .._draws import prediction
 from .._exceptions import warn
-from .._validation import check_int, check_predictions, check_random_state
+from .._validation import check_class_weight, check_int, check_predictions, check_random_state
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._log_joint import Task, WithLogJoint
 from ._probabilities import ProbabilityClassifier
@@ -211,6 +211,8 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
             per_class = compute_class_weight(
                 self.class_weight, classes=classes, y=classes[codes], sample_weight=sample_weight
             )
+            if not isinstance(self.class_weight, str):
+                check_class_weight(classes, per_class)
             factors = per_class[codes]
         return self._weights(X, codes, sample_weight, factors)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.scaling import center_and_scale
-from .._validation import check_choice, check_real
+from .._validation import LARGEST_DATA, SMALLEST_DATA, check_choice, check_ratio, check_real
 from ._network import NetworkRegressor
 from ._regressor import BayesianRegressor
 
@@ -108,7 +108,7 @@ class LikelihoodChoice(BayesianRegressor):
                 "follows from the mean: give noise='infer', or likelihood='normal'."
             )
         if isinstance(noise, Real):
-            check_real("noise", noise, low=0.0)
+            check_real("noise", noise, low=SMALLEST_DATA, high=LARGEST_DATA, closed="both")
         elif not (isinstance(noise, str) and noise == HETEROSCEDASTIC):
             raise ValueError(
                 f"noise={noise!r} is not allowed: give 'auto', 'infer', 'heteroscedastic' or a "
@@ -187,6 +187,9 @@ class LikelihoodChoice(BayesianRegressor):
 
             self._y_center, self._y_scale = center_and_scale(y, weight)
             self._y_rounding = rounding(y, weight) / self._y_scale
+            if not isinstance(self.noise, str):
+                for scale in self._y_scale:
+                    check_ratio("noise", self.noise, "the sd of y", float(scale))
         else:
             self._y_center, self._y_scale = np.zeros(self._n_targets), np.ones(self._n_targets)
             if self._given_own() is None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .._data.images import shape_in
 from .._data.layout import PLAIN, Layout, as_array, is_several
 from .._exceptions import RandomLayerWarning, warn
-from .._validation import check_choice, check_int, check_sizes
+from .._validation import check_choice, check_int, check_random_state, check_sizes
 from ._last_layer import LastLayer
 
 if TYPE_CHECKING:
@@ -134,7 +134,9 @@ class ModuleEstimator(LastLayer):
 
         if isinstance(self.module, nn.Module):
             return own_copy(self.module)
-        built = build(self._architecture(n_outputs))
+        # weights that are not sampled stay as they are built, so these follow the seed, too
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        built = build(self._architecture(n_outputs), seed=seed)
         if self._has_weights:
             built = with_weights(built, self.module[1])
         return in_one_precision(built)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from operator import methodcaller
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from .._callbacks import with_callbacks
 from .._draws.alignment import matched
 from .._exceptions import warn
 from .._validation import (
+    LARGEST_SCALE,
     check_choice,
     check_int,
     check_predictions,
@@ -31,6 +33,8 @@ Array = NDArray[Any]
 
 #: parametrizations, with the default sampler of each
 SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
+#: topics, or units of a layer, and sweeps per step, that no fit ends with
+MOST_TOPICS, MOST_SWEEPS = 10**6, 10**6
 #: words of one document: counts up to this are exact in single precision
 LONGEST_DOCUMENT = 10_000_000
 #: relative distance to a whole number that is rounding, in single precision too
@@ -212,9 +216,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
     def _check(self) -> Any:
         if self.topic_word_prior is not None:
-            check_real("topic_word_prior", self.topic_word_prior, low=0.0)
+            check_scale("topic_word_prior", self.topic_word_prior)
         check_choice("parametrization", self.parametrization, SAMPLERS)
-        check_int("doc_sweeps", self.doc_sweeps, low=0)
+        check_int("doc_sweeps", self.doc_sweeps, low=0, high=MOST_SWEEPS)
         if not isinstance(self.thinning, str):
             check_int("thinning", self.thinning)
         check_choice("init", self.init, ("auto", "random", "map"))
@@ -223,7 +227,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
                 "init='map' is not allowed with parametrization='expanded_mean', whose target has "
                 "no maximum: give init='random', or parametrization='expanded_natural'."
             )
-        if self.parametrization == "expanded_mean" and self.temperature != 1.0:
+        plain = isinstance(self.temperature, Real) and self.temperature == 1.0
+        if self.parametrization == "expanded_mean" and not plain:
             raise ValueError(
                 f"temperature={self.temperature!r} is not allowed with "
                 "parametrization='expanded_mean', whose target is improper at temperatures other "
@@ -233,7 +238,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
     def _check_prior(self) -> None:
         check_choice("prior", self.prior, ("gamma", "normal"))
-        check_real("prior_mean", self.prior_mean)
+        limit = LARGEST_SCALE
+        check_real("prior_mean", self.prior_mean, low=-limit, high=limit, closed="both")
         check_scale("prior_scale", self.prior_scale)
         if self.prior == "normal" and self.parametrization == "expanded_mean":
             raise ValueError(

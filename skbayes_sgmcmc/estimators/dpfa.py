@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_int, check_real, check_sizes
+from .._validation import check_int, check_real, check_scale, check_sizes
 from ..schedules import Schedule
-from ._topics import TopicModel
+from ._topics import MOST_TOPICS, TopicModel
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
@@ -277,8 +277,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
         self._sizes()
         if self.success_probability is not None:
             check_real("success_probability", self.success_probability, low=0.0, high=1.0)
-        check_real("r_rate", self.r_rate, low=0.0)
-        check_real("network_scale", self.network_scale, low=0.0)
+        check_scale("r_rate", self.r_rate)
+        check_scale("network_scale", self.network_scale)
         check_int("doc_sweeps", self.doc_sweeps)
         pair = self.gamma_prior
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -286,12 +286,12 @@ class DeepPoissonFactorAnalysis(TopicModel):
                 f"gamma_prior={pair!r} is not allowed: give a pair of positive numbers."
             )
         for number in pair:
-            check_real("gamma_prior", number, low=0.0)
+            check_scale("gamma_prior", number)
         return super()._check()
 
     def _sizes(self) -> tuple[int, ...]:
         """K, and the number of units of each layer above."""
-        sizes = check_sizes("n_components", self.n_components)
+        sizes = check_sizes("n_components", self.n_components, high=MOST_TOPICS)
         if not sizes:
             raise ValueError(
                 f"n_components={self.n_components!r} is not allowed: give the number of topics, "
@@ -309,7 +309,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         sizes = self._sizes()
         network = None
         if len(sizes) > 1:
-            network = BeliefNetwork(sizes, self.network_scale)
+            network = BeliefNetwork(sizes, float(self.network_scale))
         e, f = self.gamma_prior
         return DPFAModel(
             self._parametrization(X),
@@ -317,7 +317,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
             self.doc_sweeps,
             network,
             self.success_probability,
-            self.r_rate,
+            float(self.r_rate),
             (float(e), float(f)),
             **self._options(),
         )

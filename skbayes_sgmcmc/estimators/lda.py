@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from .._callbacks import Progress
 from .._draws.alignment import align
 from .._draws.posterior_samples import PosteriorSamples
-from .._validation import check_choice, check_int, check_real
+from .._validation import check_choice, check_int, check_scale
 from ..schedules import Schedule
-from ._topics import TopicModel
+from ._topics import MOST_TOPICS, TopicModel
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
@@ -266,9 +266,9 @@ class LatentDirichletAllocation(TopicModel):
             super()._fit_documents(X, settings, same=same)
 
     def _check(self) -> Any:
-        check_int("n_components", self.n_components)
+        check_int("n_components", self.n_components, high=MOST_TOPICS)
         if self.doc_topic_prior is not None:
-            check_real("doc_topic_prior", self.doc_topic_prior, low=0.0)
+            check_scale("doc_topic_prior", self.doc_topic_prior)
         check_choice("algorithm", self.algorithm, ("sgmcmc", "gibbs"))
         if self.algorithm == "gibbs" and self.checkpoint is not None:
             raise ValueError(

@@ -33,7 +33,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         changed; its weights are where the chains start. Or a function or class that builds a
         module. It is called with the keyword arguments that its signature names among
         ``n_features``, ``input_shape`` (the shape of one row) and ``n_outputs`` (the number of
-        classes), so the same function can serve different data. The estimator can then be pickled
+        classes), so the same function can serve different data. Its random numbers follow
+        ``random_state``, and torch's global state is untouched. The estimator can then be pickled
         only if the callable is a function or class of a Python module, or a ``functools.partial``
         of one. Weights in a pair are a state dict, or the path of a file that ``torch.save`` wrote.
         Dropout and other random layers are switched off, with a :class:`RandomLayerWarning`.

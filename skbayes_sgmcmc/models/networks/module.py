@@ -374,8 +374,10 @@ def argument_names(module: Any) -> list[str]:
     return [] if forward is None else list(inspect.signature(forward).parameters)
 
 
-def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
+def build(module: Callable[[], Any], name: str = "module", seed: int | None = None) -> nn.Module:
     """Build a module without changing the state of torch's global random numbers.
+
+    The module's own random numbers come from ``seed``; with None, from the global state.
 
     Raises
     ------
@@ -383,6 +385,8 @@ def build(module: Callable[[], Any], name: str = "module") -> nn.Module:
         The result is not a module. ``name`` is the parameter that the message names.
     """
     with _BUILDING, torch.random.fork_rng(devices=[]):
+        if seed is not None:  # not torch.manual_seed, which would change the state of GPUs
+            torch.default_generator.manual_seed(seed)
         built = module()
     if not isinstance(built, nn.Module):
         raise ValueError(
