@@ -351,10 +351,12 @@ def test_verbose_prints_epochs(teacher, capsys):
     ("parameters", "message"),
     [
         ({"student": 0}, "student=0 is not allowed: give a whole number"),
+        ({"student": 2**31}, "student=2147483648 is not allowed: .* at most 1000000"),
         ({"student": "mlp"}, "student='mlp' is not allowed"),
         ({"student": lambda: "no module"}, "student=.* must build a torch.nn.Module"),
         ({"student": lambda: nn.Linear(64, 3)}, r"student=.* has the shape \(2, 3\); give"),
         ({"n_epochs": 0}, "n_epochs=0 is not allowed"),
+        ({"n_epochs": 10**30}, "n_epochs=1.* is not allowed: .* at most 1000000"),
         ({"batch_size": 1.5}, "batch_size=1.5 is not allowed"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 is not allowed"),
         ({"perturbation": -0.1}, "perturbation=-0.1 is not allowed"),
@@ -376,6 +378,15 @@ def test_bad_teachers_and_rows(teacher):
         teacher.distill(X[:, :50])
     with pytest.raises(TypeError, match="temperature"):
         teacher.distill(X, temperature=2.0)
+
+
+def test_predictions_of_students_are_finite_or_an_error():
+    """Of the training rows: the last step has no cross-entropy that would say so."""
+    rows, labels = np.random.default_rng(14).standard_normal((12, 4)), np.arange(12) % 2
+    clf = BayesianMLPClassifier(hidden_layer_sizes=3, n_draws=4, burn_in=5, thinning=1, n_chains=2)
+    clf.set_params(random_state=0).fit(rows, labels)
+    with pytest.raises(FloatingPointError, match=r"not finite: give a learning_rate.* 1e\+300"):
+        clf.distill(rows, n_epochs=1, learning_rate=1e300, random_state=0)
 
 
 def test_a_student_that_diverges_is_none(teacher):

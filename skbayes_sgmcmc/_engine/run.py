@@ -212,9 +212,9 @@ def _check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
         )
     if (sampler.full_data or not sampler.cools) and plan.coldest == 0.0:
         raise ValueError(
-            f"temperature 0 is not allowed with {type(sampler).__name__}, and the schedules of "
-            "this run reach it: give positive temperatures, and no schedule of the step size that "
-            "explores."
+            f"temperature 0 is not allowed with sampler={type(sampler).__name__}, and the "
+            "schedules of this run reach it: give a temperature that stays positive, and a "
+            "step_size whose schedule does not explore."
         )
 
 

@@ -17,6 +17,7 @@ from .._data.images import check_image_shape, flat_images, shape_in
 from .._validation import (
     check_array,
     check_int,
+    check_predictions,
     check_random_state,
     check_real,
     check_sizes,
@@ -34,6 +35,8 @@ Array = NDArray[Any]
 
 #: number of rows that go through the network at once in predictions
 PREDICTION_ROWS = 2000
+#: largest width of a student's layer, and number of passes
+MOST_UNITS, MOST_EPOCHS = 10**6, 10**6
 
 
 class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
@@ -208,6 +211,12 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         # the student learns from few draws at a time, whose average is not yet calibrated
         self._power = getattr(teacher, "calibration_power_", 1.0)
         self.weights_ = {name: v.cpu().numpy() for name, v in network.state_dict().items()}
+        # the last step has no cross-entropy that would say so
+        if not np.isfinite(self._proba(rows)).all():
+            raise FloatingPointError(
+                "the student's predictions of X are not finite: give a learning_rate smaller than "
+                f"{self.learning_rate:g}."
+            )
         return self
 
     def _check(self) -> Any:
@@ -223,9 +232,9 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         if callable(self.student):
             check_builder("student", self.student)
         elif self.student is not None:
-            check_sizes("student", self.student)
+            check_sizes("student", self.student, high=MOST_UNITS)
         if not is_auto(self.n_epochs):
-            check_int("n_epochs", self.n_epochs)
+            check_int("n_epochs", self.n_epochs, high=MOST_EPOCHS)
         check_int("batch_size", self.batch_size)
         check_real("learning_rate", self.learning_rate, low=0.0)
         check_real("perturbation", self.perturbation, low=0.0, closed="left")
@@ -264,13 +273,21 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         Returns
         -------
         array of shape (n_samples, n_classes)
-        """
-        import torch
 
+        Raises
+        ------
+        ValueError
+            X has another shape than the rows of the training, or predictions are not finite.
+        """
         check_is_fitted(self)
         flat, image_shape = flat_images(X)
         check_image_shape(image_shape, self._row_shape)
         rows = validate_data(self, flat, reset=False, dtype=(np.float64, np.float32))
+        return check_predictions(self._proba(rows), rows)
+
+    def _proba(self, rows: Array) -> Array:
+        import torch
+
         module = self._module(self._dtype())
         with torch.no_grad():
             logits = [

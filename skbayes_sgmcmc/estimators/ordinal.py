@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
+from sklearn.utils.multiclass import check_classification_targets
 
 from .._data.scaling import center_and_scale
 from .._draws import prediction
@@ -263,6 +264,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         X, y = super()._validate_xy(X, y, reset=reset)
+        check_classification_targets(y)  # classes that can be ordered at all
         if reset and y.dtype.kind in "OUS":
             warn(
                 f"y holds strings, whose classes are ordered by the alphabet: "

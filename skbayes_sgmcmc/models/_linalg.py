@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,13 +50,17 @@ def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int 
     """Largest eigenvalue, from below, of a matrix that is given by products with vectors.
 
     The matrix must not have negative eigenvalues, but need not be symmetric: power iteration.
+    Infinite if squares of a product overflow.
     """
     vector: Array = np.random.default_rng(0).standard_normal(size)
-    for _ in range(n_steps):
-        vector = times(vector / np.linalg.norm(vector))
-        if not vector.any():
-            break
-    return float(np.linalg.norm(vector))
+    length = float(np.linalg.norm(vector))
+    with np.errstate(all="ignore"):
+        for _ in range(n_steps):
+            vector = times(vector / length)
+            length = float(np.linalg.norm(vector))
+            if not 0.0 < length < math.inf:
+                return 0.0 if length == 0.0 else math.inf
+    return length
 
 
 def largest_of_symmetric(times: Callable[[Array], Array], size: int, n_steps: int) -> float:
