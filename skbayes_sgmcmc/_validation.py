@@ -73,6 +73,16 @@ def check_numbers(name: str, values: Any, allowed: str) -> None:
         raise ValueError(f"{name}={values!r} is not allowed: give {allowed} of finite numbers.")
 
 
+def check_positions(name: str, values: Any) -> None:
+    """Refuse numbers from which no chain comes back."""
+    largest = float(np.abs(np.asarray(values, dtype=float)).max(initial=0.0))
+    if largest > LARGEST_SCALE:
+        raise ValueError(
+            f"{name}={values!r} is not allowed: give positions between {-LARGEST_SCALE:g} and "
+            f"{LARGEST_SCALE:g}; the largest magnitude is {largest:.3g}."
+        )
+
+
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     """Return ``value``, after checking that it is one of ``choices``."""
     options = list(choices)

@@ -191,7 +191,7 @@ def sampling_threshold(
     Returns
     -------
     float
-        alpha_t.
+        alpha_t; infinite if the covariance is not finite.
 
     References
     ----------
@@ -207,7 +207,10 @@ def sampling_threshold(
     check_real("temperature", temperature, low=0.0)
     V = covariance
     if root is not None:
-        V = root[:, None] * V * root if root.ndim == 1 else root.T @ V @ root
+        with np.errstate(all="ignore"):
+            V = root[:, None] * V * root if root.ndim == 1 else root.T @ V @ root
+    if not np.isfinite(V).all():
+        return math.inf
     largest = float(np.linalg.eigvalsh(V)[-1])
     correction = max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
     ratio = step_size * n / (2.0 * batch_size * temperature) * largest * correction

@@ -137,6 +137,13 @@ def test_sampling_threshold_is_the_ratio_of_the_two_noise_variances():
     assert alpha == pytest.approx(0.02 * 1000 / (2 * 10 * 0.5) * 3.0 * 990 / 999)
 
 
+def test_sampling_threshold_of_overflows_is_infinite():
+    """Of rows so large that the variance of their scores overflows, or that times the root."""
+    settings = {"step_size": 0.02, "n": 1000, "batch_size": 10}
+    assert sampling_threshold(np.full((2, 2), np.inf), **settings) == np.inf
+    assert sampling_threshold(np.eye(2), root=np.full(2, 1e200), **settings) == np.inf
+
+
 def test_sampling_threshold_with_preconditioner_and_friction():
     covariance = np.array([[2.0, 1.0], [1.0, 2.0]])
     settings = {"step_size": 0.1, "n": 100, "batch_size": 5}

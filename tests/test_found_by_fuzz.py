@@ -113,10 +113,10 @@ def test_predictions_whose_spread_overflows_end_the_fit():
 def test_draws_beyond_the_precision_of_their_storage_end_the_fit():
     """Numpy warned of the cast to float32; the error is ours."""
     model = BayesianLogisticRegression(
-        step_size=1e-3, init=1e60, prior_scale=1e15, storage=Storage("float32"), **RUN
+        step_size=1.0, prior_scale=1e15, storage=Storage("float32"), **RUN
     )
     with pytest.raises(SamplingError, match="too large for finite means"):
-        model.fit(X, LABELS)
+        model.fit(X * 1e50, LABELS)
 
 
 def test_a_start_at_a_huge_temperature_warns_of_nothing():

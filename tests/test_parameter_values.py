@@ -237,6 +237,8 @@ def test_steps_and_temperatures_beyond_float32_are_refused(sampler, dtype, param
         (DeepPoissonFactorAnalysis, "n_components", (3, 10**12), "at most 1000000"),
         (DeepPoissonFactorAnalysis, "doc_sweeps", 10**30, "at most 1000000"),
         (DeepPoissonFactorAnalysis, "gamma_prior", (1.0, 1e300), r"\[1e-15, 1e\+15\]"),
+        (BayesianLogisticRegression, "init", 1e300, r"between -1e\+15 and 1e\+15"),
+        (BayesianMLPRegressor, "init", -(10**30), r"between -1e\+15 and 1e\+15"),
     ],
 )
 def test_values_beyond_their_range_are_refused_by_name(kind, parameter, value, message):

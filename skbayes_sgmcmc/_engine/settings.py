@@ -17,6 +17,7 @@ from .._validation import (
     check_choice,
     check_int,
     check_numbers,
+    check_positions,
     check_random_state,
     check_real,
     is_whole,
@@ -141,6 +142,7 @@ class Settings:
         if not isinstance(self.init, str):
             listed = ", ".join(repr(start) for start in starts)
             check_numbers("init", self.init, f"{listed} or an array")
+            check_positions("init", self.init)
         if self.preconditioner is not None and not isinstance(self.preconditioner, str):
             allowed = "None, 'auto', 'hessian', 'diagonal' or an array"
             check_numbers("preconditioner", self.preconditioner, allowed)
