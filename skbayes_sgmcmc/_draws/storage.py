@@ -20,6 +20,8 @@ from .._validation import check_choice
 Array = NDArray[Any]
 
 ENCODED = np.dtype(np.uint16)
+#: how the names of files begin that only show that a folder takes files
+PROBE = ".skbayes-"
 
 
 class Storage(BaseEstimator):
@@ -68,7 +70,7 @@ class Storage(BaseEstimator):
 def check_writable(refused: str, folder: str | os.PathLike[str]) -> None:
     """Raise ``ValueError`` if no file can be made in a folder; ``refused`` begins the message."""
     try:
-        tempfile.TemporaryFile(dir=os.fspath(folder)).close()
+        tempfile.TemporaryFile(dir=os.fspath(folder), prefix=PROBE).close()
     except OSError as error:  # /proc, a disk that is read-only, a folder of someone else
         raise ValueError(
             f"{refused}: no file can be made there ({error.strerror}); give another folder."

@@ -307,9 +307,10 @@ class Chains:
     def _set_progress(self, k: int) -> None:
         burn_in = self.plan.burn_in
         if k <= burn_in:
+            before = (k - 1) / burn_in if k else 0.0
             self._step.progress = k / burn_in if burn_in else 1.0
             self._step.tuning = self.plan.auto and k < burn_in
-            if self.target.model.anneal(self.model_state, self._step.progress):
+            if self.target.model.anneal(self.model_state, before, self._step.progress):
                 self._step.same_target = False
 
     # collecting -----------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ class Descent:
         if self.size >= ranks.size:
             self.minibatches = self.minibatches.over(ranks)
         self.state = target.model.init_state(target.to_theta(phi))
-        target.model.anneal(self.state, 1.0)
+        target.model.anneal(self.state, 0.0, 1.0)
 
     def run(self) -> Tensor:
         best, lowest = self.phi.clone(), np.full(len(self.phi), np.inf)

@@ -158,12 +158,12 @@ class Model:
         """Tensors of each chain that change along with theta, such as latent variables."""
         return {}
 
-    def anneal(self, state: State, progress: float) -> bool:
-        """Change the target of a burn-in of which the fraction ``progress`` is finished.
+    def anneal(self, state: State, before: float, progress: float) -> bool:
+        """Change the target of a burn-in, from its fraction ``before`` to the one ``progress``.
 
         Models whose density leads chains astray begin with a simpler one, which gradients and
         potentials know from ``state``. With ``progress=1`` it is the model's own. Returns True if
-        the target changed.
+        the target may have changed.
         """
         return False
 

@@ -41,7 +41,9 @@ class MLP(Network):
             self.shapes[f"weight_{layer}"] = (before, after)
             self.shapes[f"bias_{layer}"] = (after,)
             self.fan_in[f"weight_{layer}"] = before
-        self.input_block, self.output_block = "weight_1", f"weight_{len(sizes) - 1}"
+        last = len(sizes) - 1
+        self.input_block, self.output_block = "weight_1", f"weight_{last}"
+        self.output_bias = f"bias_{last}"
 
     def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Views of the weights (chains, before, after) and biases (chains, 1, after)."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from .._constants import Constant
 from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
-from . import pooled_outputs
+from . import delayed_outputs
 from .network import Network
 from .passes import InTurn
 
@@ -146,16 +146,20 @@ class NetworkModel(Model):
         return start
 
     def init_state(self, theta: Tensor) -> State:
-        return pooled_outputs.init_state(theta) if self._besides else {}
+        return delayed_outputs.init_state(theta) if self._besides else {}
 
-    def anneal(self, state: State, progress: float) -> bool:
-        """Outputs beside the means are shared by all rows, and become the rows' own."""
-        return bool(self._besides) and pooled_outputs.anneal(state, progress)
+    def anneal(self, state: State, before: float, progress: float) -> bool:
+        """Outputs beside the means are biases, equal for all rows, and become the rows' own."""
+        return bool(self._besides) and delayed_outputs.anneal(state, before, progress)
 
     @property
     def _besides(self) -> tuple[slice, ...]:
-        """Columns of outputs that are no means, such as noise."""
-        return self.likelihood.output_groups[1:]
+        """Columns of outputs that are no means, such as noise, if their parameters are known."""
+        return self.likelihood.output_groups[1:] if self.network.output_bias else ()
+
+    @cached_property
+    def _output_biases(self) -> slice:
+        return self.places()[cast(str, self.network.output_bias)]
 
     # densities ------------------------------------------------------------------------------------
 
@@ -219,7 +223,8 @@ class NetworkModel(Model):
             theta[:, :n] if theta.shape[1] > n else theta, by_chain(batch, "x")
         )
         if self._besides:
-            pooled_outputs.pool(f, self._besides, state, _row_weight(batch))
+            bias = theta[:, None, self._output_biases]
+            delayed_outputs.delay(f, self._besides, state, bias)
         return f, tape
 
     def _pull_back(
@@ -236,11 +241,11 @@ class NetworkModel(Model):
         n = self.n_network
         own = theta.shape[1] > n
         delta, own_slope = self.likelihood.slope(f, by_chain(batch, "y"), self._own(theta, state))
-        row_weight = _row_weight(batch)
-        weight = row_weight * scale
+        weight = _row_weight(batch) * scale
         weighted = delta * weight
         if self._besides:
-            pooled_outputs.pull_back(weighted, self._besides, state, row_weight)
+            bias_slope = out[:, None, self._output_biases]
+            delayed_outputs.pull_back(weighted, self._besides, state, bias_slope)
         self._passes.backward(tape, weighted, out[:, :n] if own else out)
         if own_slope is not None:
             out[:, n:].add_((own_slope * weight).sum(1))

@@ -41,6 +41,9 @@ class Network:
     output_block : str or None
         Name of the block of weights, of shape (units, n_outputs), whose columns belong to the
         outputs. None if there is no such block.
+    output_bias : str or None
+        Name of the block of biases, of shape (n_outputs,), that are added to products with
+        ``output_block``. None if there is no such block.
     single_precision : bool
         Whether ``dtype="auto"`` means float32 even for small networks.
     ends_in_outputs : bool
@@ -52,6 +55,7 @@ class Network:
     buffers: Sequence[str] = ()
     input_block: str | None = None
     output_block: str | None = None
+    output_bias: str | None = None
     single_precision: bool = False
     ends_in_outputs: bool = True
     #: whether outputs are linear in theta

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -40,14 +42,13 @@ def problem(name, weighted):
     return model, data, theta
 
 
-def pooled_log_lik(model, theta, data, share):
-    """Weighted log likelihood of every chain, s being its mean plus a share of the rest."""
-    f = model.network.outputs(theta[:, : model.n_network], data.fields["x"][None])
-    mean, s = f[..., :2], f[..., 2:]
+def log_lik_of_share(model, theta, data, share):
+    """Weighted log likelihood of every chain, whose last weights towards s count by a share."""
+    theta = theta.clone()
+    weights = theta[:, model.places()["weight_2"]].view(N_CHAINS, SIZES[1], SIZES[2])
+    weights[..., 2:] *= share
     batch = data.all_rows()
-    weight = torch.as_tensor(batch.weight).expand(N_ROWS)[:, None]
-    middle = (s * weight).sum(1, keepdim=True) / weight.sum()
-    f = torch.cat([mean, middle + share * (s - middle)], 2)
+    f = model.network.outputs(theta[:, : model.n_network], data.fields["x"][None])
     rows = model.likelihood.log_density(f, batch.fields["y"][None], theta[:, :0])
     return (rows * batch.weight).sum(1)
 
@@ -59,9 +60,9 @@ def test_potential_and_gradient_are_those_of_shared_noise(name, progress, share,
     """Those of autograd, to 1e-9, at several times of the burn-in."""
     model, data, theta = problem(name, weighted)
     state = model.init_state(theta)
-    assert model.anneal(state, progress) == (share > 0.0)
+    assert model.anneal(state, 0.0, progress) == (share > 0.0)
     at = theta.clone().requires_grad_(True)
-    expected = -pooled_log_lik(model, at, data, share)
+    expected = -log_lik_of_share(model, at, data, share)
     (slope,) = torch.autograd.grad(expected.sum(), at)
     out = torch.zeros_like(theta)
     value = model.value_and_gradient(theta, data.all_rows(), state, None, out=out, scale=1.0)
@@ -76,22 +77,24 @@ def test_the_share_grows_from_nothing_to_one_and_never_falls():
     """Zero in the first half of the burn-in, then twenty steps; runs that go on keep theirs."""
     model, _, theta = problem("learned scales", False)
     state, seen, changes = model.init_state(theta), [], 0
-    for progress in np.linspace(0.0, 1.0, 1001):
-        changes += model.anneal(state, progress)
+    times = np.linspace(0.0, 1.0, 1001)
+    for before, progress in pairwise([0.0, *times]):
+        changes += model.anneal(state, before, progress)
         seen.append(float(state["own_share"][0]))
     assert seen[:501] == [0.0] * 501
     assert seen[750:] == [1.0] * 251
     assert np.all(np.diff(seen) >= 0.0)
     assert changes == 20
-    assert not model.anneal(state, 0.0)
-    assert float(state["own_share"][0]) == 1.0
+    for before, progress in pairwise(times):
+        model.anneal(state, before, progress)
+        assert float(state["own_share"][0]) == 1.0
 
 
 def test_networks_with_one_kind_of_output_have_no_share():
     model = NetworkModel(MLP((4, 5, 2), "tanh"), Gaussian(2, None), Normal(), 0.7)
     theta = torch.zeros(1, model.n_parameters)
     assert model.init_state(theta) == {}
-    assert not model.anneal({}, 0.625)
+    assert not model.anneal({}, 0.0, 0.625)
 
 
 @pytest.mark.parametrize("burn_in", [0, 1, 7, 100])

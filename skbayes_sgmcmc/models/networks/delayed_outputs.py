@@ -1,0 +1,72 @@
+"""Outputs beside the means, such as noise, that depend on the row only late in a burn-in.
+
+A network that predicts means and noise can explain a row by its mean, or give up and call it noise.
+Large noise takes the row's weight away, so chains that begin with both seldom come back from the
+second. They begin with one noise for all rows, and find the means; then the noise becomes the rows'
+own. For outputs s = b + h'W of a row, with the last layer's biases b and inputs h, and a share a
+that grows from 0 to 1, the likelihood gets
+
+    b + a h'W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..._metric import State
+
+#: finished fraction of the burn-in at which the share begins to grow, and at which it is 1
+FIRST, LAST = 0.5, 0.75
+#: number of steps in which it grows: after each, samplers compute a gradient again
+LEVELS = 20
+#: name of the share, (chains, 1, 1), in a chain's state
+SHARE = "own_share"
+
+
+def init_state(theta: Tensor) -> State:
+    """The share of chains at their starts."""
+    return {SHARE: theta.new_zeros(len(theta), 1, 1)}
+
+
+def anneal(state: State, before: float, progress: float) -> bool:
+    """Let the share grow; chains that go on after a run keep theirs, which is 1."""
+    level = _level(progress)
+    if level == _level(before):
+        return False
+    state[SHARE].clamp_(min=level / LEVELS)
+    return True
+
+
+def _level(progress: float) -> int:
+    return int(min(max((progress - FIRST) / (LAST - FIRST), 0.0), 1.0) * LEVELS)
+
+
+def delay(s: Tensor, groups: Sequence[slice], state: State, bias: Tensor) -> None:
+    """Replace b + h'W by b + a h'W in some columns of outputs (chains, rows, outputs), in place.
+
+    ``bias`` of shape (chains, 1, outputs) has the biases b of all columns.
+    """
+    if _is_one(state[SHARE]):
+        return
+    for columns in groups:
+        part = s[..., columns]
+        part.copy_(torch.lerp(bias[..., columns], part, state[SHARE]))
+
+
+def pull_back(g: Tensor, groups: Sequence[slice], state: State, bias_slope: Tensor) -> None:
+    """Turn slopes by b + a h'W into slopes by h'W, in place; add what b lacks then to its slope."""
+    share = state[SHARE]
+    if _is_one(share):
+        return
+    for columns in groups:
+        part = g[..., columns]
+        bias_slope[..., columns].add_(part.sum(1, keepdim=True).mul_(1.0 - share))
+        part.mul_(share)
+
+
+def _is_one(share: Tensor) -> bool:
+    # devices other than the CPU would have to be waited for
+    return share.device.type == "cpu" and float(share[0, 0, 0]) == 1.0
