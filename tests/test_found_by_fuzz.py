@@ -236,3 +236,22 @@ def test_deviations_of_huge_draws():
     draws = RNG.standard_normal((2, 10, 3))
     small, huge = (PosteriorSamples({"x": draws * 2.0**power}).std("x") for power in (0, 900))
     np.testing.assert_allclose(np.ldexp(huge, -900), small, rtol=1e-14)
+
+
+def test_coefficients_beyond_half_precision_are_refused_without_warnings_of_numpy():
+    """Columns of 1e-140 make them 1e179, which bfloat16 can't hold."""
+    X = 1e-140 * RNG.integers(-3, 4, (12, 3))
+    reg = BayesianGLMRegressor(
+        likelihood="student_t", sampler="msgnht", storage=Storage("bfloat16"), **RUN
+    )
+    with pytest.raises(SamplingError, match="too large for finite means"):
+        reg.fit(X, 1e40 * RNG.standard_normal(12))
+
+
+def test_noise_without_a_finite_mode_is_said():
+    """A constant target, 1e14 times: the mode of log sigma is -1e14."""
+    y = RNG.standard_normal((12, 2)) * [1.0, 0.0]
+    weight = np.where(np.arange(12) == 0, 1e14, 1.0)
+    reg = BayesianModuleRegressor(nn.Linear(3, 2), **RUN)
+    with pytest.raises(SamplingError, match="density of the noise.*y is constant"):
+        reg.fit(1e-140 * RNG.standard_normal((12, 3)), y, sample_weight=weight)

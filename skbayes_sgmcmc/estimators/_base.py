@@ -448,7 +448,8 @@ class Named:
             for name, values in self.derived.items():
                 new[name] = np.concatenate([values, new[name]], axis=1)
             self.seen, self.derived = draws.shape[:2], new
-        return self.model.unpack(draws) | self.derived
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
+            return self.model.unpack(draws) | self.derived
 
 
 def _attributes(posterior: PosteriorSamples, n_steps: int) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
+from .._exceptions import SamplingError, more
 from .._metric import Conditionals, State
 
 Array = NDArray[Any]
@@ -190,6 +191,13 @@ class NormalConditionals(Conditionals):
         found = self.log_density(torch.from_numpy(np.array(points)), 1.0).numpy()
         signed = found.reshape(2, size, 2, size)
         bent = signed[0, :, 1] + signed[1, :, 0] - signed[0, :, 0] - signed[1, :, 1]
+        if not np.isfinite(bent).all():
+            raise SamplingError(
+                "The density of the noise's logarithm could not be approximated within the range "
+                "of floating-point numbers: X, y, sample_weight or prior_scale is extreme, or y is "
+                "constant. Give moderate values, or another sampler."
+                + more("no-gaussian-approximation")
+            )
         curvatures, axes = np.linalg.eigh(bent / (4.0 * DIFFERENCE**2))
         root = axes / np.sqrt(np.maximum(curvatures, LEAST_CURVATURE))
         return torch.from_numpy(mode), torch.from_numpy(root)
