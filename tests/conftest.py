@@ -8,6 +8,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from _seeds import shift as shift_seeds
 
@@ -26,6 +27,12 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     shift_seeds(config.getoption("--shift-seeds"))
+
+
+@pytest.fixture(autouse=True)
+def same_seed():
+    """Fits without random_state are the same in each run of a test: they ask NumPy for a seed."""
+    np.random.seed(0)
 
 
 @pytest.fixture

@@ -29,6 +29,9 @@ Array = NDArray[Any]
 CHUNK_NUMBERS = 2**18
 #: fewest and most steps between two checks of the chains
 SHORT_CHUNK, LONG_CHUNK = 64, 1024
+#: fewest steps of a burn-in that begins with a simpler density, which samplers learn from: those
+#: that scale by past gradients forget them in 100 steps, a quarter of it
+SHORTEST_ANNEALED = 400
 #: number of steps at which schedules are checked
 SCHEDULE_STEPS = 1000
 
@@ -310,7 +313,10 @@ class Chains:
             before = (k - 1) / burn_in if k else 0.0
             self._step.progress = k / burn_in if burn_in else 1.0
             self._step.tuning = self.plan.auto and k < burn_in
-            if self.target.model.anneal(self.model_state, before, self._step.progress):
+            progress = self._step.progress
+            if burn_in < SHORTEST_ANNEALED:
+                before, progress = float(k > 0), 1.0
+            if self.target.model.anneal(self.model_state, before, progress):
                 self._step.same_target = False
 
     # collecting -----------------------------------------------------------------------------------
