@@ -29,6 +29,7 @@ from skbayes_sgmcmc.models.likelihoods import LatentGaussian
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
 from skbayes_sgmcmc.priors import Normal, SpikeSlab
+from skbayes_sgmcmc.samplers import MSGNHT, SGHMC, SGNHT
 from skbayes_sgmcmc.schedules import MixingDistance
 
 pytestmark = [
@@ -255,3 +256,36 @@ def test_noise_without_a_finite_mode_is_said():
     reg = BayesianModuleRegressor(nn.Linear(3, 2), **RUN)
     with pytest.raises(SamplingError, match="density of the noise.*y is constant"):
         reg.fit(1e-140 * RNG.standard_normal((12, 3)), y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("kind", [SGNHT, MSGNHT])
+def test_thermostats_that_turn_within_a_step_are_refused(kind):
+    """Their friction became a large negative number in the first step, and chains were lost."""
+    X, y = RNG.standard_normal((12, 1)), RNG.standard_normal((12, 2))
+    reg = BayesianModuleRegressor(nn.Linear(1, 2), sampler=kind(friction=1000.0), **RUN)
+    with pytest.raises(ValueError, match=r"sampler.friction=1000.0 .* sampler.mass='auto'.* 3.3"):
+        reg.fit(X, y)
+    given = {"sampler": kind(friction=1000.0, mass=1.0), "integrator": "splitting"}
+    reg.set_params(**given, step_size=1e-3).fit(X, y)
+
+
+def test_momenta_that_euler_steps_lengthen_are_refused():
+    """They are multiplied by 1 - friction. Other integrators solve the friction exactly."""
+
+    def normal(t):
+        return -0.5 * (t**2).sum(1)
+
+    given = {"sampler": SGHMC(friction=2.5), "step_size": 0.1}
+    with pytest.raises(ValueError, match=r"sampler.friction=2.5 .* integrator='euler'"):
+        sample(normal, 3, integrator="euler", **given, **RUN)
+    sample(normal, 3, integrator="baoab", **given, **RUN)
+
+
+def test_a_sampler_with_own_parameters_is_named_if_its_chains_diverge():
+    """These may be the cause; with a step size of "auto", it is not the remedy, either."""
+    X, y = RNG.standard_normal((12, 1)), RNG.standard_normal(12)
+    kind = {"hidden_layer_sizes": (3,), "step_size": 1e6}
+    with pytest.raises(SamplingError, match=r"sampler SGHMC\(friction=0.001\)\). Reduce step_size"):
+        BayesianMLPRegressor(sampler=SGHMC(friction=1e-3), **kind, **RUN).fit(X, y)
+    with pytest.raises(SamplingError, match=r"last step size 1e\+06\). Reduce step_size"):
+        BayesianMLPRegressor(sampler="sghmc", **kind, **RUN).fit(X, y)

@@ -353,7 +353,7 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
     plan, previous = job.plan, job.previous
     alive = [result for result in results if len(result.draws)]
     diverged = {chain: step for result in results for chain, step in result.diverged.items()}
-    report = _divergence_report(diverged, len(job.group), plan, results[0].state.last_eta)
+    report = _divergence_report(diverged, job, results[0].state.last_eta)
     if not alive:
         raise SamplingError(report + more("chains-diverged"))
     # groups keep equal numbers of draws, except with mixing distance, where the start of
@@ -418,19 +418,20 @@ def _warn_of_doubts(results: list[Result], job: Job) -> None:
         warn(doubts, "the-steps-are-too-large")
 
 
-def _divergence_report(
-    diverged: dict[int, int], n_chains: int, plan: Plan, step_size: float
-) -> str:
+def _divergence_report(diverged: dict[int, int], job: Job, step_size: float) -> str:
     """A message that says which chains diverged, at which step, and what to change."""
+    plan, sampler = job.plan, repr(job.work.sampler)
     where = ", ".join(f"chain {c} by step {k}" for c, k in [*diverged.items()][:NAMED_CHAINS])
     if len(diverged) > NAMED_CHAINS:
         where += f" and {len(diverged) - NAMED_CHAINS} others"
+    given = "" if sampler.endswith("()") else f", sampler {sampler}"
     remedy = (
         f"Give burn_in='auto' or more than {plan.burn_in} steps, or a step_size below {step_size:g}"
         if plan.auto
         else "Reduce step_size (try a tenth), or give step_size='auto'"
     )
     return (
-        f"{len(diverged)} of {n_chains} chains diverged ({where} of {plan.n_steps}; last step size "
-        f"{step_size:g}). {remedy}; scaling the features to unit variance helps too."
+        f"{len(diverged)} of {len(job.group)} chains diverged ({where} of {plan.n_steps}; "
+        f"last step size {step_size:g}{given}). {remedy}; scaling the features to unit variance "
+        "helps too."
     )

@@ -120,4 +120,5 @@ def resolve(
             f"integrator={integrator!r} is not allowed with sampler {type(chosen).__name__}: "
             f"give 'auto' or one of {listed}."
         )
+    chosen.check_integrator("sampler", integrator)
     return chosen, integrator, cells[integrator]

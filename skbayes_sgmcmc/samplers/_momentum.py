@@ -18,6 +18,9 @@ from .._validation import check_real
 from ._protocol import State, Step
 from ._tuning import EnergyTuned, add_scaled
 
+#: frequency of a thermostat of mass "auto", in units of the friction: it turns in 1 / (0.3 alpha)
+#: steps
+AUTO_FREQUENCY = 0.3
 #: the largest v^2 under a thermostat while the step size is tuned, in units of its mean
 HOTTEST = 10.0
 
@@ -32,6 +35,14 @@ class MomentumSampler(EnergyTuned):
         check_real(f"{name}.friction", self.friction, low=0.0, closed="left")
         if self.diffusion is not None:
             check_real(f"{name}.diffusion", self.diffusion, low=0.0, closed="left")
+
+    def check_integrator(self, name: str, integrator: str) -> None:
+        if integrator == "euler" and self.diffusion is None and self.friction >= 2.0:
+            raise ValueError(
+                f"{name}.friction={self.friction!r} is not allowed with integrator='euler', whose "
+                "steps multiply momenta by 1 - friction: give less than 2, such as 0.1, or "
+                "integrator='splitting'."
+            )
 
     def init_state(self, theta: Tensor, step: Step) -> State:
         return {"v": step.xi * math.sqrt(step.noise)}  # v ~ N(0, eta T / N)
@@ -151,6 +162,13 @@ class ThermostatSampler(MomentumSampler):
                 f"{name}.mass='auto' is not allowed with zero friction: 'auto' means "
                 "(eta/N)/(0.3 alpha)^2; give a positive number such as 1.0."
             )
+        elif self.diffusion is None and AUTO_FREQUENCY * self.friction > 1.0:
+            raise ValueError(
+                f"{name}.friction={self.friction!r} is not allowed with {name}.mass='auto': steps "
+                "cannot follow a thermostat that turns in less than one of them; give at most "
+                f"{1.0 / AUTO_FREQUENCY:.1f}, or a number for {name}.mass. Friction is that of one "
+                "step, such as 0.1."
+            )
 
     def kinetic(self, v: Tensor) -> Tensor:
         """v^2, averaged over the parameters that share a thermostat."""
@@ -188,7 +206,7 @@ class ThermostatSampler(MomentumSampler):
 
     def _mass(self, step: Step) -> float:
         if self.mass == "auto":
-            return (step.eta / step.n) / (0.3 * self.friction_of(step)) ** 2
+            return (step.eta / step.n) / (AUTO_FREQUENCY * self.friction_of(step)) ** 2
         return float(self.mass)
 
     def statistics(self, state: State, step: Step) -> dict[str, Tensor]:

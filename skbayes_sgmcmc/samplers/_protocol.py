@@ -146,6 +146,9 @@ class Sampler(BaseEstimator):
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the sampler's path."""
 
+    def check_integrator(self, name: str, integrator: str) -> None:
+        """Raise ``ValueError`` if this integrator cannot take steps with these parameters."""
+
     def uses_metric(self, metric: Any) -> bool:
         """Whether the sampler moves in a model's ``metric``, which is None if there is none."""
         return self.needs_metric

@@ -200,7 +200,9 @@ EXTREME = {
     "r_rate": [1e-10, 1e10],
     "sampler": [
         samplers.SGHMC(friction=1e-6),
+        samplers.SGHMC(friction=1e3),
         samplers.SGNHT(friction=1e3),
+        samplers.SGNHT(friction=3.0),
         samplers.MALA(),
         samplers.MCLMC(energy_error=1e-9),
         samplers.MCLMC(length=1e9),
