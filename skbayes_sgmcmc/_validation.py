@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array as sklearn_check_array
 from sklearn.utils import check_random_state as sklearn_random_state
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import validate_data as sklearn_validate_data
 
 #: types that Python or numpy count as numbers, and that no parameter takes for one
@@ -239,7 +238,8 @@ def _column_magnitudes(values: Any) -> NDArray[np.float64]:
     """The largest magnitude of each column of an array or a CSR matrix."""
     if hasattr(values, "indptr"):
         found = np.zeros(values.shape[1])
-        for some in gen_batches(len(values.data), BLOCK_NUMBERS):
+        for first in range(0, len(values.data), BLOCK_NUMBERS):  # there may be none
+            some = slice(first, first + BLOCK_NUMBERS)
             magnitudes = np.abs(values.data[some].astype(np.float64))
             np.maximum.at(found, values.indices[some], magnitudes)
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from torch import nn
 
 from skbayes_sgmcmc import (
@@ -15,11 +16,13 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
+    BayesianOrdinalClassifier,
     DeepPoissonFactorAnalysis,
     DistilledClassifier,
     LatentDirichletAllocation,
     PosteriorSamples,
     SamplingError,
+    SparseBayesianClassifier,
     SparseBayesianRegressor,
     Storage,
     sample,
@@ -289,3 +292,20 @@ def test_a_sampler_with_own_parameters_is_named_if_its_chains_diverge():
         BayesianMLPRegressor(sampler=SGHMC(friction=1e-3), **kind, **RUN).fit(X, y)
     with pytest.raises(SamplingError, match=r"last step size 1e\+06\). Reduce step_size"):
         BayesianMLPRegressor(sampler="sghmc", **kind, **RUN).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        BayesianLogisticRegression,
+        BayesianOrdinalClassifier,
+        BayesianGLMRegressor,
+        SparseBayesianRegressor,
+        SparseBayesianClassifier,
+    ],
+)
+def test_sparse_rows_without_stored_numbers_are_zeros(kind):
+    """A check of magnitudes stopped at them with scikit-learn's error; the bound is rounding."""
+    zeros, y = np.zeros((12, 2)), np.arange(12) % 2
+    sparse, dense = kind(**RUN).fit(csr_array(zeros), y), kind(**RUN).fit(zeros, y)
+    np.testing.assert_allclose(sparse.predict(zeros), dense.predict(zeros), rtol=1e-6)
