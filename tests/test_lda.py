@@ -248,7 +248,7 @@ CASES = {
         "shared_minibatch": True,
     },
     "blocked gibbs": {"algorithm": "gibbs", "compiled": False, "thinning": 8},
-    "repeated words": {"doc_sweeps": 6},
+    "repeated words": {},
     "gibbs of repeated words": {"algorithm": "gibbs", "thinning": 8},
     "blocked gibbs of repeated words": {"algorithm": "gibbs", "compiled": False, "thinning": 8},
 }
@@ -262,6 +262,9 @@ CASES = {
 def test_posterior_agrees_with_collapsed_gibbs(reference, name, monkeypatch):
     """Means of phi and phi^2 on a tiny corpus: within MCSE of long collapsed Gibbs.
 
+    Documents are swept eight times per step: at some seeds of the corpus, with three, means were
+    off by 0.024 however long the chains, and with six by 0.003 (0.006 with minibatches).
+
     At matched priors expanded natural and expanded mean so agree with each other too. 0.006 is
     room for the bias of a finite step; posterior sds are up to 0.06. (With four times the draws
     the largest distance was 0.007, and standard errors 0.001 to 0.003.) Repeated words are those
@@ -269,7 +272,7 @@ def test_posterior_agrees_with_collapsed_gibbs(reference, name, monkeypatch):
     """
     if "repeated" in name:
         monkeypatch.setattr(of_documents, "MOST_TOKENS", 2)
-    length = {"n_chains": 4, "n_draws": 250, "burn_in": 150, "thinning": 5, "doc_sweeps": 3}
+    length = {"n_chains": 4, "n_draws": 250, "burn_in": 150, "thinning": 5, "doc_sweeps": 8}
     settings = {"compiled": True} | length | PRIORS | CASES[name]
     lda = LatentDirichletAllocation(2, dtype="float64", random_state=0, **settings)
     mean, error = moments(lda.fit(tiny_corpus()).posterior_["components"])
