@@ -320,9 +320,9 @@ class Summary(dict[str, Any]):
     def __repr__(self) -> str:
         columns = [key for key in self if key != "name"]
         width = max([len(str(name)) for name in self["name"]] + [4])
-        lines = [" " * width + "".join(f"{key:>10}" for key in columns)]
+        lines = [" " * width + "".join(f"{key:>12}" for key in columns)]
         for i, name in enumerate(self["name"]):
-            cells = "".join(f"{_short(key, self[key][i]):>10}" for key in columns)
+            cells = "".join(f"{_short(key, self[key][i]):>12}" for key in columns)
             lines.append(f"{name:<{width}}{cells}")
         return "\n".join(lines)
 

@@ -10,6 +10,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator
 
 from .._draws.posterior_samples import PosteriorSamples
+from .._engine.settings import is_auto
 from .._exceptions import warn
 
 Array = NDArray[Any]
@@ -27,6 +28,7 @@ SHOWN_COORDINATES = 10
 class MixingWarnings:
     """Mixin of estimators: the checks of R-hat, ESS and movement after a fit."""
 
+    step_size: Any
     posterior_: PosteriorSamples
     n_chains_: int
     n_draws_: int
@@ -73,6 +75,10 @@ class MixingWarnings:
             found.insert(0, f"largest R-hat {worst[0]:.2f}, for {worst[1]!r}")
         where, doubtful = self._short_name(), "uncertainties"
         remedy = "Give more draws or a larger thinning, another step_size, or step_size='auto'."
+        if is_auto(self.step_size):
+            remedy = "Give more draws, a larger thinning, or another sampler."
+        if str(worst[1]).startswith("scale"):
+            remedy = "Give more draws, a larger thinning, or a number for prior_scale."
         if self._stream_rows is not None:
             where += f" after {self._stream_rows:g} rows of the stream"
             doubtful = "means and uncertainties"

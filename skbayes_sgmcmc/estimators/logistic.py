@@ -38,7 +38,8 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         p(y|x, \beta) = \sigma(\beta^\top x + b) \text{ or } \mathrm{softmax}(Bx + b),\qquad
         \beta_j \sim N(0, s_j^2) \text{ or } \mathrm{Laplace}(0, s_j), \qquad b \text{ flat}
 
-    The defaults need no tuning, for scaled and unscaled features. The chains start from a Gaussian
+    The defaults need no tuning. Chains need no scaled features, but the prior does: its scale is in
+    units of the coefficients, unless ``prior_scale="learned"``. The chains start from a Gaussian
     approximation of the posterior and move in its whitened coordinates with a fixed dimensionless
     step size. Control variates reduce the gradient noise, and the minibatches are large enough to
     keep it small. With a number for ``step_size``, the samplers are the plain ones of the

@@ -186,11 +186,11 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     Other batch norms use their running statistics.
 
     If only a final linear layer is sampled, the features before it are computed once, in memory or
-    in ``storage.dir``. With a normal or Laplace prior of given scale (for two classes: normal), the
-    layer is then sampled as :class:`BayesianLogisticRegression` is, and "auto" has the meaning that
-    it has there: SGLD in coordinates that suit the data, started near the posterior, but with 400
-    draws for each chain. The biases have a flat prior. With two classes, the draws of the two rows
-    of weights have opposite signs.
+    in ``storage.dir``. With a normal prior, or a Laplace prior of given scale and more than two
+    classes, the layer is then sampled as :class:`BayesianLogisticRegression` is. "auto" has the
+    meaning that it has there (SGHMC with all rows, or SGLD with minibatches, in coordinates that
+    suit the data, started near the posterior), but there are 400 draws of each chain. The biases
+    have a flat prior. With two classes, the draws of the two rows of weights have opposite signs.
 
     Examples
     --------
