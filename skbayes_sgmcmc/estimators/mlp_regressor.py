@@ -58,7 +58,7 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         Laplace(0, 1) with ``prior="laplace"``. "heteroscedastic": sigma depends on x, through a
         second output of the network for each target. With ``likelihood="student_t"``, sigma is the
         scale. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood and
-        prior, otherwise "infer".
+        prior, unless ``fit`` gets fewer than 20 rows; otherwise "infer".
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
         such as pixels or yes and no, are divided by one number: the root mean square of their
