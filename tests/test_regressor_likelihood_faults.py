@@ -95,6 +95,32 @@ def test_targets_without_spread_or_almost_no_rows(name, rows):
         assert np.abs(mean - y).max() < 1.6
 
 
+@pytest.mark.parametrize(("n", "own"), [(3, False), (19, False), (20, True)])
+def test_few_rows_have_one_noise(n, own):
+    """They do not say how noise depends on x: of 3 rows, the median sd was 3,000 times that of y.
+
+    With one noise it was 5 times; 20 is between the two.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = X[:, 0] + 0.3 * rng.standard_normal(60)
+    reg = BayesianMLPRegressor(n_chains=2, burn_in=600, n_draws=50, thinning=10, random_state=0)
+    reg.fit(X[:n], y[:n])
+    assert reg._kind[1] == own
+    assert np.median(reg.predict(X, return_std=True)[1]) < 20.0 * y[:n].std()
+    reg.fit(X[:20], y[:20])  # other rows, other noise
+    assert reg._kind[1]
+
+
+def test_streams_that_begin_with_few_rows_have_noise_of_their_own():
+    """More rows will come, and the likelihood of a stream stays the same."""
+    X, y = np.random.default_rng(0).standard_normal((2, 30))[..., None]
+    reg = BayesianMLPRegressor(hidden_layer_sizes=4, random_state=0)
+    for rows in (slice(0, 5), slice(5, 30)):
+        reg.partial_fit(X[rows], y[rows, 0])
+        assert reg._kind[1]
+
+
 def test_rows_that_are_fitted_exactly_keep_some_noise():
     """Rows on a line, from a start with this line and s = -30.
 

@@ -15,6 +15,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from skbayes_sgmcmc import (
     BayesianGLMRegressor,
     BayesianLogisticRegression,
+    BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianOrdinalClassifier,
     SamplingError,
@@ -68,6 +69,19 @@ def test_extreme_steps_do_not_pass_in_silence(sampler, step_size):
         assert messages(lambda: reg.fit(X[:100], y[:100]))
     except SamplingError:
         assert not hasattr(reg, "posterior_")
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc"])
+@pytest.mark.parametrize("step_size", [1e6, 100.0, 1e-14])
+def test_extreme_steps_of_classifiers_do_not_pass_in_silence(sampler, step_size):
+    """The cap of pSGLD hides that steps are too long: accuracy 0.90, and R-hat as it should be."""
+    clf = BayesianMLPClassifier(
+        hidden_layer_sizes=(8,), sampler=sampler, step_size=step_size, **RUN | {"thinning": 2}
+    )
+    try:
+        assert messages(lambda: clf.fit(*load_iris(return_X_y=True)))
+    except SamplingError:
+        assert not hasattr(clf, "posterior_")
 
 
 class Stub(SenseWarnings):
@@ -214,6 +228,27 @@ def test_a_potential_that_wanders_is_no_potential_that_falls(falls, warned):
     run = SimpleNamespace(draws=draws, target=target, plan=SimpleNamespace(first_temperature=1.0))
     said = messages(lambda: BayesianMLPRegressor()._check_drift(run))
     assert len(said) == warned
+
+
+@pytest.mark.parametrize(("variance", "warned"), [(0.1, False), (1.3, False), (2.0, True)])
+@pytest.mark.parametrize("temperature", [0.01, 1.0])
+def test_draws_that_are_spread_too_far(variance, warned, temperature):
+    """Of a Gaussian around 7, times a variance: the spread over the temperature's is that factor.
+
+    With 200 parameters and 24 positions the Monte Carlo error is 2%, so the bound is 1.56.
+    """
+    d, scales = 200, np.geomspace(1e-3, 1e3, 200)
+    draws = np.random.default_rng(0).standard_normal((4, 60, d))
+    draws = 7.0 + scales * np.sqrt(temperature * variance) * draws
+    target = SimpleNamespace(
+        model=SimpleNamespace(n_parameters=d),
+        log_joint_of_rows=lambda chosen, n_rows: -0.5 * (((chosen - 7.0) / scales) ** 2).sum(1),
+    )
+    plan = SimpleNamespace(first_temperature=temperature)
+    run = SimpleNamespace(draws=draws, target=target, plan=plan)
+    found = messages(lambda: BayesianMLPRegressor()._check_spread(run))
+    assert len(found) == warned
+    assert all(re.search(r"spread as at (1\.9|2)", text) for text in found)
 
 
 def test_a_potential_that_still_falls():

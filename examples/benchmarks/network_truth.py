@@ -21,7 +21,7 @@ from _network_truth import (
     stored,
 )
 
-from skbayes_sgmcmc import PosteriorSamples
+from skbayes_sgmcmc import PosteriorSamples, SamplingError
 from skbayes_sgmcmc.diagnostics import r_hat
 
 QUICK = ("toy", "wine")
@@ -59,9 +59,9 @@ Targets: mean at most 0.25, sd within 0.8 to 1.25. {verdict}
 
 ## In the same mode
 
-Every chain of ours starts at the last position of one chain of the reference, is compared with that
-chain alone, and has no descent. Floor: the second half of each chain of the reference next to its
-first half.
+Every chain of ours starts at the last position of one chain of the reference and is compared with
+that chain alone. It has no descent, and the noise of each row from its first step. Floor: the
+second half of each chain of the reference next to its first half.
 
 {same}
 
@@ -84,10 +84,19 @@ def fitted(name, parameters):
 
 
 def measure(name, parameters, reference, same):
-    """Numbers of one fit, next to the whole reference or, if ``same``, chain by chain."""
+    """Numbers of one fit, next to the whole reference or, if ``same``, chain by chain.
+
+    Without a chain that diverged, there is no telling which of the others belongs to which: the
+    number of those that are left is then all there is.
+    """
     if same:
         parameters = parameters | {"init": reference.last}
-    model, found, nll = fitted(name, parameters)
+    try:
+        model, found, nll = fitted(name, parameters)
+    except SamplingError:
+        return {"left": 0}
+    if same and len(found) < len(reference.last):
+        return {"left": len(found)}
     ours, theirs = Moments.of(found), reference.chains
     if not same:
         ours, theirs = ours.pooled(), theirs.pooled()
@@ -111,6 +120,8 @@ def floors(reference):
 
 
 def row(label, numbers):
+    if "left" in numbers:
+        return [label, "diverged", f"{numbers['left']} chains left", "", "", ""]
     shown = [f"{numbers['mean']:.2f}", f"{numbers['sd']:.2f}"]
     return [label, *shown, f"{numbers['r_hat']:.2f}", f"{numbers['nll']:.3f}",
             f"{numbers['step']:.2g}"]  # fmt: skip
@@ -118,7 +129,7 @@ def row(label, numbers):
 
 def missed(numbers):
     low, high = SD_BOUNDS
-    return not (numbers["mean"] <= MEAN_BOUND and low <= numbers["sd"] <= high)
+    return "left" in numbers or not (numbers["mean"] <= MEAN_BOUND and low <= numbers["sd"] <= high)
 
 
 def listed(runs):

@@ -49,6 +49,8 @@ class Plan:
     descent: int = 0
     #: whether the step size is "auto", so that samplers may change it in the burn-in
     auto: bool = False
+    #: whether chains start at positions that were given, which a simpler density would lead away
+    given_starts: bool = False
     #: whether more rows will come, so that samplers that adapt in burn-in continue to adapt
     stream: bool = False
 
@@ -57,6 +59,11 @@ class Plan:
         if isinstance(self.thinning, MixingDistance):
             return self.thinning.n_steps
         return self.burn_in + self.n_draws * self.thinning
+
+    @property
+    def annealed(self) -> bool:
+        """Whether a model may begin with a simpler density than its own."""
+        return self.burn_in >= SHORTEST_ANNEALED and not self.given_starts
 
     @property
     def first_temperature(self) -> float:
@@ -314,7 +321,7 @@ class Chains:
             self._step.progress = k / burn_in if burn_in else 1.0
             self._step.tuning = self.plan.auto and k < burn_in
             progress = self._step.progress
-            if burn_in < SHORTEST_ANNEALED:
+            if not self.plan.annealed:
                 before, progress = float(k > 0), 1.0
             if self.target.model.anneal(self.model_state, before, progress):
                 self._step.same_target = False

@@ -345,6 +345,7 @@ def _plan(
         thinning=thinning,
         descent=burn_in // 2 if descends else 0,
         auto=warm.step_size is not None,
+        given_starts=not isinstance(warm.init, str),
     )
 
 

@@ -74,6 +74,8 @@ FAMILIES = {
 OWN = Family("none", "torch_likelihood", "DistributionLikelihood")
 #: values of ``noise`` that are not numbers
 AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
+#: fewer rows do not say how noise depends on x: with 10 rows, its sds were up to 10^5 times y's
+FEWEST_FOR_OWN_NOISE = 20
 
 
 class LikelihoodChoice(BayesianRegressor):
@@ -89,6 +91,8 @@ class LikelihoodChoice(BayesianRegressor):
     _y_typical: Array
     #: the likelihood of the latest chains
     _sampled: tuple[Any, bool]
+    #: whether the latest fit had too few rows for a noise of their own
+    _few_rows = False
 
     def _check(self) -> Any:
         if self._given_t() is None and self._given_own() is None:
@@ -133,6 +137,9 @@ class LikelihoodChoice(BayesianRegressor):
         given = self.likelihood
         return given if self._any_likelihood and isinstance(given, TorchLikelihood) else None
 
+    def _adapt_to(self, n_rows: int) -> None:
+        self._few_rows = n_rows < FEWEST_FOR_OWN_NOISE
+
     @property
     def _kind(self) -> tuple[Any, bool]:
         """The likelihood's name, or the user's own; and whether its noise depends on the row."""
@@ -141,7 +148,7 @@ class LikelihoodChoice(BayesianRegressor):
         name = self.likelihood if self._given_t() is None else "student_t"
         if not isinstance(self.noise, str):
             return name, False
-        own = name == "normal" and self.prior == "normal"
+        own = name == "normal" and self.prior == "normal" and not self._few_rows
         return name, self.noise == HETEROSCEDASTIC or (self.noise == AUTO and own)
 
     @property

@@ -222,6 +222,7 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
         super()._check_run(run)
         if self._stream_rows is None and not run.plan.stream:
             self._check_drift(run)
+            self._check_spread(run)
 
     def _check_mixing(self, X: Any) -> None:
         posterior, n_rows = self.posterior_, X.shape[0]

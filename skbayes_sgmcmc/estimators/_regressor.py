@@ -83,6 +83,7 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
     def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
         settings, before = self._check(), self._widths()
         X, y = self._validate_xy(X, y, reset=True)
+        self._adapt_to(len(y))
         X, y, weight = self._weights(X, y, sample_weight)
         previous = self._previous(stream=False, same=before == self._widths())
         model, previous = self._begin(
@@ -141,6 +142,9 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
     #: the model sees targets minus this centre, divided by this scale
     _y_center: Any = 0.0
     _y_scale: Any = 1.0
+
+    def _adapt_to(self, n_rows: int) -> None:
+        """Choose what "auto" means by the number of rows of a fit; streams have no such number."""
 
     def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Model:
         """The model of rows like X; ``first`` is False if earlier chains continue."""

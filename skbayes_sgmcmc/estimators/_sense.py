@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._draws.storage import decode
 from .._exceptions import warn
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ WORST_HEAT = 0.2
 #: fall of the potential while draws are kept, in units of its own sd in a posterior of so many
 #: parameters, sqrt(d / 2); and how many of the draws and rows it is computed for
 WORST_DRIFT, DRIFT_DRAWS, DRIFT_ROWS = 2.0, 6, 2000
+#: temperature of the positions over that of the run beyond its Monte Carlo error; and how far draws
+#: are moved from their mean to measure it
+WORST_SPREAD, MOVED = 1.5, 0.05
 #: outputs that a warning names
 NAMED_OUTPUTS = 5
 #: how many standard errors between chains this fall is at least
@@ -127,6 +131,38 @@ class SenseWarnings:
                 f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
                 "longer burn_in.",
                 "the-chains-have-not-reached-the-posterior",
+            )
+
+    def _check_spread(self, run: Run) -> None:
+        """Warn if draws are spread as by a higher temperature.
+
+        For any density exp(-S), the mean of (theta - its mean) . grad S is the number of
+        parameters. Draws that have not seen the whole posterior have less. Steps that are too long
+        have more, even if a cap on them (pSGLD) or an undoing (MCLMC) hides that they are.
+        """
+        n_draws, level = run.draws.shape[1], run.plan.first_temperature
+        if n_draws < 2 * DRIFT_DRAWS or level == 0.0:
+            return
+        d, k = run.target.model.n_parameters, DRIFT_DRAWS
+        some = np.linspace(0, n_draws - 1, k).astype(int)
+        with np.errstate(all="ignore"):
+            draws = decode(run.draws[:, some, :d]).astype(float)
+            away = draws - draws.mean(axis=1, keepdims=True)
+            less, more = (
+                run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), DRIFT_ROWS)
+                for step in (-MOVED, MOVED)
+            )
+            growth = (less - more).astype(float)
+        growth = growth[~np.isnan(growth)]
+        if len(growth) == 0:
+            return
+        # the mean of k draws is not that of all, which takes 1 / k of the spread away
+        heat = float(np.median(growth)) / (2.0 * MOVED * d * level) * k / (k - 1)
+        error = 3.0 * math.sqrt(2.0 / (d * len(growth)))
+        if heat > WORST_SPREAD + error:
+            self._nonsense(
+                f"its draws are spread as at {heat:.3g} times the temperature, so steps are too "
+                "large or minibatches too small"
             )
 
     def _nonsense(self, what: str) -> None:

@@ -90,8 +90,9 @@ class BayesianCNNClassifier(CalibratedClassifier):
         Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
         steps; half as many as the draws take if ``step_size`` is a number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain. "auto": such that the draws take as long as
-        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+        Number of steps between two draws of a chain. "auto": such that the draws take as many
+        steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is a
+        number.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map" or array, default="auto"

@@ -58,7 +58,7 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         Laplace(0, 1) with ``prior="laplace"``. "heteroscedastic": sigma depends on x, through a
         second output of the network for each target. With ``likelihood="student_t"``, sigma is the
         scale. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood and
-        prior, otherwise "infer".
+        prior, unless ``fit`` gets fewer than 20 rows; otherwise "infer".
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
         such as pixels or yes and no, are divided by one number: the root mean square of their
@@ -95,8 +95,9 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
         steps; half as many as the draws take if ``step_size`` is a number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain. "auto": such that the draws take as long as
-        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+        Number of steps between two draws of a chain. "auto": such that the draws take as many
+        steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is a
+        number.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map" or array, default="auto"
