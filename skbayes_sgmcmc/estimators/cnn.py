@@ -50,9 +50,9 @@ class BayesianCNNClassifier(CalibratedClassifier):
         Activation after each convolution and each hidden layer.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on all weights and biases.
-    prior_scale : "fan_in", "learned", LearnedScale, float or sequence of float, default="fan_in"
-        Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
-        each matrix or kernel.
+    prior_scale : str, LearnedScale, float or sequence of float, default="auto"
+        Scale of the prior, as for :class:`BayesianMLPClassifier`: "auto", "learned", "fan_in" or
+        numbers. A sequence has one number for each matrix or kernel.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
     standardize : bool, default=True
@@ -207,7 +207,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         prior_scale: float
         | Sequence[float]
         | LearnedScale
-        | Literal["fan_in", "learned"] = "fan_in",
+        | Literal["auto", "fan_in", "learned"] = "auto",
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         standardize: bool = True,
         augment: Callable[..., Any] | None = None,
