@@ -87,8 +87,8 @@ def test_few_combinations_are_used_only_where_they_are_enough(sd, monkeypatch):
         assert pairs and np.abs(plain - exact)[near].max() > 2e-3
 
 
-@pytest.mark.parametrize(("power", "allowed"), [(2.0, 0.03), (6.0, 0.0)])
-def test_skewed_draws_have_a_smaller_range_or_none(power, allowed):
+@pytest.mark.parametrize(("power", "allowed"), [(2.0, 0.03), (6.0, 0.01)])
+def test_skewed_draws_have_a_smaller_range(power, allowed):
     """Powers of exponential variables: the error is looked at along the most skewed features."""
     draws = normal_draws(0.2, n_features=30)
     draws[:, 2, 20] = RNG.standard_exponential(len(draws)) ** power
