@@ -167,6 +167,39 @@ def test_an_item_that_can_not_be_read_is_named_with_its_traceback(n_workers):
         clf.fit(Pairs(broken={9}), y)
 
 
+class AtOnce(Pairs):
+    """It reads the items of a minibatch together, as datasets of Hugging Face do."""
+
+    asked = 0
+
+    def __getitems__(self, indices):
+        self.asked += 1
+        return [self[index] for index in indices]
+
+
+def test_items_are_read_together_where_the_dataset_can():
+    """The draws of the array, one call for each minibatch; before, none was read together.
+
+    An error names the item as before.
+    """
+    clf = BayesianModuleClassifier(deep(), **(TINY | {"n_chains": 1})).fit(X, y)
+    data = AtOnce()
+    ours = clone(clf).fit(data, y)
+    np.testing.assert_array_equal(ours.posterior_["0.weight"], clf.posterior_["0.weight"])
+    assert data.asked >= ours.n_steps_
+    with pytest.raises(RuntimeError, match="item 9 of the dataset could not be read"):
+        clone(clf).set_params(batch_size=600).fit(AtOnce(broken={9}), y)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
+def test_items_of_tensors(kind):
+    """Rows are the numbers of the tensors in float32."""
+    rows = torch.from_numpy(X).to(kind)
+    clf = BayesianModuleClassifier(deep(), **TINY).fit(rows.float().numpy(), y)
+    ours = clone(clf).fit(Pairs(rows), y)
+    np.testing.assert_array_equal(ours.posterior_["0.weight"], clf.posterior_["0.weight"])
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -7,7 +7,8 @@ datasets of Hugging Face have. An item is (x, y), a mapping with a label, or x a
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,12 @@ def is_dataset(X: Any) -> bool:
 
 def split_item(item: Any) -> tuple[Any, Any]:
     """x and y of an item; y is None if the item has none."""
+    if isinstance(item, tuple | list):  # first, because it is the usual case and quick to see
+        return (item[0], item[1]) if len(item) == 2 else (item, None)
     if isinstance(item, Mapping):
         names = [name for name in LABELS if name in item]
         x = {key: value for key, value in item.items() if key not in names}
         return x, item[names[0]] if names else None
-    if isinstance(item, tuple | list) and len(item) == 2:
-        return item[0], item[1]
     return item, None
 
 
@@ -58,25 +59,38 @@ class Items(torch.utils.data.Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Array:
         """Rows (rows, numbers); torch's loaders ask for all rows of a minibatch at once."""
-        rows = np.empty((len(indices), self.layout.size), np.float32)
-        for place, index in enumerate(indices):
-            rows[place] = self[index]
-        bad = ~np.isfinite(rows).all(axis=1)
-        if bad.any():
-            index = indices[int(bad.argmax())]
+        rows, row = np.empty((len(indices), self.layout.size), np.float32), self.layout.row
+        for place, item in enumerate(self._items(indices)):
+            try:
+                rows[place] = row(split_item(item)[0])
+            except ValueError as error:
+                raise ValueError(f"item {indices[place]} of the dataset: {error}") from None
+        if not np.isfinite(rows).all():
+            index = indices[int(np.isfinite(rows).all(axis=1).argmin())]
             raise ValueError(f"item {index} of the dataset has values that are not finite.")
         return rows
 
-    def __getitem__(self, index: int) -> Array:
-        try:
-            x, _ = split_item(self.dataset[index])
-        except Exception as error:
-            lines = "".join(traceback.format_exception(error))
-            raise RuntimeError(f"item {index} of the dataset could not be read:\n{lines}") from None
-        try:
-            return self.layout.row(x)
-        except ValueError as error:
-            raise ValueError(f"item {index} of the dataset: {error}") from None
+    def _items(self, indices: Sequence[int]) -> Iterable[Any]:
+        """The dataset's items, at once if it can; an error names the item."""
+        at_once = getattr(self.dataset, "__getitems__", None)
+        if at_once is not None:
+            with suppress(Exception):  # they are then read one by one, to see which item it is
+                items = list(at_once(indices))
+                if len(items) == len(indices):
+                    return items
+        return self._one_by_one(indices)
+
+    def _one_by_one(self, indices: Sequence[int]) -> Iterator[Any]:
+        dataset = self.dataset
+        for index in indices:
+            try:
+                item = dataset[index]
+            except Exception as error:
+                lines = "".join(traceback.format_exception(error))
+                raise RuntimeError(
+                    f"item {index} of the dataset could not be read:\n{lines}"
+                ) from None
+            yield item
 
 
 class DatasetRows:
@@ -127,13 +141,17 @@ class DatasetRows:
 
     def batches(self, numbers: Sequence[Array]) -> Iterator[Tensor]:
         """Tensors (rows, numbers) of rows by their numbers; workers fetch some in advance."""
-        loader = torch.utils.data.DataLoader(
-            Items(self.dataset, self.layout),
-            batch_sampler=[self.rows[part].tolist() for part in numbers if len(part)],
-            num_workers=self.n_workers,
-            collate_fn=torch.from_numpy,
-        )
-        yield from loader
+        items = Items(self.dataset, self.layout)
+        wanted = [self.rows[part].tolist() for part in numbers if len(part)]
+        if self.n_workers:
+            yield from torch.utils.data.DataLoader(
+                items,
+                batch_sampler=wanted,
+                num_workers=self.n_workers,
+                collate_fn=torch.from_numpy,
+            )
+        else:
+            yield from (torch.from_numpy(items.__getitems__(indices)) for indices in wanted)
 
     def as_field(self, dtype: torch.dtype, device: str) -> LoadedRows:
         """The rows as a field of minibatches."""

@@ -152,7 +152,8 @@ class ModuleEstimator(LastLayer):
         return bind(self.module[0] if self._has_weights else self.module, **widths)
 
     def _make_network(self, n_outputs: int) -> Network:
-        from ..models.networks.module import ModuleNetwork, light_copy
+        from ..models.networks.module import ModuleNetwork
+        from ..models.networks.module_calls import light_copy
 
         start = "module" if self._starts_at_module else "random"
         head = self._linear_head(start)
