@@ -31,13 +31,14 @@ BODY = """{table}
 
 Step of a part: gradient of the last two layers of a convolutional network (16 and 32 channels, 64
 hidden units, {batch} images of 28 x 28), relative to torch's own gradient of the same part, in
-{turns} turns of one gradient each, whose order alternates. Memory: what `fit` adds at most to the resident memory of a process with a network
-of {frozen:,} frozen parameters and a head of {head:,}, of {n_images:,} rows. Rows on disk: steps
-of pSGLD on a perceptron ({width} inputs, 64 hidden units) with minibatches of {batch} of {n_rows:,}
-rows in a file, which a Dataset reads one by one, relative to a loop of torch's SGD over a
-DataLoader of the same rows, in {fits} turns; and what resident memory
-grows in a fit of {steps:,} steps. Ratios are those of processor time within a turn: the median of
-the turns, and their quartiles in brackets, which show what other work on the machine does.
+{turns} turns of one gradient each, whose order alternates. Memory: what `fit` adds at most to the
+resident memory of a process with a network of {frozen:,} frozen parameters and a head of {head:,},
+of {n_images:,} rows. Rows on disk: steps of pSGLD on a perceptron ({width} inputs, 64 hidden
+units) with minibatches of {batch} of {n_rows:,} rows in a file, which a Dataset reads one by one,
+relative to a loop of torch's SGD over a DataLoader of the same rows, in {fits} turns; and what
+resident memory grows in a fit of {steps:,} steps. Ratios are those of processor time within a turn:
+the median of the turns, and in brackets their quartiles, which show what other work on the machine
+does to them.
 """
 
 

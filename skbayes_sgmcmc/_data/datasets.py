@@ -29,7 +29,7 @@ LABEL_ROWS = 1000
 def is_dataset(X: Any) -> bool:
     """Whether X is a map-style dataset, and not an array, a table or a list."""
     named = type(X).__module__.partition(".")[0] == "datasets"
-    return named or isinstance(X, torch.utils.data.Dataset)
+    return named or isinstance(X, torch.utils.data.Dataset | torch.utils.data.DataLoader)
 
 
 def split_item(item: Any) -> tuple[Any, Any]:
@@ -60,7 +60,7 @@ class Items(torch.utils.data.Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> Array:
         """Rows (rows, numbers); torch's loaders ask for all rows of a minibatch at once."""
         rows, row = np.empty((len(indices), self.layout.size), np.float32), self.layout.row
-        for place, item in enumerate(self._items(indices)):
+        for place, item in enumerate(items_of(self.dataset, indices)):
             try:
                 rows[place] = row(split_item(item)[0])
             except ValueError as error:
@@ -70,27 +70,26 @@ class Items(torch.utils.data.Dataset[Any]):
             raise ValueError(f"item {index} of the dataset has values that are not finite.")
         return rows
 
-    def _items(self, indices: Sequence[int]) -> Iterable[Any]:
-        """The dataset's items, at once if it can; an error names the item."""
-        at_once = getattr(self.dataset, "__getitems__", None)
-        if at_once is not None:
-            with suppress(Exception):  # they are then read one by one, to see which item it is
-                items = list(at_once(indices))
-                if len(items) == len(indices):
-                    return items
-        return self._one_by_one(indices)
 
-    def _one_by_one(self, indices: Sequence[int]) -> Iterator[Any]:
-        dataset = self.dataset
-        for index in indices:
-            try:
-                item = dataset[index]
-            except Exception as error:
-                lines = "".join(traceback.format_exception(error))
-                raise RuntimeError(
-                    f"item {index} of the dataset could not be read:\n{lines}"
-                ) from None
-            yield item
+def items_of(dataset: Any, indices: Sequence[int]) -> Iterable[Any]:
+    """Items of a dataset by their numbers, at once if it can; an error names the item."""
+    at_once = getattr(dataset, "__getitems__", None)
+    if at_once is not None:
+        with suppress(Exception):  # they are then read one by one, to see which item it is
+            items = list(at_once(indices))
+            if len(items) == len(indices):
+                return items
+    return _one_by_one(dataset, indices)
+
+
+def _one_by_one(dataset: Any, indices: Sequence[int]) -> Iterator[Any]:
+    for index in indices:
+        try:
+            item = dataset[index]
+        except Exception as error:
+            lines = "".join(traceback.format_exception(error))
+            raise RuntimeError(f"item {index} of the dataset could not be read:\n{lines}") from None
+        yield item
 
 
 class DatasetRows:
@@ -208,6 +207,11 @@ def length(dataset: Any) -> int:
     ValueError
         The dataset has no length or no items.
     """
+    if isinstance(dataset, torch.utils.data.DataLoader):
+        raise ValueError(
+            "X=DataLoader is not allowed: give its dataset; batch_size and n_workers are "
+            "parameters of the estimator."
+        )
     try:
         n = len(dataset)
     except TypeError:
@@ -234,6 +238,9 @@ def layout_of_items(dataset: Any) -> Layout:
 def targets_of(dataset: Any, n_workers: int) -> Array:
     """The targets of all items: of a column or attribute if there is one, else of each item.
 
+    A column counts only if it agrees with some items: datasets may change their targets when an
+    item is read, as those of torchvision do with a ``target_transform``.
+
     Raises
     ------
     ValueError
@@ -245,8 +252,18 @@ def targets_of(dataset: Any, n_workers: int) -> Array:
         except (TypeError, KeyError, IndexError):
             column = None
         if column is not None and np.shape(as_array(column))[:1] == (length(dataset),):
-            return np.asarray(as_array(column))
+            targets = np.asarray(as_array(column))
+            if _agree(targets, dataset):
+                return targets
     return np.concatenate(list(_fetched_targets(dataset, n_workers)))
+
+
+def _agree(targets: Array, dataset: Any) -> bool:
+    """Whether the first, middle and last target are those of the items, where these have one."""
+    some = sorted({0, len(targets) // 2, len(targets) - 1})
+    found = (split_item(item)[1] for item in items_of(dataset, some))
+    pairs = zip(targets[some], found, strict=True)
+    return all(y is None or np.array_equal(np.asarray(as_array(y)), known) for known, y in pairs)
 
 
 def _has_column(dataset: Any, name: str) -> bool:
@@ -254,21 +271,36 @@ def _has_column(dataset: Any, name: str) -> bool:
 
 
 class _Targets(torch.utils.data.Dataset[Any]):
+    """Targets of items, with errors that name the item."""
+
     def __init__(self, dataset: Any):
         self.dataset = dataset
 
-    def __getitem__(self, index: int) -> Array:
-        y = split_item(self.dataset[index])[1]
-        if y is None:
-            raise ValueError(
-                f"y is missing: item {index} of the dataset has no target. Give y, items (x, y), "
-                f"or mappings with one of {', '.join(map(repr, LABELS))}."
-            )
-        return np.asarray(as_array(y))
+    def __getitems__(self, indices: Sequence[int]) -> Array:
+        found: list[Array] = []
+        for index, item in zip(indices, items_of(self.dataset, indices), strict=True):
+            y = split_item(item)[1]
+            if y is None:
+                raise ValueError(
+                    f"y is missing: item {index} of the dataset has no target. Give y, items "
+                    f"(x, y), or mappings with one of {', '.join(map(repr, LABELS))}."
+                )
+            found.append(np.asarray(as_array(y)))
+            if found[-1].shape != found[0].shape:
+                raise ValueError(
+                    f"item {index} of the dataset has a target of shape {found[-1].shape}, and "
+                    f"item {indices[0]} one of shape {found[0].shape}: give targets of one shape."
+                )
+        return np.stack(found)
 
 
 def _fetched_targets(dataset: Any, n_workers: int) -> Iterator[Array]:
-    subset = torch.utils.data.Subset(_Targets(dataset), range(length(dataset)))
+    n, size = length(dataset), LABEL_ROWS
+    blocks = [list(range(start, min(start + size, n))) for start in range(0, n, size)]
     yield from torch.utils.data.DataLoader(
-        subset, batch_size=LABEL_ROWS, num_workers=n_workers, collate_fn=np.stack
+        _Targets(dataset), batch_sampler=blocks, num_workers=n_workers, collate_fn=_as_it_is
     )
+
+
+def _as_it_is(values: Any) -> Any:
+    return values

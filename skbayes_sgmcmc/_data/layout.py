@@ -185,7 +185,13 @@ def as_array(values: Any) -> Any:
 
 
 def _field(key: str | int, values: Any) -> Field:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # NumPy's words are about sequences
+        raise ValueError(
+            f"X[{key!r}] is not allowed: its rows have different lengths. Pad them to one length, "
+            "and give a mask of what counts as another array."
+        ) from None
     if array.ndim == 0:
         raise ValueError(
             f"X[{key!r}] is not allowed: give an array with the rows on its first axis."
