@@ -1,14 +1,15 @@
-"""Diagnostics of draws (ESS, R-hat and MCSE from arviz-stats) and of the noise of samplers."""
+"""Diagnostics of draws (ESS, R-hat and MCSE as in arviz-stats) and of the noise of samplers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._draws.mixing import bulk_ess, rank_r_hat
 from ._draws.posterior_samples import PosteriorSamples
 from ._validation import check_real
 
@@ -44,6 +45,8 @@ def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = 
         Effective sample sizes, in the shape of one draw. NaN for coordinates that are constant, or
         with fewer than four draws per chain.
     """
+    if method == "bulk":
+        return _at_once(posterior, name, bulk_ess)
     return _by_coordinate(posterior, name, "ess", method=method)
 
 
@@ -63,7 +66,7 @@ def r_hat(posterior: PosteriorSamples, name: str) -> Array:
         R-hat, in the shape of one draw. NaN for coordinates that are constant, or with fewer than
         four draws per chain.
     """
-    return _by_coordinate(posterior, name, "rhat")
+    return _at_once(posterior, name, rank_r_hat)
 
 
 def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
@@ -93,6 +96,14 @@ def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
     error = _by_coordinate(PosteriorSamples({name: squares}), name, "mcse", method="mean")
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(error / (2.0 * draws.std((0, 1))))
+
+
+def _at_once(posterior: PosteriorSamples, name: str, figure: Callable[[Array], Array]) -> Array:
+    values = np.asarray(posterior[name], dtype=np.float64)
+    flat = values.reshape(*values.shape[:2], -1)
+    few = flat.shape[1] < 4
+    found = np.full(flat.shape[2], np.nan) if few else figure(np.moveaxis(flat, 2, 0))
+    return found.reshape(values.shape[2:])
 
 
 def _by_coordinate(posterior: PosteriorSamples, name: str, figure: str, **options: Any) -> Array:

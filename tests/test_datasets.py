@@ -167,6 +167,100 @@ def test_an_item_that_can_not_be_read_is_named_with_its_traceback(n_workers):
         clf.fit(Pairs(broken={9}), y)
 
 
+class AtOnce(Pairs):
+    """It reads the items of a minibatch together, as datasets of Hugging Face do."""
+
+    asked = 0
+
+    def __getitems__(self, indices):
+        self.asked += 1
+        return [self[index] for index in indices]
+
+
+def test_items_are_read_together_where_the_dataset_can():
+    """The draws of the array, one call for each minibatch; before, none was read together.
+
+    An error names the item as before.
+    """
+    clf = BayesianModuleClassifier(deep(), **(TINY | {"n_chains": 1})).fit(X, y)
+    data = AtOnce()
+    ours = clone(clf).fit(data, y)
+    np.testing.assert_array_equal(ours.posterior_["0.weight"], clf.posterior_["0.weight"])
+    assert data.asked >= ours.n_steps_
+    with pytest.raises(RuntimeError, match="item 9 of the dataset could not be read"):
+        clone(clf).set_params(batch_size=600).fit(AtOnce(broken={9}), y)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
+def test_items_of_tensors(kind):
+    """Rows are the numbers of the tensors in float32."""
+    rows = torch.from_numpy(X).to(kind)
+    clf = BayesianModuleClassifier(deep(), **TINY).fit(rows.float().numpy(), y)
+    ours = clone(clf).fit(Pairs(rows), y)
+    np.testing.assert_array_equal(ours.posterior_["0.weight"], clf.posterior_["0.weight"])
+
+
+class ItemsOnly(Dataset):
+    """Targets are in the items, and in no attribute."""
+
+    def __init__(self, pairs, longer=()):
+        self.pairs, self.longer = pairs, longer
+
+    def __len__(self):
+        return len(self.pairs)
+
+    def __getitem__(self, index):
+        x, target = self.pairs[index]
+        return x, np.full(1 + (index in self.longer), target)
+
+
+@pytest.mark.parametrize("n_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (ItemsOnly(Pairs(broken={9})), "item 9 of the dataset could not be read"),
+        (
+            ItemsOnly(Pairs(), {4}),
+            r"item 4 of the dataset has a target of shape \(2,\), and item 0 one of",
+        ),
+    ],
+)
+def test_an_item_whose_target_can_not_be_read_is_named(data, message, n_workers):
+    """Before, the error was that of the dataset, or NumPy's, without the item."""
+    reg = BayesianModuleRegressor(nn.Linear(64, 1), n_workers=n_workers, **TINY)
+    with pytest.raises((RuntimeError, ValueError), match=message):
+        reg.fit(data)
+
+
+def test_scores_take_the_targets_of_items():
+    clf = BayesianModuleClassifier(deep(), **TINY).fit(Pairs())
+    assert clf.score(Pairs()) == clf.score(X, y)
+    reg = BayesianModuleRegressor(nn.Linear(64, 1), **TINY).fit(X, X[:, 20])
+    assert reg.score(Pairs(X, X[:, 20])) == pytest.approx(reg.score(X, X[:, 20]), abs=1e-6)
+
+
+class Transformed(Pairs):
+    """The attribute ``y`` has what the items' targets are made of, as with a target_transform."""
+
+    def __getitem__(self, index):
+        x, target = super().__getitem__(index)
+        return x, target % 2
+
+
+def test_targets_are_those_of_the_items():
+    """Before, an attribute was believed even if the items say otherwise."""
+    module = nn.Linear(64, 2)
+    clf = BayesianModuleClassifier(module, **TINY).fit(Transformed())
+    ours = BayesianModuleClassifier(module, **TINY).fit(X, y % 2)
+    np.testing.assert_array_equal(clf.predict_proba(X), ours.predict_proba(X))
+
+
+def test_a_loader_is_refused_by_name():
+    loader = torch.utils.data.DataLoader(Pairs(), batch_size=10)
+    with pytest.raises(ValueError, match="X=DataLoader is not allowed: give its dataset"):
+        BayesianModuleClassifier(deep(), **TINY).fit(loader)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

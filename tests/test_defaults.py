@@ -94,6 +94,7 @@ def test_chains_with_all_rows_take_fewer_steps_of_much_work(sampler, n, batch_si
     request = Request(
         sampler=sampler,
         step=None,
+        most=None,
         stiff=None,
         rate=1e-3,
         temperature=1.0,

@@ -12,7 +12,7 @@ from _modules import TINY, X, trained, y
 from torch import nn
 from torch.nn import functional
 
-from skbayes_sgmcmc import BayesianModuleClassifier, RandomLayerWarning
+from skbayes_sgmcmc import BayesianModuleClassifier, RandomLayerWarning, SamplingWarning
 from skbayes_sgmcmc.models.networks.module import ModuleNetwork
 from skbayes_sgmcmc.models.networks.module_checks import Rows, first_random
 
@@ -146,3 +146,35 @@ def test_a_module_without_values_is_refused():
     clf = BayesianModuleClassifier(trained().to("meta"), **TINY)
     with pytest.raises(ValueError, match="'0.weight' is not allowed, because it has no values"):
         clf.fit(X, y)
+
+
+class Cut(nn.Module):
+    """A body without a gradient, and a head; a part that is not used."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(64, 8), nn.Linear(8, 10)
+        self.spare = nn.Linear(3, 3)
+
+    def forward(self, x):
+        with torch.no_grad():
+            features = self.body(x)
+        return self.head(features)
+
+
+def test_parameters_without_a_gradient_are_named():
+    """Before, their draws were silently those of the prior, or torch's error named nothing."""
+    with pytest.warns(SamplingWarning, match="no gradient in 'body.weight', 'body.bias', 'spare.w"):
+        BayesianModuleClassifier(Cut(), **TINY).fit(X, y)
+    with pytest.raises(ValueError, match="no gradient in 'spare.weight', 'spare.bias': its forwa"):
+        BayesianModuleClassifier(Cut(), sample_parameters="spare", **TINY).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*no gradient")
+        BayesianModuleClassifier(Cut(), sample_parameters="head", **TINY).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_compiled_modules_are_refused_by_name():
+    module = torch.jit.trace(nn.Linear(64, 10), torch.zeros(2, 64))
+    with pytest.raises(ValueError, match="what torch.jit has compiled does not take other param"):
+        BayesianModuleClassifier(module, **TINY).fit(X, y)

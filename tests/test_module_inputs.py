@@ -271,3 +271,14 @@ def test_other_tables_are_rows_of_numbers():
     assert list(clf.feature_names_in_) == ["a", "b", "c"]
     one = BayesianModuleClassifier(nn.Linear(1, 2), **TINY)
     assert one.fit(frame[["a"]].set_axis(["input"], axis=1), labels).n_features_in_ == 1
+
+
+def test_ids_without_an_embedding_and_rows_of_different_lengths_are_explained():
+    """Both reasons are told; before, only that for floating-point numbers, and NumPy's words."""
+    words = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 2))
+    ids = np.full((6, 3), 9)
+    with pytest.raises(ValueError, match=r"whole numbers: index out of range in self; as floating"):
+        BayesianModuleClassifier(words, **TINY).fit(ids, np.arange(6) % 2)
+    ragged = {"input": [[1, 2, 3], [1, 2]] * 3}
+    with pytest.raises(ValueError, match=r"X\['input'\] is not allowed: its rows have different"):
+        BayesianModuleClassifier(words, **TINY).fit(ragged, np.arange(6) % 2)

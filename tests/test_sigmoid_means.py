@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import expit, ndtr
 
-from skbayes_sgmcmc.models._sigmoid_means import sigmoid_means
+from skbayes_sgmcmc.models._sigmoid_means import NARROW, normal_nodes, sigmoid_means
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
 
@@ -32,6 +32,25 @@ def test_averages_are_those_of_dense_quadrature(sd):
     np.testing.assert_allclose(p, ndtr(away) @ density, atol=4e-4)
     bell = np.exp(-0.5 * away**2) / (sd * np.sqrt(2.0 * np.pi))
     np.testing.assert_allclose(slope, bell @ density, rtol=5e-3)
+
+
+def test_few_nodes_are_enough_for_logits_that_vary_little():
+    """Five of them: probabilities to 1e-8, slopes to 1e-7; remainders to half a percent."""
+    mean, sd = np.linspace(-6.0, 6.0, 101), np.full(101, NARROW)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    assert len(normal_nodes(sd)[0]) < len(normal_nodes(1.01 * sd)[0]) < len(nodes)
+    at = expit(mean[:, None] + NARROW * nodes)
+    weights = weights / weights.sum()
+    p, slope = sigmoid_means(mean, sd)
+    np.testing.assert_allclose(p, at @ weights, atol=1e-8)
+    np.testing.assert_allclose(slope, (at * (1.0 - at)) @ weights, rtol=1e-7)
+
+    def left(nodes, weights):
+        moved = NARROW * nodes
+        away = expit(mean[:, None] + moved) - p[:, None] - slope[:, None] * moved
+        return np.sqrt(np.square(away) @ (weights / weights.sum()))
+
+    np.testing.assert_allclose(left(*normal_nodes(sd)), left(nodes, weights), rtol=5e-3)
 
 
 @pytest.mark.parametrize("seed", [0, 41, 43, 44])

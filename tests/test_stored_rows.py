@@ -142,10 +142,16 @@ def test_a_stored_design_is_the_held_one():
     np.testing.assert_array_equal(stored.whole().dense(), held.x)
     for design in (stored, stored.held()):
         assert design.shape == held.shape
-        np.testing.assert_array_equal(design.times(w[: P + 1]), held.times(w[: P + 1]))
-        np.testing.assert_array_equal(design.transposed_times(r), held.transposed_times(r))
-        np.testing.assert_array_equal(design.gram(r[:, 0]), held.gram(r[:, 0]))
-        np.testing.assert_array_equal(design.block(slice(5, 9)).x, held.x[5:9])
+        # rows are multiplied in the precision in which they are stored
+        near = {"rtol": 1e-5, "atol": 1e-5}
+        np.testing.assert_allclose(design.times(w[: P + 1]), held.times(w[: P + 1]), **near)
+        np.testing.assert_allclose(design.transposed_times(r), held.transposed_times(r), **near)
+        squares = design.moved_squares(w[: P + 1]), held.moved_squares(w[: P + 1])
+        np.testing.assert_allclose(*squares, **near)
+        sums = design.gram(r[:, 0]), held.gram(r[:, 0])
+        np.testing.assert_allclose(*sums, rtol=1e-5, atol=1e-3)
+        for some in (design.block(slice(5, 9)), design.rows(np.arange(5, 9))):
+            np.testing.assert_array_equal(some.whole().dense(), held.x[5:9])
         indices = np.array([[[4, 2000]], [[7, 7]]])
         for a, b in zip(design.gather(indices), held.gather(indices), strict=True):
             np.testing.assert_array_equal(a.x, b.x)
@@ -224,13 +230,18 @@ def assert_same_draws(a, b, **bounds):
 
 @pytest.mark.parametrize("name", CASES)
 def test_draws_are_those_of_the_copied_rows(name, request, tmp_path):
-    """Sums by blocks differ by rounding, and so do the draws: by 1e-5 of the largest."""
+    """Sums by blocks are in single precision here, as the rows, and the draws differ by its errors.
+
+    Those of sums over 2,000 rows, which are 1e-7 of 2,000, are up to 2e-4 of the prior's precision,
+    which is all that holds the coefficients of several classes together.
+    """
     model, X, y = case(name)
     whole = clone(model).fit(X, y)
     request.getfixturevalue("small_is_large")
     np.save(tmp_path / "x.npy", X)
     for given in (X, np.load(tmp_path / "x.npy", mmap_mode="r")):
-        assert_same_draws(whole, clone(model).fit(given, y), atol=1e-5, rtol=1e-5)
+        bound = 3e-4 if name == "classes" else 1e-5
+        assert_same_draws(whole, clone(model).fit(given, y), atol=bound, rtol=bound)
 
 
 @pytest.mark.parametrize("kind", [BayesianLogisticRegression, BayesianMLPClassifier])
@@ -248,10 +259,15 @@ def test_maps_beyond_the_memory_are_read_in_order(kind, small_is_large, tmp_path
     monkeypatch.setattr(rows, "whole_memory", lambda: 2 * X.nbytes - 1)
     assert not StoredRows(stored).searched and not StoredRows(stored).in_memory
     assert StoredRows(X).searched  # an array is in memory
-    taken = []
-    monkeypatch.setattr(rows.np, "take", lambda *args, **named: taken.append(args))
+    taken, take = [], np.take
+
+    def recorded(table, *args, **named):
+        taken.append(table)
+        return take(table, *args, **named)
+
+    monkeypatch.setattr(rows.np, "take", recorded)
     assert_same_draws(clone(model).fit(stored, y), of_slices, atol=0.0)
-    assert not taken
+    assert not any(rows.file_of(table) for table in taken)  # only those of a pool, in memory
 
 
 @pytest.mark.parametrize(("name", "weighted"), [("logistic", True), ("poisson", False)])

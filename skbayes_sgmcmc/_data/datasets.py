@@ -7,7 +7,8 @@ datasets of Hugging Face have. An item is (x, y), a mapping with a label, or x a
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,17 @@ LABEL_ROWS = 1000
 def is_dataset(X: Any) -> bool:
     """Whether X is a map-style dataset, and not an array, a table or a list."""
     named = type(X).__module__.partition(".")[0] == "datasets"
-    return named or isinstance(X, torch.utils.data.Dataset)
+    return named or isinstance(X, torch.utils.data.Dataset | torch.utils.data.DataLoader)
 
 
 def split_item(item: Any) -> tuple[Any, Any]:
     """x and y of an item; y is None if the item has none."""
+    if isinstance(item, tuple | list):  # first, because it is the usual case and quick to see
+        return (item[0], item[1]) if len(item) == 2 else (item, None)
     if isinstance(item, Mapping):
         names = [name for name in LABELS if name in item]
         x = {key: value for key, value in item.items() if key not in names}
         return x, item[names[0]] if names else None
-    if isinstance(item, tuple | list) and len(item) == 2:
-        return item[0], item[1]
     return item, None
 
 
@@ -58,25 +59,37 @@ class Items(torch.utils.data.Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Array:
         """Rows (rows, numbers); torch's loaders ask for all rows of a minibatch at once."""
-        rows = np.empty((len(indices), self.layout.size), np.float32)
-        for place, index in enumerate(indices):
-            rows[place] = self[index]
-        bad = ~np.isfinite(rows).all(axis=1)
-        if bad.any():
-            index = indices[int(bad.argmax())]
+        rows, row = np.empty((len(indices), self.layout.size), np.float32), self.layout.row
+        for place, item in enumerate(items_of(self.dataset, indices)):
+            try:
+                rows[place] = row(split_item(item)[0])
+            except ValueError as error:
+                raise ValueError(f"item {indices[place]} of the dataset: {error}") from None
+        if not np.isfinite(rows).all():
+            index = indices[int(np.isfinite(rows).all(axis=1).argmin())]
             raise ValueError(f"item {index} of the dataset has values that are not finite.")
         return rows
 
-    def __getitem__(self, index: int) -> Array:
+
+def items_of(dataset: Any, indices: Sequence[int]) -> Iterable[Any]:
+    """Items of a dataset by their numbers, at once if it can; an error names the item."""
+    at_once = getattr(dataset, "__getitems__", None)
+    if at_once is not None:
+        with suppress(Exception):  # they are then read one by one, to see which item it is
+            items = list(at_once(indices))
+            if len(items) == len(indices):
+                return items
+    return _one_by_one(dataset, indices)
+
+
+def _one_by_one(dataset: Any, indices: Sequence[int]) -> Iterator[Any]:
+    for index in indices:
         try:
-            x, _ = split_item(self.dataset[index])
+            item = dataset[index]
         except Exception as error:
             lines = "".join(traceback.format_exception(error))
             raise RuntimeError(f"item {index} of the dataset could not be read:\n{lines}") from None
-        try:
-            return self.layout.row(x)
-        except ValueError as error:
-            raise ValueError(f"item {index} of the dataset: {error}") from None
+        yield item
 
 
 class DatasetRows:
@@ -127,13 +140,17 @@ class DatasetRows:
 
     def batches(self, numbers: Sequence[Array]) -> Iterator[Tensor]:
         """Tensors (rows, numbers) of rows by their numbers; workers fetch some in advance."""
-        loader = torch.utils.data.DataLoader(
-            Items(self.dataset, self.layout),
-            batch_sampler=[self.rows[part].tolist() for part in numbers if len(part)],
-            num_workers=self.n_workers,
-            collate_fn=torch.from_numpy,
-        )
-        yield from loader
+        items = Items(self.dataset, self.layout)
+        wanted = [self.rows[part].tolist() for part in numbers if len(part)]
+        if self.n_workers:
+            yield from torch.utils.data.DataLoader(
+                items,
+                batch_sampler=wanted,
+                num_workers=self.n_workers,
+                collate_fn=torch.from_numpy,
+            )
+        else:
+            yield from (torch.from_numpy(items.__getitems__(indices)) for indices in wanted)
 
     def as_field(self, dtype: torch.dtype, device: str) -> LoadedRows:
         """The rows as a field of minibatches."""
@@ -190,6 +207,11 @@ def length(dataset: Any) -> int:
     ValueError
         The dataset has no length or no items.
     """
+    if isinstance(dataset, torch.utils.data.DataLoader):
+        raise ValueError(
+            "X=DataLoader is not allowed: give its dataset; batch_size and n_workers are "
+            "parameters of the estimator."
+        )
     try:
         n = len(dataset)
     except TypeError:
@@ -216,6 +238,9 @@ def layout_of_items(dataset: Any) -> Layout:
 def targets_of(dataset: Any, n_workers: int) -> Array:
     """The targets of all items: of a column or attribute if there is one, else of each item.
 
+    A column counts only if it agrees with some items: datasets may change their targets when an
+    item is read, as those of torchvision do with a ``target_transform``.
+
     Raises
     ------
     ValueError
@@ -227,8 +252,18 @@ def targets_of(dataset: Any, n_workers: int) -> Array:
         except (TypeError, KeyError, IndexError):
             column = None
         if column is not None and np.shape(as_array(column))[:1] == (length(dataset),):
-            return np.asarray(as_array(column))
+            targets = np.asarray(as_array(column))
+            if _agree(targets, dataset):
+                return targets
     return np.concatenate(list(_fetched_targets(dataset, n_workers)))
+
+
+def _agree(targets: Array, dataset: Any) -> bool:
+    """Whether the first, middle and last target are those of the items, where these have one."""
+    some = sorted({0, len(targets) // 2, len(targets) - 1})
+    found = (split_item(item)[1] for item in items_of(dataset, some))
+    pairs = zip(targets[some], found, strict=True)
+    return all(y is None or np.array_equal(np.asarray(as_array(y)), known) for known, y in pairs)
 
 
 def _has_column(dataset: Any, name: str) -> bool:
@@ -236,21 +271,36 @@ def _has_column(dataset: Any, name: str) -> bool:
 
 
 class _Targets(torch.utils.data.Dataset[Any]):
+    """Targets of items, with errors that name the item."""
+
     def __init__(self, dataset: Any):
         self.dataset = dataset
 
-    def __getitem__(self, index: int) -> Array:
-        y = split_item(self.dataset[index])[1]
-        if y is None:
-            raise ValueError(
-                f"y is missing: item {index} of the dataset has no target. Give y, items (x, y), "
-                f"or mappings with one of {', '.join(map(repr, LABELS))}."
-            )
-        return np.asarray(as_array(y))
+    def __getitems__(self, indices: Sequence[int]) -> Array:
+        found: list[Array] = []
+        for index, item in zip(indices, items_of(self.dataset, indices), strict=True):
+            y = split_item(item)[1]
+            if y is None:
+                raise ValueError(
+                    f"y is missing: item {index} of the dataset has no target. Give y, items "
+                    f"(x, y), or mappings with one of {', '.join(map(repr, LABELS))}."
+                )
+            found.append(np.asarray(as_array(y)))
+            if found[-1].shape != found[0].shape:
+                raise ValueError(
+                    f"item {index} of the dataset has a target of shape {found[-1].shape}, and "
+                    f"item {indices[0]} one of shape {found[0].shape}: give targets of one shape."
+                )
+        return np.stack(found)
 
 
 def _fetched_targets(dataset: Any, n_workers: int) -> Iterator[Array]:
-    subset = torch.utils.data.Subset(_Targets(dataset), range(length(dataset)))
+    n, size = length(dataset), LABEL_ROWS
+    blocks = [list(range(start, min(start + size, n))) for start in range(0, n, size)]
     yield from torch.utils.data.DataLoader(
-        subset, batch_size=LABEL_ROWS, num_workers=n_workers, collate_fn=np.stack
+        _Targets(dataset), batch_sampler=blocks, num_workers=n_workers, collate_fn=_as_it_is
     )
+
+
+def _as_it_is(values: Any) -> Any:
+    return values

@@ -126,10 +126,10 @@ class Layout:
             pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
             one: Any = {key: np.asarray(as_array(value))[None] for key, value in pairs}
             return self.flat(one)[0].astype(np.float32)
-        field = self.fields[0]
+        field, x = self.fields[0], as_array(x)
         if isinstance(x, np.ndarray) and x.shape == field.shape and field.kind == "float":
             return x.astype(np.float32, copy=False).reshape(-1)  # the usual case, made fast
-        return _rows_of(field, np.asarray(as_array(x))[None])[0].astype(np.float32)
+        return _rows_of(field, np.asarray(x)[None])[0].astype(np.float32)
 
     def _expected(self) -> str:
         listed = ", ".join(f"{f.key!r} (rows of shape {f.shape})" for f in self.fields)
@@ -179,12 +179,19 @@ def as_array(values: Any) -> Any:
     """Tensors as arrays; everything else as it is."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
-        return values.float().numpy() if "bfloat16" in str(values.dtype) else values.numpy()
+        half = values.dtype.is_floating_point and values.dtype.itemsize == 2
+        return values.float().numpy() if half else values.numpy()  # NumPy has no bfloat16
     return values
 
 
 def _field(key: str | int, values: Any) -> Field:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # NumPy's words are about sequences
+        raise ValueError(
+            f"X[{key!r}] is not allowed: its rows have different lengths. Pad them to one length, "
+            "and give a mask of what counts as another array."
+        ) from None
     if array.ndim == 0:
         raise ValueError(
             f"X[{key!r}] is not allowed: give an array with the rows on its first axis."

@@ -108,6 +108,7 @@ def _request(
     return Request(
         sampler=sampler,
         step=cell.step,
+        most=cell.most,
         stiff=cell.stiff,
         rate=cell.rate,
         temperature=temperature,

@@ -30,7 +30,7 @@ from .._data.ranks import NoRandom
 from .._draws.storage import decode
 from .._metric import State
 from .._validation import check_choice
-from ..models._protocol import Model
+from ..models._protocol import Anchor, Model
 
 Array = NDArray[Any]
 
@@ -94,6 +94,8 @@ class Target:
         Centre of the control variates.
     temperature : float, default=1.0
         T, used only for this approximation.
+    anchor : Anchor or None, default=None
+        Linear control variates, if they are known. None: the model makes those that are needed.
     dtype : torch.dtype, default=torch.float64
         Precision of the positions.
     device : str, default="cpu"
@@ -109,6 +111,7 @@ class Target:
         gradient: str = "minibatch",
         center: Array | None = None,
         temperature: float = 1.0,
+        anchor: Anchor | None = None,
         dtype: torch.dtype = torch.float64,
         device: str = "cpu",
     ):
@@ -124,12 +127,13 @@ class Target:
         self._anchor_gradient: Tensor | None = None
         self._anchor_hessian: Tensor | None = None
         if GRADIENTS[gradient]:
-            self._set_anchor(GRADIENTS[gradient])
+            self._set_anchor(GRADIENTS[gradient], anchor)
 
-    def _set_anchor(self, order: int) -> None:
+    def _set_anchor(self, order: int, anchor: Anchor | None) -> None:
         """Compute the control variates: their exact sums, and their fields for each row."""
-        anchor, root = None, None
-        if self.center is not None and self.model.after_step is None:
+        root = None
+        anchor = anchor if order == 2 else None
+        if anchor is None and self.center is not None and self.model.after_step is None:
             if order == 2 and self.coordinates is not None and self.coordinates.root.ndim == 2:
                 spread = np.sqrt(self.temperature / self.n)
                 root = np.asarray(self.coordinates.root.double().cpu()) * spread
@@ -142,7 +146,8 @@ class Target:
                 + "; give gradient='minibatch'."
             )
         self.data = replace(self.data, fields=self.data.fields | anchor.fields)
-        self._center = torch.from_numpy(self.center).to(self.like)[None]
+        center = self.center if anchor.center is None else anchor.center
+        self._center = torch.from_numpy(center).to(self.like)[None]
         self._anchor_gradient = torch.from_numpy(anchor.gradient / self.n).to(self.like)[None]
         if anchor.hessian is not None:
             self._anchor_hessian = torch.from_numpy(anchor.hessian / self.n).to(self.like)

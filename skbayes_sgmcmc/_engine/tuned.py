@@ -87,6 +87,7 @@ def tuned(
                 auto.set_step(warm, model, data, sampler, cell, settings, temperature)
     if is_auto(settings.dtype) and single_is_enough(target, minibatches, sampler, temperature):
         minibatches = minibatches.in_precision(torch.float32)
+    warm = replace(warm, anchor=None)  # the target has it
     eta: Any = settings.step_size
     if warm.step_size is not None:
         eta = warm.step_size
@@ -117,6 +118,7 @@ def _target(
         gradient=warm.gradient,
         center=warm.center,
         temperature=temperature,
+        anchor=warm.anchor,
         dtype=like.dtype,
         device=str(like.device),
     )

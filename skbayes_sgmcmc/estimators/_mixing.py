@@ -10,7 +10,6 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator
 
 from .._draws.posterior_samples import PosteriorSamples
-from .._engine.settings import is_auto
 from .._exceptions import warn
 
 Array = NDArray[Any]
@@ -54,6 +53,8 @@ class MixingWarnings:
 
         ``labels`` name their flattened coordinates; None: as in ``summary()``.
         """
+        from .._engine.settings import is_auto
+
         if self.posterior_.n_draws < 4:
             return
         still = [name for name, values in draws.items() if not _moves(values)]

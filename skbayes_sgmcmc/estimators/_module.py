@@ -152,7 +152,8 @@ class ModuleEstimator(LastLayer):
         return bind(self.module[0] if self._has_weights else self.module, **widths)
 
     def _make_network(self, n_outputs: int) -> Network:
-        from ..models.networks.module import ModuleNetwork, light_copy
+        from ..models.networks.module import ModuleNetwork
+        from ..models.networks.module_calls import light_copy
 
         start = "module" if self._starts_at_module else "random"
         head = self._linear_head(start)
@@ -188,6 +189,7 @@ class ModuleEstimator(LastLayer):
         check_outputs("module", self.module, outputs, (len(few), self._n_outputs))
         self._check_behaviour(module, x)
         self._sampled_names = select(module, self.sample_parameters, x)
+        self._check_gradients(module, x)
         self._module, self._made_from = module.requires_grad_(False), self._recipe
         self._split(x)
         if self._vectorized:  # raises an error if vmap can't
@@ -208,22 +210,26 @@ class ModuleEstimator(LastLayer):
         layouts = [self._layout]
         if self._layout.whole.any() and not self._layout.several:
             layouts.append(self._layout.with_floats())
+        reasons: list[Exception] = []
         for layout in layouts:
             x = Rows(few, layout)
             try:
                 with torch.no_grad():
                     outputs = main_output(call(module, x))
             except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
-                reason = error
+                reasons.append(error)
             else:
                 self._layout = layout
                 return outputs, x
+        why = str(reasons[0])
+        if len(reasons) > 1:
+            why = f"as whole numbers: {why}; as floating-point numbers: {reasons[1]}"
         hint = "give the input_shape that the module expects, such as (channels, height, width)"
         raise ValueError(
             f"module={self.module!r} is not allowed with input_shape={self.input_shape!r}: it does "
-            f"not take rows of shape {self._row_shape()} ({reason}). If these are images or "
+            f"not take rows of shape {self._row_shape()} ({why}). If these are images or "
             f"sequences, {hint}; else change the module's inputs."
-        ) from reason
+        ) from reasons[0]
 
     def _check_behaviour(self, module: nn.Module, x: Rows) -> None:
         """Refuse a module that is no function of single rows; warn of random layers."""
@@ -260,6 +266,28 @@ class ModuleEstimator(LastLayer):
                 "random-layers-are-switched-off",
                 RandomLayerWarning,
             )
+
+    def _check_gradients(self, module: nn.Module, x: Rows) -> None:
+        """Refuse a choice of parameters in none of which the outputs have a gradient."""
+        from ..models.networks.module_checks import without_gradient
+
+        still = without_gradient(module, self._sampled_names, x)
+        if not still:
+            return
+        more = len(still) - NAMED_LAYERS
+        named = ", ".join(map(repr, still[:NAMED_LAYERS])) + (f" and {more} more" * (more > 0))
+        reason = "its forward does not use them, or does so under torch.no_grad or detach()"
+        if len(still) == len(self._sampled_names):
+            raise ValueError(
+                f"sample_parameters={self.sample_parameters!r} is not allowed: the outputs of the "
+                f"module have no gradient in {named}: {reason}. Change the module, or select "
+                "other parameters."
+            )
+        warn(
+            f"the outputs of the module have no gradient in {named}: {reason}. Their draws will be "
+            "those of the prior. Change the module, or select other parameters.",
+            "parameters-without-a-gradient",
+        )
 
     def _student(self, X: Array) -> Blueprint:
         from ..models.networks.distillation import Trainable
@@ -317,6 +345,28 @@ class ModuleEstimator(LastLayer):
         """
         return super().fit(X, y, sample_weight)
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The accuracy of a classifier, or the coefficient of determination R^2 of a regressor.
+
+        Parameters
+        ----------
+        X : array, tuple or mapping of arrays, or dataset
+            Rows.
+        y : array of shape (n_samples,) or (n_samples, n_outputs), or None, default=None
+            Targets. None: those of the items of a dataset.
+        sample_weight : array of shape (n_samples,) or None, default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
+        if y is None and _is_dataset(X):
+            from .._data.datasets import targets_of
+
+            y = targets_of(X, self.n_workers)
+        return float(super().score(X, y, sample_weight))
+
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         if _is_dataset(X):
             return self._validate_dataset(X, y, reset=reset)
@@ -351,8 +401,12 @@ class ModuleEstimator(LastLayer):
 
     def _dataset_rows(self, X: Any) -> Any:
         from .._data.datasets import DatasetRows
+        from .._data.layout import Field
 
-        return DatasetRows(X, self._layout, self._row_shape(), self.n_workers)
+        layout = self._layout
+        if layout == PLAIN:  # the fit was to an array of rows
+            layout = Layout((Field(0, (self.n_features_in_,), "float"),))
+        return DatasetRows(X, layout, self._row_shape(), self.n_workers)
 
     def _validate_rows(self, X: Any) -> Any:
         if _is_dataset(X):

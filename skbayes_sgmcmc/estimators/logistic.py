@@ -309,9 +309,9 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
 
     def _mean_proba(self, x: Any) -> Array:
         """Averages over all draws, or from moments of the logits where these say as much."""
-        from ..models.logit_moments import moments_of
+        from ..models.prediction_moments import moments_of
 
-        moments = moments_of(self.posterior_) if len(self.classes_) == 2 else None
+        moments = moments_of(self.posterior_)
         if moments is None:
             return super()._mean_proba(x)
         proba, far = moments.probabilities(x)

@@ -51,23 +51,25 @@ def joined_over_blocks(method: Method) -> Method:
 
 
 def anchored_over_blocks(method: Method) -> Method:
-    """For ``anchor``, whose fields are joined and whose sums are added up."""
+    """For ``anchor``, whose figures of rows are joined and whose sums are added up."""
 
     @functools.wraps(method)
     def over(model: Any, center: Any, data: Any, root: Any = None) -> Anchor:
         fields: dict[str, Any] = {}
+        others: dict[str, Any] = {}
         sums: Any = None
         for rows, block in data.blocks():
             part: Anchor = method(model, center, block, root)
             if block is data:
                 return part
-            for name, values in part.fields.items():
-                if name not in fields:
-                    fields[name] = values.new_empty(data.n_rows, *values.shape[1:])
-                fields[name][rows] = values
+            for joined, found in ((fields, part.fields), (others, part.rows)):
+                for name, values in found.items():
+                    if name not in joined:
+                        joined[name] = values.new_empty(data.n_rows, *values.shape[1:])
+                    joined[name][rows] = values
             own = part.gradient, part.hessian
             sums = own if sums is None else _plus(sums, own)
-        return Anchor(fields, *sums)
+        return Anchor(fields, sums[0], sums[1], others)
 
     return over
 

@@ -15,6 +15,7 @@ from .._data.minibatch import sent
 from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
 from ._design_batches import DenseBatch, SharedDenseBatch, SparseBatch, StoredBatch
+from ._gram import gram_with_ones
 
 Array = NDArray[Any]
 
@@ -25,57 +26,101 @@ SPARSE_BLOCK = 2**16
 #: rows of at most this many bytes are held once more, as minibatches need them: with their
 #: column of ones, in the precision of the chains
 HELD_BYTES = 2**26
+#: larger coefficients are not multiplied in single precision
+LARGEST_SINGLE = 1e30
 
 
-class _ByBlocks:
-    """Figures of all rows of a matrix, block by block."""
+class _Dense:
+    """Sums over all rows of a dense matrix, block by block.
+
+    Products are in the precision of the rows as they are stored, and their sums in float64. A
+    column of ones and factors that are not stored count without a copy of the rows.
+    """
 
     shape: tuple[int, ...]
+    #: whether the last column, of ones, is not stored
+    intercept = False
+    #: what rows are multiplied by, if that is not stored
+    factor: Array | None = None
 
-    def _stored_blocks(self) -> Iterator[tuple[slice, Any]]:
-        """Consecutive blocks of rows, in the precision of the design."""
+    def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Consecutive blocks of rows as they are stored, in float32 or float64."""
         raise NotImplementedError
 
-    def moved_squares(self, w: Array) -> Array:
-        """Squared lengths of the rows of X w, for w (columns, m), in the precision of X."""
-        found = np.empty(self.shape[0])
-        for rows, x in self._stored_blocks():
-            moved = np.asarray(x @ w.astype(x.dtype))
-            found[rows] = np.einsum("ij,ij->i", moved, moved)
-        return found
-
-
-class _Dense(_ByBlocks):
-    """Sums over all rows of a dense matrix, block by block."""
+    def completed_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """The same with the column of ones and the factors, in the precision of the design."""
+        return self._stored_blocks()
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Consecutive blocks of rows, as arrays in float64 or CSR matrices.
+        """Consecutive blocks of complete rows, as arrays in float64 or CSR matrices.
 
         Sums over all rows go by blocks, which avoids a second copy of X in float64.
         """
-        for rows, x in self._stored_blocks():
+        for rows, x in self.completed_blocks():
             yield rows, x.astype(np.float64, copy=False)
 
-    def gram(self, weight: Array) -> Array:
-        """X' diag(weight) X."""
-        total = np.zeros((self.shape[1], self.shape[1]))
-        for rows, x in self.blocks():
-            total += (x * weight[rows, None]).T @ x
-        return total
+    def _moved(self, w: Array, *, exact: bool = False) -> Iterator[tuple[slice, Array]]:
+        """Blocks of X w, for w (columns, m); ``exact``: without the rounding of w."""
+        w, m = np.asarray(w, dtype=np.float64), w.shape[1]
+        for rows, x in self._stored_blocks():
+            if x.dtype != np.float64 and not np.abs(w).max(initial=0.0) < LARGEST_SINGLE:
+                x = x.astype(np.float64)
+            near = w.astype(x.dtype)
+            if exact and x.dtype != np.float64:
+                near = np.hstack([near, (w - near).astype(x.dtype)])
+            moved = x @ near[: x.shape[1]]
+            if self.intercept:
+                moved += near[-1]
+            if near.shape[1] > m:
+                moved = moved[:, :m].astype(np.float64) + moved[:, m:]
+            if self.factor is not None:
+                moved *= self.factor[rows, None]
+            yield rows, moved
+
+    def moved_squares(self, w: Array) -> Array:
+        """Squared lengths of the rows of X w, for w (columns, m)."""
+        found = np.empty(self.shape[0])
+        for rows, moved in self._moved(w):
+            found[rows] = np.einsum("ij,ij->i", moved, moved, dtype=np.float64)
+        return found
 
     def times(self, w: Array) -> Array:
-        """X w for an array (columns, k), with products in the precision of X."""
+        """X w for an array (columns, k)."""
         product = np.empty((self.shape[0], w.shape[1]))
-        for rows, x in self._stored_blocks():
-            product[rows] = x @ w.astype(x.dtype)
+        # what rounding takes from w would move the predictors of all rows alike
+        for rows, moved in self._moved(w, exact=True):
+            product[rows] = moved
         return product
 
     def transposed_times(self, r: Array, *, square: bool = False) -> Array:
-        """X' r, or (X*X)' r, for an array (rows, k), with products in the precision of X."""
+        """X' r, or (X*X)' r, for an array (rows, k)."""
+        if self.factor is not None:
+            r = r * self._factors(square=square)[:, None]
         total = np.zeros((self.shape[1], r.shape[1]))
         for rows, x in self._stored_blocks():
-            total += (x * x if square else x).T @ r[rows].astype(x.dtype)
+            if square:
+                x = np.square(x, dtype=np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):
+                part = x.T @ r[rows].astype(x.dtype)
+                if x.dtype != np.float64 and not np.isfinite(part).all():
+                    part = x.astype(np.float64).T @ r[rows]
+            total[: x.shape[1]] += part
+        if self.intercept:
+            total[-1] = r.sum(0)
         return total
+
+    def gram(self, weight: Array) -> Array:
+        """X' diag(weight) X."""
+        if self.factor is not None:
+            weight = weight * self._factors(square=True)
+        stored = self.shape[1] - int(self.intercept)
+        total = gram_with_ones(self._stored_blocks(), weight, stored)
+        return total[: self.shape[1], : self.shape[1]]
+
+    def _factors(self, *, square: bool) -> Array:
+        assert self.factor is not None
+        factor = self.factor.astype(np.float64)
+        return factor * factor if square else factor
 
     def row_squares(self, squares: Array) -> Array:
         """Sum of ``squares`` (columns, k) times X*X over columns and k, shape (rows,)."""
@@ -177,7 +222,8 @@ class StoredDesign(_Dense):
 
     def held(self) -> DenseDesign:
         """All rows as minibatches need them, in one array: a copy."""
-        return self.block(slice(0, self.shape[0]))
+        every = slice(0, self.shape[0])
+        return DenseDesign(self._completed(self.source[every], every).to(self.device))
 
     def tensor_like(self) -> Tensor:
         return torch.empty(0, dtype=self.dtype, device=self.device)
@@ -188,11 +234,17 @@ class StoredDesign(_Dense):
     def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
         return _batches(self._taken(indices.reshape(-1)).to(self.device), indices)
 
-    def rows(self, indices: Array) -> DenseDesign:
-        return DenseDesign(self._taken(indices).to(self.device))
+    def rows(self, indices: Array) -> StoredDesign:
+        return self._read(self.source.take(indices), indices)
 
-    def block(self, rows: slice) -> DenseDesign:
-        return DenseDesign(self._completed(self.source[rows], rows).to(self.device))
+    def block(self, rows: slice) -> StoredDesign:
+        """A design of consecutive rows, which are read now."""
+        return self._read(self.source[rows], rows)
+
+    def _read(self, x: Array, rows: Any) -> StoredDesign:
+        """A design of some rows that have been read, as they are."""
+        factor = None if self.factor is None else self.factor[rows]
+        return StoredDesign(StoredRows(x), self.dtype, self.device, self.intercept, factor)
 
     def _taken(self, indices: Array) -> Tensor:
         return self._completed(self.source.take(indices), indices)
@@ -211,11 +263,11 @@ class StoredDesign(_Dense):
     def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
         starts = range(0, self.shape[0], BLOCK)
         parts = (slice(start, min(start + BLOCK, self.shape[0])) for start in starts)
+        yield from read_ahead(self.source.__getitem__, parts, ahead=self.ahead)
 
-        def completed(rows: slice) -> Array:
-            return self._completed(self.source[rows], rows).numpy()
-
-        yield from read_ahead(completed, parts, ahead=self.ahead)
+    def completed_blocks(self) -> Iterator[tuple[slice, Array]]:
+        for rows, x in self._stored_blocks():
+            yield rows, self._completed(x, rows).numpy()
 
 
 def _batches(rows: Tensor, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
@@ -227,7 +279,7 @@ def _batches(rows: Tensor, indices: Array) -> Sequence[DenseBatch | SharedDenseB
     return [SharedDenseBatch(x, transposed) for x, transposed in pairs]
 
 
-class SparseDesign(_ByBlocks):
+class SparseDesign:
     """All rows of a CSR matrix, which is never converted to a dense matrix as a whole."""
 
     in_memory = True
@@ -294,8 +346,10 @@ class SparseDesign(_ByBlocks):
             rows = slice(start, start + n_rows)
             yield rows, self._taken(rows)
 
-    def _stored_blocks(self) -> Iterator[tuple[slice, Any]]:
-        return self.blocks()
+    def moved_squares(self, w: Array) -> Array:
+        """Squared lengths of the rows of X w, for w (columns, m)."""
+        moved = (np.square(x @ w).sum(1) for _, x in self.blocks())
+        return np.concatenate([np.asarray(each) for each in moved])
 
     def gram(self, weight: Array) -> Array:
         return (self.x.T @ sp.diags(weight) @ self.x).toarray()

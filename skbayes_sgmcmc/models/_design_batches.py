@@ -91,7 +91,7 @@ class StoredBatch:
             batch.accumulate(out, r[:, rows], scale)
 
     def _batches(self) -> Iterator[tuple[slice, SharedDenseBatch]]:
-        for rows, x in self.design._stored_blocks():
+        for rows, x in self.design.completed_blocks():
             at = torch.from_numpy(x).to(self.design.device)
             yield rows, SharedDenseBatch(at, at.t())
 

@@ -29,7 +29,7 @@ All positions are ``theta`` of shape (chains, n_parameters).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -59,11 +59,23 @@ class Anchor:
         Weighted sum of the control variates over all rows at the centre.
     hessian : array of shape (n_parameters, n_parameters) or None
         Slope of this sum in theta - center. None for constant control variates.
+    rows : dict of str to Tensor, default={}
+        Other figures of each row, with which ``walls`` and ``remainders`` need not read the rows.
+    center : array of shape (n_parameters,) or None, default=None
+        Their centre, if it is not that of the coordinates.
     """
 
     fields: dict[str, Tensor]
     gradient: Array
     hessian: Array | None
+    rows: dict[str, Tensor] = field(default_factory=dict)
+    center: Array | None = None
+
+    def known_rows(self, data: Data) -> Data:
+        """What is known of every row in place of the row; the rows if that is not enough."""
+        if not self.rows:
+            return data
+        return Data(self.fields | self.rows, data.n_rows, data.weight, data.total)
 
 
 @dataclass

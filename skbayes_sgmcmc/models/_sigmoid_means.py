@@ -18,26 +18,39 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from scipy.special import expit, logit, ndtr
+from scipy.special import logit, ndtr
 
 Array = NDArray[Any]
 
 #: sd of the logit at which both methods have errors of 0.0004, and of 0.4% of the slope
 WIDE = 2.5
-#: nodes and weights of the standard normal distribution
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
+#: sd of the logit up to which few nodes have errors of 1e-8, and of 0.2% of the rms of what is
+#: left by a linear function of the logit
+NARROW, FEW_NODES, MANY_NODES = 0.3, 5, 16
 #: quantiles of the logistic distribution at nodes between 0 and 1, and the nodes' weights
 QUANTILES, SHARES = np.polynomial.legendre.leggauss(16)
 QUANTILES, SHARES = logit(0.5 * (1.0 + QUANTILES)), 0.5 * SHARES
 
 
+def sigmoid(z: Array) -> Array:
+    """sigma(z) of an array, in a quarter of the time of ``scipy.special.expit``."""
+    return torch.sigmoid(torch.from_numpy(z)).numpy()
+
+
+def normal_nodes(sd: Array) -> tuple[Array, Array]:
+    """Nodes and weights of N(0, 1), as many as averages over logits of these sds need."""
+    narrow = sd.max(initial=0.0) <= NARROW
+    nodes, weights = np.polynomial.hermite_e.hermegauss(FEW_NODES if narrow else MANY_NODES)
+    return nodes, weights / weights.sum()
+
+
 def sigmoid_means(mean: Array, sd: Array) -> tuple[Array, Array]:
     """Averages of sigma(z) and of sigma'(z) over z ~ N(mean, sd^2), for arrays of any shape."""
     p, slope = np.zeros_like(mean), np.zeros_like(mean)
-    for node, weight in zip(NODES, WEIGHTS, strict=True):
-        moved = expit(mean + sd * node)
+    for node, weight in zip(*normal_nodes(sd), strict=True):
+        moved = sigmoid(mean + sd * node)
         p += weight * moved
         slope += weight * moved * (1.0 - moved)
     wide = sd > WIDE

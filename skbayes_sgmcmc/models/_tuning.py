@@ -25,7 +25,7 @@ from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
 from ._past import Past
-from ._protocol import Model
+from ._protocol import Anchor, Model
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
@@ -73,6 +73,8 @@ class AutoValues:
     total : float or None
         N of the coordinates of a stream that is summarised by a Gaussian: centre, and root over the
         root of N.
+    anchor : Anchor or None
+        Control variates, if the search for the coordinates has made them. They are not stored.
     """
 
     gradient: str
@@ -85,6 +87,11 @@ class AutoValues:
     spacing: float | None = None
     least_burn_in: int | None = None
     total: float | None = None
+    anchor: Anchor | None = None
+
+    def rows(self, data: Data) -> Data:
+        """What is known of every row, or the rows themselves."""
+        return data if self.anchor is None else self.anchor.known_rows(data)
 
     def past(self) -> Past:
         """The Gaussian that these values describe."""
@@ -111,8 +118,9 @@ class Request:
     ----------
     sampler : Sampler
         The sampler.
-    step, rate : float or None
-        The table's step sizes in whitened coordinates and for networks (see ``samplers.Cell``).
+    step, most, rate : float or None
+        The table's step sizes in whitened coordinates, for many rows in these, and for networks
+        (see ``samplers.Cell``).
     stiff : float or None
         The table's largest product of step size and curvature.
     temperature : float
@@ -127,6 +135,7 @@ class Request:
 
     sampler: Sampler
     step: float | None
+    most: float | None
     stiff: float | None
     rate: float | None
     temperature: float

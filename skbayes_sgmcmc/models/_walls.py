@@ -25,6 +25,7 @@ def step_at_walls(
     model: CurvedModel,
     sampler: Sampler,
     data: Data,
+    known: Data,
     center: Array,
     root: Array,
     temperature: float,
@@ -36,9 +37,10 @@ def step_at_walls(
     curvature of typical draws, theta ~ N(center, root root'). A chain that comes to where this
     class is in doubt is thrown back by the row's whole gradient; far enough, and seldom enough, to
     make the posterior's sds too large and to move its mean. Throws of one sd do no harm. A row of
-    many columns throws each coefficient less far than it throws its own logit.
+    many columns throws each coefficient less far than it throws its own logit. ``known`` are the
+    rows, or what is known of them.
     """
-    found = model.walls(center, root, data)
+    found = model.walls(center, root, known)
     if found is None:
         return eta
     distance, force = found

@@ -374,13 +374,22 @@ class GLMModel(LinearModel):
 
     def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
         gradient, full, separate = self._expected_sums(theta, root, data)
-        smallest = np.linalg.eigvalsh(full + np.diag(self.prior_hessian(theta)))[0]
         # heavy tails, far from the maximum
-        return gradient, separate if smallest <= 0.0 else full
+        return gradient, full if self._convex(full, theta) else separate
 
-    @summed_over_blocks
-    def expected_gradient(self, theta: Array, root: Array, data: Data) -> Array:
-        return self._summed(self._expected(theta, root, data)[0], data)
+    def looked_at(
+        self, theta: Array, root: Array, data: Data
+    ) -> tuple[Array, Array, Anchor | None]:
+        anchor = self.anchor(theta, data, root)
+        assert anchor.hessian is not None
+        if self._convex(anchor.hessian, theta):
+            return anchor.gradient, anchor.hessian, anchor
+        return *self.expected_curvature(theta, root, data), None
+
+    def _convex(self, hessian: Array, theta: Array) -> bool:
+        """Whether this Hessian of the likelihood, with the prior's, has no negative curvature."""
+        smallest: float = np.linalg.eigvalsh(hessian + np.diag(self.prior_hessian(theta)))[0]
+        return smallest > 0.0
 
     @summed_over_blocks
     def _expected_sums(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:

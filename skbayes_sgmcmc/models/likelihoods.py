@@ -129,8 +129,7 @@ class Categorical(Likelihood):
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
         elementwise_softmax(f, out=f)
-        f.scatter_add_(2, y.expand(f.shape[:2])[..., None], _minus_one(f).expand(*f.shape[:2], 1))
-        return f, None
+        return f.scatter_(2, y.expand(f.shape[:2])[..., None], -1.0, reduce="add"), None
 
 
 class Gaussian(Likelihood):
@@ -410,7 +409,3 @@ def elementwise_softmax(z: Tensor, out: Tensor | None = None) -> Tensor:
         e.clamp_(min=-80.0)
     e.exp_()
     return e.div_(e.sum(-1, keepdim=True))
-
-
-def _minus_one(like: Tensor) -> Tensor:
-    return like.new_full((1, 1, 1), -1.0)

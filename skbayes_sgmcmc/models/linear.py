@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,17 +22,17 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._metric import State
 from ..priors.factorised import Prior
-from ._blocks import joined_over_blocks
+from ._blocks import joined_over_blocks, summed_over_blocks
 from ._coefficient_priors import CoefficientPrior, coefficient_prior
-from ._gaussian_tuning import CurvedModel
+from ._gaussian_tuning import CurvedModel, Fitted
 from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import few_directions, inverse_root
 from ._past import Past
-from ._protocol import LinearForm
+from ._protocol import Anchor, LinearForm
 
 Array = NDArray[Any]
 
-MAX_NEWTON_STEPS, MAX_FIXED_POINT_STEPS = 50, 15
+MAX_NEWTON_STEPS, MAX_FIXED_POINT_STEPS, MAX_STEPS_NEAR = 50, 15, 5
 #: fraction of the curvature in some direction that learned scales can take away from the Gaussian
 #: approximation. The posterior is wider in this direction, but less so than its curvature at one
 #: point tells
@@ -200,9 +201,11 @@ class LinearModel(CurvedModel):
         """Gradient and Hessian of -log likelihood, averaged over theta + root N(0, I)."""
         raise NotImplementedError
 
-    def expected_gradient(self, theta: Array, root: Array, data: Data) -> Array:
-        """The gradient of :meth:`expected_curvature`."""
-        return self.expected_curvature(theta, root, data)[0]
+    def looked_at(
+        self, theta: Array, root: Array, data: Data
+    ) -> tuple[Array, Array, Anchor | None]:
+        """:meth:`expected_curvature`, and control variates if the same pass makes them."""
+        return *self.expected_curvature(theta, root, data), None
 
     def _weights(self, data: Data) -> Array | float:
         held = 1.0 if data.weight is None else data.weight.double().cpu().numpy()[:, None]
@@ -266,38 +269,70 @@ class LinearModel(CurvedModel):
         at the MAP mislead.
 
         Many rows are looked at only to correct the approximation for a part of them, which is off
-        by a few of all rows' posterior sds: for its curvature often only once.
+        by a few of all rows' posterior sds: for its curvature mostly once.
         """
+        return self.fitted(data, temperature)[:2]
+
+    def fitted(self, data: Data, temperature: float = 1.0) -> Fitted:
         part = self.stand_in(data)
         if temperature == 0.0:  # the target is concentrated at the maximum
-            return self._newton(data, None if part is None else self._newton(part)[0])
+            return Fitted(*self._newton(data, None if part is None else self._newton(part)[0]))
         if part is None:
             theta, hessian = self._newton(data)
         else:
             theta, hessian = self.fit_gaussian(part, temperature)
-        known = False
+            theta = self._brought_near(theta, hessian, data)
         for _ in range(MAX_FIXED_POINT_STEPS):
             root = inverse_root(hessian) * math.sqrt(temperature)
             sd = np.sqrt(np.square(root).sum(1))
-            if known:
-                gradient = self.expected_gradient(theta, root, data)
-            else:
-                gradient, averaged = self.expected_curvature(theta, root, data)
-                averaged = self._curved(averaged, theta, sd)
-                # half a step: full steps can oscillate between wide and narrow approximations
-                hessian = 0.5 * (hessian + averaged)
+            gradient, averaged, anchor = self.looked_at(theta, root, data)
+            averaged = self._curved(averaged.copy(), theta, sd)
+            # half a step: full steps can oscillate between wide and narrow approximations
+            hessian = averaged if part is not None else 0.5 * (hessian + averaged)
             gradient = gradient + self._prior_potential(theta, sd)[1]
-            new_root = inverse_root(hessian)
+            new_root, at = inverse_root(hessian), theta
             move = -new_root @ (new_root.T @ gradient)
             theta = theta + move
             # both changes in units of the posterior's sd
             moved = -float(gradient @ move) / temperature
             widened = np.abs(np.log(np.square(new_root).sum(1) * temperature / sd**2)).max()
-            # a step with a curvature that is right to 5% leaves a four hundredth of ``moved``
-            if moved < (0.1 if known else 1e-3) * len(theta) and widened < 0.05:
+            # many rows have nearly the same curvature a third of an sd away, and for another width
+            near, alike = (1e-3, 0.05) if part is None else (0.1, 0.2)
+            if moved < near * len(theta) and widened < alike:
                 break
-            known = part is not None and widened < 0.05
-        return theta, hessian
+        if part is None or anchor is None:
+            return Fitted(theta, hessian)
+        return Fitted(theta, hessian, replace(anchor, center=at))
+
+    @summed_over_blocks
+    def _losses_and_diagonal(self, theta: Array, data: Data) -> tuple[float, Array, Array]:
+        """-log likelihood, its gradient, and the diagonal of its Hessian, in one pass."""
+        diagonal = self.hessian_diagonal(theta, data)
+        assert diagonal is not None
+        return *self._losses(theta, data), diagonal
+
+    def _brought_near(self, theta: Array, hessian: Array, data: Data) -> Array:
+        """A position within a third of a posterior sd of the maximum, from the fit of a part.
+
+        The part's curvature is right to about 15%, but for features that it hardly contains: its
+        diagonal is corrected.
+        """
+        sd = self.typical
+        value, gradient, diagonal = self._losses_and_diagonal(theta, data)
+        prior, slope = self._prior_potential(theta, sd)
+        value, gradient = value + prior, gradient + slope
+        diagonal = diagonal + self.prior_hessian(theta)
+        root = inverse_root(hessian) * np.sqrt(hessian.diagonal() / diagonal)[:, None]
+        for _ in range(MAX_STEPS_NEAR):
+            move = -root @ (root.T @ gradient)
+            left = -float(gradient @ move)
+            if left < 2.0 * len(theta):  # of which the next step leaves a fiftieth
+                return np.asarray(theta + move)
+            new_value, gradient = self._potential(theta + move, data, sd)
+            if not new_value < value:
+                break
+            theta, value = theta + move, new_value
+        return theta
 
     def _curved(self, hessian: Array, theta: Array, sd: Array) -> Array:
         """A Hessian of the likelihood plus that of the prior, averaged over N(theta, sd^2)."""

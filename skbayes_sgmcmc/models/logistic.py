@@ -31,7 +31,7 @@ from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_block
 from ._constants import Constant
 from ._design import make_design
 from ._protocol import Anchor, LinearForm
-from ._sigmoid_means import sigmoid_means
+from ._sigmoid_means import normal_nodes, sigmoid, sigmoid_means
 from .likelihoods import elementwise_softmax
 from .linear import LinearModel
 
@@ -186,7 +186,7 @@ class LogisticModel(LinearModel):
         return np.asarray(data.fields["x"].times(w.reshape(-1, self.k)))
 
     def _of_logits(self, z: Array) -> Array:
-        return np.asarray(expit(z) if self.k == 1 else softmax(z, axis=1))
+        return np.asarray(sigmoid(z) if self.k == 1 else softmax(z, axis=1))
 
     def _probabilities(self, theta: Array, data: Data) -> Array:
         return self._of_logits(self._logits(theta, data))
@@ -203,20 +203,28 @@ class LogisticModel(LinearModel):
     def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
         z, y = self._logits(theta, data), self._labels(data)
         if self.k == 1:
-            losses, p = np.logaddexp(0.0, z), expit(z)
+            losses, p = np.logaddexp(0.0, z), sigmoid(z)
         else:
             losses, p = -log_softmax(z, axis=1) * y, softmax(z, axis=1)
         return float(np.sum(self._weights(data) * losses)), self._sum_of_scores(p - y, data)
 
     @summed_over_blocks
     def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
-        p, slope = self._expected(theta, root, data)
+        _, p, slope = self._expected(theta, root, data)
         return self._sum_of_scores(p - self._labels(data), data), self._gram(p, slope, data)
 
-    @summed_over_blocks
-    def expected_gradient(self, theta: Array, root: Array, data: Data) -> Array:
-        p, _ = self._expected(theta, root, data)
-        return self._sum_of_scores(p - self._labels(data), data)
+    def looked_at(
+        self, theta: Array, root: Array, data: Data
+    ) -> tuple[Array, Array, Anchor | None]:
+        anchor = self.anchor(theta, data, root)
+        assert anchor.hessian is not None
+        return anchor.gradient, anchor.hessian, anchor
+
+    def _variances(self, root: Array, data: Data) -> Array:
+        """:meth:`variances`, or what is known of them."""
+        if "variance" in data.fields:
+            return np.asarray(data.fields["variance"].double())[:, None]
+        return self.variances(root, data)
 
     def _logit_moves(self, root: Array, data: Data) -> Iterator[tuple[float, Array]]:
         """Weights, and what root N(0, I) adds to the logits (rows, k), for averages over it.
@@ -225,9 +233,8 @@ class LogisticModel(LinearModel):
         antithetic pairs of draws.
         """
         if self.k == 1:
-            sd = np.sqrt(self.variances(root, data))
-            nodes, weights = np.polynomial.hermite_e.hermegauss(16)
-            for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+            sd = np.sqrt(self._variances(root, data))
+            for node, weight in zip(*normal_nodes(sd), strict=True):
                 yield float(weight), sd * node
         else:
             for direction in np.random.default_rng(0).standard_normal((16, self.n_parameters)):
@@ -235,8 +242,10 @@ class LogisticModel(LinearModel):
                 yield 1.0 / 32, away
                 yield 1.0 / 32, -away
 
-    def _expected(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
-        """Probabilities and slopes of rows, averaged over theta + root N(0, I).
+    def _expected(
+        self, theta: Array, root: Array, data: Data, variances: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Logits at theta, and probabilities and slopes of rows averaged over theta + root N(0, I).
 
         The slopes describe how the probabilities change with the logits on average. For two
         classes, dp = slope dz. For more classes, dp = slope * p (dz - p'dz) with one slope for each
@@ -244,7 +253,8 @@ class LogisticModel(LinearModel):
         """
         z = self._logits(theta, data)
         if self.k == 1:
-            return sigmoid_means(z, np.sqrt(self.variances(root, data)))
+            variances = self.variances(root, data) if variances is None else variances
+            return z, *sigmoid_means(z, np.sqrt(variances))
         p, slope = np.zeros_like(z), np.zeros((len(z), 1))
         for weight, away in self._logit_moves(root, data):
             moved = self._of_logits(z + away)
@@ -252,7 +262,7 @@ class LogisticModel(LinearModel):
             slope += weight * (1.0 - np.square(moved).sum(1, keepdims=True))
         # at most 1, because 1 - p'p is concave in p, but rounding could exceed it
         spread_of_mean = np.maximum(1.0 - np.square(p).sum(1, keepdims=True), 1e-12)
-        return p, np.clip(slope / spread_of_mean, 0.0, 1.0)
+        return z, p, np.clip(slope / spread_of_mean, 0.0, 1.0)
 
     @joined_over_blocks
     def remainders(self, center: Array, root: Array, data: Data) -> Array:
@@ -261,13 +271,13 @@ class LogisticModel(LinearModel):
             known = (fields[f"anchor_{name}"].double().cpu() for name in ("z", "p", "slope"))
             z, p, slope = (values.view(len(values), -1).numpy() for values in known)
         else:
-            z, (p, slope) = self._logits(center, data), self._expected(center, root, data)
+            z, p, slope = self._expected(center, root, data)
         for weight, away in self._logit_moves(root, data):
             linear = away
             if self.k > 1:
                 linear = p * (away - (p * away).sum(1, keepdims=True))
             square = square + weight * np.square(self._of_logits(z + away) - p - slope * linear)
-        return np.asarray(np.sqrt((square * self.variances(root, data)).sum(1)))
+        return np.asarray(np.sqrt((square * self._variances(root, data)).sum(1)))
 
     @joined_over_blocks
     def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array]:
@@ -291,11 +301,13 @@ class LogisticModel(LinearModel):
 
     def _sds_of_margins(self, root: Array, data: Data, pair: Pair | None) -> Array:
         if pair is None:
-            return np.sqrt(self.variances(root, data)[:, 0])
+            return np.sqrt(self._variances(root, data)[:, 0])
         return np.sqrt(self._of_margins(root, data, pair, lambda moves: np.square(moves).sum(1)))
 
     def _margins(self, center: Array, data: Data) -> tuple[Array, Pair | None]:
         """By how much each row's class leads at the centre, and this class and the next best."""
+        if self.k == 1 and "anchor_z" in data.fields:
+            return -data.fields["anchor_z"].double().cpu().numpy(), None
         z = self._logits(center, data)
         if self.k == 1:
             return -z[:, 0], None
@@ -378,21 +390,23 @@ class LogisticModel(LinearModel):
 
     @anchored_over_blocks
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor:
-        y = self._labels(data)
+        hessian, rows = None, {}
         if root is None:
             p = self._probabilities(center, data)
-            gradient, hessian = self._sum_of_scores(p - y, data), None
+            arrays = {"anchor_p": p}
         else:
-            p, slope = self._expected(center, root, data)
-            gradient, hessian = self._sum_of_scores(p - y, data), self._gram(p, slope, data)
-        arrays = {"anchor_p": p}
-        if root is not None:
-            arrays |= {"anchor_z": self._logits(center, data), "anchor_slope": slope}
+            variances = self.variances(root, data) if self.k == 1 else None
+            z, p, slope = self._expected(center, root, data, variances)
+            hessian = self._gram(p, slope, data)
+            arrays = {"anchor_p": p, "anchor_z": z, "anchor_slope": slope}
+            if variances is not None:  # of several logits, walls need more than that
+                rows["variance"] = torch.from_numpy(variances[:, 0]).float()
+        gradient = self._sum_of_scores(p - self._labels(data), data)
         like = data.fields["x"].tensor_like()
         if self.k == 1:
             arrays = {name: values[:, 0] for name, values in arrays.items()}
         fields = {name: torch.from_numpy(values).to(like) for name, values in arrays.items()}
-        return Anchor(fields, gradient, hessian)
+        return Anchor(fields, gradient, hessian, rows)
 
     def linear_form(self, data: Data) -> LinearForm | None:
         return None if self.k > 1 else super().linear_form(data)

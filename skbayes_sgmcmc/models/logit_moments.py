@@ -16,7 +16,6 @@ depend on the other rows of a call.
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.linalg
@@ -24,14 +23,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils import gen_batches
 
-from .._draws.posterior_samples import PosteriorSamples
-
 Array = NDArray[Any]
 
 #: largest error along the directions that are looked at, and variances of logits that are tried
 TOLERANCE, VARIANCES = 3e-4, (0.25, 0.1, 0.03, 0.01)
-#: number of draws for each coefficient below which the draws are as quick, and of random directions
-LEAST_DRAWS, RANDOM_DIRECTIONS = 8, 64
+#: number of random directions that are looked at
+RANDOM_DIRECTIONS = 64
 #: means of logits at which the error is looked at; it is odd in them for symmetric draws
 MEANS = np.linspace(-4.0, 4.0, 9)
 #: axes of the draws along which nothing is looked at: shares of the longest one
@@ -111,21 +108,3 @@ class LogitMoments:
                 smaller += weight * expit(sd * node - distance)
         first = np.where(mean > 0.0, smaller, 1.0 - smaller)
         return np.column_stack([first, np.where(mean > 0.0, 1.0 - smaller, smaller)]), near
-
-
-#: kept as long as the posterior is, and not in its files
-_KEPT: WeakKeyDictionary[PosteriorSamples, LogitMoments | None] = WeakKeyDictionary()
-
-
-def moments_of(posterior: PosteriorSamples) -> LogitMoments | None:
-    """The moments of a posterior with two classes; None if its draws are few for its size."""
-    if posterior not in _KEPT:
-        n_draws, (_, n_features) = posterior.n_chains * posterior.n_draws, posterior.shapes["coef"]
-        found = None
-        if n_draws >= LEAST_DRAWS * (n_features + 1):
-            coef, intercept = (posterior.pooled(name) for name in ("coef", "intercept"))
-            draws = np.column_stack([coef[:, 0], intercept[:, 0]]).astype(np.float64)
-            if np.isfinite(draws).all():
-                found = LogitMoments(draws, posterior.pooled_weights())
-        _KEPT[posterior] = found
-    return _KEPT[posterior]

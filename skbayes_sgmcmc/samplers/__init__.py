@@ -45,13 +45,15 @@ class Cell:
     sampler has its own rule. ``stiff`` is the largest product of eta and the curvature of typical
     draws, where the posterior is only nearly normal; None means twice ``step``. ``rate`` is eta for
     models without such coordinates, such as networks, where some samplers adapt it in the burn-in;
-    None means that the sampler has no such value.
+    None means that the sampler has no such value. ``most`` is eta for many rows, whose posterior is
+    nearly normal, unless the curvature of typical draws forbids it; None means ``step``.
     """
 
     integrator: Integrator
     step: float | None
     rate: float | None = None
     stiff: float | None = None
+    most: float | None = None
 
 
 _MOMENTUM = {
@@ -66,7 +68,7 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
     "sgld": (
         SGLD,
         {
-            "leimkuhler_matthews": Cell(integrators.leimkuhler_matthews, 0.5, 0.03),
+            "leimkuhler_matthews": Cell(integrators.leimkuhler_matthews, 0.5, 0.03, most=1.0),
             "euler": Cell(integrators.euler, 0.1, 0.03),
         },
     ),

@@ -135,7 +135,7 @@ def _returned(module: nn.Module, head: nn.Linear, rows: Rows, sign: float) -> Te
 
 
 def _without(module: nn.Module, layer: str, layout: Layout) -> Body:
-    from .module import light_copy
+    from .module_calls import light_copy
 
     if not layer:
         return Body(None)

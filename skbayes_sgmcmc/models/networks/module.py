@@ -9,20 +9,20 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from pickle import UnpicklingError
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from ..._data.layout import PLAIN, Layout
 from .ensemble import StackedModule
 from .mlp import ACTIVATIONS
-from .module_checks import batch_norms, check_parameters, evaluation_mode, main_output
+from .module_calls import Latest, ModuleCalls, light_copy
+from .module_checks import batch_norms, check_parameters, main_output
 from .network import Network
 from .passes import Autocast
 
@@ -37,8 +37,6 @@ PREDICTION_ROWS = 1000
 DOUBLE_PARAMETERS = 100_000
 #: sd of the starts of chains around the values of a module, relative to these values
 START_SPREAD = 0.01
-#: a module of some kind, of which functions return another one
-AnyModule = TypeVar("AnyModule", bound=nn.Module)
 #: torch's global random numbers are put aside by one thread at a time
 _BUILDING = threading.Lock()
 
@@ -110,8 +108,7 @@ class ModuleNetwork(Network):
             for kind in ("running_mean", "running_var")
         ]
         self._separable = True  # until vmap says no
-        self._copies = _Copies()
-        self._copies.module = module
+        self._here = _InThread(self)
 
     def _all_sampled(self, norm: nn.Module, name: str, n_parameters: int) -> bool:
         """Whether all parameters of a batch norm are sampled; if it has none, of the module."""
@@ -119,20 +116,11 @@ class ModuleNetwork(Network):
         return set(own) <= self.shapes.keys() if own else len(self.shapes) == n_parameters
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_copies"}
+        return {name: value for name, value in vars(self).items() if name != "_here"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._copies = _Copies()
-        self._copies.module = self.module
-
-    @property
-    def _own(self) -> nn.Module:
-        """The module of this thread: a call puts theta in the place of its parameters."""
-        copies = self._copies
-        if copies.module is None:
-            copies.module = light_copy(self.module)
-        return copies.module
+        self._here = _InThread(self)
 
     def values(self) -> Array:
         """The module's own values of the sampled parameters, (n_parameters,) in float64."""
@@ -155,47 +143,59 @@ class ModuleNetwork(Network):
         return np.concatenate(parts)
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
-        self._prepare(theta, self.batch_norms)
+        here = self._here
+        here.calls.prepare(theta, self.batch_norms)
         if len(theta) > 1 and self._together(theta):
-            leaf = theta.detach().requires_grad_()
+            every = slice(None)
+            (leaves,) = here.leaves(theta, [every])
             try:
-                f = self._all_chains(leaf, x)
+                f = self._all_chains(leaves, x)
             except RuntimeError as error:
                 self._refuse(error)
             else:
                 # a copy, which the likelihood may write into: backward needs the outputs of what
                 # ends in an activation
-                return f.detach().clone(), [(slice(None), leaf, f)]
+                return f.detach().clone(), [(every, leaves, f)]
         tape = []
-        for c in range(len(theta)):
-            leaf = theta[c].detach().requires_grad_()
+        for c, leaves in enumerate(here.leaves(theta, range(len(theta)))):
             with torch.enable_grad():  # with autocast, the outputs have another precision
-                f = self._call(self._views(leaf), x[c if len(x) > 1 else 0]).to(theta.dtype)
-            tape.append((c, leaf, f))
+                f = self._call(leaves, x[c if len(x) > 1 else 0]).to(theta.dtype)
+            tape.append((c, leaves, f))
         return torch.stack([f.detach() for _, _, f in tape]), tape
 
     def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
-        for part, leaf, f in tape:
-            (gradient,) = torch.autograd.grad(f, leaf, delta[part])
-            out[part].add_(gradient)
+        sums = self._here.views(out, [part for part, *_ in tape])
+        for (part, leaves, f), blocks in zip(tape, sums, strict=True):
+            slopes = torch.autograd.grad(f, [*leaves.values()], delta[part], allow_unused=True)
+            for into, slope in zip(blocks.values(), slopes, strict=True):
+                if slope is not None:  # None: the outputs do not depend on this block
+                    into.add_(slope)
+
+    def _leaves(self, theta: Tensor) -> dict[str, Tensor]:
+        """Blocks of theta for autograd; gradients of blocks need not be put together first."""
+        leaves = self._views(theta.detach())
+        for leaf in leaves.values():
+            leaf.requires_grad_()
+        return leaves
 
     def _together(self, theta: Tensor) -> bool:
         """Whether chains go through the module together."""
         few = VECTORIZED_PARAMETERS if theta.device.type == "cpu" else VECTORIZED_ELSEWHERE
         return self._separable and (self.vectorized or theta.shape[1] <= few)
 
-    def _all_chains(self, theta: Tensor, x: Tensor) -> Tensor:
+    def _all_chains(self, leaves: dict[str, Tensor], x: Tensor) -> Tensor:
+        first = next(iter(leaves.values()))
         # batch norms write to their statistics, so every chain needs its own
         buffers = {
-            f"{name}.{kind}": buffer.expand(len(theta), *buffer.shape).clone()
+            f"{name}.{kind}": buffer.expand(len(first), *buffer.shape).clone()
             for name in self.batch_norms
-            for kind, buffer in self._own.get_submodule(name).named_buffers()
+            for kind, buffer in self._here.calls.module.get_submodule(name).named_buffers()
         }
         own = len(x) > 1
         with torch.enable_grad():
             call = torch.func.vmap(self._call, in_dims=(0, 0 if own else None))
-            f: Tensor = call(self._views(theta) | buffers, x if own else x[0])
-            return f.to(theta.dtype)
+            f: Tensor = call(leaves | buffers, x if own else x[0])
+            return f.to(first.dtype)
 
     def _refuse(self, error: RuntimeError) -> None:
         """Remember that vmap fails, or raise an error if the user has asked for it."""
@@ -209,10 +209,10 @@ class ModuleNetwork(Network):
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
         # these are copies, which the module may write into: the rows are those of all chains
         args, kwargs = self.layout.arguments(rows)
-        return main_output(functional_call(self._own, state, args, kwargs))
+        return main_output(self._here.calls(state, args, kwargs))
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        self._prepare(theta)
+        self._here.calls.prepare(theta)
         found = []
         for c in range(len(theta)):
             state = self._views(theta[c])
@@ -222,7 +222,7 @@ class ModuleNetwork(Network):
         return torch.stack(found)
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
-        return StackedModule(self.module.float(), draws, self.layout)
+        return StackedModule(light_copy(self.module).float(), draws, self.layout)
 
     def in_bfloat16(self) -> Autocast:
         return Autocast(self)
@@ -230,8 +230,9 @@ class ModuleNetwork(Network):
     @torch.no_grad()
     def buffer_values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
         # the means and variances (units,) that batch norms use in predictions
-        self._prepare(theta, self.batch_norms)
-        module = self._own
+        calls = self._here.calls
+        calls.prepare(theta, self.batch_norms)
+        module = calls.module
         parts: list[Any] = [module.get_submodule(name) for name in self.batch_norms]
         momenta = [part.momentum for part in parts]
         try:
@@ -247,40 +248,23 @@ class ModuleNetwork(Network):
         return {name: module.get_buffer(name).clone() for name in self.buffers}
 
     def _views(self, theta: Tensor) -> dict[str, Tensor]:
-        parts = theta.split(self._sizes, dim=-1)
+        parts = torch.split_with_sizes(theta, self._sizes, -1)
+        before = theta.shape[:-1]
         return {
-            name: part.view(*theta.shape[:-1], *shape)
+            name: part.view(before + shape)
             for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
         }
 
-    def _prepare(self, like: Tensor, active: tuple[str, ...] = ()) -> None:
-        """Put the module into the mode of a call, on the device and in the precision of theta."""
-        module = self._own
-        evaluation_mode(module, active)
-        for held in chain(module.parameters(), module.buffers()):
-            if held.device != like.device or (
-                held.is_floating_point() and held.dtype != like.dtype
-            ):
-                module.to(like.device, like.dtype)
-                return
 
+class _InThread(threading.local):
+    """What a thread has of its own: the module that it calls, and the blocks of positions.
 
-class _Copies(threading.local):
-    """``module``: the one given in the thread that made this; in others None until it is set."""
-
-    module: nn.Module | None = None
-
-
-def light_copy(module: AnyModule) -> AnyModule:
-    """A copy that shares the memory of the parameters, which a call does not change.
-
-    The copy may be moved to another device or precision: its parameters then have their own memory.
+    Steps come with the same tensors, whose blocks are then made once.
     """
-    shared = {
-        id(parameter): nn.Parameter(parameter.detach(), parameter.requires_grad)
-        for parameter in module.parameters()
-    }
-    return copy.deepcopy(module, shared)
+
+    def __init__(self, network: ModuleNetwork):
+        self.calls = ModuleCalls(light_copy(network.module))
+        self.leaves, self.views = Latest(network._leaves), Latest(network._views)
 
 
 def own_copy(module: nn.Module) -> nn.Module:

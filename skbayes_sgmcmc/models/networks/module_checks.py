@@ -5,7 +5,7 @@ All functions call the module on a few rows. None of them changes torch's global
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +82,12 @@ def batch_norms(module: nn.Module) -> list[str]:
 
 
 def check_parameters(module: nn.Module) -> None:
-    """Refuse modules without parameters, or whose parameters have no values yet."""
+    """Refuse compiled modules, and those without parameters or whose parameters have no values."""
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ValueError(
+            f"module={type(module).__name__} is not allowed: what torch.jit has compiled does not "
+            "take other parameters; give the torch.nn.Module that it was made from."
+        )
     if next(module.parameters(), None) is None:
         raise ValueError("module without parameters is not allowed: there is nothing to learn.")
     for name, parameter in module.named_parameters():
@@ -214,6 +219,27 @@ def _state(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _same(a: Tensor, b: Tensor) -> bool:
     return bool(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)))
+
+
+def without_gradient(module: nn.Module, names: Sequence[str], rows: Rows) -> list[str]:
+    """Names of those parameters in which the outputs for some rows have no gradient.
+
+    The forward does not use them, or it does under ``torch.no_grad``, or detaches what they give.
+    """
+    parameters = [module.get_parameter(name) for name in names]
+    before = [parameter.requires_grad for parameter in parameters]
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_()
+        with torch.enable_grad():
+            outputs = main_output(call(module, rows))
+            if not outputs.requires_grad:
+                return list(names)
+            slopes = torch.autograd.grad(outputs.sum(), parameters, allow_unused=True)
+    finally:
+        for parameter, required in zip(parameters, before, strict=True):
+            parameter.requires_grad_(required)
+    return [name for name, slope in zip(names, slopes, strict=True) if slope is None]
 
 
 @torch.no_grad()

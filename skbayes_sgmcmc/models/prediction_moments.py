@@ -1,0 +1,39 @@
+"""Which posteriors of logistic regression are predicted from moments, and their moments."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from .._draws.posterior_samples import PosteriorSamples
+from .logit_moments import LogitMoments
+from .softmax_moments import SoftmaxMoments
+
+Moments = LogitMoments | SoftmaxMoments
+
+#: number of draws for each coefficient below which the draws are as quick: two classes, and more
+LEAST_DRAWS, LEAST_OF_SEVERAL = 8, 2
+
+#: kept as long as the posterior is, and not in its files
+_KEPT: WeakKeyDictionary[PosteriorSamples, Moments | None] = WeakKeyDictionary()
+
+
+def moments_of(posterior: PosteriorSamples) -> Moments | None:
+    """The moments of a posterior; None if its draws are few for its size."""
+    if posterior not in _KEPT:
+        _KEPT[posterior] = _found(posterior)
+    return _KEPT[posterior]
+
+
+def _found(posterior: PosteriorSamples) -> Moments | None:
+    n_draws, (k, n_features) = posterior.n_chains * posterior.n_draws, posterior.shapes["coef"]
+    least = LEAST_DRAWS if k == 1 else LEAST_OF_SEVERAL
+    if n_draws < least * k * (n_features + 1):
+        return None
+    coef, intercept = (posterior.pooled(name) for name in ("coef", "intercept"))
+    draws = np.concatenate([coef, intercept[:, :, None]], axis=2).astype(np.float64)
+    if not np.isfinite(draws).all():
+        return None
+    weights = posterior.pooled_weights()
+    return LogitMoments(draws[:, 0], weights) if k == 1 else SoftmaxMoments(draws, weights)

@@ -1,0 +1,38 @@
+"""R-hat and effective sizes of many coordinates at once, against arviz-stats one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+
+from skbayes_sgmcmc._draws import mixing
+from skbayes_sgmcmc._draws.mixing import bulk_ess, rank_r_hat
+
+CHAINS = {
+    "noise": lambda x: x,
+    "walks": lambda x: x.cumsum(2),
+    "ties": np.round,
+    "turning back": lambda x: x - 0.9 * np.roll(x, 1, axis=2),
+    "apart": lambda x: x + 10.0 * np.arange(x.shape[1])[:, None],
+    "standing still": lambda x: 0.0 * x + np.arange(x.shape[1])[:, None],
+    "one NaN": lambda x: np.where(np.arange(x.shape[2]) == 1, np.nan, x),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", CHAINS)
+@pytest.mark.parametrize("n_chains", [1, 2, 4])
+@pytest.mark.parametrize("n_draws", [4, 5, 6, 7, 8, 9, 10, 11, 50, 101])
+def test_they_are_those_of_arviz(kind, n_chains, n_draws, monkeypatch):
+    """The last loop of arviz ends at the third draw from the end, which short chains see."""
+    x = CHAINS[kind](np.random.default_rng(0).standard_normal((5, n_chains, n_draws)))
+    monkeypatch.setattr(mixing, "AT_ONCE", 2 * n_chains * n_draws)  # three parts
+    places = {"chain_axis": 0, "draw_axis": 1}
+    for found, expected in (
+        (rank_r_hat(x), [array_stats.rhat(each, **places) for each in x]),
+        (bulk_ess(x), [array_stats.ess(each, method="bulk", **places) for each in x]),
+    ):
+        if kind == "standing still" and n_chains == 1:  # constant: arviz has sizes for these
+            expected = np.nan
+        np.testing.assert_allclose(found, np.broadcast_to(expected, 5), rtol=1e-7)

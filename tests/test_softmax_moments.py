@@ -1,0 +1,122 @@
+"""Predicted probabilities of several classes from the moments of logits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import softmax
+from sklearn.datasets import make_classification
+
+from skbayes_sgmcmc import BayesianLogisticRegression, PosteriorSamples
+from skbayes_sgmcmc.models import softmax_moments
+from skbayes_sgmcmc.models.logit_moments import TOLERANCE
+from skbayes_sgmcmc.models.prediction_moments import moments_of
+from skbayes_sgmcmc.models.softmax_moments import SoftmaxMoments
+
+RNG = np.random.default_rng(0)
+X, y = make_classification(3000, 8, n_informative=6, n_classes=4, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return BayesianLogisticRegression(random_state=0).fit(X, y)
+
+
+def of_all_draws(clf, rows):
+    return clf.predict_proba_samples(rows).mean(axis=0)
+
+
+def averages(draws, x, weights=None):
+    """Averages (rows, classes) over draws (draws, classes, features + 1)."""
+    z = np.einsum("skd,nd->snk", draws[:, :, :-1], x) + draws[:, None, :, -1]
+    return np.average(softmax(z, axis=2), axis=0, weights=weights)
+
+
+def normal_draws(sd, n_classes=5, n_features=6, n_draws=3000):
+    base = np.random.default_rng(1).standard_normal((n_classes, n_features + 1))
+    away = np.random.default_rng(2).standard_normal((n_draws, n_classes, n_features + 1))
+    return base + sd * away
+
+
+def test_probabilities_are_those_of_all_draws(fitted):
+    """Within 0.001 where logits vary little, below the Monte Carlo error of the draws on average;
+    rows further away are left to the draws."""
+    rows = X * 1.5
+    moments = moments_of(fitted.posterior_)
+    far = moments.probabilities(rows)[1]
+    assert 0.01 < len(far) / len(rows) < 0.8
+    exact = of_all_draws(fitted, rows)
+    error = np.abs(fitted.predict_proba(rows) - exact)
+    near = np.setdiff1d(np.arange(len(rows)), far)
+    assert error[near].max() < 1e-3
+    spread = fitted.predict_proba_samples(rows[near]).std(axis=0).mean()
+    assert 0.0 < error[near].mean() < 0.5 * spread / np.sqrt(fitted.posterior_.n_draws * 4)
+    np.testing.assert_allclose(error[far], 0.0, atol=1e-12)
+
+
+def test_predictions_do_not_depend_on_other_rows(fitted):
+    """To rounding in single precision of the variances, of 1e-6."""
+    whole = fitted.predict_proba(X[:600])
+    parts = np.concatenate([fitted.predict_proba(X[k : k + 1]) for k in range(100)])
+    np.testing.assert_allclose(parts, whole[:100], rtol=0, atol=1e-6)
+    sparse = fitted.predict_proba(sp.csr_matrix(X[:600]))
+    np.testing.assert_allclose(sparse, whole, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(whole.sum(axis=1), 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sd", [0.003, 0.01, 0.03, 0.06])
+def test_few_combinations_are_used_only_where_they_are_enough(sd, monkeypatch):
+    """They give variances to 35%: of narrow draws, that changes no probability by 0.0003."""
+    draws, x = normal_draws(sd), RNG.standard_normal((400, 6))
+    moments = SoftmaxMoments(draws, None)
+    pairs = []
+    variances = SoftmaxMoments._variances
+    monkeypatch.setattr(
+        SoftmaxMoments, "_variances", lambda *given: pairs.append(1) or variances(*given)
+    )
+    p, far = moments.probabilities(x)
+    exact = averages(draws, x)
+    near = np.setdiff1d(np.arange(400), far)
+    assert len(near) > 200
+    assert np.abs(p - exact)[near].max() < 2.0 * TOLERANCE
+    plain = softmax(x @ moments.mean[:, :-1].T + moments.mean[:, -1], axis=1)
+    if sd == 0.003:
+        assert not pairs
+    if sd == 0.06:  # the second term is needed
+        assert pairs and np.abs(plain - exact)[near].max() > 2e-3
+
+
+@pytest.mark.parametrize(("power", "allowed"), [(2.0, 0.03), (6.0, 0.01)])
+def test_skewed_draws_have_a_smaller_range(power, allowed):
+    """Powers of exponential variables: the error is looked at along the most skewed features."""
+    draws = normal_draws(0.2, n_features=30)
+    draws[:, 2, 20] = RNG.standard_exponential(len(draws)) ** power
+    assert SoftmaxMoments(normal_draws(0.2, n_features=30), None).largest > allowed
+    assert SoftmaxMoments(draws, None).largest <= allowed
+
+
+def test_weighted_draws():
+    draws, weights = normal_draws(0.05), RNG.random(3000)
+    draws += 0.1 * (weights[:, None, None] - 0.5)  # heavier draws are larger ones
+    weights /= weights.sum()
+    x = RNG.standard_normal((50, 6))
+    p, far = SoftmaxMoments(draws, weights).probabilities(x)
+    near = np.setdiff1d(np.arange(50), far)
+    assert len(near) > 25
+    np.testing.assert_allclose(p[near], averages(draws, x, weights)[near], atol=2.0 * TOLERANCE)
+    assert np.abs(p - SoftmaxMoments(draws, None).probabilities(x)[0])[near].max() > 1e-4
+
+
+@pytest.mark.parametrize("scale", [1e60, 1e-60, 1e140])
+def test_values_beyond_single_precision_are_left_to_the_draws(scale):
+    clf = BayesianLogisticRegression(n_chains=2, n_draws=200, random_state=0).fit(X * scale, y)
+    rows = X[:50] * scale
+    found, exact = clf.predict_proba(rows), of_all_draws(clf, rows)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-3)
+
+
+def test_few_draws_have_no_moments():
+    few = {"coef": np.zeros((1, 20, 3, 5)), "intercept": np.zeros((1, 20, 3))}
+    assert moments_of(PosteriorSamples(few)) is None
+    assert softmax_moments.VARIANCES[0] >= SoftmaxMoments(normal_draws(0.1), None).largest > 0.0
