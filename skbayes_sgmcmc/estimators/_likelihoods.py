@@ -148,7 +148,8 @@ class LikelihoodChoice(BayesianRegressor):
         name = self.likelihood if self._given_t() is None else "student_t"
         if not isinstance(self.noise, str):
             return name, False
-        own = name == "normal" and self.prior == "normal" and not self._few_rows
+        plain = isinstance(self.prior, str) and self.prior == "normal"  # it may not be checked yet
+        own = name == "normal" and plain and not self._few_rows
         return name, self.noise == HETEROSCEDASTIC or (self.noise == AUTO and own)
 
     @property
