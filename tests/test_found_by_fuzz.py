@@ -28,6 +28,7 @@ from skbayes_sgmcmc import (
     sample,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
+from skbayes_sgmcmc.models.ica import aligned
 from skbayes_sgmcmc.models.likelihoods import LatentGaussian
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
@@ -309,3 +310,21 @@ def test_sparse_rows_without_stored_numbers_are_zeros(kind):
     zeros, y = np.zeros((12, 2)), np.arange(12) % 2
     sparse, dense = kind(**RUN).fit(csr_array(zeros), y), kind(**RUN).fit(zeros, y)
     np.testing.assert_allclose(sparse.predict(zeros), dense.predict(zeros), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-200])
+def test_unmixing_rows_that_are_nearly_zero_have_an_order(size):
+    """At a temperature of 10^6 a component may be zero; its length was divided by."""
+    w = np.array([[[0.0, 2.0], [size, 0.0]]])
+    np.testing.assert_array_equal(aligned(w, np.eye(2))[0], w[0, ::-1])
+
+
+def test_a_threshold_that_is_not_reached_is_named_with_its_thinning():
+    """A narrow prior makes minibatch noise large; the error named nothing that was given."""
+    clf = BayesianMLPClassifier(
+        hidden_layer_sizes=(3,), thinning=MixingDistance(n_steps=5, noise_ratio=1e-12),
+        sampler="sgld", step_size=0.1, batch_size=4, n_draws=2, burn_in=1, n_chains=2,
+        random_state=0,
+    )  # fmt: skip
+    with pytest.raises(SamplingError, match=r"no draw was kept .* thinning=MixingDistance\("):
+        clf.fit(RNG.standard_normal((12, 2)), np.arange(12) % 2)

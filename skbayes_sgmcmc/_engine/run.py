@@ -362,9 +362,9 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
     kept = min(result.draws.shape[1] for result in alive)
     if kept == 0:
         raise SamplingError(
-            f"no draw was kept in {plan.n_steps} steps: the sampling threshold was not reached; "
-            "give a smaller step_size, more steps or a larger noise_ratio."
-            + more("no-draw-was-kept")
+            f"no draw was kept in {plan.n_steps} steps: the sampling threshold of "
+            f"thinning={plan.thinning!r} was not reached; give a smaller step_size, more steps or "
+            "a larger noise_ratio." + more("no-draw-was-kept")
         )
     if diverged:
         warn(report + " The other chains were kept.", "chains-diverged")

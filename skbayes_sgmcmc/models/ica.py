@@ -277,7 +277,10 @@ def aligned(w: Array, reference: Array) -> Array:
     """
     flat = w.reshape(-1, *reference.shape)
     shares = np.linalg.solve(reference.T, flat.astype(float).mT).mT  # y = shares @ (reference's y)
-    correlation = shares / np.linalg.norm(shares, axis=2, keepdims=True)
+    largest = np.abs(shares).max(axis=2, keepdims=True)
+    shares = shares / np.where(largest == 0.0, 1.0, largest)  # squares of tiny rows would be zero
+    length = np.linalg.norm(shares, axis=2, keepdims=True)
+    correlation = shares / np.where(length == 0.0, 1.0, length)  # zeros are like no row
     strength = np.abs(correlation)
     order = strength.argmax(axis=1)  # for each row of the reference, the most similar row
     # if these rows are all different, they are the solution; else solve the assignment problem
