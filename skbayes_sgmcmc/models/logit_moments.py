@@ -39,7 +39,29 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(10)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 
-class LogitMoments:
+class Moments:
+    """Base class of predictions from moments, block by block."""
+
+    largest: float
+    n_classes: int
+    #: rows at once
+    rows = ROWS
+
+    def probabilities(self, x: Any) -> tuple[Array, Array]:
+        """Probabilities (rows, classes), and the indices of rows that need the draws."""
+        n = x.shape[0]
+        p, near = np.empty((n, self.n_classes)), np.zeros(n, dtype=bool)
+        if self.largest > 0.0:
+            for rows in gen_batches(n, self.rows):
+                p[rows], near[rows] = self._of_block(x[rows])
+        return p, np.flatnonzero(~near)
+
+    def _of_block(self, x: Any) -> tuple[Array, Array]:
+        """Probabilities of some rows, and which of them are right."""
+        raise NotImplementedError
+
+
+class LogitMoments(Moments):
     """Means and variances of logits over the draws of coefficients and intercept.
 
     Parameters
@@ -55,6 +77,8 @@ class LogitMoments:
         Variance of a logit up to which probabilities are right to about ``TOLERANCE``; 0 if they
         are not even for the smallest that was tried.
     """
+
+    n_classes = 2
 
     def __init__(self, draws: Array, weights: Array | None):
         weights = np.full(len(draws), 1.0 / len(draws)) if weights is None else weights
@@ -86,14 +110,6 @@ class LogitMoments:
             if np.abs(error).max() <= TOLERANCE:
                 return variance
         return 0.0
-
-    def probabilities(self, x: Any) -> tuple[Array, Array]:
-        """Probabilities (rows, 2), and the indices of rows that need the draws."""
-        p, near = np.empty((x.shape[0], 2)), np.zeros(x.shape[0], bool)
-        if self.largest > 0.0:
-            for rows in gen_batches(x.shape[0], ROWS):
-                p[rows], near[rows] = self._of_block(x[rows])
-        return p, np.flatnonzero(~near)
 
     def _of_block(self, x: Any) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):  # what is not finite is left to the draws

@@ -7,10 +7,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .._draws.posterior_samples import PosteriorSamples
-from .logit_moments import LogitMoments
+from .logit_moments import LogitMoments, Moments
 from .softmax_moments import SoftmaxMoments
-
-Moments = LogitMoments | SoftmaxMoments
 
 #: number of draws for each coefficient below which the draws are as quick: two classes, and more
 LEAST_DRAWS, LEAST_OF_SEVERAL = 8, 2

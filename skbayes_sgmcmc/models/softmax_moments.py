@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils import gen_batches
 
-from .logit_moments import TOLERANCE
+from .logit_moments import TOLERANCE, Moments
 
 Array = NDArray[Any]
 
@@ -42,7 +42,7 @@ LEADS = ((0.0, 0.0), (1.5, 0.0), (3.0, 0.0), (4.0, 4.0), (5.0, 4.0), (7.0, 5.0))
 ROWS, PAIR_ROWS = 4096, 512
 
 
-class SoftmaxMoments:
+class SoftmaxMoments(Moments):
     """Means and covariances of several classes' logits over the draws.
 
     Parameters
@@ -59,8 +59,11 @@ class SoftmaxMoments:
         if they are not even for the smallest that was tried.
     """
 
+    rows = ROWS
+
     def __init__(self, draws: Array, weights: Array | None):
         n, k, width = draws.shape
+        self.n_classes = k
         weights = np.full(n, 1.0 / n) if weights is None else weights
         self.mean = np.tensordot(weights, draws, 1)
         away = draws - self.mean
@@ -111,15 +114,6 @@ class SoftmaxMoments:
                 worst = max(worst, np.abs(exact - _second_order(p, stretch**2 * u)).max())
         return float(worst)
 
-    def probabilities(self, x: Any) -> tuple[Array, Array]:
-        """Probabilities (rows, classes), and the indices of rows that need the draws."""
-        n = x.shape[0]
-        p, far = np.empty((n, len(self.mean))), np.ones(n, dtype=bool)
-        if self.largest > 0.0:
-            for rows in gen_batches(n, ROWS):
-                p[rows], far[rows] = self._of_block(x[rows])
-        return p, np.flatnonzero(far)
-
     def _of_block(self, x: Any) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):  # what is not finite is left to the draws
             p = softmax(np.asarray(x @ self.mean[:, :-1].T) + self.mean[:, -1], axis=1)
@@ -137,7 +131,7 @@ class SoftmaxMoments:
                 u = self._variances(single[rows], p[rows])
                 found[rows] = _second_order(p[rows], u)
                 enough[rows] = u.max(1) <= self.largest
-        return found, ~(enough & np.isfinite(found).all(1))
+        return found, enough & np.isfinite(found).all(1)
 
     def _variances(self, x: Any, p: Array) -> Array:
         """Variances (rows, classes) of the relative logits."""
