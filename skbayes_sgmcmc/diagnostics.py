@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._draws.mixing import bulk_ess, rank_r_hat
-from ._draws.posterior_samples import PosteriorSamples
+from ._draws.posterior_samples import PosteriorSamples, names_of
 from ._validation import check_real
 
 Array = NDArray[Any]
@@ -383,9 +383,7 @@ def summary(
     names: list[str] = []
     columns: dict[str, list[Array]] = {}
     for key, shape in posterior.shapes.items():
-        places = [", ".join(map(str, index)) for index in np.ndindex(shape)]
-        default = [f"{key}[{place}]" if place else key for place in places]
-        names += list((labels or {}).get(key, default))
+        names += list((labels or {}).get(key) or names_of(key, shape))
         lower, upper = posterior.quantile(key, tails)
         figures = {
             "mean": posterior.mean(key),

@@ -434,16 +434,17 @@ def test_other_likelihoods(changes, n_outputs, linear):
 # learned scales -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("given", ["learned", "auto"])
 @pytest.mark.parametrize("n_classes", [2, 10])
-def test_units_of_features_do_not_matter_to_learned_scales(n_classes):
+def test_units_of_features_do_not_matter_to_learned_scales(n_classes, given):
     """Features a thousand times larger: weights a thousand times smaller, to rounding (1e-3)."""
     labels = y % n_classes
     found = []
     for unit in (1.0, 1000.0):
         clf = BayesianModuleClassifier(nn.Linear(16, n_classes), **LAST, **RUN)
-        assert clf.prior_scale == "auto"
-        clf.fit(unit * X[:, 20:36], labels)
-        found.append((unit * clf.posterior_["weight"], clf.posterior_["scale"]))
+        clf.set_params(prior_scale=given).fit(unit * X[:, 20:36], labels)
+        scale = clf.posterior_["scale"] if given == "learned" else unit * clf.prior_scale_
+        found.append((unit * clf.posterior_["weight"], scale))
     (weight, scale), (other, theirs) = found
     np.testing.assert_allclose(other, weight, atol=1e-3 * np.abs(weight).max())
     np.testing.assert_allclose(theirs, scale, rtol=1e-3)

@@ -18,6 +18,7 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianOrdinalClassifier,
+    PosteriorSamples,
     SamplingError,
     SamplingWarning,
 )
@@ -87,8 +88,11 @@ def test_extreme_steps_of_classifiers_do_not_pass_in_silence(sampler, step_size)
 class Stub(SenseWarnings):
     """What a fit would have predicted: given means and sds of all rows."""
 
-    def __init__(self, mean=0.0, sd=1.0):
-        self.mean, self.sd = mean, sd
+    n_steps_ = 10
+    posterior_ = PosteriorSamples({"theta": np.zeros((2, 5, 1))})
+
+    def __init__(self, mean=0.0, sd=1.0, temperature=1.0):
+        self.mean, self.sd, self.temperature = mean, sd, temperature
 
     def _short_name(self):
         return "Stub()"
@@ -136,8 +140,46 @@ def test_bounds_of_classification(p, warned):
     codes = np.repeat([0, 1], 50)
     proba = np.full((100, 2), 1.0 - p)
     proba[np.arange(100), codes] = p
-    found = messages(lambda: Stub()._check_classification(proba, codes))
+    found = messages(lambda: Stub()._check_classification(proba, np.log(proba), codes, 100))
     assert [("log loss of its training rows" in text) for text in found] == [True] * warned
+
+
+@pytest.mark.parametrize(
+    ("p", "temperature", "warned"),
+    [(0.27, 1, False), (0.24, 1, True), (0.16, 40, False), (0.14, 40, True), (0.1, 90, False)],
+)
+def test_bounds_of_single_draws(p, temperature, warned):
+    """Half of the draws give the right class p, the others 1 - p: their average is log 2.
+
+    The log loss of single draws is -log(p (1 - p)) / 2, which is 1.2 log 2 for p = 0.254. At a
+    temperature T, one parameter and 100 rows may add (T - 1) / 200, so that the bound is at 0.151
+    for 40 and at 0.085 for 90.
+    """
+    codes = np.repeat([0, 1], 50)
+    one = np.full((100, 2), 1.0 - p)
+    one[np.arange(100), codes] = p
+    stub = Stub(temperature=temperature)
+    average, logs = 0.5 * (one + one[:, ::-1]), 0.5 * np.log(one * one[:, ::-1])
+    found = messages(lambda: stub._check_classification(average, logs, codes, 100))
+    assert ["log loss of single draws for its" in text for text in found] == [True] * warned
+
+
+@pytest.mark.filterwarnings("ignore:.*diverged:skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.filterwarnings("ignore:.*not mixed:skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize("step_size", [3.0, 10.0])
+@pytest.mark.parametrize("random_state", range(4))
+def test_steps_of_psgld_that_are_too_long_do_not_pass_in_silence(step_size, random_state):
+    """Accuracies of 0.34 to 0.83, whose averages are better than the frequencies of the classes.
+
+    pSGLD bounds its steps, so that chains stay finite; without a look at single draws, some of
+    these fits said nothing.
+    """
+    X, y = load_iris(return_X_y=True)
+    clf = BayesianMLPClassifier(
+        sampler="psgld", step_size=step_size, burn_in=200, random_state=random_state
+    )
+    with pytest.warns(SamplingWarning, match="does not describe its training data"):
+        clf.fit(X, y)
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,10 @@ of this network. Ensemble: {members} such networks. Laplace, where laplace-torch
 last layer of the MAP network with a full or a Kronecker-factored Hessian, prior precision by
 marginal likelihood, probit predictions.
 
-Ours, all with the default prior, whose scales are learned. From the trained network with a new
-last layer, which has not seen the {n_rows} images: the last layer; adapters of rank 4 on the hidden
-linear layer and the last layer; and all parameters. From the MAP network: the last layer, and all
-parameters.
+Ours, all with the default prior, whose scales are learned, or estimated if only a last layer is
+sampled. From the trained network with a new last layer, which has not seen the {n_rows} images: the
+last layer; adapters of rank 4 on the hidden linear layer and the last layer; and all parameters.
+From the MAP network: the last layer, and all parameters.
 Where all parameters are sampled, the prior is centred at the weights of the start
 (`prior_center="module"`). From the MAP network this counts the {n_rows} images twice, once in the
 centre and once in the likelihood. These and the adapters have two chains, with pSGLD and SGHMC of

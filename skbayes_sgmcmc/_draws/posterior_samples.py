@@ -14,6 +14,12 @@ from .storage import decode
 Array = NDArray[Any]
 
 
+def names_of(block: str, shape: tuple[int, ...]) -> list[str]:
+    """Names of the coordinates of a block of draws: "weight[0, 1]", or "scale" of a number."""
+    places = (", ".join(map(str, index)) for index in np.ndindex(shape))
+    return [f"{block}[{place}]" if place else block for place in places]
+
+
 class PosteriorSamples:
     """Posterior draws of all chains, with their weights and the statistics of the run.
 

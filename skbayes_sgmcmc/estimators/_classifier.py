@@ -253,11 +253,15 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         chosen, weights = self.posterior_.spaced(min(total, DRAWS_LOOKED_AT))
         predict = self._predictor()
 
-        def some(draws: slice, x: Any) -> Array:
-            return predict(chosen[draws], x)
+        def with_logs(draws: slice, x: Any) -> Array:
+            p = np.asarray(predict(chosen[draws], x), dtype=float)
+            return np.concatenate([p, np.log(np.maximum(p, np.finfo(float).tiny))], axis=2)
 
-        proba = self._average_proba(some, X[rows], len(chosen), weights)
-        self._check_classification(proba, codes[rows])
+        k, some = len(self.classes_), X[rows]
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            found = prediction.average(with_logs, some, len(chosen), 2 * k, weights)
+        check_predictions(found, some)
+        self._check_classification(found[:, :k], found[:, k:], codes[rows], len(codes))
 
     def _mean_proba(self, x: Any) -> Array:
         posterior = self.posterior_

@@ -53,6 +53,10 @@ class LastLayer(SparseNetwork):
     _coordinates: FeatureCoordinates | None = None
     #: the latest rows and their features, during a call
     _features: tuple[Any, Any] | None = None
+    #: whether the last fit was one of the library's own linear models
+    _linear = False
+    #: scale of the prior, if it was estimated
+    prior_scale_: float
 
     def _samplers(self) -> tuple[str, ...]:
         return (*super()._samplers(), "mala", *(() if is_classifier(self) else ("gibbs",)))
@@ -64,6 +68,8 @@ class LastLayer(SparseNetwork):
         parts = split(self._module, self._sampled_names, x) if self.augment is None else None
         self._body, self._head = (None, None) if parts is None else parts
         self._coordinates = None
+        if hasattr(self, "prior_scale_"):
+            del self.prior_scale_
 
     def _linear_head(self, start: str) -> LinearHead | None:
         """The head as a network of features."""
@@ -142,8 +148,9 @@ class LastLayer(SparseNetwork):
         from .._engine.settings import is_auto
         from ..models.last_layer import HeadModel
 
+        self._linear = isinstance(model, HeadModel)
         try:
-            if not isinstance(model, HeadModel) and is_auto(settings.sampler):
+            if not self._linear and is_auto(settings.sampler):
                 settings = replace(settings, sampler="psgld")
             super()._fit_rows(model, X, target, weight, settings, previous=previous, stream=stream)
         finally:
@@ -157,9 +164,36 @@ class LastLayer(SparseNetwork):
         if isinstance(model, HeadModel):
             self._features = (X, self._inputs(X))
             _check_finite(self._features[1])
+            if self._estimates_scale:
+                model = self._with_likeliest_scale(model, X, target, weight, settings)
             model = model.for_features(self._features[1], weight, self._coordinates)
             self._coordinates = model.coordinates
         return super()._data_of(model, X, target, weight, settings)
+
+    @property
+    def _estimates_scale(self) -> bool:
+        """Whether the scale of the prior is the likeliest one, not one of a posterior."""
+        auto = isinstance(self.prior_scale, str) and self.prior_scale == "auto"
+        return auto and self._learned_scale() is not None
+
+    def _with_likeliest_scale(
+        self, model: Any, X: Any, target: Array | None, weight: Array | None, settings: Settings
+    ) -> HeadModel:
+        """The model with a given scale of the prior, which is estimated in the first call."""
+        start = None
+        if not hasattr(self, "prior_scale_"):
+            learned = model.for_features(self._inputs(X), weight)
+            data = super()._data_of(learned, X, target, weight, settings)[1]
+            self.prior_scale_, start = learned.estimated(data)
+        found: HeadModel = model.with_scale(self.prior_scale_)
+        found.start = start
+        return found
+
+    def _check_mixing(self, X: Any) -> None:
+        if not self._linear:
+            super()._check_mixing(X)
+        else:  # chains find one mode, so that the weights themselves agree
+            self._warn_of_mixing({name: self.posterior_[name] for name in self.posterior_.draws})
 
     # features -------------------------------------------------------------------------------------
 

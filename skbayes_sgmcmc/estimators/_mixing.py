@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
-from .._draws.posterior_samples import PosteriorSamples
+from .._draws.posterior_samples import PosteriorSamples, names_of
 from .._exceptions import warn
 
 Array = NDArray[Any]
@@ -146,7 +146,7 @@ def _extremes(
         flat = values.reshape(*values.shape[:2], -1)
         step = -(-flat.shape[2] // CHECKED_COORDINATES)
         checked = PosteriorSamples({name: flat[:, :, ::step]})
-        named = labels.get(name) or [f"{name}[{j}]" for j in range(flat.shape[2])]
+        named = labels.get(name) or names_of(name, values.shape[2:])
         for value, label in zip(r_hat(checked, name), named[::step], strict=True):
             if not value <= worst[0] and np.isfinite(value):
                 worst = (float(value), label)

@@ -261,7 +261,8 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
         return self._model(Categorical(), n_classes, LOGIT_GAIN)
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
-        return np.asarray(softmax(self._outputs(draws, x), axis=2))
+        with np.errstate(over="ignore"):  # outputs that are further apart than the largest number
+            return np.asarray(softmax(self._outputs(draws, x), axis=2))
 
     def _output_labels(self) -> list[str]:
         return [f"class {name!r} in " for name in self.classes_.tolist()]

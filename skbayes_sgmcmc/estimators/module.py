@@ -56,7 +56,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     prior_scale : str, LearnedScale, float or sequence of float, default="auto"
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
         each sampled matrix or kernel. "auto": "learned" with a normal prior and without pruning,
-        otherwise "fan_in".
+        otherwise "fan_in". If a last layer is sampled as a linear model of features, "auto" with a
+        normal prior is the one number under which the data are likeliest, ``prior_scale_``.
     prior_center : {0, "module"}, default=0
         Centre of the prior. "module": the weights of the module that was given. Not allowed with a
         spike-and-slab prior or pruning.
@@ -160,6 +161,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         names in the module.
     sigma_, delta_, sparsity_, n_effective_parameters_
         Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
+    prior_scale_ : float
+        Standard deviation of the prior of a last layer's weights, if "auto" has estimated it.
     n_chains_, n_draws_ : int
         Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int

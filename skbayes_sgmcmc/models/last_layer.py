@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._data.minibatch import Data
 from .._draws.storage import decode, encode
-from ..priors.factorised import Prior
+from ..priors.factorised import Normal, Prior
 from ..priors.learned_scale import LearnedScale
 from ._coefficient_priors import LearnedScales
+from ._evidence import likeliest_scale
 from ._gaussian_tuning import WhitenedGaussian
 from ._tuning import Tuning
 from .glm import GLMModel
@@ -40,6 +41,29 @@ class HeadModel(RotatedModel):
     """
 
     layer: dict[str, tuple[int, ...]]
+
+    def with_scale(self, scale: float) -> Self:
+        """The model with a given scale of the prior, in the same coordinates."""
+        model = self._rebuilt(scale)
+        model.coordinates, model.single_precision = self.coordinates, self.single_precision
+        return model
+
+    def _rebuilt(self, scale: float) -> Self:
+        """The model with another scale, as if it had been built with it."""
+        raise NotImplementedError
+
+    def estimated(self, data: Data) -> tuple[float, Array | None]:
+        """The likeliest scale of the prior in the layer's own units, and a start for its fit.
+
+        The model has a learned scale. The start, if there is one, is for a model with the likeliest
+        scale.
+        """
+        unit = 1.0 if self.coordinates is None else self.coordinates.scale
+        with np.errstate(all="ignore"):  # what is not finite is left out
+            scale, start = likeliest_scale(self, data)
+        if start is not None:
+            start[: self.n_features * self.k] /= unit
+        return scale / unit, start
 
     @property
     def tuning(self) -> Tuning:
@@ -91,6 +115,9 @@ class LogisticHead(HeadModel, RotatedLogisticModel):
         units = np.full(n_features, unit)
         super().__init__(n_features, n_classes, prior, prior_scale, len(layer) > 1, units)
 
+    def _rebuilt(self, scale: float) -> Self:
+        return type(self)(self.layer, Normal(), scale)
+
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Draws of the layer's weights (..., n_classes, n_features) and biases."""
         return self._named(super().unpack(draws), draws.dtype)
@@ -117,6 +144,9 @@ class RegressionHead(HeadModel, GLMModel):
         self.layer = layer
         n_features, bias = next(iter(layer.values()))[1], len(layer) > 1
         super().__init__(n_features, likelihood, prior, prior_scale, bias)
+
+    def _rebuilt(self, scale: float) -> Self:
+        return type(self)(self.layer, self.likelihood, Normal(), scale)
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         rows = self._in_coordinates(x), None, None

@@ -80,6 +80,8 @@ class LinearModel(CurvedModel):
         self.n_features, self.k, self.terms = n_features, k, terms
         #: what the earlier rows of a stream say; it is the prior of these
         self.past: Past | None = None
+        #: a position near the maximum, if one is known, where searches for it begin
+        self.start: Array | None = None
         self.fit_intercept = n_intercepts > 0
         units = np.ones(n_features) if units is None else units
         of_features = coefficient_prior(prior, prior_scale, units, k, n_intercepts)
@@ -243,10 +245,13 @@ class LinearModel(CurvedModel):
         prior, slope = self._prior_potential(theta, sd)
         return value + prior, gradient + slope
 
-    def find_map(self, data: Data) -> Array:
-        """The posterior's maximum; the prior is averaged over its own scale, without corners."""
-        theta, sd = np.zeros(self.n_parameters), self.typical
-        # coordinates in which the curvature at zero has a unit diagonal
+    def find_map(self, data: Data, n_steps: int = 300) -> Array:
+        """The posterior's maximum; the prior is averaged over its own scale, without corners.
+
+        ``n_steps`` is the most steps of the search, each of which passes over all rows.
+        """
+        theta, sd = self._first(), self.typical
+        # coordinates in which the curvature there has a unit diagonal
         curvature = self.hessian_diagonal(theta, data) + self.prior_hessian(theta)
         stretch = 1.0 / np.sqrt(curvature)
 
@@ -254,11 +259,15 @@ class LinearModel(CurvedModel):
             value, gradient = self._potential(stretch * z, data, sd)
             return value, stretch * gradient
 
-        options = {"maxiter": 300, "maxcor": 30}
+        options = {"maxiter": n_steps, "maxcor": 30}
         found = scipy.optimize.minimize(
-            objective, theta, jac=True, method="L-BFGS-B", options=options
+            objective, theta / stretch, jac=True, method="L-BFGS-B", options=options
         )
         return np.asarray(stretch * found.x)
+
+    def _first(self) -> Array:
+        """Where a search for the maximum begins."""
+        return np.zeros(self.n_parameters) if self.start is None else self.start
 
     def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array]:
         """Mean m and precision H of the Gaussian approximation N(m, T H^-1) of the posterior.
@@ -343,7 +352,7 @@ class LinearModel(CurvedModel):
     def _newton(self, data: Data, start: Array | None = None) -> tuple[Array, Array]:
         """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
         if start is None:
-            start = np.zeros(self.n_parameters) if self.past is None else self.past.center
+            start = self._first() if self.past is None else self.past.center
         theta, sd = start, self.typical
         value, gradient = self._potential(theta, data, sd)
         for _ in range(MAX_NEWTON_STEPS):

@@ -1,0 +1,94 @@
+r"""The scale of a normal prior under which the data are likeliest, from Gaussian approximations.
+
+With the posterior of n coefficients w (in units of the prior) approximated by a Gaussian of mean m
+and precision :math:`\Lambda + I/s^2`, and the hyperprior :math:`s^2 \sim IG(a, a s_0^2)`, the
+maximum of the posterior density of log s satisfies (MacKay 1992)
+
+.. math::
+    s^2 = \frac{|m|^2 + 2 a s_0^2}{\gamma + 2a},\quad
+    \gamma = \sum_j \frac{\lambda_j}{\lambda_j + s^{-2}}
+
+where :math:`\lambda_j` are the eigenvalues of :math:`\Lambda`, and :math:`\gamma` is the number of
+coefficients that the data determine. The approximation depends on s, too, so that both are found
+in turns.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data.minibatch import Data
+from ._coefficient_priors import LearnedScales
+from ._gaussian_tuning import FULL_HESSIAN_LIMIT
+
+if TYPE_CHECKING:
+    from .last_layer import HeadModel
+
+Array = NDArray[Any]
+
+#: most approximations; the change of log s that is the last; and steps towards s given one of them
+MOST_FITS, SAME_SCALE, INNER_STEPS = 12, 0.1, 50
+#: most steps towards the maximum for one of many parameters, which goes on from the last one
+STEPS_OF_FIT = 40
+#: largest ratio of successive changes whose geometric series is summed at once
+SLOWEST = 0.9
+
+
+def likeliest_scale(model: HeadModel, data: Data) -> tuple[float, Array | None]:
+    """s of a model with one learned scale, and the mean of the last Gaussian approximation, if any.
+
+    If classes can be separated, the curvature at the posterior's maximum says nothing of most
+    draws. The approximation is therefore the variational one, averaged over itself, as far as its
+    full matrix is affordable. Where floating-point numbers do not reach for one, the latest scale
+    stays: at first the typical one.
+    """
+    prior = model.coefficient_prior
+    assert isinstance(prior, LearnedScales)
+    n, unit, a = prior.n_coefficients, float(prior.units[0]), prior.a
+    scale, last, start = prior.typical_scale, 0.0, None
+    for _ in range(MOST_FITS):
+        fixed = model.with_scale(scale)
+        fixed.start = start
+        try:
+            mean, curvature = _approximation(fixed, data, n, (unit * scale) ** -2.0)
+        except np.linalg.LinAlgError:
+            break
+        known = float(np.sum((mean[:n] / unit) ** 2)) + 2.0 * a * prior.typical_scale**2
+        change = math.log(_given_curvature(curvature * unit**2, known, a, scale) / scale)
+        if not math.isfinite(change):
+            break
+        start = mean
+        if 0.0 < change * last < SLOWEST * last**2:
+            change, last = change / (1.0 - change / last), 0.0
+        else:
+            last = change
+        scale *= math.exp(change)
+        if abs(change) < SAME_SCALE:
+            break
+    return scale, start
+
+
+def _approximation(model: HeadModel, data: Data, n: int, rate: float) -> tuple[Array, Array]:
+    """Mean of the parameters, and eigenvalues of the likelihood's curvature in the first n."""
+    if model.n_parameters > FULL_HESSIAN_LIMIT:
+        mean = model.find_map(data, STEPS_OF_FIT)
+        diagonal = model.hessian_diagonal(mean, data)
+        assert diagonal is not None
+        return mean, diagonal[:n]
+    mean, precision = model.fit_gaussian(data)
+    # the other parameters have flat or fixed priors and are integrated out
+    across = np.linalg.solve(precision[n:, n:], precision[n:, :n])
+    within = precision[:n, :n] - precision[:n, n:] @ across
+    return mean, np.maximum(np.linalg.eigvalsh(within) - rate, 0.0)
+
+
+def _given_curvature(curvature: Array, known: float, a: float, scale: float) -> float:
+    """s for a given curvature of the likelihood, from |m|^2 + 2 a s_0^2."""
+    rate = np.float64(scale**-2.0)
+    for _ in range(INNER_STEPS):
+        rate = (np.sum(curvature / (curvature + rate)) + 2.0 * a) / known
+    return float(rate**-0.5)

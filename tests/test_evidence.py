@@ -1,0 +1,145 @@
+"""The scale of a last layer's prior under which the data are likeliest."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+from sklearn.datasets import load_digits
+from torch import nn
+
+from skbayes_sgmcmc import (
+    BayesianModuleClassifier,
+    BayesianModuleRegressor,
+    SamplingWarning,
+)
+from skbayes_sgmcmc.diagnostics import r_hat
+from skbayes_sgmcmc.models.last_layer import LogisticHead
+from skbayes_sgmcmc.priors import LearnedScale, Normal
+
+LAST = {"sample_parameters": "last_layer", "random_state": 0}
+SHORT = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1}
+
+
+def digits():
+    """200 images of ten digits as 24 features of a random layer, which nearly separate them."""
+    rows, labels = load_digits(return_X_y=True)
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Linear(64, 24), nn.ReLU())
+    net = nn.Sequential(body, nn.Linear(24, 10))
+    return net, (rows[:200] / 16.0).astype(np.float32), labels[:200]
+
+
+def best(log_density, low=-4.0, high=3.0):
+    """The scale of largest posterior density of its logarithm, from that density in log s."""
+    found = minimize_scalar(lambda x: -log_density(x), bounds=(low, high), method="bounded")
+    return math.exp(found.x)
+
+
+def log_hyperprior(x, a, typical):
+    """log p(log s) of s^2 ~ IG(a, a s_0^2)."""
+    return -2.0 * a * x - a * typical**2 * math.exp(-2.0 * x)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("spread", [0.02, 1.0])
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_a_regression_finds_the_maximum_of_its_marginal_likelihood(spread, turned, monkeypatch):
+    """Against the closed form, for weak and strong effects of rows on y: log s to 0.1.
+
+    The Gaussian approximation is exact here, in plain coordinates and in principal axes. The
+    search ends at a change of 0.1, and the next ones would be smaller.
+    """
+    if turned:
+        monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.FULL_HESSIAN_LIMIT", 0)
+        monkeypatch.setattr("skbayes_sgmcmc.models.rotated.FULL_HESSIAN_LIMIT", 0)
+        monkeypatch.setattr("skbayes_sgmcmc.models._evidence.FULL_HESSIAN_LIMIT", 0)
+    rng = np.random.default_rng(0)
+    rows = (3.0 * rng.standard_normal((80, 30))).astype(np.float32)
+    y = rows @ (spread * rng.standard_normal(30)) + rng.standard_normal(80)
+    reg = BayesianModuleRegressor(nn.Linear(30, 1), noise=1.0, **LAST, **SHORT).fit(rows, y)
+    unit, sd = math.sqrt(rows.var(0).mean()), y.std()
+    z, target = (rows - rows.mean(0)).astype(float) / unit, (y - y.mean()) / sd
+    values, vectors = np.linalg.eigh(z @ z.T)
+    parts, noise = np.square(vectors.T @ target), 1.0 / sd**2
+
+    def log_density(x):
+        variance = noise + math.exp(2.0 * x) * values
+        log_evidence = -0.5 * np.sum(np.log(variance) + parts / variance)
+        return log_evidence + log_hyperprior(x, 5.0, min(2.0 / math.sqrt(30), 1.0))
+
+    assert math.log(reg.prior_scale_ * unit / best(log_density)) == pytest.approx(0.0, abs=0.1)
+
+
+@pytest.mark.parametrize("noise", [0.3, 2.0])
+def test_a_classification_is_near_the_maximum_of_its_marginal_likelihood(noise):
+    """Two features and two classes, by quadrature over the weights: log s to 0.15.
+
+    The approximation is Gaussian: of separated classes (noise 0.3) and of others.
+    """
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((40, 2))
+    labels = (rows @ [1.0, -1.0] + noise * rng.standard_normal(40) > 0.0).astype(int)
+    hyper = LearnedScale(shape=1.0, scale=0.5, inputs=False)
+    head = LogisticHead({"weight": (2, 2)}, Normal(), hyper)
+    data = head.make_data(rows, labels, None, torch.float64, "cpu")
+    found, _ = head.estimated(data)
+
+    grid = np.linspace(-40.0, 40.0, 401)
+    w = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
+    log_lik = -np.logaddexp(0.0, w @ (rows * (1 - 2 * labels)[:, None]).T).sum(1)
+
+    def log_density(x):
+        variance = 2.0 * math.exp(2.0 * x)  # of the difference between two weights
+        log_prior = -0.5 * np.square(w).sum(1) / variance - math.log(variance)
+        return logsumexp(log_lik + log_prior) + log_hyperprior(x, 1.0, 0.5)
+
+    assert math.log(found / best(log_density)) == pytest.approx(0.0, abs=0.15)
+
+
+@pytest.mark.statistical
+def test_the_default_mixes_where_features_separate_the_classes():
+    """R-hat of all weights below 1.05, at which linear models warn, so that no warning comes.
+
+    A learned scale moves by one over the root of the number of weights: its R-hat is 1.3 or more,
+    and a warning names it and the remedy.
+    """
+    net, rows, labels = digits()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SamplingWarning)
+        clf = BayesianModuleClassifier(net, **LAST).fit(rows, labels)
+    assert np.mean(clf.predict(rows) == labels) > 0.95
+    assert max(r_hat(clf.posterior_, name).max() for name in clf.posterior_.draws) < 1.05
+    clf.set_params(prior_scale="learned")
+    with pytest.warns(SamplingWarning, match=r"R-hat .*'scale'.*number for prior_scale"):
+        clf.fit(rows, labels)
+    assert not hasattr(clf, "prior_scale_")
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_a_stream_keeps_its_scale_and_a_fit_does_not():
+    net, rows, labels = digits()
+    clf = BayesianModuleClassifier(net, **LAST, **SHORT)
+    clf.partial_fit(rows[:100], labels[:100], classes=np.arange(10))
+    first = clf.prior_scale_
+    clf.partial_fit(rows[100:], labels[100:])
+    assert clf.prior_scale_ == first
+    assert clf.fit(rows, labels).prior_scale_ != first
+    assert not hasattr(clf.set_params(prior_scale=0.5).fit(rows, labels), "prior_scale_")
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_the_default_is_the_fit_with_the_scale_that_it_reports():
+    """The same posterior: means within 0.1 sd, as both fits start at slightly other centres."""
+    net, rows, labels = digits()
+    clf = BayesianModuleClassifier(net, **LAST).fit(rows, labels)
+    other = BayesianModuleClassifier(net, prior_scale=clf.prior_scale_, **LAST).fit(rows, labels)
+    weight, theirs = (each.posterior_.mean("1.weight") for each in (clf, other))
+    sd = other.posterior_.std("1.weight")
+    assert np.abs((weight - theirs) / sd).max() < 0.1
+    assert np.abs(clf.posterior_.std("1.weight") / sd - 1.0).max() < 0.1
