@@ -76,8 +76,8 @@ for name, p in probabilities.items():
     )
 
 # %%
-# The scale of the prior is learned, where scikit-learn's ``C`` must be chosen. Reliability, and the
-# accuracy if the least certain images are handed to a human.
+# The scale of the prior is estimated, where scikit-learn's ``C`` must be chosen. Reliability, and
+# the accuracy if the least certain images are handed to a human.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4))
 for k, (name, p) in enumerate(probabilities.items()):
