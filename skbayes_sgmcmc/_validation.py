@@ -12,6 +12,8 @@ from sklearn.utils import check_array as sklearn_check_array
 from sklearn.utils import check_random_state as sklearn_random_state
 from sklearn.utils.validation import validate_data as sklearn_validate_data
 
+from ._conversion import explained_conversion
+
 #: types that Python or numpy count as numbers, and that no parameter takes for one
 NO_NUMBERS = bool, np.bool_, np.timedelta64
 
@@ -94,16 +96,20 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     return value
 
 
-def check_array(*args: Any, **options: Any) -> Any:
-    """scikit-learn's function, which warns of infinities of both signs before it refuses them."""
-    with np.errstate(invalid="ignore"):
-        return sklearn_check_array(*args, **options)
+def check_array(values: Any, **options: Any) -> Any:
+    """scikit-learn's function, with errors that name what can't be converted to numbers.
+
+    It warns of infinities of both signs before it refuses them; this does not.
+    """
+    name = options.get("input_name") or "X"
+    with np.errstate(invalid="ignore"), explained_conversion(name, values):
+        return sklearn_check_array(values, **options)
 
 
-def validate_data(*args: Any, **options: Any) -> Any:
+def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """The same for scikit-learn's function of this name."""
-    with np.errstate(invalid="ignore"):
-        return sklearn_validate_data(*args, **options)
+    with np.errstate(invalid="ignore"), explained_conversion("X", X):
+        return sklearn_validate_data(estimator, X, *y, **options)
 
 
 def check_random_state(random_state: Any) -> np.random.RandomState:

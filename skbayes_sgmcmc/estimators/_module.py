@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.images import shape_in
-from .._data.layout import PLAIN, Layout, as_array, is_several
+from .._data.layout import PLAIN, Layout, as_array, is_several, of_sequence
 from .._exceptions import RandomLayerWarning, warn
 from .._validation import check_choice, check_int, check_random_state, check_sizes
 from ._last_layer import LastLayer
@@ -206,6 +206,7 @@ class ModuleEstimator(LastLayer):
         import torch
 
         from ..models.networks.module_checks import Rows, call, main_output
+        from ..models.networks.module_ids import UnknownId
 
         layouts = [self._layout]
         if self._layout.whole.any() and not self._layout.several:
@@ -216,6 +217,8 @@ class ModuleEstimator(LastLayer):
             try:
                 with torch.no_grad():
                     outputs = main_output(call(module, x))
+            except UnknownId:
+                raise
             except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
                 reasons.append(error)
             else:
@@ -370,7 +373,7 @@ class ModuleEstimator(LastLayer):
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         if _is_dataset(X):
             return self._validate_dataset(X, y, reset=reset)
-        X = as_array(X)
+        X = _as_arrays(X)
         if reset:
             X = self._by_name(X)
             self._layout = self._layout_of(X)
@@ -411,7 +414,7 @@ class ModuleEstimator(LastLayer):
     def _validate_rows(self, X: Any) -> Any:
         if _is_dataset(X):
             return self._dataset_rows(X)
-        return super()._validate_rows(self._flat(as_array(X)))
+        return super()._validate_rows(self._flat(_as_arrays(X)))
 
     def _layout_of(self, X: Any) -> Layout:
         """What of a row of X is which argument of the module."""
@@ -472,6 +475,12 @@ class ModuleEstimator(LastLayer):
             f"X of shape {(len(X), *shape)} is not allowed with input_shape={self.input_shape!r}: "
             f"give input_shape={shape}, or rows of numbers."
         )
+
+
+def _as_arrays(X: Any) -> Any:
+    """Lists and tensors as arrays; everything else as it is."""
+    rows = isinstance(X, list) or (isinstance(X, tuple) and not is_several(X))
+    return of_sequence("X", X) if rows else as_array(X)
 
 
 def _is_dataset(X: Any) -> bool:

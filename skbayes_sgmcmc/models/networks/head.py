@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..._data.layout import PLAIN, Layout
 from .ensemble import StackedLayers
 from .module_checks import Rows, call, main_output
+from .module_ids import explained_ids
 from .network import Network, draws_that_fit
 
 Array = NDArray[Any]
@@ -159,7 +160,9 @@ def features_of(body: Body, x: Any, out: Array) -> Array:
     """Write the features of the rows x, a field, to ``out`` (rows, n_features), part by part."""
     for start in range(0, len(out), FEATURE_ROWS):
         rows = slice(start, start + FEATURE_ROWS)
-        out[rows] = body(x[rows]).cpu().numpy()
+        some = x[rows]
+        with explained_ids(body.module, body.layout, some):
+            out[rows] = body(some).cpu().numpy()
     return out
 
 
