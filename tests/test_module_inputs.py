@@ -200,7 +200,7 @@ def test_predictions_need_the_arguments_of_the_fit():
     for other, message in (
         (ids, r"X of type ndarray is not allowed: give a mapping of the arrays 'input_ids' \(rows"),
         ({"input_ids": ids}, "X with 'input_ids' is not allowed: give a mapping of the arrays"),
-        ({"input_ids": ids[:, :3], "attention_mask": mask}, r"was fitted to rows of shape \(5,\)"),
+        ({"input_ids": ids[:, :3], "attention_mask": mask}, r"rows of fit have the shape \(5,\)"),
     ):
         with pytest.raises(ValueError, match=message):
             clf.predict(other)
@@ -271,6 +271,16 @@ def test_other_tables_are_rows_of_numbers():
     assert list(clf.feature_names_in_) == ["a", "b", "c"]
     one = BayesianModuleClassifier(nn.Linear(1, 2), **TINY)
     assert one.fit(frame[["a"]].set_axis(["input"], axis=1), labels).n_features_in_ == 1
+
+
+def test_errors_show_large_modules_on_one_line():
+    """The reason is not below hundreds of lines of layers, as in those of pretrained networks."""
+    deep = nn.Sequential(*[nn.Linear(3, 3) for _ in range(50)], nn.Linear(4, 3))
+    with pytest.raises(
+        ValueError, match=r"^module=Sequential\( \(0\): Linear.*it does not take"
+    ) as e:
+        BayesianModuleClassifier(deep, **TINY).fit(numbers[:, 0], y)
+    assert len(str(e.value)) < 500
 
 
 def test_whole_numbers_that_a_module_does_not_take_are_explained():

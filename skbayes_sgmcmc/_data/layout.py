@@ -216,8 +216,9 @@ def _rows_of(field: Field, values: Any) -> Array:
     array = np.asarray(values)
     if array.shape[1:] != field.shape:
         raise ValueError(
-            f"X[{field.key!r}] of shape {array.shape} is not allowed: the estimator was fitted to "
-            f"rows of shape {field.shape}."
+            f"X[{field.key!r}] with rows of shape {array.shape[1:]} is not allowed: the first rows "
+            f"of fit have the shape {field.shape}. Give rows of this shape; rows of words are "
+            "padded, with a mask of what counts as another array."
         )
     field.check_whole(f"X[{field.key!r}]", array)
     kind = array.dtype if array.dtype in (np.float32, np.float64) else np.dtype(np.float32)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .._data.images import shape_in
 from .._data.layout import PLAIN, Layout, as_array, is_several, of_sequence
 from .._exceptions import RandomLayerWarning, warn
-from .._validation import check_choice, check_int, check_random_state, check_sizes
+from .._validation import brief, check_choice, check_int, check_random_state, check_sizes
 from ._last_layer import LastLayer
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class ModuleEstimator(LastLayer):
         name = "prior_center='module' is not allowed"
         if not self._has_weights:
             raise ValueError(
-                f"{name} with module={self.module!r}, which is built anew for each fit: give a "
-                "torch.nn.Module with trained weights, a pair of a callable and weights, or "
+                f"{name} with module={brief(self.module)}, which is built anew for each fit: give "
+                "a torch.nn.Module with trained weights, a pair of a callable and weights, or "
                 "prior_center=0."
             )
         if self._spike_slab() is not None or self.prune is not None:
@@ -229,8 +229,8 @@ class ModuleEstimator(LastLayer):
             why = f"as whole numbers: {why}; as floating-point numbers: {reasons[1]}"
         hint = "give the input_shape that the module expects, such as (channels, height, width)"
         raise ValueError(
-            f"module={self.module!r} is not allowed with input_shape={self.input_shape!r}: it does "
-            f"not take rows of shape {self._row_shape()} ({why}). If these are images or "
+            f"module={brief(self.module)} is not allowed with input_shape={self.input_shape!r}: it "
+            f"does not take rows of shape {self._row_shape()} ({why}). If these are images or "
             f"sequences, {hint}; else change the module's inputs."
         ) from reasons[0]
 
@@ -242,21 +242,21 @@ class ModuleEstimator(LastLayer):
         changed = checks.changed_by_forward(module, x)
         if changed is not None:
             raise ValueError(
-                f"module={self.module!r} is not allowed: its forward changes {changed!r} in "
+                f"module={brief(self.module)} is not allowed: its forward changes {changed!r} in "
                 "evaluation mode; a posterior needs a function that stays the same."
             )
         part = checks.first_random(module, x)
         if part is not None:
             raise ValueError(
-                f"module={self.module!r} is not allowed: two evaluations of the same rows in "
+                f"module={brief(self.module)} is not allowed: two evaluations of the same rows in "
                 f"evaluation mode differ, first in {part!r}, and the density of a posterior must "
                 "not be random; switch this off when self.training is false."
             )
         if checks.mixes_rows(module, x):
             raise ValueError(
-                f"module={self.module!r} is not allowed: its output for a row depends on the rows "
-                "beside it. Rows are on the first axis of its inputs and outputs (for layers of "
-                "sequences, batch_first=True)."
+                f"module={brief(self.module)} is not allowed: its output for a row depends on the "
+                "rows beside it. Rows are on the first axis of its inputs and outputs (for layers "
+                "of sequences, batch_first=True)."
             )
         layers = checks.random_layers(module, x)
         if layers:
@@ -485,7 +485,7 @@ def _as_arrays(X: Any) -> Any:
 
 def _is_dataset(X: Any) -> bool:
     """Whether X is a map-style dataset, without importing torch for what is an array or a table."""
-    if isinstance(X, np.ndarray | list | tuple | dict) or hasattr(X, "__array__"):
+    if isinstance(X, np.ndarray | list | tuple) or type(X) is dict or hasattr(X, "__array__"):
         return False
     from .._data.datasets import is_dataset
 
