@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from collections import OrderedDict
 from functools import partial
 
 import joblib
@@ -422,6 +423,16 @@ def test_bad_choices_of_parameters(module, chosen, message):
     with pytest.raises(ValueError, match=message):
         clf.fit(X, y)
     assert not hasattr(clf, "classes_")
+
+
+def test_errors_list_the_names_of_the_head():
+    """Of many names the first and the last: a typing error is most often in that of the head."""
+    layers = [nn.Linear(64, 64) for _ in range(20)]
+    module = nn.Sequential(OrderedDict(body=nn.Sequential(*layers), classifier=nn.Linear(64, 10)))
+    clf = BayesianModuleClassifier(module, sample_parameters="head.*", **TINY)
+    message = r"has 'body.0.weight', .*\.\.\. \(\d+ more\) \.\.\., .*, 'classifier.bias'\.$"
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y)
 
 
 def test_a_module_without_linear_layers_has_no_last_one():
