@@ -18,7 +18,8 @@ from ._conversion import explained_conversion
 NO_NUMBERS = bool, np.bool_, np.timedelta64
 
 
-def _is_real(value: Any) -> bool:
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number, which booleans and durations are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, NO_NUMBERS)
 
 
@@ -41,7 +42,7 @@ def check_real(
     ``closed`` says which ends of the interval are allowed: "neither", "left", "right" or "both".
     """
     allowed = f"a number in {_interval(low, high, closed)}"
-    if not _is_real(value):
+    if not is_real(value):
         raise ValueError(f"{name}={value!r} is not allowed: give {allowed}.")
     try:
         number = float(value)
@@ -72,7 +73,7 @@ def check_numbers(name: str, values: Any, allowed: str) -> None:
     try:
         given = np.asarray(values)
         # dates, Decimal, text and booleans become floats, too, but are no numbers
-        real = given.dtype.kind in "fiu" or all(map(_is_real, given.flat))
+        real = given.dtype.kind in "fiu" or all(map(is_real, given.flat))
         finite = real and bool(np.isfinite(np.asarray(given, dtype=float)).all())
     except (TypeError, ValueError, OverflowError):
         finite = False

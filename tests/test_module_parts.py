@@ -248,6 +248,7 @@ def test_without_information_the_posterior_is_the_prior_about_the_module():
         ({"prior_center": "module", "prune": 0.5}, "set weights to zero"),
         ({"prior_center": 1.0}, "prior_center=1.0 is not allowed: give one of 0, 'module'"),
         ({"prior_center": "zero"}, "prior_center='zero' is not allowed: give one of 0, 'module'"),
+        ({"prior_center": np.timedelta64(0, "s")}, "give one of 0, 'module'"),  # equal to 0
         ({"init": "pretrained"}, "init='pretrained' is not allowed"),
     ],
 )

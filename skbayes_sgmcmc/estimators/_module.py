@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from .._data.images import shape_in
 from .._data.layout import PLAIN, Layout, as_array, is_several, of_sequence
 from .._exceptions import RandomLayerWarning, warn
-from .._validation import brief, check_choice, check_int, check_random_state, check_sizes
+from .._validation import brief, check_choice, check_int, check_random_state, check_sizes, is_real
 from ._last_layer import LastLayer
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class ModuleEstimator(LastLayer):
 
     def _check_center(self) -> None:
         center = self.prior_center
-        if isinstance(center, Real) and not isinstance(center, bool) and center == 0:
+        if is_real(center) and center == 0:
             return
         check_choice("prior_center", center, (0, "module"))
         name = "prior_center='module' is not allowed"
