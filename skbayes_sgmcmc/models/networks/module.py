@@ -24,7 +24,7 @@ from .ensemble import StackedModule
 from .mlp import ACTIVATIONS
 from .module_calls import Latest, ModuleCalls, light_copy
 from .module_checks import batch_norms, check_parameters, main_output
-from .module_ids import with_explained_ids
+from .module_ids import with_checked_ids
 from .network import Network
 from .passes import Autocast
 
@@ -144,7 +144,7 @@ class ModuleNetwork(Network):
                 parts.append(_flat(parameter))
         return np.concatenate(parts)
 
-    @with_explained_ids
+    @with_checked_ids
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         here = self._here
         here.calls.prepare(theta, self.batch_norms)
@@ -214,7 +214,7 @@ class ModuleNetwork(Network):
         args, kwargs = self.layout.arguments(rows)
         return main_output(self._here.calls(state, args, kwargs))
 
-    @with_explained_ids
+    @with_checked_ids
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         self._here.calls.prepare(theta)
         found = []

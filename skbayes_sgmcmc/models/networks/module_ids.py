@@ -1,11 +1,13 @@
-"""Ids that an embedding of a module does not have: which id, which embedding, which ids it has."""
+"""Ids that an embedding of a module does not have: which id, which embedding, which ids it has.
+
+Torch's own error names neither. Modules are looked at only after a call has failed.
+"""
 
 from __future__ import annotations
 
 import functools
 import reprlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
@@ -15,41 +17,35 @@ from ..._data.layout import Layout
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+#: what torch raises for an id that is out of range
+OUT_OF_RANGE = IndexError, RuntimeError
+
 
 class UnknownId(ValueError):
     """An embedding has no row for an id of X."""
 
 
-@contextmanager
-def explained_ids(module: nn.Module | None, layout: Layout, rows: Tensor) -> Iterator[None]:
-    """Replace torch's error of an id that is out of range, which names neither it nor the layer.
+def with_checked_ids(method: Method) -> Method:
+    """A method of a network for positions and rows (chains or 1, rows, ...), which names such ids.
 
-    Nothing is looked at before a call of the module with these rows has failed.
+    Other errors stay as they are.
     """
-    try:
-        yield
-    except (IndexError, RuntimeError) as error:
-        reason = None if module is None else _unknown_id(module, layout, rows)
-        if reason is None:
-            raise
-        raise UnknownId(reason) from error
-
-
-def with_explained_ids(method: Method) -> Method:
-    """The same for a method of a network, for positions and rows (chains or 1, rows, ...)."""
 
     @functools.wraps(method)
-    def explained(network: Any, theta: Tensor, x: Tensor, *more: Any) -> Any:
-        with explained_ids(network.module, network.layout, x.flatten(0, 1)):
+    def checked(network: Any, theta: Tensor, x: Tensor, *more: Any) -> Any:
+        try:
             return method(network, theta, x, *more)
+        except OUT_OF_RANGE:
+            check_ids(network.module, network.layout, x.flatten(0, 1))
+            raise
 
-    return cast(Method, explained)
+    return cast(Method, checked)
 
 
-def _unknown_id(module: nn.Module, layout: Layout, rows: Tensor) -> str | None:
-    """An error's text for the first id that an embedding does not have, or None if all are there.
+def check_ids(module: nn.Module, layout: Layout, rows: Tensor) -> None:
+    """Raise :class:`UnknownId` for the first id of some rows that an embedding does not have.
 
-    The module is called once more, and each embedding shows its ids.
+    The module is called once more, and each embedding looks at its ids.
     """
     handles = [
         part.register_forward_pre_hook(
@@ -59,19 +55,18 @@ def _unknown_id(module: nn.Module, layout: Layout, rows: Tensor) -> str | None:
         if isinstance(part, nn.Embedding | nn.EmbeddingBag)
     ]
     if not handles:
-        return None
+        return
     args, kwargs = layout.arguments(rows)
     try:
         with torch.no_grad():
             module(*args, **kwargs)
-    except UnknownId as found:
-        return str(found)
+    except UnknownId:
+        raise
     except Exception:  # another fault, of which the caller knows
-        return None
+        return
     finally:
         for handle in handles:
             handle.remove()
-    return None
 
 
 def _look(name: str, n_known: int, ids: Any, n_rows: int) -> None:
