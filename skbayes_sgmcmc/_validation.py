@@ -12,12 +12,21 @@ from sklearn.utils import check_array as sklearn_check_array
 from sklearn.utils import check_random_state as sklearn_random_state
 from sklearn.utils.validation import validate_data as sklearn_validate_data
 
+from ._conversion import explained_conversion
+
 #: types that Python or numpy count as numbers, and that no parameter takes for one
 NO_NUMBERS = bool, np.bool_, np.timedelta64
 
 
-def _is_real(value: Any) -> bool:
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number, which booleans and durations are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, NO_NUMBERS)
+
+
+def brief(value: Any, length: int = 100) -> str:
+    """A value as messages show it, on one line: that of a large network has hundreds of lines."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def check_real(
@@ -33,7 +42,7 @@ def check_real(
     ``closed`` says which ends of the interval are allowed: "neither", "left", "right" or "both".
     """
     allowed = f"a number in {_interval(low, high, closed)}"
-    if not _is_real(value):
+    if not is_real(value):
         raise ValueError(f"{name}={value!r} is not allowed: give {allowed}.")
     try:
         number = float(value)
@@ -64,7 +73,7 @@ def check_numbers(name: str, values: Any, allowed: str) -> None:
     try:
         given = np.asarray(values)
         # dates, Decimal, text and booleans become floats, too, but are no numbers
-        real = given.dtype.kind in "fiu" or all(map(_is_real, given.flat))
+        real = given.dtype.kind in "fiu" or all(map(is_real, given.flat))
         finite = real and bool(np.isfinite(np.asarray(given, dtype=float)).all())
     except (TypeError, ValueError, OverflowError):
         finite = False
@@ -94,16 +103,20 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     return value
 
 
-def check_array(*args: Any, **options: Any) -> Any:
-    """scikit-learn's function, which warns of infinities of both signs before it refuses them."""
-    with np.errstate(invalid="ignore"):
-        return sklearn_check_array(*args, **options)
+def check_array(values: Any, **options: Any) -> Any:
+    """scikit-learn's function, with errors that name what can't be converted to numbers.
+
+    It warns of infinities of both signs before it refuses them; this does not.
+    """
+    name = options.get("input_name") or "X"
+    with np.errstate(invalid="ignore"), explained_conversion(name, values):
+        return sklearn_check_array(values, **options)
 
 
-def validate_data(*args: Any, **options: Any) -> Any:
+def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """The same for scikit-learn's function of this name."""
-    with np.errstate(invalid="ignore"):
-        return sklearn_validate_data(*args, **options)
+    with np.errstate(invalid="ignore"), explained_conversion("X", X):
+        return sklearn_validate_data(estimator, X, *y, **options)
 
 
 def check_random_state(random_state: Any) -> np.random.RandomState:

@@ -78,6 +78,20 @@ def test_transformers(chosen):
     assert (clf._head is not None) == (chosen == "last_layer")
 
 
+@pytest.mark.parametrize("kind", [None, "numpy", "torch"])
+def test_datasets_of_hugging_face(kind):
+    """A dataset gives what the arrays in it give, whatever the type of its items."""
+    datasets = pytest.importorskip("datasets", exc_type=ImportError)
+    columns = {name: values.tolist() for name, values in words.items()}
+    dataset = datasets.Dataset.from_dict(columns | {"label": y.tolist()}).with_format(kind)
+    clf = BayesianModuleClassifier(bert(), sample_parameters="last_layer", **TINY)
+    p = clf.fit(words, y).predict_proba(words)
+    np.testing.assert_array_equal(clf.fit(dataset).predict_proba(dataset), p)
+    assert clf.score(dataset) == clf.score(words, y)
+    with pytest.raises(ValueError, match=r"several datasets, 'train', 'test'\. Give one of them"):
+        clf.fit(dataset.train_test_split(0.5, seed=0))
+
+
 def test_peft():
     """Its adapters are what is trainable, by the default of ``sample_parameters``."""
     peft = pytest.importorskip("peft", exc_type=ImportError)

@@ -55,6 +55,13 @@ class Columns:
         return {"pixels": X[key].tolist(), "label": int(y[key])}
 
 
+class Splits(dict):
+    """Several datasets of Hugging Face, which have a shape."""
+
+    __module__ = "datasets.dataset_dict"
+    shape = property(dict.keys)
+
+
 class Named(nn.Sequential):
     def forward(self, pixels):
         return super().forward(pixels)
@@ -146,7 +153,8 @@ class Alone(Pairs):
         (Pairs(X[:0], y[:0]), None, "it has no items"),
         (Alone(targets=None), None, "y is missing: item 0 of the dataset has no target"),
         (Pairs(), y[:5], "y of length 5 is not allowed: the dataset has 600 items"),
-        (Unequal(), y, r"item 3 of the dataset: X\[0\] of shape \(1, 63\) is not allowed"),
+        (Unequal(), y, r"item 3 of the dataset: X\[0\] with rows of shape \(63,\) .* \(64,\)"),
+        (Splits(train=Pairs(), test=Pairs()), None, "several datasets, 'train', 'test'. Give one"),
         (Pairs(not_a_number), y, "item 7 of the dataset has values that are not finite"),
     ],
 )

@@ -200,7 +200,7 @@ def test_predictions_need_the_arguments_of_the_fit():
     for other, message in (
         (ids, r"X of type ndarray is not allowed: give a mapping of the arrays 'input_ids' \(rows"),
         ({"input_ids": ids}, "X with 'input_ids' is not allowed: give a mapping of the arrays"),
-        ({"input_ids": ids[:, :3], "attention_mask": mask}, r"was fitted to rows of shape \(5,\)"),
+        ({"input_ids": ids[:, :3], "attention_mask": mask}, r"rows of fit have the shape \(5,\)"),
     ):
         with pytest.raises(ValueError, match=message):
             clf.predict(other)
@@ -273,12 +273,19 @@ def test_other_tables_are_rows_of_numbers():
     assert one.fit(frame[["a"]].set_axis(["input"], axis=1), labels).n_features_in_ == 1
 
 
-def test_ids_without_an_embedding_and_rows_of_different_lengths_are_explained():
-    """Both reasons are told; before, only that for floating-point numbers, and NumPy's words."""
-    words = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 2))
+def test_errors_show_large_modules_on_one_line():
+    """The reason is not below hundreds of lines of layers, as in those of pretrained networks."""
+    deep = nn.Sequential(*[nn.Linear(3, 3) for _ in range(50)], nn.Linear(4, 3))
+    with pytest.raises(
+        ValueError, match=r"^module=Sequential\( \(0\): Linear.*it does not take"
+    ) as e:
+        BayesianModuleClassifier(deep, **TINY).fit(numbers[:, 0], y)
+    assert len(str(e.value)) < 500
+
+
+def test_whole_numbers_that_a_module_does_not_take_are_explained():
+    """Both reasons are told; before, only that for floating-point numbers."""
+    words = nn.Sequential(nn.Embedding(50, 4), nn.Flatten(), nn.Linear(10, 2))
     ids = np.full((6, 3), 9)
-    with pytest.raises(ValueError, match=r"whole numbers: index out of range in self; as floating"):
+    with pytest.raises(ValueError, match=r"as whole numbers: mat1 and mat2 .*; as floating-point"):
         BayesianModuleClassifier(words, **TINY).fit(ids, np.arange(6) % 2)
-    ragged = {"input": [[1, 2, 3], [1, 2]] * 3}
-    with pytest.raises(ValueError, match=r"X\['input'\] is not allowed: its rows have different"):
-        BayesianModuleClassifier(words, **TINY).fit(ragged, np.arange(6) % 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from collections import OrderedDict
 from functools import partial
 
 import joblib
@@ -247,6 +248,7 @@ def test_without_information_the_posterior_is_the_prior_about_the_module():
         ({"prior_center": "module", "prune": 0.5}, "set weights to zero"),
         ({"prior_center": 1.0}, "prior_center=1.0 is not allowed: give one of 0, 'module'"),
         ({"prior_center": "zero"}, "prior_center='zero' is not allowed: give one of 0, 'module'"),
+        ({"prior_center": np.timedelta64(0, "s")}, "give one of 0, 'module'"),  # equal to 0
         ({"init": "pretrained"}, "init='pretrained' is not allowed"),
     ],
 )
@@ -422,6 +424,16 @@ def test_bad_choices_of_parameters(module, chosen, message):
     with pytest.raises(ValueError, match=message):
         clf.fit(X, y)
     assert not hasattr(clf, "classes_")
+
+
+def test_errors_list_the_names_of_the_head():
+    """Of many names the first and the last: a typing error is most often in that of the head."""
+    layers = [nn.Linear(64, 64) for _ in range(20)]
+    module = nn.Sequential(OrderedDict(body=nn.Sequential(*layers), classifier=nn.Linear(64, 10)))
+    clf = BayesianModuleClassifier(module, sample_parameters="head.*", **TINY)
+    message = r"has 'body.0.weight', .*\.\.\. \(\d+ more\) \.\.\., .*, 'classifier.bias'\.$"
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y)
 
 
 def test_a_module_without_linear_layers_has_no_last_one():

@@ -224,7 +224,7 @@ def test_pandas(data):
     np.testing.assert_array_equal(clf.coef_, small().fit(*data).coef_)
     with pytest.raises(ValueError, match="feature names"):
         clf.predict(X[list("edcba")])
-    with pytest.raises(ValueError, match="could not convert string to float"):
+    with pytest.raises(ValueError, match="column 'a' is not numeric"):
         small().fit(X.assign(a="text"), data[1])
 
 

@@ -205,12 +205,17 @@ def length(dataset: Any) -> int:
     Raises
     ------
     ValueError
-        The dataset has no length or no items.
+        The dataset has no length or no items, or is a mapping of several datasets.
     """
     if isinstance(dataset, torch.utils.data.DataLoader):
         raise ValueError(
             "X=DataLoader is not allowed: give its dataset; batch_size and n_workers are "
             "parameters of the estimator."
+        )
+    if isinstance(dataset, Mapping):
+        raise ValueError(
+            f"X={type(dataset).__name__} is not allowed: it holds several datasets, "
+            f"{', '.join(map(repr, dataset))}. Give one of them."
         )
     try:
         n = len(dataset)

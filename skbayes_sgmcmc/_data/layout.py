@@ -15,10 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._conversion import explained_conversion
+
 Array = NDArray[Any]
 
 #: largest whole number that float32 represents along with all smaller ones
 LARGEST_WHOLE = 2**24
+#: what to do with rows of several lengths, such as those of texts
+PADDING = (
+    "Pad them to one length (a Dataset does so in its __getitem__), and give a mask of what counts "
+    "as another array, as in X={'input_ids': ..., 'attention_mask': ...}"
+)
 
 
 @dataclass(frozen=True)
@@ -184,14 +191,14 @@ def as_array(values: Any) -> Any:
     return values
 
 
+def of_sequence(name: str, values: Any) -> Array:
+    """A list of rows as an array; an error names ``name`` and the row of another shape."""
+    with explained_conversion(name, values, PADDING):
+        return np.asarray(values)
+
+
 def _field(key: str | int, values: Any) -> Field:
-    try:
-        array = np.asarray(values)
-    except ValueError:  # NumPy's words are about sequences
-        raise ValueError(
-            f"X[{key!r}] is not allowed: its rows have different lengths. Pad them to one length, "
-            "and give a mask of what counts as another array."
-        ) from None
+    array = of_sequence(f"X[{key!r}]", values)
     if array.ndim == 0:
         raise ValueError(
             f"X[{key!r}] is not allowed: give an array with the rows on its first axis."
@@ -209,8 +216,9 @@ def _rows_of(field: Field, values: Any) -> Array:
     array = np.asarray(values)
     if array.shape[1:] != field.shape:
         raise ValueError(
-            f"X[{field.key!r}] of shape {array.shape} is not allowed: the estimator was fitted to "
-            f"rows of shape {field.shape}."
+            f"X[{field.key!r}] with rows of shape {array.shape[1:]} is not allowed: the first rows "
+            f"of fit have the shape {field.shape}. Give rows of this shape; rows of words are "
+            "padded, with a mask of what counts as another array."
         )
     field.check_whole(f"X[{field.key!r}]", array)
     kind = array.dtype if array.dtype in (np.float32, np.float64) else np.dtype(np.float32)

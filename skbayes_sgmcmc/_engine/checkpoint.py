@@ -205,12 +205,12 @@ def _digest(arrays: dict[str, Array]) -> Array:
     return np.array(fingerprint(arrays))
 
 
-def write_atomically(path: Path, arrays: dict[str, Array]) -> None:
+def write_atomically(path: Path, arrays: dict[str, Any]) -> None:
     """Write an ``.npz`` file next to ``path``, then move it, so that no reader sees half a file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+            np.savez(file, **arrays)  # without allow_pickle, which numpy 2.0 takes for an array
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

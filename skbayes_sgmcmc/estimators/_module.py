@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._data.images import shape_in
-from .._data.layout import PLAIN, Layout, as_array, is_several
+from .._data.layout import PLAIN, Layout, as_array, is_several, of_sequence
 from .._exceptions import RandomLayerWarning, warn
-from .._validation import check_choice, check_int, check_random_state, check_sizes
+from .._validation import brief, check_choice, check_int, check_random_state, check_sizes, is_real
 from ._last_layer import LastLayer
 
 if TYPE_CHECKING:
@@ -63,14 +62,14 @@ class ModuleEstimator(LastLayer):
 
     def _check_center(self) -> None:
         center = self.prior_center
-        if isinstance(center, Real) and not isinstance(center, bool) and center == 0:
+        if is_real(center) and center == 0:
             return
         check_choice("prior_center", center, (0, "module"))
         name = "prior_center='module' is not allowed"
         if not self._has_weights:
             raise ValueError(
-                f"{name} with module={self.module!r}, which is built anew for each fit: give a "
-                "torch.nn.Module with trained weights, a pair of a callable and weights, or "
+                f"{name} with module={brief(self.module)}, which is built anew for each fit: give "
+                "a torch.nn.Module with trained weights, a pair of a callable and weights, or "
                 "prior_center=0."
             )
         if self._spike_slab() is not None or self.prune is not None:
@@ -206,6 +205,7 @@ class ModuleEstimator(LastLayer):
         import torch
 
         from ..models.networks.module_checks import Rows, call, main_output
+        from ..models.networks.module_ids import UnknownId
 
         layouts = [self._layout]
         if self._layout.whole.any() and not self._layout.several:
@@ -216,6 +216,8 @@ class ModuleEstimator(LastLayer):
             try:
                 with torch.no_grad():
                     outputs = main_output(call(module, x))
+            except UnknownId:
+                raise
             except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
                 reasons.append(error)
             else:
@@ -226,8 +228,8 @@ class ModuleEstimator(LastLayer):
             why = f"as whole numbers: {why}; as floating-point numbers: {reasons[1]}"
         hint = "give the input_shape that the module expects, such as (channels, height, width)"
         raise ValueError(
-            f"module={self.module!r} is not allowed with input_shape={self.input_shape!r}: it does "
-            f"not take rows of shape {self._row_shape()} ({why}). If these are images or "
+            f"module={brief(self.module)} is not allowed with input_shape={self.input_shape!r}: it "
+            f"does not take rows of shape {self._row_shape()} ({why}). If these are images or "
             f"sequences, {hint}; else change the module's inputs."
         ) from reasons[0]
 
@@ -239,21 +241,21 @@ class ModuleEstimator(LastLayer):
         changed = checks.changed_by_forward(module, x)
         if changed is not None:
             raise ValueError(
-                f"module={self.module!r} is not allowed: its forward changes {changed!r} in "
+                f"module={brief(self.module)} is not allowed: its forward changes {changed!r} in "
                 "evaluation mode; a posterior needs a function that stays the same."
             )
         part = checks.first_random(module, x)
         if part is not None:
             raise ValueError(
-                f"module={self.module!r} is not allowed: two evaluations of the same rows in "
+                f"module={brief(self.module)} is not allowed: two evaluations of the same rows in "
                 f"evaluation mode differ, first in {part!r}, and the density of a posterior must "
                 "not be random; switch this off when self.training is false."
             )
         if checks.mixes_rows(module, x):
             raise ValueError(
-                f"module={self.module!r} is not allowed: its output for a row depends on the rows "
-                "beside it. Rows are on the first axis of its inputs and outputs (for layers of "
-                "sequences, batch_first=True)."
+                f"module={brief(self.module)} is not allowed: its output for a row depends on the "
+                "rows beside it. Rows are on the first axis of its inputs and outputs (for layers "
+                "of sequences, batch_first=True)."
             )
         layers = checks.random_layers(module, x)
         if layers:
@@ -370,7 +372,7 @@ class ModuleEstimator(LastLayer):
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         if _is_dataset(X):
             return self._validate_dataset(X, y, reset=reset)
-        X = as_array(X)
+        X = _as_arrays(X)
         if reset:
             X = self._by_name(X)
             self._layout = self._layout_of(X)
@@ -411,7 +413,7 @@ class ModuleEstimator(LastLayer):
     def _validate_rows(self, X: Any) -> Any:
         if _is_dataset(X):
             return self._dataset_rows(X)
-        return super()._validate_rows(self._flat(as_array(X)))
+        return super()._validate_rows(self._flat(_as_arrays(X)))
 
     def _layout_of(self, X: Any) -> Layout:
         """What of a row of X is which argument of the module."""
@@ -474,9 +476,15 @@ class ModuleEstimator(LastLayer):
         )
 
 
+def _as_arrays(X: Any) -> Any:
+    """Lists and tensors as arrays; everything else as it is."""
+    rows = isinstance(X, list) or (isinstance(X, tuple) and not is_several(X))
+    return of_sequence("X", X) if rows else as_array(X)
+
+
 def _is_dataset(X: Any) -> bool:
     """Whether X is a map-style dataset, without importing torch for what is an array or a table."""
-    if isinstance(X, np.ndarray | list | tuple | dict) or hasattr(X, "__array__"):
+    if isinstance(X, np.ndarray | list | tuple) or type(X) is dict or hasattr(X, "__array__"):
         return False
     from .._data.datasets import is_dataset
 

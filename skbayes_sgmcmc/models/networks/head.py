@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..._data.layout import PLAIN, Layout
 from .ensemble import StackedLayers
 from .module_checks import Rows, call, main_output
+from .module_ids import OUT_OF_RANGE, check_ids
 from .network import Network, draws_that_fit
 
 Array = NDArray[Any]
@@ -159,7 +160,12 @@ def features_of(body: Body, x: Any, out: Array) -> Array:
     """Write the features of the rows x, a field, to ``out`` (rows, n_features), part by part."""
     for start in range(0, len(out), FEATURE_ROWS):
         rows = slice(start, start + FEATURE_ROWS)
-        out[rows] = body(x[rows]).cpu().numpy()
+        some = x[rows]
+        try:
+            out[rows] = body(some).cpu().numpy()
+        except OUT_OF_RANGE:
+            check_ids(body.module or body, body.layout, some)
+            raise
     return out
 
 

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..._data.layout import PLAIN, Layout
+from ..._validation import brief
 from .ensemble import StackedModule
 from .mlp import ACTIVATIONS
 from .module_calls import Latest, ModuleCalls, light_copy
 from .module_checks import batch_norms, check_parameters, main_output
+from .module_ids import with_checked_ids
 from .network import Network
 from .passes import Autocast
 
@@ -142,6 +144,7 @@ class ModuleNetwork(Network):
                 parts.append(_flat(parameter))
         return np.concatenate(parts)
 
+    @with_checked_ids
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         here = self._here
         here.calls.prepare(theta, self.batch_norms)
@@ -211,6 +214,7 @@ class ModuleNetwork(Network):
         args, kwargs = self.layout.arguments(rows)
         return main_output(self._here.calls(state, args, kwargs))
 
+    @with_checked_ids
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         self._here.calls.prepare(theta)
         found = []
@@ -342,8 +346,9 @@ def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
     unknown = [name for name in required if name not in given]
     if unknown:
         raise ValueError(
-            f"module={module!r} is not allowed: it asks for {', '.join(map(repr, unknown))}; it "
-            f"may have the arguments {', '.join(offered)} by these names, and others with defaults."
+            f"module={brief(module)} is not allowed: it asks for {', '.join(map(repr, unknown))}; "
+            f"it may have the arguments {', '.join(offered)} by these names, and others with "
+            "defaults."
         )
     return partial(module, **given) if given else module
 
@@ -374,7 +379,7 @@ def build(module: Callable[[], Any], name: str = "module", seed: int | None = No
         built = module()
     if not isinstance(built, nn.Module):
         raise ValueError(
-            f"{name}={module!r} is not allowed: called without arguments it must build a "
+            f"{name}={brief(module)} is not allowed: called without arguments it must build a "
             f"torch.nn.Module, but it built {type(built).__name__}."
         )
     return built
@@ -436,7 +441,7 @@ def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int
     """Refuse a module whose outputs for some rows do not have the shape (rows, n_outputs)."""
     if outputs.shape != shape:
         raise ValueError(
-            f"{name}={module!r} is not allowed: for {shape[0]} rows its output has the shape "
+            f"{name}={brief(module)} is not allowed: for {shape[0]} rows its output has the shape "
             f"{tuple(outputs.shape)}; give a module whose output has the shape {shape}."
         )
 

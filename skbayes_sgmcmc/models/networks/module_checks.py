@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._data.layout import PLAIN, Layout
+from .module_ids import OUT_OF_RANGE, check_ids
 
 #: layers with fused code for evaluation mode that has no derivative, which torch chooses where it
 #: sees no gradients, as under vmap
@@ -197,7 +198,11 @@ class Rows:
 def call(module: nn.Module, rows: Rows) -> Any:
     """The module's own outputs for rows, of which it gets a copy."""
     args, kwargs = rows.layout.arguments(rows.values)
-    return module(*args, **kwargs)
+    try:
+        return module(*args, **kwargs)
+    except OUT_OF_RANGE:
+        check_ids(module, rows.layout, rows.values)
+        raise
 
 
 @torch.no_grad()

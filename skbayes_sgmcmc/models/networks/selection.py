@@ -14,7 +14,7 @@ from .module_checks import Rows, last_linear
 #: values of ``sample_parameters`` with a meaning of their own
 WORDS = ("trainable", "all", "last_layer")
 #: number of names that a message lists
-LISTED = 20
+LISTED = 12
 PARAMETER = "sample_parameters"
 
 
@@ -132,9 +132,13 @@ def _check_numbers(name: str, parameter: Tensor, chosen: Any) -> None:
 
 
 def _list(names: Sequence[str]) -> str:
-    listed = ", ".join(repr(name) for name in names[:LISTED])
-    more = len(names) - LISTED
-    return f"{listed} and {more} more" if more > 0 else listed
+    """Names for a message; of many, the first and the last, which are those of the head."""
+    listed = [repr(name) for name in names]
+    more = len(listed) - LISTED
+    if more > 0:
+        half = LISTED // 2
+        listed[half:-half] = [f"... ({more} more) ..."]
+    return ", ".join(listed)
 
 
 #: what users may pass as ``sample_parameters``

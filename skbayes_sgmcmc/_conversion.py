@@ -1,0 +1,135 @@
+"""Words for rows that can't be converted to numbers: which column or row, and what to give."""
+
+from __future__ import annotations
+
+import numbers
+import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+#: number of columns that a message names
+NAMED_COLUMNS = 3
+#: what to do with rows of several lengths, unless an estimator knows better
+EQUAL_ROWS = "Give rows of one length"
+
+
+@contextmanager
+def explained_conversion(name: str, values: Any, remedy: str = EQUAL_ROWS) -> Iterator[None]:
+    """Replace errors of a conversion to numbers by one that says which values are to blame.
+
+    NumPy's own name neither the column nor the row. Errors with another cause stay as they are.
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        reason = differing_shapes(name, values, remedy) or _not_numeric(name, values)
+        if reason is None:
+            raise
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(reason) from error
+
+
+def differing_shapes(name: str, values: Any, remedy: str = EQUAL_ROWS) -> str | None:
+    """An error's text that names two items of a sequence whose shapes differ, if there are any."""
+    if not _is_sequence(values):
+        return None
+    first: tuple[int, ...] | None = None
+    for row, item in enumerate(values):
+        try:
+            shape = tuple(np.shape(item))
+        except ValueError:
+            return f"{name} is not allowed: the parts of row {row} have different shapes. {remedy}."
+        if first is None:
+            first = shape
+        if shape != first:
+            return (
+                f"{name} is not allowed: its rows have different shapes, {first} of row 0 and "
+                f"{shape} of row {row}. {remedy}."
+            )
+    if first and not isinstance(values, list | tuple):  # NumPy does not look into such arrays
+        return f"{name} is not allowed: it is a sequence of arrays. Give numpy.stack({name})."
+    return None
+
+
+def _is_sequence(values: Any) -> bool:
+    """Whether values are a list, a tuple, or one axis of Python objects."""
+    if isinstance(values, list | tuple):
+        return True
+    return _kind(values) == "O" and np.ndim(values) == 1
+
+
+def _kind(values: Any) -> str:
+    """Letter of the type of an array's items; "" for what has no such type."""
+    return str(getattr(getattr(values, "dtype", None), "kind", ""))
+
+
+def _not_numeric(name: str, values: Any) -> str | None:
+    """An error's text that names the columns that are not numeric, if there are any."""
+    if _is_numeric(values):
+        return None
+    table = np.asarray(values, dtype=object)
+    if table.ndim == 1:
+        found = _first_no_number(table)
+        return found and f"{name} is not allowed: item {found}, which is no number. Give numbers."
+    if table.ndim != 2:
+        return None
+    bad: dict[Any, str] = {}
+    for label, column in zip(_labels(values, table.shape[1]), table.T, strict=True):
+        found = _first_no_number(column)
+        if found is not None:
+            bad[label] = found
+    if not bad:
+        return None
+    more = len(bad) - NAMED_COLUMNS
+    named = ", ".join(map(repr, [*bad][:NAMED_COLUMNS])) + (f" and {more} more" if more > 0 else "")
+    which = f"columns {named} are" if len(bad) > 1 else f"column {named} is"
+    where = f"in column {next(iter(bad))!r}, " if len(bad) > 1 else ""
+    return (
+        f"{name} is not allowed: its {which} not numeric ({where}row {next(iter(bad.values()))}). "
+        "Encode what is no number, for instance by scikit-learn's OneHotEncoder in a "
+        "ColumnTransformer, or leave it out."
+    )
+
+
+def _is_numeric(values: Any) -> bool:
+    """Whether all values are numbers; arrays of numbers, which may be large, are not copied."""
+    if hasattr(values, "indptr") or _kind(values) in {*"biufc"}:
+        return True
+    try:
+        np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _labels(values: Any, n_columns: int) -> list[Any]:
+    """Names of the columns of a table of pandas, polars or pyarrow; numbers if it has none."""
+    for attribute in ("column_names", "columns"):  # first pyarrow's, whose columns are the values
+        if hasattr(values, attribute):
+            return list(getattr(values, attribute))
+    return list(range(n_columns))
+
+
+def _first_no_number(values: Any) -> str | None:
+    """Number and value of the first item that is no number, or None."""
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        for row, value in enumerate(values):
+            why = _why_no_number(value)
+            if why is not None:
+                return f"{row} has {reprlib.repr(value)}{why}"
+    return None
+
+
+def _why_no_number(value: Any) -> str | None:
+    """Python's reason, left out for text, that a value is no number; None if it is one."""
+    if value is None or isinstance(value, numbers.Number):  # None is not a number: nan
+        return None
+    try:
+        float(value)
+    except (TypeError, ValueError) as error:
+        return "" if isinstance(value, str) else f": {error}"
+    return None

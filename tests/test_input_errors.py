@@ -1,0 +1,231 @@
+"""X that can't be converted to numbers, or has ids that a module does not know: errors name it.
+
+Before, they were NumPy's and torch's own, which say neither which column or row it is nor what to
+do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import skbayes_sgmcmc
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianICA,
+    BayesianLogisticRegression,
+    BayesianModuleClassifier,
+    DistilledClassifier,
+    LatentDirichletAllocation,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+TINY = {"n_chains": 2, "n_draws": 3, "burn_in": 2, "thinning": 1, "random_state": 0,
+        "step_size": 1e-3, "prior_scale": "fan_in"}  # fmt: skip
+LABELS = np.arange(24) % 3
+
+
+# columns that are not numeric ---------------------------------------------------------------------
+
+FRAME = pd.DataFrame(
+    {"age": [1.0, 2.0, 3.0, 4.0], "city": ["Oslo", "Rome", "Bern", "Oslo"], "pet": list("ccdd")}
+)
+CLASSES = [0, 1, 0, 1]
+#: what constructors need, where they need something
+REQUIRED = {
+    "BayesianModuleClassifier": {"module": nn.Linear(3, 2)},
+    "BayesianModuleRegressor": {"module": nn.Linear(3, 1)},
+    "DistilledClassifier": {"estimator": BayesianLogisticRegression()},
+}
+NAMES = [n for n in skbayes_sgmcmc.__all__ if hasattr(getattr(skbayes_sgmcmc, n), "fit")]
+
+
+def test_all_estimators_are_here():
+    assert len(NAMES) >= 14
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_of_text_are_named(name):
+    estimator = getattr(skbayes_sgmcmc, name)(**REQUIRED.get(name, {}))
+    message = (
+        r"columns 'city', 'pet' are not numeric \(in column 'city', row 0 has 'Oslo'\).*Encode"
+    )
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(FRAME, CLASSES)
+
+
+def test_predictions_name_such_columns_too():
+    clf = BayesianLogisticRegression(n_draws=20, n_chains=2)
+    clf.fit(FRAME.assign(city=[1.0, 0.0, 2.0, 3.0], pet=0.5), CLASSES)
+    late = FRAME.assign(city=[1.0, 0.0, "?", 3.0], pet=0.5)
+    with pytest.raises(ValueError, match=r"its column 'city' is not numeric \(row 2 has '\?'\)"):
+        clf.predict(late)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (FRAME.to_numpy(), "columns 1, 2 are not numeric"),
+        (np.array([["1", "x"], ["2", "y"]] * 2), "column 1 is not numeric"),
+        ([[1.0, "Oslo"], [2.0, "Rome"]] * 2, r"column 1 is not numeric \(row 0 has 'Oslo'\)"),
+        (FRAME[["age", "city"]].astype({"city": "category"}), "column 'city' is not numeric"),
+        (FRAME.set_axis(["city"] * 3, axis=1), "columns? 'city'"),  # names that occur twice
+        (FRAME[["city"]].assign(many=1.0, **dict.fromkeys("abcd", "x")), "'b' and 2 more are not"),
+        (["a text", "another"], "item 0 has 'a text', which is no number"),
+    ],
+)
+def test_arrays_and_lists_of_text(X, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianLogisticRegression().fit(X, CLASSES[: len(X)])
+
+
+def test_dates_and_objects_keep_the_class_of_the_error():
+    """Python says ``TypeError`` of what is no text: scikit-learn's checks expect it."""
+    when = FRAME[["age"]].assign(when=pd.Timestamp("2026-01-01"))
+    with pytest.raises(TypeError, match=r"column 'when' is not numeric \(row 0 has Timestamp"):
+        BayesianLogisticRegression().fit(when, CLASSES)
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_other_tables(library):
+    package = pytest.importorskip(library)
+    table = (package.DataFrame if library == "polars" else package.table)(
+        {"age": [1.0, 2.0, 3.0, 4.0], "city": list("abab")}
+    )
+    with pytest.raises(ValueError, match="column 'city' is not numeric"):
+        BayesianLogisticRegression().fit(table, CLASSES)
+
+
+def test_other_faults_keep_their_errors():
+    """Numbers are never to blame for an error of another kind; neither is missing text."""
+    clf = BayesianLogisticRegression(n_draws=20, n_chains=2).fit(np.eye(4), CLASSES)
+    with pytest.raises(ValueError, match="X has 2 features, but"):
+        clf.predict([[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        clf.predict(np.array([[1.0, None, 2.0, 3.0]], dtype=object))
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        clf.predict(np.eye(4) * 1j)
+
+
+# rows of several lengths --------------------------------------------------------------------------
+
+RAGGED = [[1, 2, 3], [1, 2, 3], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    "estimator", [BayesianLogisticRegression(), BayesianGLMRegressor(), BayesianICA(),
+                  LatentDirichletAllocation(), DistilledClassifier(BayesianLogisticRegression())]
+)  # fmt: skip
+def test_rows_of_several_lengths_are_named(estimator):
+    message = (
+        r"X is not allowed: its rows have different shapes, \(3,\) of row 0 and \(2,\) of row 2"
+    )
+    with pytest.raises(ValueError, match=message + r"\. Give rows of one length"):
+        estimator.fit(RAGGED, [0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([np.zeros((2, 3)), np.zeros((2, 4))], r"\(2, 3\) of row 0 and \(2, 4\) of row 1"),
+        ([[[1, 2], [3]], [[1, 2], [3]]], "the parts of row 0 have different shapes"),
+        (
+            np.array([np.zeros(3), np.zeros(2)], dtype=object),
+            r"\(3,\) of row 0 and \(2,\) of row 1",
+        ),
+        (pd.Series([[1, 2], [3]]).to_numpy(), r"\(2,\) of row 0 and \(1,\) of row 1"),
+        (pd.Series([np.zeros(3), np.zeros(3)]).to_numpy(), r"Give numpy\.stack\(X\)"),
+    ],
+)
+def test_nested_rows(X, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianLogisticRegression().fit(X, [0, 1])
+
+
+def embedding(n_known=20):
+    """A classifier of texts by the mean of the embeddings of their words."""
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(n_known, 4), nn.Linear(4, 3)
+
+        def forward(self, ids):
+            return self.head(self.embed(ids).mean(1))
+
+    torch.manual_seed(0)
+    return Words()
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_modules_say_how_to_pad(kind):
+    """For rows of words, rows of one length are made by padding, with a mask."""
+    X = [kind(row) for row in RAGGED]
+    clf = BayesianModuleClassifier(embedding(), **TINY)
+    message = r"\(3,\) of row 0 and \(2,\) of row 2\. Pad them to one length .* give a mask"
+    for given in (X, tuple(X)):
+        with pytest.raises(ValueError, match="X is not allowed: its rows .*" + message):
+            clf.fit(given, [0, 1, 2])
+    with pytest.raises(ValueError, match=r"X\['ids'\] is not allowed: its rows .*" + message):
+        clf.fit({"ids": X}, [0, 1, 2])
+
+
+# ids that an embedding does not have --------------------------------------------------------------
+
+IDS = np.random.default_rng(0).integers(0, 20, (24, 6))
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_lists_of_ids_are_whole_numbers(kind):
+    """As arrays of them are; before, they reached the embedding as floating-point numbers."""
+    as_array = BayesianModuleClassifier(embedding(), **TINY).fit(IDS, LABELS)
+    as_list = BayesianModuleClassifier(embedding(), **TINY).fit(kind(IDS.tolist()), LABELS)
+    np.testing.assert_array_equal(as_list.predict_proba(IDS.tolist()), as_array.predict_proba(IDS))
+
+
+@pytest.mark.parametrize("chosen", ["all", "last_layer"])
+@pytest.mark.parametrize("chain_method", ["vectorized", "sequential"])
+@pytest.mark.parametrize(("value", "row"), [(20, 0), (20, 7), (-1, 7)])
+def test_unknown_ids_are_named(chosen, chain_method, value, row):
+    """In ``fit``, whichever row it is, in predictions, in streams and in datasets."""
+    X = IDS.copy()
+    X[row, 2] = value
+    numbers = ", ".join(map(str, X[row]))
+    message = rf"X is not allowed: its row \[{numbers}\] gives the embedding 'embed' of the module "
+    message += rf"the id {value}; with num_embeddings=20 it has ids from 0 to 19\. Build it"
+    clf = BayesianModuleClassifier(
+        embedding(), sample_parameters=chosen, chain_method=chain_method, **TINY
+    )
+    data = TensorDataset(torch.from_numpy(X), torch.from_numpy(LABELS))
+    for fit in (lambda: clf.fit(X, LABELS), lambda: clf.fit(data)):
+        with pytest.raises(ValueError, match=message):
+            fit()
+    clf.fit(IDS, LABELS)
+    before = clf.predict_proba(IDS)
+    for call in (clf.predict, clf.predict_uncertainty, lambda X: clf.partial_fit(X, LABELS)):
+        with pytest.raises(ValueError, match=message):
+            call(X)
+    np.testing.assert_array_equal(clf.predict_proba(IDS), before)
+
+
+def test_other_errors_of_a_module_stay_as_they_are():
+    """The ids are known; what fails is something else."""
+
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = embedding()
+
+        def forward(self, ids):
+            if int(ids.max()) == 19:
+                raise IndexError("of the module itself")
+            return self.net(ids)
+
+    X = np.minimum(IDS, 18)
+    clf = BayesianModuleClassifier(Broken(), chain_method="sequential", **TINY).fit(X, LABELS)
+    with pytest.raises(IndexError, match="of the module itself"):
+        clf.predict(X + 1)
