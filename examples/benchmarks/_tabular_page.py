@@ -145,7 +145,7 @@ def compose(args, results, missing, failed, methods):
     chosen = [key for key in args.methods if key not in budgets]
     rows = [key for key in chosen if any((key, name) in results for name in asked)]
     sets = [name for name in asked if any((key, name) in results for key in rows)]
-    complete = [key for key in rows if all((key, name) in results for name in sets)]
+    complete = [key for key in rows if all(enough(results, rows, key, name) for name in sets)]
     figures, words, ranks = [], "Too few methods or sets for ranks.", {}
     if len(complete) > 2 and len(sets) > 1:
         ranks = {score: mean_ranks(results, complete, sets, score) for score in ("nll", None)}
@@ -160,7 +160,7 @@ def compose(args, results, missing, failed, methods):
         figures = [save_figure(args, figure, "tabular_ranks", caption)]
         words = (
             "Each set's methods are ranked by their means over the seeds that all of them have "
-            "finished. Only methods with results on all sets take part."
+            f"finished. Only methods with at least {LEAST_SEEDS} seeds on all sets take part."
         )
     body = BODY.format(
         friedman_rows=f"{FRIEDMAN_ROWS:,}",
@@ -181,6 +181,12 @@ def compose(args, results, missing, failed, methods):
         gaps=gaps(results, rows, sets, missing, failed, methods, args, chosen),
     )
     return body, figures
+
+
+def enough(results, rows, key, name):
+    """Whether a method's mean on a set is compared with those of others."""
+    counts = {other: len(results.get((other, name), {})) for other in rows}
+    return counts[key] >= min(LEAST_SEEDS, max(counts.values()))
 
 
 def in_words(options):
@@ -369,7 +375,6 @@ def tables(results, rows, sets, methods):
 
 def score_table(results, rows, names, methods, score, factor, digits, best):
     means = np.full((len(rows), len(names)), np.nan)
-    counts = np.array([[len(results.get((key, name), {})) for name in names] for key in rows])
     cells = [[""] * len(names) for _ in rows]
     for i, key in enumerate(rows):
         for j, name in enumerate(names):
@@ -379,8 +384,8 @@ def score_table(results, rows, names, methods, score, factor, digits, best):
                 cells[i][j] = mean_sd(values, digits)
     if best:
         for j in range(len(names)):
-            enough = counts[:, j] >= min(LEAST_SEEDS, counts[:, j].max())
-            compared = np.where(enough, means[:, j], np.nan)
+            compares = [enough(results, rows, key, names[j]) for key in rows]
+            compared = np.where(compares, means[:, j], np.nan)
             if np.isfinite(compared).any():
                 for i in np.flatnonzero(compared == np.nanmin(compared)):
                     cells[i][j] = f"**{cells[i][j]}**"
