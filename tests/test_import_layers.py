@@ -43,7 +43,7 @@ STAGES = [
     {"denormals", "memory"},
     {"target"},
     {"settings", "threshold", "fingerprint", "precision"},
-    {"checkpoint", "data_parallel"},
+    {"checkpoint", "data_parallel", "lengths"},
     {"auto", "accelerators", "log_joint"},
     {"chains"},
     {"descent", "progress"},
@@ -56,7 +56,7 @@ STAGES = [
 STAGE = {name: rank for rank, names in enumerate(STAGES) for name in names}
 
 #: what the rest of the package may import from the engine
-ENTRANCES = {"settings", "accelerators", "run", "sample", "log_joint"}
+ENTRANCES = {"settings", "lengths", "accelerators", "run", "sample", "log_joint"}
 
 
 def unit(module):

@@ -54,8 +54,8 @@ SAMPLING = [
     "batch_size", "shared_minibatch",
 ]  # fmt: skip
 RUN = [
-    "n_chains", "chain_method", "n_draws", "burn_in", "thinning", "temperature", "init",
-    "calibrate", "total_samples", "warm_start",
+    "n_chains", "chain_method", "n_draws", "burn_in", "thinning", "max_steps", "temperature",
+    "init", "calibrate", "total_samples", "warm_start",
 ]  # fmt: skip
 COMPUTING = [
     "compiled", "device", "dtype", "precision", "storage", "checkpoint", "n_jobs", "random_state",
@@ -66,8 +66,9 @@ ORDER = MODEL + PRIOR + DATA + SAMPLING + RUN + COMPUTING
 #: in every estimator that samples
 EVERYWHERE = {
     "prior", "prior_scale", "sampler", "integrator", "step_size", "batch_size", "shared_minibatch",
-    "n_chains", "n_draws", "burn_in", "thinning", "temperature", "init", "total_samples",
-    "warm_start", "compiled", "device", "dtype", "checkpoint", "n_jobs", "random_state", "verbose",
+    "n_chains", "n_draws", "burn_in", "thinning", "max_steps", "temperature", "init",
+    "total_samples", "warm_start", "compiled", "device", "dtype", "checkpoint", "n_jobs",
+    "random_state", "verbose",
 }  # fmt: skip
 #: shared ones whose default depends on the kind of model
 OWN_DEFAULT = {"prior", "prior_scale", "noise", "standardize", "sampler", "n_chains", "doc_sweeps"}
@@ -79,7 +80,7 @@ SAME_TEXT = {
 #: whose description begins with the same sentence and goes on with what is its own
 SAME_START = {
     "step_size", "gradient", "batch_size", "n_chains", "chain_method", "n_draws", "burn_in",
-    "thinning", "temperature", "init", "device", "dtype", "verbose",
+    "thinning", "max_steps", "temperature", "init", "device", "dtype", "verbose",
 }  # fmt: skip
 
 PUBLIC = {name: getattr(skbayes_sgmcmc, name) for name in skbayes_sgmcmc.__all__}

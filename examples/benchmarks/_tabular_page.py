@@ -89,7 +89,7 @@ two tables share; the seeds are those of the methods. bde's own fits used 10 cor
 airfoil and 2,600 s for bike sharing.
 
 {published}
-{paired}
+{paired}{shorter}
 {tables}
 
 **Methods.**
@@ -141,9 +141,11 @@ DENSITIES = {
 def compose(args, results, missing, failed, methods):
     """Body and figures; ``results`` are {(method, set): {seed: numbers}}."""
     asked = [name for name in args.sets if name in SETS]
-    rows = [key for key in args.methods if any((key, name) in results for name in asked)]
+    budgets = [key for key in args.methods if "max_steps" in methods[key].options]
+    chosen = [key for key in args.methods if key not in budgets]
+    rows = [key for key in chosen if any((key, name) in results for name in asked)]
     sets = [name for name in asked if any((key, name) in results for key in rows)]
-    complete = [key for key in rows if all((key, name) in results for name in sets)]
+    complete = [key for key in rows if all(enough(results, rows, key, name) for name in sets)]
     figures, words, ranks = [], "Too few methods or sets for ranks.", {}
     if len(complete) > 2 and len(sets) > 1:
         ranks = {score: mean_ranks(results, complete, sets, score) for score in ("nll", None)}
@@ -158,7 +160,7 @@ def compose(args, results, missing, failed, methods):
         figures = [save_figure(args, figure, "tabular_ranks", caption)]
         words = (
             "Each set's methods are ranked by their means over the seeds that all of them have "
-            "finished. Only methods with results on all sets take part."
+            f"finished. Only methods with at least {LEAST_SEEDS} seeds on all sets take part."
         )
     body = BODY.format(
         friedman_rows=f"{FRIEDMAN_ROWS:,}",
@@ -167,17 +169,24 @@ def compose(args, results, missing, failed, methods):
         ranks=words,
         summary=summary(results, rows, complete, ranks, sets, methods),
         published=published(results, args, methods),
+        shorter=shorter(results, budgets, asked, methods),
         paired=paired(results, rows, complete, sets, methods),
         least=LEAST_SEEDS,
         tables="\n\n".join(tables(results, rows, sets, methods)),
         methods="\n".join(
             description(key, methods)
-            for key in args.methods
+            for key in chosen
             if any((key, name) in results for name in args.sets)
         ),
-        gaps=gaps(results, rows, sets, missing, failed, methods, args),
+        gaps=gaps(results, rows, sets, missing, failed, methods, args, chosen),
     )
     return body, figures
+
+
+def enough(results, rows, key, name):
+    """Whether a method's mean on a set is compared with those of others."""
+    counts = {other: len(results.get((other, name), {})) for other in rows}
+    return counts[key] >= min(LEAST_SEEDS, max(counts.values()))
 
 
 def in_words(options):
@@ -324,6 +333,34 @@ def paired(results, rows, complete, sets, methods):
     return "\n" + "\n\n".join(parts) + "\n" if parts else ""
 
 
+def shorter(results, budgets, sets, methods):
+    """The defaults with each ``max_steps``, on the seeds of all of them."""
+    table, n_seeds = [], []
+    for name in sets:
+        done = [key for key in budgets if (key, name) in results]
+        seeds = set.intersection(*(set(results[key, name]) for key in done)) if done else set()
+        if not seeds:
+            continue
+        n_seeds.append(len(seeds))
+        error, last = ("rmse", "coverage") if name in REGRESSION else ("error", "ece")
+        for key in done:
+            mean = {
+                score: np.mean([results[key, name][seed][score] for seed in seeds])
+                for score in ("seconds", error, "nll", last)
+            }
+            cells = [f"{mean['seconds']:.1f}", *(f"{mean[s]:.3f}" for s in (error, "nll", last))]
+            table.append([name, f"{methods[key].options['max_steps']:,}", *cells])
+    if not table:
+        return ""
+    header = ["set", "`max_steps`", "core-seconds", "RMSE or error", "NLL", "coverage or ECE"]
+    words = (
+        "**Shorter fits.** The defaults with `max_steps`. Without it, fits take 6,000 steps on "
+        "these sets; the first row of each has their draws. "
+        f"Means over {max(n_seeds)} seeds."
+    )
+    return f"\n{words}\n\n{markdown_table(header, table)}\n"
+
+
 def tables(results, rows, sets, methods):
     """One table for each task and score."""
     parts = []
@@ -338,7 +375,6 @@ def tables(results, rows, sets, methods):
 
 def score_table(results, rows, names, methods, score, factor, digits, best):
     means = np.full((len(rows), len(names)), np.nan)
-    counts = np.array([[len(results.get((key, name), {})) for name in names] for key in rows])
     cells = [[""] * len(names) for _ in rows]
     for i, key in enumerate(rows):
         for j, name in enumerate(names):
@@ -348,15 +384,15 @@ def score_table(results, rows, names, methods, score, factor, digits, best):
                 cells[i][j] = mean_sd(values, digits)
     if best:
         for j in range(len(names)):
-            enough = counts[:, j] >= min(LEAST_SEEDS, counts[:, j].max())
-            compared = np.where(enough, means[:, j], np.nan)
+            compares = [enough(results, rows, key, names[j]) for key in rows]
+            compared = np.where(compares, means[:, j], np.nan)
             if np.isfinite(compared).any():
                 for i in np.flatnonzero(compared == np.nanmin(compared)):
                     cells[i][j] = f"**{cells[i][j]}**"
     return [[methods[key].label, *row] for key, row in zip(rows, cells, strict=True) if any(row)]
 
 
-def gaps(results, rows, sets, missing, failed, methods, args):
+def gaps(results, rows, sets, missing, failed, methods, args, chosen):
     """What is not in the tables, and the versions of what is."""
     versions = {}
     for runs in results.values():
@@ -368,7 +404,7 @@ def gaps(results, rows, sets, missing, failed, methods, args):
     if missing:
         words.append(f"Not installed: {', '.join(methods[key].label for key in missing)}.")
     absent = []
-    for key in args.methods:
+    for key in chosen:
         lacking = [name for name in sets if (key, name) not in results]
         elsewhere = len(lacking) == len(sets) and any(key == known for known, _ in results)
         if lacking and key not in missing and not elsewhere:

@@ -4,7 +4,8 @@ A fit passes these modules in this order:
 
 1. ``settings``: the parameters that all estimators share, and the checks on them.
 2. ``run``: the path itself. It calls the other modules and combines their results.
-3. ``auto``: what "auto" means: centre, coordinates, step size, minibatch, lengths.
+3. ``auto``: what "auto" means: centre, coordinates, step size, minibatch, lengths;
+   ``lengths``: the lengths within ``max_steps``.
 4. ``target``: the density to sample, with the factor N/n, control variates and coordinates.
 5. ``accelerators``: what ``compiled`` means: the list of faster ways to take the same steps.
 6. ``jobs``: groups of chains: their starts, checkpoints (``checkpoint``) and interrupts.

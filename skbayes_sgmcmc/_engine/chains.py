@@ -47,6 +47,9 @@ class Plan:
     thinning: int | MixingDistance
     #: number of first steps, taken at temperature 0, in which every chain finds a mode
     descent: int = 0
+    #: most rows whose gradients an optimiser computes for a chain before these steps; None: as many
+    #: as it asks for
+    start_rows: int | None = None
     #: whether the step size is "auto", so that samplers may change it in the burn-in
     auto: bool = False
     #: whether chains start at positions that were given, which a simpler density would lead away

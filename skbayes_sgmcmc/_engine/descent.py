@@ -73,17 +73,20 @@ def descend(
     theta: Array,
     seeds: Sequence[np.random.SeedSequence],
     ranks: Ranks = ALONE,
+    *,
+    most_rows: int | None = None,
 ) -> Tensor:
     """Positions phi (chains, n_parameters) at which descents from ``theta`` stop.
 
     ``batch_size`` is the number of rows in the run's minibatches, which bounds that of the descent.
-    ``ranks`` share its minibatches unless these have fewer rows than there are ranks.
+    ``ranks`` share its minibatches unless these have fewer rows than there are ranks. ``most_rows``
+    bounds the rows whose gradients are computed for a chain; None: only early stopping does.
     Latent variables keep their initial values.
     """
     phi = target.from_theta(torch.from_numpy(theta).to(target.like)).clone()
     rng = ChainRandom([seed.spawn(1)[0] for seed in seeds], str(target.like.device))
     with torch.no_grad(), flushed_denormals():
-        return Descent(target, batch_size, phi, rng, ranks).run()
+        return Descent(target, batch_size, phi, rng, ranks, most_rows).run()
 
 
 class Descent:
@@ -96,6 +99,7 @@ class Descent:
         phi: Tensor,
         rng: ChainRandom,
         ranks: Ranks = ALONE,
+        most_rows: int | None = None,
     ):
         self.target, self.phi, self.rng = target, phi, rng
         n = target.data.n_rows
@@ -104,6 +108,7 @@ class Descent:
         self.held, self.rows = orders[:, :held], orders[:, held:]
         size = int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH))
         self.size = min(size, batch_size, self.rows.shape[1])
+        self.most = MOST_STEPS if most_rows is None else min(MOST_STEPS, most_rows // self.size)
         self.ranks = ranks
         self.minibatches = Minibatches(target.data, self.size)
         if self.size >= ranks.size:
@@ -117,11 +122,11 @@ class Descent:
         active = np.arange(len(self.phi))
         adam = Adam.of(self.phi)
         if not self.held.shape[1]:
-            self._advance(adam, active, FEW_STEPS)
+            self._advance(adam, active, min(FEW_STEPS, self.most))
             return torch.where(torch.isfinite(self.phi).all(1, keepdim=True), self.phi, best)
         between = min(-(-self.rows.shape[1] // self.size), MOST_BETWEEN)
-        while len(active) and adam.steps < MOST_STEPS:
-            self._advance(adam, active, between)
+        while len(active) and adam.steps < self.most:
+            self._advance(adam, active, min(between, self.most - adam.steps))
             loss = self._loss(active)
             better = loss < lowest[active]
             lowest[active[better]] = loss[better]

@@ -265,7 +265,8 @@ class Job:
             optimised = tuning_of(model).descends(init) and not self.work.sampler.cools
             if optimised and not self.plan.stream:
                 size = self.work.minibatches.size
-                return descend(target, size, theta, self.seeds, ranks=self.ranks)
+                most = self.plan.start_rows
+                return descend(target, size, theta, self.seeds, ranks=self.ranks, most_rows=most)
         else:
             theta = self._given_starts(np.asarray(init, dtype=float))
         return target.from_theta(torch.from_numpy(theta).to(like)).clone()

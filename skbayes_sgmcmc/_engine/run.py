@@ -25,6 +25,7 @@ from .accelerators import Workload, choose, offers
 from .chains import SCHEDULE_STEPS, Plan
 from .data_parallel import check_same_run, grid_of_run
 from .jobs import ChainState, Job, Result, moves_of
+from .lengths import Lengths, start_rows
 from .memory import check_memory
 from .progress import Board, OnProgress, watched
 from .settings import LARGEST, MOST_STEPS, SMALLEST, Settings, is_auto
@@ -330,20 +331,17 @@ def _plan(
     if settings.kept.dir is None:
         size = 2 if settings.kept.dtype == "bfloat16" else itemsize
         check_memory(settings.n_chains, n_draws, model.n_kept, size)
-    burn_in, thin = tuning.lengths(warm, minibatches.data.n_rows, minibatches.size, n_draws)
-    if going_on:
-        burn_in = 0
-    if not is_auto(settings.burn_in):
-        burn_in = settings.burn_in
-    thinning = thin if is_auto(settings.thinning) else settings.thinning
+    burn_in, thinning = tuning.lengths(warm, minibatches.data.n_rows, minibatches.size, n_draws)
+    lengths = Lengths(0 if going_on else burn_in, n_draws, thinning).asked(settings)
     descends = not going_on and found.sampler.cools and tuning.descends(warm.init)
     return Plan(
         step_size=step_size,
         temperature=temperature,
-        n_draws=n_draws,
-        burn_in=burn_in,
-        thinning=thinning,
-        descent=burn_in // 2 if descends else 0,
+        n_draws=lengths.n_draws,
+        burn_in=lengths.burn_in,
+        thinning=lengths.thinning,
+        descent=lengths.burn_in // 2 if descends else 0,
+        start_rows=start_rows(settings.max_steps, minibatches.size),
         auto=warm.step_size is not None,
         given_starts=not isinstance(warm.init, str),
     )
@@ -426,8 +424,10 @@ def _divergence_report(diverged: dict[int, int], job: Job, step_size: float) -> 
     if len(diverged) > NAMED_CHAINS:
         where += f" and {len(diverged) - NAMED_CHAINS} others"
     given = "" if sampler.endswith("()") else f", sampler {sampler}"
+    more_steps = "" if job.settings.max_steps is None else ", a larger max_steps"
     remedy = (
-        f"Give burn_in='auto' or more than {plan.burn_in} steps, or a step_size below {step_size:g}"
+        f"Give burn_in='auto'{more_steps} or more than {plan.burn_in} steps, or a step_size below "
+        f"{step_size:g}"
         if plan.auto
         else "Reduce step_size (try a tenth), or give step_size='auto'"
     )

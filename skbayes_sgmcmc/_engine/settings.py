@@ -84,6 +84,7 @@ class Settings:
     n_draws: Any = "auto"
     burn_in: Any = "auto"
     thinning: Any = "auto"
+    max_steps: int | None = None
     temperature: Any = 1.0
     init: Any = "auto"
     compiled: Any = "auto"
@@ -138,6 +139,8 @@ class Settings:
             self.thinning.check("thinning")
         elif not is_auto(self.thinning):
             check_int("thinning", self.thinning, high=MOST_STEPS)
+        if self.max_steps is not None:
+            check_int("max_steps", self.max_steps, high=MOST_STEPS)
         check_int("n_chains", self.n_chains, high=MOST_CHAINS)
         if not isinstance(self.init, str):
             listed = ", ".join(repr(start) for start in starts)

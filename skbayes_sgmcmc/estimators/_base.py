@@ -75,6 +75,7 @@ class SGMCMCEstimator(
     checkpoint: Any
     n_chains: int
     warm_start: bool
+    max_steps: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # paths become strings, because files without pickle hold no other kind of path

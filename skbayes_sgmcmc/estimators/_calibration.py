@@ -42,6 +42,7 @@ class CalibratedClassifier(NetworkClassifier):
     """
 
     calibrate: Any
+    max_steps: int | None
     calibration_power_: float = 1.0
 
     def _check(self) -> Any:
@@ -61,10 +62,13 @@ class CalibratedClassifier(NetworkClassifier):
         parts = self._held_out(task.target, rng)
         if not parts:
             return
+        n_steps = self._steps_of_a_run()
+        if self.max_steps is not None:  # fewer runs, since shorter ones would find other powers
+            parts = parts[: max(1, math.floor(MOST_FOLDS * SHARE * self.n_steps_ / n_steps))]
         seeds = rng.randint(np.iinfo(np.int32).max, size=len(parts)).tolist()
         try:
             runs = zip(parts, seeds, strict=True)
-            found = [self._given_others(task, rows, seed) for rows, seed in runs]
+            found = [self._given_others(task, rows, seed, n_steps) for rows, seed in runs]
         except SamplingError:
             warn(
                 f"the probabilities of {self._short_name()} are not calibrated: the chains of a "
@@ -95,15 +99,23 @@ class CalibratedClassifier(NetworkClassifier):
         n_parts = min(MOST_FOLDS, math.ceil(ENOUGH_ROWS / size), len(others) // size)
         return np.split(rng.permutation(others)[: n_parts * size], n_parts) if n_parts else []
 
-    def _given_others(self, task: Task, rows: Array, seed: int) -> Array:
+    def _steps_of_a_run(self) -> int:
+        """Steps of a shorter run; with a budget, at most as many as all runs together may take."""
+        share, least = SHARE * self.n_steps_, float(LEAST_STEPS)
+        if self.max_steps is not None:
+            least = min(least, MOST_FOLDS * share)
+        return min(self.n_steps_, math.ceil(max(share, least)))
+
+    def _given_others(self, task: Task, rows: Array, seed: int, n_steps: int) -> Array:
         """Probabilities of some rows, given the others, by a shorter run."""
         others = np.setdiff1d(np.arange(task.X.shape[0]), rows)
         weight = None if task.weight is None else task.weight[others]
-        n_steps = min(self.n_steps_, max(math.ceil(SHARE * self.n_steps_), LEAST_STEPS))
         one = copy.copy(self)
         one.n_draws = min(DRAWS, self.n_draws_, n_steps)
         one.thinning = max(1, n_steps // (2 * one.n_draws))
         one.burn_in = max(1, n_steps - one.n_draws * one.thinning)
+        if self.max_steps is not None:
+            one.max_steps = one.burn_in + one.n_draws * one.thinning
         one.random_state, one.verbose, one.warm_start = seed, 0, False
         one.checkpoint = one.storage = None
         leave_callbacks(one)

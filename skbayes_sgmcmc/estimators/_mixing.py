@@ -28,6 +28,7 @@ class MixingWarnings:
     """Mixin of estimators: the checks of R-hat, ESS and movement after a fit."""
 
     step_size: Any
+    max_steps: int | None
     posterior_: PosteriorSamples
     n_chains_: int
     n_draws_: int
@@ -80,6 +81,8 @@ class MixingWarnings:
             remedy = "Give more draws, a larger thinning, or another sampler."
         if str(worst[1]).startswith("scale"):
             remedy = "Give more draws, a larger thinning, or a number for prior_scale."
+        if self.max_steps is not None:
+            remedy = "Give a larger max_steps."
         if self._stream_rows is not None:
             where += f" after {self._stream_rows:g} rows of the stream"
             doubtful = "means and uncertainties"

@@ -48,6 +48,7 @@ class SenseWarnings:
     posterior_: Any
     temperature: Any
     n_steps_: int
+    max_steps: int | None
 
     def _short_name(self) -> str:
         raise NotImplementedError
@@ -151,10 +152,11 @@ class SenseWarnings:
             if len(falls) > 1:  # potentials that wander for long rise in some chains
                 error = float(falls.std(ddof=1)) / math.sqrt(len(falls))
         if fall > max(WORST_DRIFT, SURE_DRIFT * error):
+            longer = "longer burn_in" if self.max_steps is None else "larger max_steps"
             warn(
                 f"the chains of {self._short_name()} have not reached the posterior: while draws "
                 f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
-                "longer burn_in.",
+                f"{longer}.",
                 "the-chains-have-not-reached-the-posterior",
             )
 

@@ -97,6 +97,10 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     thinning : "auto", int or MixingDistance, default="auto"
         Number of steps between two draws of a chain. "auto": at most 20, depending on the step
         size; a tenth of a pass, at most 100, if ``step_size`` is a number.
+    max_steps : int or None, default=None
+        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
+        "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
+        ``partial_fit``, which takes one pass over its rows, ignores it.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random" or array of shape (n_components, n_features), default="auto"
@@ -216,6 +220,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         n_draws: int | Literal["auto"] = "auto",
         burn_in: int | Literal["auto"] = "auto",
         thinning: int | MixingDistance | Literal["auto"] = "auto",
+        max_steps: int | None = None,
         temperature: float | Schedule = 1.0,
         init: ArrayLike | Literal["auto", "random"] = "auto",
         total_samples: float | None = None,
@@ -242,6 +247,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
+        self.max_steps = max_steps
         self.temperature = temperature
         self.init = init
         self.total_samples = total_samples

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -57,9 +58,9 @@ class LatentDirichletAllocation(TopicModel):
     prior_mean : float, default=0.1
         Mean of the normal prior.
     algorithm : {"sgmcmc", "gibbs"}, default="sgmcmc"
-        "gibbs" is collapsed Gibbs sampling over all documents, as a reference. ``burn_in`` and
-        ``thinning`` then count sweeps over the corpus, and "auto" means ``burn_in=200``,
-        ``n_draws=100`` and ``thinning=5``.
+        "gibbs" is collapsed Gibbs sampling over all documents, as a reference. ``burn_in``,
+        ``thinning`` and ``max_steps`` then count sweeps over the corpus, and "auto" means
+        ``burn_in=200``, ``n_draws=100`` and ``thinning=5``.
     doc_sweeps : int, default=5
         Number of Gibbs sweeps over the documents of a minibatch, after an initial sweep.
     sampler : str or Sampler, default="auto"
@@ -91,6 +92,10 @@ class LatentDirichletAllocation(TopicModel):
     thinning : "auto" or int, default="auto"
         Number of steps between two draws of a chain. "auto": such that the draws take as long as
         the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+    max_steps : int or None, default=None
+        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
+        "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
+        ``partial_fit``, which takes one pass over its rows, ignores it.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
         ``parametrization="expanded_mean"`` allows only 1.
@@ -207,6 +212,7 @@ class LatentDirichletAllocation(TopicModel):
         n_draws: int | Literal["auto"] = "auto",
         burn_in: int | Literal["auto"] = "auto",
         thinning: int | Literal["auto"] = "auto",
+        max_steps: int | None = None,
         temperature: float | Schedule = 1.0,
         init: str = "auto",
         total_samples: float | None = None,
@@ -237,6 +243,7 @@ class LatentDirichletAllocation(TopicModel):
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
+        self.max_steps = max_steps
         self.temperature = temperature
         self.init = init
         self.total_samples = total_samples
@@ -299,16 +306,14 @@ class LatentDirichletAllocation(TopicModel):
 
     def _fit_gibbs(self, X: Any, settings: Any) -> None:
         from .._engine.accelerators import Offer, choose, why_no_numba
+        from .._engine.lengths import Lengths
         from ..models.topics.documents import WORTH_WORDS
         from ..models.topics.gibbs import gibbs_draws
 
         offer = Offer("documents", "sweeps", why_no_numba(), bool(X.sum() >= WORTH_WORDS))
         self.compiled_ = choose(self.compiled, [offer])
-        lengths = {"burn_in": GIBBS_BURN_IN, "n_draws": GIBBS_DRAWS, "thinning": GIBBS_THINNING}
-        for name, default in lengths.items():
-            value = getattr(self, name)
-            lengths[name] = default if isinstance(value, str) else check_int(name, value, low=0)
-        n_steps = lengths["burn_in"] + lengths["n_draws"] * lengths["thinning"]
+        lengths = Lengths(GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING).asked(settings)
+        n_steps = lengths.n_steps
         progress = Progress(self, {"X": X, "y": None})
 
         def on_sweep(done: int) -> None:
@@ -323,7 +328,7 @@ class LatentDirichletAllocation(TopicModel):
             settings.seeds(),
             compiled=bool(self.compiled_),
             on_sweep=on_sweep,
-            **lengths,
+            **asdict(lengths),
         )
         self.posterior_ = PosteriorSamples({"components": align(draws)})
         self.n_chains_, self.n_draws_ = draws.shape[:2]

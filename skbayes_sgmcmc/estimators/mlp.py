@@ -161,6 +161,11 @@ class BayesianMLPClassifier(_DensePerceptron, CalibratedClassifier):
         Number of steps between two draws of a chain. "auto": such that the draws take as many
         steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is a
         number.
+    max_steps : int or None, default=None
+        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
+        "auto" shrink in proportion; given ones that take more steps are refused. The descents that
+        chains of MCLMC and MALA start with compute at most a tenth as many gradients of rows. None:
+        no bound. ``partial_fit``, which takes one pass over its rows, ignores it.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map" or array, default="auto"
@@ -171,7 +176,8 @@ class BayesianMLPClassifier(_DensePerceptron, CalibratedClassifier):
     calibrate : {"auto", True, False}, default="auto"
         Whether ``predict_proba`` is calibrated. The average over draws of a network is often too
         unsure. After the fit, two to four runs with an eighth of its steps each leave out a fifth
-        of the rows, and predict it. The power to which probabilities are raised, before they are
+        of the rows, and predict it; with ``max_steps`` fewer and longer runs, which together take
+        at most half of its steps. The power to which probabilities are raised, before they are
         normalised, is the most probable one given these rows. The draws, and what other methods
         make of them, stay as they are. "auto": with more than 1,000 rows, if X takes at most 512
         MiB, ``step_size="auto"`` and ``temperature=1``. True copies four fifths of any X.
@@ -284,6 +290,7 @@ class BayesianMLPClassifier(_DensePerceptron, CalibratedClassifier):
         n_draws: int | Literal["auto"] = "auto",
         burn_in: int | Literal["auto"] = "auto",
         thinning: int | MixingDistance | Literal["auto"] = "auto",
+        max_steps: int | None = None,
         temperature: float | Schedule = 1.0,
         init: ArrayLike | Literal["auto", "random", "map"] = "auto",
         calibrate: bool | Literal["auto"] = "auto",
@@ -315,6 +322,7 @@ class BayesianMLPClassifier(_DensePerceptron, CalibratedClassifier):
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
+        self.max_steps = max_steps
         self.temperature = temperature
         self.init = init
         self.calibrate = calibrate

@@ -110,6 +110,11 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         Number of steps between two draws of a chain. "auto": such that the draws take as many
         steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is a
         number.
+    max_steps : int or None, default=None
+        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
+        "auto" shrink in proportion; given ones that take more steps are refused. The descents that
+        chains of MCLMC and MALA start with compute at most a tenth as many gradients of rows. None:
+        no bound. ``partial_fit``, which takes one pass over its rows, ignores it.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
@@ -216,6 +221,7 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         n_draws: int | Literal["auto"] = "auto",
         burn_in: int | Literal["auto"] = "auto",
         thinning: int | MixingDistance | Literal["auto"] = "auto",
+        max_steps: int | None = None,
         temperature: float | Schedule = 1.0,
         init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto",
         total_samples: float | None = None,
@@ -252,6 +258,7 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         self.n_draws = n_draws
         self.burn_in = burn_in
         self.thinning = thinning
+        self.max_steps = max_steps
         self.temperature = temperature
         self.init = init
         self.total_samples = total_samples
