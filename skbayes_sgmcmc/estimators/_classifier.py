@@ -87,9 +87,10 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         settings, before = self._check(), getattr(self, "n_features_in_", None)
         X, y = self._validate_xy(X, y, reset=True)
         check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        classes = np.unique(y)
+        codes = np.searchsorted(classes, y)  # the inverse of unique would sort the labels
         X, codes, weight = self._weighted_rows(X, codes, classes, sample_weight)
-        present = len(np.unique(codes))
+        present = np.count_nonzero(np.bincount(codes))
         if present < 2:
             raise ValueError(
                 f"y has {present} class with positive weight: classification needs at least 2 "
