@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-#: smallest variance along a principal axis, as a part of the largest one
-SMALLEST = 1e-13
+#: smallest variance along a principal axis, as a part of the largest one, and if that is zero
+SMALLEST, ZERO = 1e-13, 1e-100
 
 
 def kronecker_terms(covariance: Array) -> tuple[Array, Array, Array]:
@@ -61,5 +61,5 @@ def quadratic_forms(z: Array, matrices: Array) -> Array:
 def _whitening(covariance: Array) -> tuple[Array, Array]:
     """A root R of a covariance, and R^-1': columns that whiten."""
     values, vectors = np.linalg.eigh(covariance)
-    size = np.sqrt(np.maximum(values, max(SMALLEST * values[-1], np.finfo(float).tiny)))
+    size = np.sqrt(np.maximum(values, max(SMALLEST * values[-1], ZERO)))
     return vectors * size, vectors / size
