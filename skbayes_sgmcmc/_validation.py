@@ -227,7 +227,8 @@ def check_magnitude(name: str, values: Any) -> None:
     Every column is looked at, because estimators divide each of them by its standard deviation.
     """
     held = values.data if hasattr(values, "indptr") else np.asarray(values)
-    if held.dtype.kind not in "fiu":  # booleans are small; text is refused where it is converted
+    # single precision and whole numbers end before; text is refused where it is converted
+    if held.dtype.kind != "f" or held.dtype.itemsize <= 4:
         return
     of_columns = _column_magnitudes(values)
     largest = float(of_columns.max(initial=0.0))
@@ -258,8 +259,12 @@ def _column_magnitudes(values: Any) -> NDArray[np.float64]:
         return found
     columns = np.asarray(values)
     columns = columns.reshape(len(columns), -1) if columns.ndim != 2 else columns
-    high, low = columns.max(axis=0, initial=0), columns.min(axis=0, initial=0)
-    return np.maximum(high.astype(np.float64), -low.astype(np.float64))
+    found = np.zeros(columns.shape[1])
+    n_rows = max(1, BLOCK_NUMBERS // max(1, columns.shape[1]))
+    for first in range(0, len(columns), n_rows):  # a block is read once for both ends
+        block = columns[first : first + n_rows]
+        found = np.maximum(found, np.maximum(block.max(axis=0), -block.min(axis=0)))
+    return found
 
 
 def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:

@@ -67,9 +67,9 @@ class Named(nn.Sequential):
         return super().forward(pixels)
 
 
-def deep():
+def deep(n_outputs=10):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(64, 6), nn.Tanh(), nn.Linear(6, 10))
+    return nn.Sequential(nn.Linear(64, 6), nn.Tanh(), nn.Linear(6, n_outputs))
 
 
 @pytest.mark.parametrize("n_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
@@ -283,6 +283,20 @@ def test_parameters_that_datasets_do_not_allow(changes, message):
 
 def test_streams_of_datasets_refuse_labels_that_they_do_not_know():
     clf = BayesianModuleClassifier(deep(), **TINY)
-    clf.partial_fit(Pairs(X[:100], y[:100]), None, classes=np.arange(10))
+    clf.partial_fit(Pairs(X[:100], y[:100]), classes=np.arange(10))
     with pytest.raises(ValueError, match=r"y has labels \[11\] that are not in classes"):
-        clf.partial_fit(Pairs(X[:100], np.full(100, 11)), None)
+        clf.partial_fit(Pairs(X[:100], np.full(100, 11)))
+
+
+@pytest.mark.parametrize("kind", [BayesianModuleClassifier, BayesianModuleRegressor])
+def test_streams_of_datasets_have_their_own_targets(kind):
+    """As in ``fit``: the same draws as with the targets given, and an error for arrays alone."""
+    outputs = 10 if kind is BayesianModuleClassifier else 1
+    given, own = (kind(deep(outputs), **TINY) for _ in range(2))
+    for rows in (slice(0, 100), slice(100, 200)):
+        own.partial_fit(Pairs(X[rows], y[rows]))
+        given.partial_fit(Pairs(X[rows], y[rows]), y[rows])
+    for name in own.posterior_.shapes:
+        np.testing.assert_array_equal(own.posterior_[name], given.posterior_[name])
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        own.partial_fit(X[:100])

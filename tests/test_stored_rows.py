@@ -157,6 +157,35 @@ def test_a_stored_design_is_the_held_one():
             np.testing.assert_array_equal(a.x, b.x)
 
 
+def test_sums_of_squares_leave_the_range_of_single_precision():
+    """Squares of 1e-25 are 0 in float32, and those of 1e25 infinite; their sums have 1e-6."""
+    X = problem()[0] * np.float32([1e-25, 1.0, 1e25, 0.0, 1e-18])
+    r = np.abs(np.random.default_rng(0).standard_normal((N, 2)))
+    found = StoredDesign(StoredRows(X), torch.float64, "cpu", False).transposed_times(
+        r, square=True
+    )
+    np.testing.assert_allclose(found, np.square(X.astype(float)).T @ r, rtol=1e-5)
+
+
+def test_large_numbers_are_finite():
+    """Their sum in float32 is not; a single NaN among them is found by its row."""
+    X = np.full((5, 3), 3e38, np.float32)
+    assert rows.first_not_finite(X) is None
+    X[3, 1] = np.nan
+    assert rows.first_not_finite(X) == 3
+
+
+def test_blocks_of_a_map_do_not_ask_for_the_memory(small_is_large, tmp_path, monkeypatch):
+    """It was looked up in the system's files for each block of each pass, here 88 times."""
+    asked = []
+    monkeypatch.setattr(rows, "whole_memory", lambda: asked.append(1))
+    X, y = problem()
+    np.save(tmp_path / "x.npy", X)
+    model = BayesianLogisticRegression(**RUN, **QUICK)
+    model.fit(np.load(tmp_path / "x.npy", mmap_mode="r"), y)
+    assert 1 <= len(asked) <= 4  # once for each table that is made of the map
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_stored_sparse_design_is_the_held_one(dtype, monkeypatch):
     """The same for a CSR matrix, which is not copied, whatever its precision."""

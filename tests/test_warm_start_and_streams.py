@@ -303,6 +303,27 @@ def test_a_stream_that_is_sorted_by_label_is_warned_of(stream):
         feed(small(), X[:1500], y[:1500], 500)
 
 
+def test_a_stream_with_one_class_in_each_call_is_warned_of(stream):
+    """Once, at the second call, although all classes have come. The posterior would be off by 1 to
+    78 sds. A rare class that a shuffled call lacks is nothing to warn of, nor is a call of a row.
+    """
+    X, y, _ = stream
+    classes = [X[y == k][:100] for k in (0, 1)]
+    clf = small().partial_fit(classes[0], np.zeros(100, int), classes=[0, 1])
+    with pytest.warns(SamplingWarning, match=r"had 100 rows and none of the classes \[0\]"):
+        clf.partial_fit(classes[1], np.ones(100, int))
+    rare = np.where(np.arange(300) % 150 == 5, 2, y[:300])  # in two of six calls
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "a call of partial_fit")
+        clf.partial_fit(classes[0], np.zeros(100, int))
+        shuffled = small()
+        for start in range(0, 300, 50):
+            part = slice(start, start + 50)
+            shuffled.partial_fit(X[part], rare[part], classes=[0, 1, 2])
+        small().partial_fit(X[:300], y[:300]).partial_fit(X[:1], y[:1])
+        small(warm_start=True).fit(X[:300], y[:300]).partial_fit(X[:100], y[:100])
+
+
 @pytest.mark.statistical
 def test_the_past_is_a_gaussian_prior():
     """Its gradient is that of its density, whose values are scipy's up to a constant."""

@@ -36,7 +36,7 @@ class Passes:
 @contextmanager
 def counted(n_rows) -> Iterator[Passes]:
     """The passes of all fits in this context."""
-    found, originals = Passes(n_rows), (Data.blocks, StoredRows.take, _tables.first_not_finite)
+    found, originals = Passes(n_rows), (Data.blocks, StoredRows.take, _tables.validate_data)
 
     def blocks(data):
         with found.one(data.n_rows == n_rows):
@@ -46,12 +46,12 @@ def counted(n_rows) -> Iterator[Passes]:
         with found.one(len(rows) == n_rows and not rows.searched):
             return originals[1](rows, numbers)
 
-    def first_not_finite(X):
+    def validate_data(estimator, X, *others, **options):
         with found.one(X.shape[0] == n_rows):
-            return originals[2](X)
+            return originals[2](estimator, X, *others, **options)
 
-    Data.blocks, StoredRows.take, _tables.first_not_finite = blocks, take, first_not_finite
+    Data.blocks, StoredRows.take, _tables.validate_data = blocks, take, validate_data
     try:
         yield found
     finally:
-        Data.blocks, StoredRows.take, _tables.first_not_finite = originals
+        Data.blocks, StoredRows.take, _tables.validate_data = originals

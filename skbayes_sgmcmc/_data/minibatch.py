@@ -254,6 +254,11 @@ class Minibatches:
             return streams.distinct(self.data.n_rows, n_steps, self.size)
         return np.stack([self._weighted(n_steps, stream) for stream in streams.rows])
 
+    def independent(self, n_rows: int, rng: np.random.Generator) -> Array:
+        """Indices of so many rows, drawn one by one with the probabilities."""
+        found = np.searchsorted(self._cumulative, rng.random(n_rows), side="right")
+        return np.minimum(found, self.data.n_rows - 1)
+
     def _weighted(self, n_steps: int, rng: np.random.Generator, size: int | None = None) -> Array:
         # one draw in each of `size` equal strata of the cumulative probability. This is unbiased,
         # and a row whose probability fills a stratum is in every minibatch

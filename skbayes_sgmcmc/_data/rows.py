@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,6 @@ class StoredRows:
     ----------
     dtype : numpy.dtype
         Type of the rows as they are read: float32 or float64; whole numbers are read as float64.
-    searched : bool
-        Whether rows can be read by number at little cost, as from memory, and from memory maps of
-        at most half of the machine's memory: larger ones would be read from the disk row by row.
     """
 
     ndim = 2
@@ -83,9 +81,6 @@ class StoredRows:
             n_columns if columns is None else len(columns),
         )
         self._file = file_of(table)
-        self.searched = isinstance(table, np.ndarray) and (
-            self._file is None or table.nbytes <= SHARE_OF_MAPS * (whole_memory() or np.inf)
-        )
         self._state = state_of(self._file)
         width = max(1, n_columns * table.dtype.itemsize)
         chunk = _chunk_rows(table)
@@ -114,6 +109,18 @@ class StoredRows:
     @property
     def nbytes(self) -> int:
         return int(self.shape[0] * self.shape[1] * self.dtype.itemsize)
+
+    @cached_property
+    def searched(self) -> bool:
+        """Whether rows can be read by number at little cost, as from memory.
+
+        They can of memory maps of at most half of the memory: larger ones would be read from the
+        disk row by row.
+        """
+        table = self.table
+        return isinstance(table, np.ndarray) and (
+            self._file is None or table.nbytes <= SHARE_OF_MAPS * (whole_memory() or np.inf)
+        )
 
     @property
     def in_memory(self) -> bool:
@@ -301,7 +308,8 @@ def first_not_finite(X: Any) -> int | None:
     try:
         rows = np.asarray(X)
         with np.errstate(all="ignore"):
-            if rows.ndim != 2 or np.isfinite(rows.sum(dtype=np.float64)):
+            # in their own precision, which is quicker; sums that overflow are looked into
+            if rows.ndim != 2 or np.isfinite(rows.sum()):
                 return None
         n_rows = max(1, READ_BYTES // max(1, rows.shape[1] * 8))
         for start in range(0, len(rows), n_rows):

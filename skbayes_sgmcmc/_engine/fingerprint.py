@@ -46,7 +46,8 @@ def _update(digest: Any, part: Any) -> None:
         digest.update(f"{values.dtype}{values.shape}".encode())
         digest.update(values.tobytes())
     elif isinstance(part, StoredRows):
-        digest.update(f"{part.dtype}{part.shape}".encode())
+        # how they are read decides which minibatches there are
+        digest.update(f"{part.dtype}{part.shape}{part.searched}{part.run}".encode())
         for _, values in part.blocks():
             digest.update(values.tobytes())
     elif isinstance(part, StoredCSR):

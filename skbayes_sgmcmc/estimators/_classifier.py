@@ -33,6 +33,8 @@ Array = NDArray[Any]
 
 #: rows of a stream after which a class without a row is worth a warning
 MANY_ROWS = 1000
+#: probability that a call of a shuffled stream lacks a class, below which it is worth a warning
+UNLIKELY = 1e-6
 
 
 class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
@@ -40,8 +42,9 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
 
     class_weight: Any
     n_features_in_: int
-    #: codes of the classes that a stream has had so far
-    _codes_seen: tuple[int, ...] = ()
+    #: rows of each class that a stream has had so far, and whether a warning was about their order
+    _stream_classes: Array | None = None
+    _order_told = False
 
     @all_or_nothing
     @with_callbacks
@@ -78,6 +81,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
             previous=task.previous,
             stream=False,
         )
+        self._stream_classes, self._order_told = None, False
         self._check_mixing(task.X)
         self._check_sense(task.X, task.target)
         self._calibrate(task)
@@ -87,9 +91,10 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         settings, before = self._check(), getattr(self, "n_features_in_", None)
         X, y = self._validate_xy(X, y, reset=True)
         check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        classes = np.unique(y)
+        codes = np.searchsorted(classes, y)  # the inverse of unique would sort the labels
         X, codes, weight = self._weighted_rows(X, codes, classes, sample_weight)
-        present = len(np.unique(codes))
+        present = np.count_nonzero(np.bincount(codes))
         if present < 2:
             raise ValueError(
                 f"y has {present} class with positive weight: classification needs at least 2 "
@@ -116,9 +121,10 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         is the prior of the rows of the next call; earlier draws are moved along with it. After one
         pass over a shuffled stream, means were within 0.3 posterior sds of those of ``fit``, and
         sds within 10%. A stream that is sorted by label loses what the first rows say of the
-        intercept; shuffle it. With ``total_samples``, which rows that come again need, and for
-        other estimators, minibatches of a call stand for all rows: with a single pass, means were
-        within about one sd, and sds 0.7 to 2.3 times those of the posterior.
+        intercept, and a warning says so; shuffle it. With ``total_samples``, which rows that come
+        again need, and for other estimators, minibatches of a call stand for all rows: with a
+        single pass, means were within about one sd, and sds 0.7 to 2.3 times those of the
+        posterior.
 
         Parameters
         ----------
@@ -171,18 +177,32 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         return self
 
     def _check_classes(self, codes: Array, *, first: bool) -> None:
-        """Warn once if many rows of a stream have not shown all of its classes."""
-        before = () if first else self._codes_seen
-        self._codes_seen = tuple(sorted({*before, *np.unique(codes).tolist()}))
-        rows = self._stream_rows or 0.0
-        missing = [c for k, c in enumerate(self.classes_.tolist()) if k not in self._codes_seen]
+        """Warn once if the rows of a stream seem to come class by class."""
+        new = np.bincount(codes, minlength=len(self.classes_))
+        seen = new if first or self._stream_classes is None else self._stream_classes + new
+        told, rows = not first and self._order_told, self._stream_rows or 0.0
+        missing = self.classes_[seen == 0].tolist()
+        chance = (1.0 - seen / seen.sum()) ** len(codes)
+        absent = self.classes_[(new == 0) & (chance < UNLIKELY)].tolist()
+        what = ""
         if missing and rows >= MANY_ROWS > rows - len(codes):
-            warn(
+            what = (
                 f"the first {rows:.0f} rows of the stream of {self._short_name()} have no row of "
-                f"the classes {missing}. If it is sorted by label, its posterior will be wrong: "
-                "shuffle its rows, or fit all of them (X may be a memory map).",
+                f"the classes {missing}. If it is sorted by label"
+            )
+        elif absent:
+            what = (
+                f"a call of partial_fit of {self._short_name()} had {len(codes)} rows and none of "
+                f"the classes {absent}, which earlier calls had many of. If rows come class by "
+                "class"
+            )
+        if what and not told:
+            warn(
+                f"{what}, its posterior will be wrong: shuffle its rows, or fit all of them (X may "
+                "be a memory map).",
                 "a-class-is-missing-from-a-stream",
             )
+        self._stream_classes, self._order_told = seen, told or bool(what)
 
     # what subclasses add --------------------------------------------------------------------------
 

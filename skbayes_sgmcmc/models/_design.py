@@ -15,7 +15,7 @@ from .._data.minibatch import sent
 from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
 from ._design_batches import DenseBatch, SharedDenseBatch, SparseBatch, StoredBatch
-from ._gram import gram_with_ones
+from ._gram import SMALL_SQUARE, gram_with_ones
 
 Array = NDArray[Any]
 
@@ -98,12 +98,11 @@ class _Dense:
             r = r * self._factors(square=square)[:, None]
         total = np.zeros((self.shape[1], r.shape[1]))
         for rows, x in self._stored_blocks():
-            if square:
-                x = np.square(x, dtype=np.float64)
             with np.errstate(over="ignore", invalid="ignore"):
-                part = x.T @ r[rows].astype(x.dtype)
-                if x.dtype != np.float64 and not np.isfinite(part).all():
-                    part = x.astype(np.float64).T @ r[rows]
+                part = (np.square(x) if square else x).T @ r[rows].astype(x.dtype)
+                if x.dtype != np.float64 and _left_range(part, x, square=square):
+                    wide = x.astype(np.float64)
+                    part = (np.square(wide) if square else wide).T @ r[rows]
             total[: x.shape[1]] += part
         if self.intercept:
             total[-1] = r.sum(0)
@@ -125,6 +124,16 @@ class _Dense:
     def row_squares(self, squares: Array) -> Array:
         """Sum of ``squares`` (columns, k) times X*X over columns and k, shape (rows,)."""
         return np.concatenate([np.square(x) @ squares.sum(1) for _, x in self.blocks()])
+
+
+def _left_range(sums: Array, x: Array, *, square: bool) -> bool:
+    """Whether single precision may not hold sums over rows x, or over their squares."""
+    if not np.isfinite(sums).all():
+        return True
+    if not square:
+        return False
+    small = (np.abs(sums) < SMALL_SQUARE * len(x)).all(axis=1)
+    return bool(small.any() and (x[:, small] != 0.0).any())
 
 
 class DenseDesign(_Dense):
@@ -205,7 +214,16 @@ class StoredDesign(_Dense):
         self.intercept, self.factor = intercept, factor
         self.shape = (source.shape[0], source.shape[1] + int(intercept))
         self.row_numbers = self.shape[1]
-        self.searched, self.run = source.searched, source.run
+
+    @property
+    def searched(self) -> bool:
+        """Whether rows can be read by number at little cost."""
+        return self.source.searched
+
+    @property
+    def run(self) -> int:
+        """Rows that are read at once where they cannot."""
+        return self.source.run
 
     @property
     def in_memory(self) -> bool:

@@ -434,8 +434,9 @@ class WhitenedGaussian(Tuning):
         model, n_rows = self.model, data.n_rows
         assert values.root is not None and values.step_size is not None
         root, rng = values.root, np.random.default_rng(0)
-        rows = rng.choice(n_rows, min(NOISE_ROWS, n_rows), p=probability / probability.sum())
-        view = Minibatches(data, len(rows) - 1, shared=True, probability=probability)
+        n_some = min(NOISE_ROWS, n_rows)
+        view = Minibatches(data, n_some - 1, shared=True, probability=probability)
+        rows = view.independent(n_some, rng)
         (batch,) = view.gather(rows[None, None], ChainRandom([]))
         weight = np.asarray(torch.as_tensor(batch.weight).double().cpu())[:, None]
         weight = weight * (n_rows * data.scale / data.total)
