@@ -25,7 +25,11 @@ def explained_conversion(name: str, values: Any, remedy: str = EQUAL_ROWS) -> It
     try:
         yield
     except (TypeError, ValueError) as error:
-        reason = differing_shapes(name, values, remedy) or _not_numeric(name, values)
+        reason = (
+            differing_shapes(name, values, remedy)
+            or _too_many_axes(values, error)
+            or _not_numeric(name, values)
+        )
         if reason is None:
             raise
         raise (TypeError if isinstance(error, TypeError) else ValueError)(reason) from error
@@ -51,6 +55,16 @@ def differing_shapes(name: str, values: Any, remedy: str = EQUAL_ROWS) -> str | 
     if first and not isinstance(values, list | tuple):  # NumPy does not look into such arrays
         return f"{name} is not allowed: it is a sequence of arrays. Give numpy.stack({name})."
     return None
+
+
+def _too_many_axes(values: Any, error: Exception) -> str | None:
+    """scikit-learn's error of rows that are themselves arrays, and what to do with them."""
+    if np.ndim(values) <= 2 or "Found array with dim" not in str(error):
+        return None
+    return (
+        f"{error} Give X.reshape(len(X), -1); BayesianCNNClassifier takes images, and "
+        "BayesianModuleClassifier and BayesianModuleRegressor rows of any shape."
+    )
 
 
 def _is_sequence(values: Any) -> bool:

@@ -161,6 +161,13 @@ def embedding(n_known=20):
     return Words()
 
 
+@pytest.mark.parametrize("estimator", [BayesianLogisticRegression(), BayesianICA()])
+def test_rows_that_are_arrays_say_who_takes_them(estimator):
+    """scikit-learn's own error ends before the remedy."""
+    with pytest.raises(ValueError, match=r"dim 3, .* X.reshape\(len\(X\), -1\); BayesianCNN"):
+        estimator.fit(np.zeros((24, 2, 2)), LABELS)
+
+
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
 def test_modules_say_how_to_pad(kind):
     """For rows of words, rows of one length are made by padding, with a mask."""
