@@ -18,7 +18,7 @@ STATE = (
     "_engine.jobs.ChainState",
     "estimators._groups.Grouping",
     "models._tuning.AutoValues",
-    "models.networks.module.Architecture",
+    "models.networks.architectures.Architecture",
 )
 
 

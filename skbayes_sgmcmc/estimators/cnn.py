@@ -315,7 +315,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         return network
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.networks.module import Architecture
+        from ..models.networks.architectures import Architecture
 
         return Architecture("cnn", *self._shape(n_outputs))
 

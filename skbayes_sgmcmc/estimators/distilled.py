@@ -247,7 +247,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _blueprint(self, own: Blueprint, n_classes: int) -> Blueprint:
         """The student, given a blueprint like the teacher's own network."""
-        from ..models.networks.module import Architecture
+        from ..models.networks.architectures import Architecture
 
         if self.student is None:
             return own

@@ -347,8 +347,8 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
             yield draws, z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
 
     def _student(self, X: Array) -> Blueprint:
+        from ..models.networks.architectures import Architecture
         from ..models.networks.distillation import Blueprint
-        from ..models.networks.module import Architecture
 
         n_features = X.shape[1]
         architecture = Architecture("mlp", (n_features, len(self.classes_)), "relu")

@@ -45,7 +45,7 @@ class _MLP(NetworkEstimator):
         return MLP(self._sizes(n_outputs), self.activation, single_precision=self._single_precision)
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.networks.module import Architecture
+        from ..models.networks.architectures import Architecture
 
         return Architecture("mlp", self._sizes(n_outputs), self.activation)
 

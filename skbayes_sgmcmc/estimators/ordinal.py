@@ -334,8 +334,8 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
             yield draws, log_probabilities(f, cutpoints[draws])
 
     def _student(self, X: Array) -> Blueprint:
+        from ..models.networks.architectures import Architecture
         from ..models.networks.distillation import Blueprint
-        from ..models.networks.module import Architecture
 
         sizes = (X.shape[1], STUDENT_UNITS, len(self.classes_))
         architecture = Architecture("mlp", sizes, "relu")
