@@ -84,9 +84,12 @@ def _not_numeric(name: str, values: Any) -> str | None:
     if _is_numeric(values):
         return None
     table = np.asarray(values, dtype=object)
+    if table.ndim == 0:
+        return f"{name}={reprlib.repr(values)} is not allowed: give an array of numbers."
     if table.ndim == 1:
         found = _first_no_number(table)
-        return found and f"{name} is not allowed: item {found}, which is no number. Give numbers."
+        texts = "; CountVectorizer of scikit-learn makes rows of texts" if name == "X" else ""
+        return found and f"{name} is not allowed: item {found}. Give numbers{texts}."
     if table.ndim != 2:
         return None
     bad: dict[Any, str] = {}

@@ -19,6 +19,7 @@ from skbayes_sgmcmc import (
     BayesianICA,
     BayesianLogisticRegression,
     BayesianModuleClassifier,
+    BayesianModuleRegressor,
     DistilledClassifier,
     LatentDirichletAllocation,
 )
@@ -75,12 +76,27 @@ def test_predictions_name_such_columns_too():
         (FRAME[["age", "city"]].astype({"city": "category"}), "column 'city' is not numeric"),
         (FRAME.set_axis(["city"] * 3, axis=1), "columns? 'city'"),  # names that occur twice
         (FRAME[["city"]].assign(many=1.0, **dict.fromkeys("abcd", "x")), "'b' and 2 more are not"),
-        (["a text", "another"], "item 0 has 'a text', which is no number"),
+        (["a text", "another"], r"item 0 has 'a text'\. Give numbers; CountVectorizer"),
+        ("rows.csv", "X='rows.csv' is not allowed: give an array of numbers"),
     ],
 )
 def test_arrays_and_lists_of_text(X, message):
     with pytest.raises(ValueError, match=message):
         BayesianLogisticRegression().fit(X, CLASSES[: len(X)])
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (["low", "high", "low", "low"], r"y is not allowed: item 0 has 'low'\. Give numbers\.$"),
+        ([1.0, 2.0, "?", 3.0], r"y is not allowed: item 2 has '\?'"),
+        ([[1.0], [1.0, 2.0], [3.0], [4.0]], r"y is .* \(1,\) of row 0 and \(2,\) of row 1"),
+    ],
+)
+def test_targets_of_regressors(y, message):
+    for regressor in (BayesianGLMRegressor(), BayesianModuleRegressor(nn.Linear(4, 1))):
+        with pytest.raises(ValueError, match=message):
+            regressor.fit(np.eye(4), y)
 
 
 def test_dates_and_objects_keep_the_class_of_the_error():

@@ -12,6 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import get_tags
 
 from .._callbacks import with_callbacks
+from .._conversion import explained_conversion
 from .._draws.mixture import Mixture
 from .._validation import (
     check_array,
@@ -156,11 +157,13 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         several = get_tags(self).target_tags.multi_output
-        X, y = validate_xy(self, X, y, reset=reset, multi_output=several, y_numeric=True)
+        with explained_conversion("y", y):
+            X, y = validate_xy(self, X, y, reset=reset, multi_output=several, y_numeric=True)
+            y = np.asarray(y, dtype=np.float64)  # scikit-learn leaves arrays of text as they are
         if reset:
             self._y_shape = y.shape[1:]
         check_magnitude("y", y)
-        return X, np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        return X, y.reshape(len(y), -1)
 
     @property
     def _n_targets(self) -> int:
