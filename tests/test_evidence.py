@@ -47,22 +47,26 @@ def log_hyperprior(x, a, typical):
 
 
 @pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("n_rows", "n_features"), [(80, 30), (12, 40)])
 @pytest.mark.parametrize("spread", [0.02, 1.0])
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-def test_a_regression_finds_the_maximum_of_its_marginal_likelihood(spread, turned, monkeypatch):
+def test_a_regression_finds_the_maximum_of_its_marginal_likelihood(
+    spread, n_rows, n_features, turned, monkeypatch
+):
     """Against the closed form, for weak and strong effects of rows on y: log s to 0.1.
 
-    The Gaussian approximation is exact here, in plain coordinates and in principal axes. The
-    search ends at a change of 0.1, and the next ones would be smaller.
+    With fewer rows than features, most coefficients have the curvature of the prior alone. The
+    Gaussian approximation is exact here, in plain coordinates and in principal axes. The search
+    ends at a change of 0.1, and the next ones would be smaller.
     """
     if turned:
         monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.FULL_HESSIAN_LIMIT", 0)
         monkeypatch.setattr("skbayes_sgmcmc.models.rotated.FULL_HESSIAN_LIMIT", 0)
         monkeypatch.setattr("skbayes_sgmcmc.models._evidence.FULL_HESSIAN_LIMIT", 0)
     rng = np.random.default_rng(0)
-    rows = (3.0 * rng.standard_normal((80, 30))).astype(np.float32)
-    y = rows @ (spread * rng.standard_normal(30)) + rng.standard_normal(80)
-    reg = BayesianModuleRegressor(nn.Linear(30, 1), noise=1.0, **LAST, **SHORT).fit(rows, y)
+    rows = (3.0 * rng.standard_normal((n_rows, n_features))).astype(np.float32)
+    y = rows @ (spread * rng.standard_normal(n_features)) + rng.standard_normal(n_rows)
+    reg = BayesianModuleRegressor(nn.Linear(n_features, 1), noise=1.0, **LAST, **SHORT).fit(rows, y)
     unit, sd = math.sqrt(rows.var(0).mean()), y.std()
     z, target = (rows - rows.mean(0)).astype(float) / unit, (y - y.mean()) / sd
     values, vectors = np.linalg.eigh(z @ z.T)
@@ -71,20 +75,20 @@ def test_a_regression_finds_the_maximum_of_its_marginal_likelihood(spread, turne
     def log_density(x):
         variance = noise + math.exp(2.0 * x) * values
         log_evidence = -0.5 * np.sum(np.log(variance) + parts / variance)
-        return log_evidence + log_hyperprior(x, 5.0, min(2.0 / math.sqrt(30), 1.0))
+        return log_evidence + log_hyperprior(x, 5.0, min(2.0 / math.sqrt(n_features), 1.0))
 
     assert math.log(reg.prior_scale_ * unit / best(log_density)) == pytest.approx(0.0, abs=0.1)
 
 
-@pytest.mark.parametrize("noise", [0.3, 2.0])
-def test_a_classification_is_near_the_maximum_of_its_marginal_likelihood(noise):
+@pytest.mark.parametrize(("noise", "n_rows"), [(0.3, 40), (2.0, 40), (2.0, 8)])
+def test_a_classification_is_near_the_maximum_of_its_marginal_likelihood(noise, n_rows):
     """Two features and two classes, by quadrature over the weights: log s to 0.15.
 
     The approximation is Gaussian: of separated classes (noise 0.3) and of others.
     """
     rng = np.random.default_rng(1)
-    rows = rng.standard_normal((40, 2))
-    labels = (rows @ [1.0, -1.0] + noise * rng.standard_normal(40) > 0.0).astype(int)
+    rows = rng.standard_normal((n_rows, 2))
+    labels = (rows @ [1.0, -1.0] + noise * rng.standard_normal(n_rows) > 0.0).astype(int)
     hyper = LearnedScale(shape=1.0, scale=0.5, inputs=False)
     head = LogisticHead({"weight": (2, 2)}, Normal(), hyper)
     data = head.make_data(rows, labels, None, torch.float64, "cpu")
@@ -100,6 +104,27 @@ def test_a_classification_is_near_the_maximum_of_its_marginal_likelihood(noise):
         return logsumexp(log_lik + log_prior) + log_hyperprior(x, 1.0, 0.5)
 
     assert math.log(found / best(log_density)) == pytest.approx(0.0, abs=0.15)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_many_weights_of_few_rows_solve_the_equation_of_the_scale(n_classes, monkeypatch):
+    """s^2 = (E|w|^2 + 2 a s_0^2) / (n + 2 a) with the approximation's own moments, to 2%.
+
+    Two classes have one logit, whose weights have the unit sqrt(2).
+    """
+    monkeypatch.setattr("skbayes_sgmcmc.models._evidence.SAME_SCALE", 1e-3)
+    monkeypatch.setattr("skbayes_sgmcmc.models._evidence.MOST_FITS", 50)
+    rng = np.random.default_rng(0)
+    hyper = LearnedScale(shape=0.5, scale=0.5, inputs=False)
+    head = LogisticHead({"weight": (n_classes, 40)}, Normal(), hyper)
+    labels = np.arange(15) % n_classes
+    data = head.make_data(rng.standard_normal((15, 40)), labels, None, torch.float64, "cpu")
+    scale, _ = head.estimated(data)
+    mean, precision = head.with_scale(scale).fit_gaussian(data)
+    square = (mean**2 + np.linalg.inv(precision).diagonal()).sum() / (
+        2.0 if n_classes == 2 else 1.0
+    )
+    assert scale**2 == pytest.approx((square + 0.25) / (len(mean) + 1.0), rel=0.02)
 
 
 @pytest.mark.statistical
