@@ -240,6 +240,19 @@ def worker(monkeypatch):
     return _tabular_worker
 
 
+def test_methods_with_one_seed_are_not_ranked_with_those_of_more(monkeypatch):
+    """Else the means of all methods would be those of the one seed that they share."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from _tabular_page import enough
+
+    rows = ["ours", "bde"]
+    both = {("ours", "wine"): {0: {}, 1: {}}, ("bde", "wine"): {0: {}}}
+    assert [enough(both, rows, key, "wine") for key in rows] == [True, False]
+    one = {("ours", "wine"): {0: {}}, ("bde", "wine"): {0: {}}}
+    assert [enough(one, rows, key, "wine") for key in rows] == [True, True]
+    assert not enough(one, rows, "ours", "a9a")
+
+
 def test_scores_of_one_normal(worker):
     """Against the closed forms of N(m, s).
 

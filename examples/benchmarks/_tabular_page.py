@@ -186,7 +186,7 @@ def compose(args, results, missing, failed, methods):
 def enough(results, rows, key, name):
     """Whether a method's mean on a set is compared with those of others."""
     counts = {other: len(results.get((other, name), {})) for other in rows}
-    return counts[key] >= min(LEAST_SEEDS, max(counts.values()))
+    return counts[key] >= max(1, min(LEAST_SEEDS, max(counts.values())))
 
 
 def in_words(options):
