@@ -73,7 +73,7 @@ def network_proba(rows):
 # The layer is sampled by the same 300 images. It costs seconds, and the network stays as it is.
 
 clf = BayesianModuleClassifier(
-    network, sample_parameters="last_layer", n_draws=100, random_state=0
+    network, sample_parameters="last_layer", n_draws=200, random_state=0
 ).fit(X_train, y_train)
 for name, p in {"network": network_proba(X_test), "last layer": clf.predict_proba(X_test)}.items():
     print(f"{name:11} accuracy {np.mean(p.argmax(axis=1) == y_test):.3f}  log loss "
