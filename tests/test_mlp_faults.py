@@ -146,7 +146,12 @@ def test_constant_columns(iris, constant):
 
 
 def test_slow_mixing_is_warned_of(iris):
-    """Of predictions: weights of different chains can't agree."""
-    with pytest.warns(SamplingWarning, match="have not mixed well") as caught:
+    """Of predictions: weights of different chains can't agree. Each warning points at this file.
+
+    Chains that stay at their starts also describe the rows worse than the frequencies do.
+    """
+    with pytest.warns(SamplingWarning) as caught:
         small(step_size=1e-7).fit(*iris)
-    assert [warning.filename for warning in caught] == [__file__]
+    mixing, sense = (str(warning.message) for warning in caught)
+    assert "have not mixed well" in mixing and "log loss of single draws" in sense
+    assert {warning.filename for warning in caught} == {__file__}
