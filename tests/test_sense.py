@@ -121,6 +121,14 @@ def test_bounds_of_regression(mean, sd, message):
     assert all(message in text and "Give step_size" in text for text in found)
 
 
+def test_errors_whose_squares_are_no_numbers_are_compared():
+    """Predictions are off by 1e170 sds of y: the warning names the root mean square."""
+    y = np.repeat([-1.0, 1.0], 100)[:, None]
+    stub = Stub(1e170, 1.0)
+    (text,) = messages(lambda: stub._check_regression(stub, y, y))
+    assert "root mean square 1e+170; sd of y 1" in text
+
+
 def test_one_warning_names_all_outputs():
     """Of nine outputs, number 1 is honest, and number 4 is all noise."""
     y = np.repeat([-1.0, 1.0], 100)[:, None] * np.ones(9)

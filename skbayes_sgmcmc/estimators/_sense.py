@@ -60,7 +60,9 @@ class SenseWarnings:
         rows = some_rows(len(y))
         target, spread = y[rows], y[rows].std(0)
         mean, variance = mixture.moments(X[rows], variance=True)
-        error = np.sqrt(np.mean((mean - target) ** 2, axis=0))
+        away = np.abs(mean - target)
+        unit = np.maximum(away.max(axis=0), np.finfo(float).tiny)  # squares could overflow
+        error = unit * np.sqrt(np.mean((away / unit) ** 2, axis=0))
         noise = np.sqrt(np.median(np.asarray(variance), axis=0))
         far = (spread > 0.0) & (error > WORST_ERROR * spread)
         wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * spread)
