@@ -90,9 +90,9 @@ def test_a_classification_is_near_the_maximum_of_its_marginal_likelihood(noise, 
     rows = rng.standard_normal((n_rows, 2))
     labels = (rows @ [1.0, -1.0] + noise * rng.standard_normal(n_rows) > 0.0).astype(int)
     hyper = LearnedScale(shape=1.0, scale=0.5, inputs=False)
-    head = LogisticHead({"weight": (2, 2)}, Normal(), hyper)
+    head = LogisticHead({"weight": (2, 2)}, Normal(), 1.0)
     data = head.make_data(rows, labels, None, torch.float64, "cpu")
-    found, _ = head.estimated(data)
+    found, _ = head.estimated(data, hyper)
 
     grid = np.linspace(-40.0, 40.0, 401)
     w = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
@@ -116,10 +116,10 @@ def test_many_weights_of_few_rows_solve_the_equation_of_the_scale(n_classes, mon
     monkeypatch.setattr("skbayes_sgmcmc.models._evidence.MOST_FITS", 50)
     rng = np.random.default_rng(0)
     hyper = LearnedScale(shape=0.5, scale=0.5, inputs=False)
-    head = LogisticHead({"weight": (n_classes, 40)}, Normal(), hyper)
+    head = LogisticHead({"weight": (n_classes, 40)}, Normal(), 1.0)
     labels = np.arange(15) % n_classes
     data = head.make_data(rng.standard_normal((15, 40)), labels, None, torch.float64, "cpu")
-    scale, _ = head.estimated(data)
+    scale, _ = head.estimated(data, hyper)
     mean, precision = head.with_scale(scale).fit_gaussian(data)
     square = (mean**2 + np.linalg.inv(precision).diagonal()).sum() / (
         2.0 if n_classes == 2 else 1.0

@@ -284,12 +284,9 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         self._check_classification(found[:, :k], found[:, k:], codes[rows], len(codes))
 
     def _mean_proba(self, x: Any) -> Array:
-        posterior = self.posterior_
-        n_draws = posterior.n_chains * posterior.n_draws
-        return self._average_proba(self._predictor(), x, n_draws, posterior.pooled_weights())
-
-    def _average_proba(self, predict: Any, x: Any, n_draws: int, weights: Array | None) -> Array:
-        """Probabilities (rows, classes), averaged over the draws of ``predict(draws, rows)``."""
+        """Probabilities (rows, classes), averaged over the draws."""
+        posterior, predict = self.posterior_, self._predictor()
+        n_draws, weights = posterior.n_chains * posterior.n_draws, posterior.pooled_weights()
         with np.errstate(all="ignore"):  # what is not finite is refused
             proba = prediction.average(predict, x, n_draws, len(self.classes_), weights)
             # rows of draws in float32 sum to 1 up to 1e-7, and scikit-learn warns beyond 1e-8

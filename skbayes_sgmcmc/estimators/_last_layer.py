@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..models.networks.head import Body, Head, LinearHead
     from ..models.networks.module_checks import Rows
     from ..models.rotated import FeatureCoordinates
+    from ..priors.learned_scale import LearnedScale
 
 Array = NDArray[Any]
 
@@ -103,17 +104,32 @@ class LastLayer(SparseNetwork):
         """Whether the prior is one of linear models."""
         return self._spike_slab() is None and self.prune is None and self.prior_center == 0
 
-    def _linear_scale(self, n_features: int, output_gain: float) -> Any:
-        """Scale of the prior of a linear model: a number, or the hyperprior."""
+    def _hyperprior(self) -> LearnedScale | None:
+        """The hyperprior of the scale of a linear model, or None if the scale is given."""
         from ..priors.learned_scale import LearnedScale
 
+        if self._learned_scale() is None:
+            return None
+        # "auto" values are those of linear models, not of networks
+        hyper = LearnedScale() if isinstance(self.prior_scale, str) else self.prior_scale
+        return hyper.resolved(
+            shape=LinearEstimator._auto_shape, inputs=LinearEstimator._auto_inputs
+        )
+
+    @property
+    def _estimates_scale(self) -> bool:
+        """Whether the scale of the prior is the likeliest one, not one of a posterior."""
+        auto = isinstance(self.prior_scale, str) and self.prior_scale == "auto"
+        return auto and self._learned_scale() is not None
+
+    def _linear_scale(self, n_features: int, output_gain: float) -> Any:
+        """Scale of the prior of a linear model: a number, or the hyperprior."""
         given = self.prior_scale
-        if self._learned_scale() is not None:
-            # "auto" values are those of linear models, not of networks
-            hyper = LearnedScale() if isinstance(given, str) else given
-            return hyper.resolved(
-                shape=LinearEstimator._auto_shape, inputs=LinearEstimator._auto_inputs
-            )
+        if self._estimates_scale:
+            return getattr(self, "prior_scale_", 1.0)  # before the first rows, any number
+        hyper = self._hyperprior()
+        if hyper is not None:
+            return hyper
         if isinstance(given, str):
             return output_gain / math.sqrt(n_features)
         if np.size(given) != 1:
@@ -164,30 +180,28 @@ class LastLayer(SparseNetwork):
         if isinstance(model, HeadModel):
             self._features = (X, self._inputs(X))
             _check_finite(self._features[1])
-            if self._estimates_scale:
-                model = self._with_likeliest_scale(model, X, target, weight, settings)
             model = model.for_features(self._features[1], weight, self._coordinates)
             self._coordinates = model.coordinates
-        return super()._data_of(model, X, target, weight, settings)
-
-    @property
-    def _estimates_scale(self) -> bool:
-        """Whether the scale of the prior is the likeliest one, not one of a posterior."""
-        auto = isinstance(self.prior_scale, str) and self.prior_scale == "auto"
-        return auto and self._learned_scale() is not None
+        model, data, dtype, device = super()._data_of(model, X, target, weight, settings)
+        if isinstance(model, HeadModel) and self._estimates_scale:
+            model = self._with_likeliest_scale(model, data, self._inputs(X), weight)
+        return model, data, dtype, device
 
     def _with_likeliest_scale(
-        self, model: Any, X: Any, target: Array | None, weight: Array | None, settings: Settings
+        self, model: HeadModel, data: Data, features: Array, weight: Array | None
     ) -> HeadModel:
-        """The model with a given scale of the prior, which is estimated in the first call."""
-        start = None
-        if not hasattr(self, "prior_scale_"):
-            learned = model.for_features(self._inputs(X), weight)
-            data = super()._data_of(learned, X, target, weight, settings)[1]
-            self.prior_scale_, start = learned.estimated(data)
-        found: HeadModel = model.with_scale(self.prior_scale_)
-        found.start = start
-        return found
+        """The model with the scale that is estimated in the first call of a fit or a stream."""
+        from ..models.rotated import FeatureCoordinates
+
+        hyper = self._hyperprior()
+        if hasattr(self, "prior_scale_") or hyper is None:
+            return model
+        # learned scales are relative to one over the features' typical sd
+        unit = FeatureCoordinates.of(features, weight, rotated=False, relative=True).scale
+        self.prior_scale_, start = model.estimated(data, hyper, unit)
+        model = model.with_scale(self.prior_scale_)
+        model.start = start
+        return model
 
     def _check_mixing(self, X: Any) -> None:
         if not self._linear:

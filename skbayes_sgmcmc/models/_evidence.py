@@ -1,7 +1,7 @@
 r"""The scale of a normal prior under which the data are likeliest, from Gaussian approximations.
 
-With the posterior of n coefficients w (in units of the prior) approximated by a Gaussian of mean m
-and precision :math:`\Lambda + I/s^2`, and the hyperprior :math:`s^2 \sim IG(a, a s_0^2)`, the
+With the posterior of n coefficients w approximated by a Gaussian of mean m and precision
+:math:`\Lambda + I/s^2`, and the hyperprior :math:`s^2 \sim IG(a, a s_0^2)`, the
 maximum of the posterior density of log s satisfies (MacKay 1992)
 
 .. math::
@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.minibatch import Data
-from ._coefficient_priors import LearnedScales
 from ._gaussian_tuning import FULL_HESSIAN_LIMIT
 
 if TYPE_CHECKING:
@@ -38,27 +37,30 @@ STEPS_OF_FIT = 40
 SLOWEST = 0.9
 
 
-def likeliest_scale(model: HeadModel, data: Data) -> tuple[float, Array | None]:
-    """s of a model with one learned scale, and the mean of the last Gaussian approximation, if any.
+def likeliest_scale(
+    model: HeadModel, data: Data, shape: float, typical: float
+) -> tuple[float, Array | None]:
+    """s for the hyperprior of this shape a and typical scale s_0, and the latest Gaussian's mean.
+
+    The prior of ``model`` has a given scale, which does not matter. The mean is None if there was
+    no approximation.
 
     If classes can be separated, the curvature at the posterior's maximum says nothing of most
     draws. The approximation is therefore the variational one, averaged over itself, as far as its
     full matrix is affordable. Where floating-point numbers do not reach for one, the latest scale
     stays: at first the typical one.
     """
-    prior = model.coefficient_prior
-    assert isinstance(prior, LearnedScales)
-    n, unit, a = prior.n_coefficients, float(prior.units[0]), prior.a
-    scale, last, start = prior.typical_scale, 0.0, None
+    scale, last, start = typical, 0.0, None
+    n, unit = model.n_features * model.k, model.with_scale(1.0).prior_sd
     for _ in range(MOST_FITS):
-        fixed = model.with_scale(scale)
+        fixed, sd = model.with_scale(scale), unit * scale
         fixed.start = start
         try:
-            mean, curvature = _approximation(fixed, data, n, (unit * scale) ** -2.0)
+            mean, curvature = _approximation(fixed, data, n, sd**-2.0)
         except np.linalg.LinAlgError:
             break
-        known = float(np.sum((mean[:n] / unit) ** 2)) + 2.0 * a * prior.typical_scale**2
-        change = math.log(_given_curvature(curvature * unit**2, known, a, scale) / scale)
+        known = float(np.sum(mean[:n] ** 2)) + 2.0 * shape * (unit * typical) ** 2
+        change = math.log(_given_curvature(curvature, known, shape, sd) / sd)
         if not math.isfinite(change):
             break
         start = mean
@@ -86,9 +88,9 @@ def _approximation(model: HeadModel, data: Data, n: int, rate: float) -> tuple[A
     return mean, np.maximum(np.linalg.eigvalsh(within) - rate, 0.0)
 
 
-def _given_curvature(curvature: Array, known: float, a: float, scale: float) -> float:
+def _given_curvature(curvature: Array, known: float, a: float, sd: float) -> float:
     """s for a given curvature of the likelihood, from |m|^2 + 2 a s_0^2."""
-    rate = np.float64(scale**-2.0)
+    rate = np.float64(sd**-2.0)
     for _ in range(INNER_STEPS):
         rate = (np.sum(curvature / (curvature + rate)) + 2.0 * a) / known
     return float(rate**-0.5)

@@ -12,7 +12,7 @@ from .._data.minibatch import Data
 from .._draws.storage import decode, encode
 from ..priors.factorised import Normal, Prior
 from ..priors.learned_scale import LearnedScale
-from ._coefficient_priors import LearnedScales
+from ._coefficient_priors import FixedScales, LearnedScales
 from ._evidence import likeliest_scale
 from ._gaussian_tuning import WhitenedGaussian
 from ._tuning import Tuning
@@ -52,18 +52,23 @@ class HeadModel(RotatedModel):
         """The model with another scale, as if it had been built with it."""
         raise NotImplementedError
 
-    def estimated(self, data: Data) -> tuple[float, Array | None]:
-        """The likeliest scale of the prior in the layer's own units, and a start for its fit.
+    @property
+    def prior_sd(self) -> float:
+        """Standard deviation of the coefficients in a normal prior of a given scale."""
+        prior = self.coefficient_prior
+        assert isinstance(prior, FixedScales) and prior.normal is not None
+        return float(prior.normal[0])
 
-        The model has a learned scale. The start, if there is one, is for a model with the likeliest
-        scale.
+    def estimated(
+        self, data: Data, hyper: LearnedScale, unit: float = 1.0
+    ) -> tuple[float, Array | None]:
+        """The likeliest scale of the prior, and a start for the fit with it, if there is one.
+
+        The typical scale of ``hyper`` is relative to one over ``unit``.
         """
-        unit = 1.0 if self.coordinates is None else self.coordinates.scale
+        typical = float(hyper.typical(1.0 / math.sqrt(self.n_features))) / unit
         with np.errstate(all="ignore"):  # what is not finite is left out
-            scale, start = likeliest_scale(self, data)
-        if start is not None:
-            start[: self.n_features * self.k] /= unit
-        return scale / unit, start
+            return likeliest_scale(self, data, float(hyper.shape), typical)
 
     @property
     def tuning(self) -> Tuning:

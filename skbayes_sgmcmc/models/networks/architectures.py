@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from .cnn import Convolution
 from .mlp import ACTIVATIONS
 
 
@@ -53,12 +54,11 @@ def cnn(
     channels, *sides = image_shape
     parts: list[nn.Module] = []
     for after in conv_channels:
-        height, width = (1 if side == 1 else kernel_size for side in sides)
-        pool = tuple(min(pool_size, side) for side in sides)
-        parts += [nn.Conv2d(channels, after, (height, width), padding="same"), act()]
-        if max(pool) > 1:
-            parts.append(nn.MaxPool2d(pool))
-        channels, sides = after, [s // p for s, p in zip(sides, pool, strict=True)]
+        layer = Convolution(channels, after, (sides[0], sides[1]), kernel_size, pool_size)
+        parts += [nn.Conv2d(channels, after, layer.kernel, padding="same"), act()]
+        if max(layer.pool) > 1:
+            parts.append(nn.MaxPool2d(tuple(layer.pool)))
+        channels, sides = after, layer.sides_after
     units = channels * math.prod(sides)
     dense = _dense((units, *hidden_layer_sizes, n_outputs), act)
     return nn.Sequential(*parts, nn.Flatten(), *dense)

@@ -73,10 +73,10 @@ class CNN(Network):
         self.activation = activation
         self.grouped = grouped
         self.shapes, self.fan_in = {}, {}
-        self.layers: list[_Convolution] = []
+        self.layers: list[Convolution] = []
         before, *sides = image_shape
         for number, after in enumerate(conv_channels, 1):
-            layer = _Convolution(before, after, (sides[0], sides[1]), kernel_size, pool_size)
+            layer = Convolution(before, after, (sides[0], sides[1]), kernel_size, pool_size)
             self.layers.append(layer)
             self.shapes[f"kernel_{number}"] = (after, *layer.kernel, before)
             self.shapes[f"offset_{number}"] = (after,)
@@ -205,14 +205,15 @@ class CNN(Network):
         ]
 
 
-class _Convolution:
+class Convolution:
     """Shapes of one convolution and its pool."""
 
     def __init__(
         self, before: int, after: int, sides: tuple[int, int], kernel_size: int, pool_size: int
     ):
         self.before, self.after, self.sides = before, after, sides
-        self.kernel = tuple(1 if side == 1 else kernel_size for side in sides)
+        height, width = (1 if side == 1 else kernel_size for side in sides)
+        self.kernel = height, width
         self.pool = [min(pool_size, side) for side in sides]
         self.sides_after = [side // pool for side, pool in zip(sides, self.pool, strict=True)]
         self.multiplications = before * after * math.prod(self.kernel) * math.prod(sides)
@@ -220,7 +221,6 @@ class _Convolution:
         self.half = [length // 2 for length in self.kernel]
         self.padding: list[int] | None = None
         if any(length % 2 == 0 for length in self.kernel):
-            height, width = self.kernel
             self.half = [0, 0]
             self.padding = [(width - 1) // 2, width // 2, (height - 1) // 2, height // 2]
 
