@@ -10,11 +10,13 @@ with errors of torch.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
 from joblib import parallel_config
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
 from skbayes_sgmcmc import (
@@ -30,6 +32,8 @@ from skbayes_sgmcmc import (
     SparseBayesianRegressor,
 )
 from skbayes_sgmcmc.models._constants import Constant
+from skbayes_sgmcmc.models._design import DenseDesign
+from skbayes_sgmcmc.models._threads import serial_products
 from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.networks.blocks import Blocks
 from skbayes_sgmcmc.models.networks.latents import GAIN_BLOCK, Latents
@@ -150,3 +154,41 @@ def test_caches_that_another_thread_replaces_are_not_returned():
     latents._gains = (-1, [])
     torn(latents, "_gains", (7, [99.0] * GAIN_BLOCK))
     assert [latents._gain(k) for k in (0, GAIN_BLOCK)] == expected
+
+
+def blas_threads() -> set[int]:
+    return {found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"}
+
+
+def test_what_precedes_chains_computes_products_in_one_thread(monkeypatch):
+    """NumPy's threads and torch's, which take turns there, would wait for each other."""
+    seen = []
+    look = DenseDesign.transposed_times
+
+    def looked(self, r, **options):
+        seen.append(blas_threads())
+        return look(self, r, **options)
+
+    monkeypatch.setattr(DenseDesign, "transposed_times", looked)
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    with threadpool_limits(limits=2, user_api="blas"):
+        BayesianLogisticRegression(n_draws=10, random_state=0).fit(X, X[:, 0] > 0)
+        assert blas_threads() == {2}
+    assert seen
+    assert all(found == {1} for found in seen)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_last_of_overlapping_fits_restores_the_threads(fails):
+    """Were each to restore what it found, the second to end would leave the single thread."""
+    with threadpool_limits(limits=2, user_api="blas"):
+        first, second = serial_products(), serial_products()
+        first.__enter__()
+        second.__enter__()
+        error = (ValueError, ValueError(), None) if fails else (None, None, None)
+        with suppress(ValueError):
+            first.__exit__(*error)
+        assert blas_threads() == {1}  # the second still needs it
+        with suppress(ValueError):
+            second.__exit__(*error)
+        assert blas_threads() == {2}

@@ -10,6 +10,7 @@ import torch
 
 from .._data.minibatch import Data, Minibatches
 from ..models._protocol import Model
+from ..models._threads import serial_products
 from ..models._tuning import AutoValues
 from ..samplers import Cell, Sampler, resolve
 from . import auto
@@ -48,6 +49,7 @@ def chosen(
     return found, cell
 
 
+@serial_products()
 def tuned(
     model: Model,
     data: Data,

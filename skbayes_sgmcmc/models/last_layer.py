@@ -15,6 +15,7 @@ from ..priors.learned_scale import LearnedScale
 from ._coefficient_priors import FixedScales, LearnedScales
 from ._evidence import likeliest_scale
 from ._gaussian_tuning import WhitenedGaussian
+from ._threads import serial_products
 from ._tuning import Tuning
 from .glm import GLMModel
 from .likelihoods import Likelihood
@@ -67,7 +68,7 @@ class HeadModel(RotatedModel):
         The typical scale of ``hyper`` is relative to one over ``unit``.
         """
         typical = float(hyper.typical(1.0 / math.sqrt(self.n_features))) / unit
-        with np.errstate(all="ignore"):  # what is not finite is left out
+        with serial_products(), np.errstate(all="ignore"):  # what is not finite is left out
             return likeliest_scale(self, data, float(hyper.shape), typical)
 
     @property
