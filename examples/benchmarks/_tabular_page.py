@@ -103,6 +103,7 @@ DENSITIES = {
     "ours_larger": "`{options}`.",
     "ours_published": "`{options}`; bde's published runs had 10 members, 50,000 steps of warm-up "
     "and 10,000 for the draws.",
+    "ours_many_rows": "`{options}`: what docs/networks.md recommends for tables of many rows.",
     "bde": "the defaults of sklearn-contrib-bde (two members of 4-4 units, 50 steps of warm-up).",
     "bde_larger": "{options}. The members, 4 of 10, and the warm-up, 10,000 of 50,000 steps, are "
     "smaller than published. Its noise has no other bound than 1e-6, hence its NLL where targets "

@@ -54,6 +54,9 @@ LARGER = {
 }  # fmt: skip
 #: chains and steps of bde's published runs
 AS_PUBLISHED = {"n_chains": 10, "burn_in": 50_000, "n_draws": 100, "thinning": 100}
+#: what docs/networks.md recommends for tables of many rows
+MANY_ROWS = {"hidden_layer_sizes": (32, 32, 32), "sampler": "mclmc", "batch_size": 250,
+             "burn_in": 7000, "n_draws": 100, "thinning": 70}  # fmt: skip
 #: steps of fits of the defaults on ``SHORTENED``, which take the first number without a bound
 BUDGETS = 6000, 3000, 1500, 750
 SHORTENED = "airfoil", "wine", "digits", "made5"
@@ -92,6 +95,7 @@ METHODS = {
     "ours_larger": Method("ours, larger budget", PEERS, "ours", LARGER, SHORT_CHAINS, *OWN),
     "ours_published": Method("ours, budget as published", PEERS, "ours", AS_PUBLISHED,
                              SHORT_CHAINS, *OWN),
+    "ours_many_rows": Method("ours, minibatches", PEERS, "ours", MANY_ROWS, SHORT_CHAINS, *OWN),
     "bde": Method("bde, no arguments", PEERS, "bde", {}, BDE_SHORT, *BDE),
     "bde_larger": Method("bde, larger budget", PEERS, "bde", BDE_LARGER, BDE_SHORT, *BDE),
     "ensemble5": Method("deep ensemble (5)", NETWORKS, "ensemble", NETWORK | {"n_members": 5},
@@ -123,7 +127,10 @@ SHORTER = {f"ours_{n}": Method(f"ours, max_steps={n}", PEERS, "ours", {"max_step
                                SHORT_CHAINS, *OWN) for n in BUDGETS}  # fmt: skip
 METHODS |= SHORTER
 #: methods that take too long for all sets, or say nothing on others
-ONLY = {"ours_published": tuple(PUBLISHED_SPLITS)} | dict.fromkeys(SHORTER, SHORTENED)
+ONLY = {
+    "ours_published": tuple(PUBLISHED_SPLITS),
+    "ours_many_rows": ("bikesharing", "bikesharing_42"),
+} | dict.fromkeys(SHORTER, SHORTENED)
 QUICK_SETS = ("airfoil", "yacht", "iris")
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC",

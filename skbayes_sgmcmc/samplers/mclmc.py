@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._validation import check_real
+from .._validation import check_choice, check_real
 from ._protocol import Sampler, State, Step
 from ._tuning import LARGEST_RATIO, MEMORY, adapt, wanted
 
@@ -31,6 +31,8 @@ RECENT = 3.0
 LENGTH = 1.5
 #: largest 2 epsilon / L: the direction is then new after every step
 FORGOTTEN = 40.0
+#: noise of a gradient, over the mean of all, below which a parameter's scale grows no further
+LEAST_NOISE = 0.01
 #: draws are doubtful if more than this share of the steps was undone, or if the mean energy error
 #: is above this
 MOST_UNDONE, LARGEST_ERROR = 0.1, 1.0
@@ -59,6 +61,10 @@ class MCLMC(Sampler):
     length : "auto" or float, default="auto"
         L, in units of the parameters. "auto": 1.5 times the root of the summed variances of the
         parameters in the burn-in.
+    noise_scaling : bool, default=True
+        Whether, with minibatches, a step moves every parameter in units of one over the sd of its
+        gradient's noise. Chains measure it in the burn-in and keep it afterwards. With all rows
+        there is no such noise, and this has no effect.
 
     Notes
     -----
@@ -70,7 +76,9 @@ class MCLMC(Sampler):
     that is kept.
 
     With minibatches, both ends of a step use the same rows. Gradient noise that is the same in all
-    directions turns u by chance, and does no harm; other noise biases the draws.
+    directions turns u by chance, and does little harm; other noise biases the draws, and
+    ``noise_scaling`` finds coordinates in which it is the same. A step begins where the last one
+    ended, with other rows: the difference of the two gradients is noise alone, and costs nothing.
 
     References
     ----------
@@ -94,15 +102,18 @@ class MCLMC(Sampler):
         self,
         energy_error: float | Literal["auto"] = "auto",
         length: float | Literal["auto"] = "auto",
+        noise_scaling: bool = True,
     ):
         self.energy_error = energy_error
         self.length = length
+        self.noise_scaling = noise_scaling
 
     def check(self, name: str) -> None:
         for parameter in ("energy_error", "length"):
             value = getattr(self, parameter)
             if not (isinstance(value, str) and value == "auto"):
                 check_real(f"{name}.{parameter}", value, low=0.0)
+        check_choice(f"{name}.noise_scaling", self.noise_scaling, (False, True))
 
     # state ----------------------------------------------------------------------------------------
 
@@ -134,6 +145,9 @@ class MCLMC(Sampler):
             state |= {"mean": theta.clone(), "square": torch.zeros_like(theta)}
         else:
             state["length"] = torch.full_like(one, float(self.length))
+        if self.noise_scaling and not step.same_target:
+            state |= {"scaling": torch.ones_like(theta), "noise": torch.zeros_like(theta)}
+            state["batches"] = torch.zeros_like(one)
         return state
 
     def rescale(self, state: State, ratio: float) -> None:
@@ -141,7 +155,7 @@ class MCLMC(Sampler):
             state["usual"].mul_(ratio**3)  # energy errors grow like epsilon^3
 
     def end_burn_in(self, state: State) -> None:
-        for name in ("mean", "square", "k"):
+        for name in ("mean", "square", "k", "noise", "batches"):
             state.pop(name, None)
         for name in ("steps", "undone", "errors"):
             state[name].zero_()
@@ -183,12 +197,16 @@ class MCLMC(Sampler):
     def begin(self, theta: Tensor, state: State, step: Step) -> dict[str, Tensor]:
         """Energy and gradient before a step, and what undoing it needs."""
         if not step.same_target:
+            other = state["g"]  # at the same position, by the rows of the last step
             self.evaluate(theta, state, step)
+            if "noise" in state:
+                self._learn_scaling(state, state["g"] - other)
         before = {"theta": theta.clone(), "g": state["g"], "energy": state["energy"]}
         return before | {"turned": torch.zeros_like(state["scale"])}
 
     def drift(self, theta: Tensor, state: State, epsilon: Tensor, s: float) -> None:
-        theta.addcmul_(state["u"], epsilon, value=s)
+        u = state["u"] * state["scaling"] if "scaling" in state else state["u"]
+        theta.addcmul_(u, epsilon, value=s)
 
     def turn(
         self, state: State, step: Step, g: Tensor, epsilon: Tensor, s: float, turned: Tensor
@@ -200,6 +218,8 @@ class MCLMC(Sampler):
         these are finite for every delta, and exact to rounding for small ones.
         """
         u = state["u"]
+        if "scaling" in state:
+            g = g * state["scaling"]
         size = torch.linalg.vector_norm(g, dim=1, keepdim=True)
         size.clamp_(min=torch.finfo(g.dtype).tiny)
         away = (g * u).sum(1, keepdim=True).div_(size)  # -e'u
@@ -277,6 +297,19 @@ class MCLMC(Sampler):
         return wanted(last, step.progress)
 
     @staticmethod
+    def _learn_scaling(state: State, change: Tensor) -> None:
+        """Coordinates in which the noise of the gradient is the same in all directions.
+
+        ``change`` is the difference of two minibatches' gradients at one position.
+        """
+        share = RECENT / state["batches"].add_(1.0).add(RECENT - 1.0)
+        noise = state["noise"]
+        noise.add_(change.square_().sub_(noise).mul_(share))
+        even = noise.mean(1, keepdim=True).clamp_(min=torch.finfo(noise.dtype).tiny)
+        scaling = torch.rsqrt(noise / even + LEAST_NOISE)
+        state["scaling"] = scaling.div_(scaling.square().mean(1, keepdim=True).sqrt_())
+
+    @staticmethod
     def _measure(theta: Tensor, state: State, epsilon: Tensor) -> None:
         """L = 1.5 times the root of the summed variances of recent positions."""
         if "k" not in state:
@@ -286,7 +319,10 @@ class MCLMC(Sampler):
         state["mean"].addcmul_(away, share)
         away.mul_(theta - state["mean"]).sub_(state["square"])
         state["square"].addcmul_(away, share)
-        length = state["square"].sum(1, keepdim=True).sqrt_().mul_(LENGTH)
+        spread = state["square"]
+        if "scaling" in state:
+            spread = spread / state["scaling"].square()
+        length = spread.sum(1, keepdim=True).sqrt_().mul_(LENGTH)
         torch.maximum(length, LEAST_STEPS * epsilon, out=state["length"])
 
 
