@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc._engine.descent import FEWEST_ROWS, MOST_STEPS, PATIENCE, Descent, descend
 from skbayes_sgmcmc._engine.target import Target
@@ -109,8 +110,6 @@ def test_steps_are_bounded_and_batches_are_not_larger_than_the_runs():
     model, target = problem()
     theta, seeds = starts(model, 2)
     phi = torch.from_numpy(theta)
-    from skbayes_sgmcmc._data.chain_random import ChainRandom
-
     one = Descent(target, 5, phi.clone(), ChainRandom(seeds))
     assert one.size == 5
     assert one.held.shape == (2, 18) and one.rows.shape == (2, 102)
@@ -149,3 +148,36 @@ def test_a_class_with_one_row_and_weights():
     ).fit(X, y, sample_weight=rng.uniform(0.5, 2.0, 40))
     assert clf.predict_proba(X).shape == (40, 3)
     assert np.isfinite(clf.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize(("share", "held"), [(1e-6, 1), (0.15, 9), (0.5, 30), (1 - 1e-9, 59)])
+def test_the_share_of_rows_that_stop_a_chain(share, held):
+    """At least one row stops it, and at least one remains; every row is in one of the two."""
+    model, target = problem(60)
+    theta, seeds = starts(model, 2)
+    phi = target.from_theta(torch.from_numpy(theta)).clone()
+    one = Descent(target, 5, phi, ChainRandom(seeds), held_share=share)
+    assert one.held.shape == (2, held)
+    for chain in (0, 1):
+        assert sorted([*one.held[chain], *one.rows[chain]]) == list(range(60))
+    assert torch.isfinite(one.run()).all()
+
+
+def test_estimators_say_which_share_of_rows_stops_a_chain(monkeypatch):
+    """Chains of MCLMC end their descents earlier or later, and go on with all rows."""
+    from skbayes_sgmcmc._engine import descent
+
+    seen, make = [], descent.Descent.__init__
+
+    def spied(self, *args, **options):
+        make(self, *args, **options)
+        seen.append(self.held.shape[1])
+
+    monkeypatch.setattr(descent.Descent, "__init__", spied)
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    options = {"sampler": "mclmc", "n_draws": 5, "burn_in": 50, "thinning": 1, "n_chains": 2}
+    for share in (0.1, 0.5):
+        BayesianMLPClassifier(
+            hidden_layer_sizes=3, validation_fraction=share, random_state=0, **options
+        ).fit(X, X[:, 0] > 0)
+    assert seen == [4, 20]

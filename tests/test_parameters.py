@@ -55,7 +55,7 @@ SAMPLING = [
 ]  # fmt: skip
 RUN = [
     "n_chains", "chain_method", "n_draws", "burn_in", "thinning", "max_steps", "temperature",
-    "init", "calibrate", "total_samples", "warm_start",
+    "init", "validation_fraction", "calibrate", "total_samples", "warm_start",
 ]  # fmt: skip
 COMPUTING = [
     "compiled", "device", "dtype", "precision", "storage", "checkpoint", "n_jobs", "random_state",
@@ -75,7 +75,8 @@ OWN_DEFAULT = {"prior", "prior_scale", "noise", "standardize", "sampler", "n_cha
 #: whose whole description is the same wherever they are
 SAME_TEXT = {
     "prune", "threshold", "class_weight", "augment", "integrator", "shared_minibatch",
-    "total_samples", "precision", "storage", "checkpoint", "n_jobs", "random_state",
+    "validation_fraction", "total_samples", "precision", "storage", "checkpoint", "n_jobs",
+    "random_state",
 }  # fmt: skip
 #: whose description begins with the same sentence and goes on with what is its own
 SAME_START = {

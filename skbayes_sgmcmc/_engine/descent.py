@@ -24,8 +24,8 @@ from .target import Evaluator, Target
 
 Array = NDArray[Any]
 
-#: share of the rows that stop a chain, and the largest number of them
-HELD_SHARE, MOST_HELD = 0.15, 2000
+#: largest number of rows that stop a chain
+MOST_HELD = 2000
 #: fewer rows than this are not divided: the descent then takes ``FEW_STEPS`` steps with all of them
 FEWEST_ROWS, FEW_STEPS = 20, 300
 #: rows of a step: an eighth of the rows between these bounds, and at most those of the run's steps
@@ -74,19 +74,21 @@ def descend(
     seeds: Sequence[np.random.SeedSequence],
     ranks: Ranks = ALONE,
     *,
+    held_share: float = 0.15,
     most_rows: int | None = None,
 ) -> Tensor:
     """Positions phi (chains, n_parameters) at which descents from ``theta`` stop.
 
     ``batch_size`` is the number of rows in the run's minibatches, which bounds that of the descent.
-    ``ranks`` share its minibatches unless these have fewer rows than there are ranks. ``most_rows``
-    bounds the rows whose gradients are computed for a chain; None: only early stopping does.
+    ``ranks`` share its minibatches unless these have fewer rows than there are ranks.
+    ``held_share`` is the share of the rows that stop a chain. ``most_rows`` bounds the rows whose
+    gradients are computed for a chain; None: only early stopping does.
     Latent variables keep their initial values.
     """
     phi = target.from_theta(torch.from_numpy(theta).to(target.like)).clone()
     rng = ChainRandom([seed.spawn(1)[0] for seed in seeds], str(target.like.device))
     with torch.no_grad(), flushed_denormals():
-        return Descent(target, batch_size, phi, rng, ranks, most_rows).run()
+        return Descent(target, batch_size, phi, rng, ranks, held_share, most_rows).run()
 
 
 class Descent:
@@ -99,11 +101,12 @@ class Descent:
         phi: Tensor,
         rng: ChainRandom,
         ranks: Ranks = ALONE,
+        held_share: float = 0.15,
         most_rows: int | None = None,
     ):
         self.target, self.phi, self.rng = target, phi, rng
         n = target.data.n_rows
-        held = min(round(HELD_SHARE * n), MOST_HELD) if n >= FEWEST_ROWS else 0
+        held = min(max(round(held_share * n), 1), n - 1, MOST_HELD) if n >= FEWEST_ROWS else 0
         orders = np.stack([stream.permutation(n) for stream in rng.rows])
         self.held, self.rows = orders[:, :held], orders[:, held:]
         size = int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH))

@@ -264,9 +264,10 @@ class Job:
             theta = np.stack([model.init(rng) for rng in rngs])
             optimised = tuning_of(model).descends(init) and not self.work.sampler.cools
             if optimised and not self.plan.stream:
-                size = self.work.minibatches.size
-                most = self.plan.start_rows
-                return descend(target, size, theta, self.seeds, ranks=self.ranks, most_rows=most)
+                return descend(
+                    target, self.work.minibatches.size, theta, self.seeds, ranks=self.ranks,
+                    held_share=self.settings.validation_fraction, most_rows=self.plan.start_rows,
+                )  # fmt: skip
         else:
             theta = self._given_starts(np.asarray(init, dtype=float))
         return target.from_theta(torch.from_numpy(theta).to(like)).clone()

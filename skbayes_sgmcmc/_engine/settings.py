@@ -87,6 +87,7 @@ class Settings:
     max_steps: int | None = None
     temperature: Any = 1.0
     init: Any = "auto"
+    validation_fraction: float = 0.15
     compiled: Any = "auto"
     device: str = "auto"
     dtype: Any = "auto"
@@ -139,6 +140,7 @@ class Settings:
             self.thinning.check("thinning")
         elif not is_auto(self.thinning):
             check_int("thinning", self.thinning, high=MOST_STEPS)
+        check_real("validation_fraction", self.validation_fraction, low=0.0, high=1.0)
         if self.max_steps is not None:
             check_int("max_steps", self.max_steps, high=MOST_STEPS)
         check_int("n_chains", self.n_chains, high=MOST_CHAINS)

@@ -105,6 +105,11 @@ class BayesianCNNClassifier(CalibratedClassifier):
         "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
         is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
         "random".
+    validation_fraction : float, default=0.15
+        Share of the rows, 2,000 at most, that stop the descent that chains of MCLMC and MALA start
+        with: it ends when their likelihood no longer improves. Every chain has its own, and samples
+        the posterior of all rows afterwards. With fewer than 20 rows, and other samplers or starts,
+        there are none.
     calibrate : {"auto", True, False}, default="auto"
         Whether ``predict_proba`` is calibrated. The average over draws of a network is often too
         unsure. After the fit, two to four runs with an eighth of its steps each leave out a fifth
@@ -230,6 +235,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         max_steps: int | None = None,
         temperature: float | Schedule = 1.0,
         init: ArrayLike | Literal["auto", "random", "map"] = "auto",
+        validation_fraction: float = 0.15,
         calibrate: bool | Literal["auto"] = "auto",
         total_samples: float | None = None,
         warm_start: bool = False,
@@ -267,6 +273,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         self.max_steps = max_steps
         self.temperature = temperature
         self.init = init
+        self.validation_fraction = validation_fraction
         self.calibrate = calibrate
         self.total_samples = total_samples
         self.warm_start = warm_start

@@ -110,6 +110,11 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
         is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
         "random".
+    validation_fraction : float, default=0.15
+        Share of the rows, 2,000 at most, that stop the descent that chains of MCLMC and MALA start
+        with: it ends when their likelihood no longer improves. Every chain has its own, and samples
+        the posterior of all rows afterwards. With fewer than 20 rows, and other samplers or starts,
+        there are none.
     total_samples : float or None, default=None
         Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
@@ -224,6 +229,7 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         max_steps: int | None = None,
         temperature: float | Schedule = 1.0,
         init: ArrayLike | Literal["auto", "random", "map"] = "auto",
+        validation_fraction: float = 0.15,
         total_samples: float | None = None,
         warm_start: bool = False,
         compiled: bool | Literal["auto"] = "auto",
@@ -256,6 +262,7 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         self.max_steps = max_steps
         self.temperature = temperature
         self.init = init
+        self.validation_fraction = validation_fraction
         self.total_samples = total_samples
         self.warm_start = warm_start
         self.compiled = compiled
