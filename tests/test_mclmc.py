@@ -257,8 +257,11 @@ def test_a_density_that_is_nowhere_finite_is_an_error():
 
 
 def network(**parameters):
-    options = {"n_chains": 3, "n_draws": 10, "burn_in": 300, "thinning": 7, "random_state": 0}
-    return BayesianMLPRegressor(hidden_layer_sizes=(6, 6), sampler="mclmc", **options | parameters)
+    options = {
+        "sampler": "mclmc", "n_chains": 3, "n_draws": 10, "burn_in": 300, "thinning": 7,
+        "random_state": 0,
+    }  # fmt: skip
+    return BayesianMLPRegressor(hidden_layer_sizes=(6, 6), **options | parameters)
 
 
 def same(a, b, atol):
@@ -317,7 +320,7 @@ def noisy_draws(scaling, n_steps=6000, chains=64):
         tilt.normal_(generator=rng).mul_(sd)
         return Step(
             n=1.0, gradient=None, likelihood=None, potential=None, eta=0.01, temperature=1.0,
-            value_and_gradient=value_and_gradient, noise=0.01, same_target=False,
+            value_and_gradient=value_and_gradient, noise=0.01, same_rows=False,
             xi=torch.randn(theta.shape, generator=rng, dtype=A.dtype),
             tuning=k < n_steps // 2, progress=min(1.0, 2.0 * k / n_steps), energy_error=5e-4,
         )  # fmt: skip
@@ -374,6 +377,12 @@ def test_a_scaled_step_is_a_plain_step_of_scaled_coordinates():
         torch.testing.assert_close(state[name], its[name])
 
 
-def test_all_rows_have_no_noise_to_scale_by():
-    step = gaussian_step(np.eye(3), xi=torch.ones(2, 3, dtype=torch.float64), same_target=True)
-    assert "scaling" not in MCLMC().init_state(torch.ones(2, 3, dtype=torch.float64), step)
+@pytest.mark.parametrize("batch_size", [60, 20])
+def test_all_rows_have_no_noise_to_scale_by(batch_size):
+    """What changes the gradient then are scales of the prior, which are drawn every 50 steps."""
+    X, y = load_diabetes(return_X_y=True)
+    own, plain = (
+        network(sampler=MCLMC(noise_scaling=scaling), batch_size=batch_size).fit(X[:60], y[:60])
+        for scaling in (True, False)
+    )
+    assert (np.array_equal(own.predict(X), plain.predict(X))) is (batch_size == 60)

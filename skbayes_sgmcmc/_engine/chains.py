@@ -283,7 +283,6 @@ class Chains:
         """Take steps one after another, beginning with step ``first``."""
         phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
         after_step, count = self.target.model.after_step, len(etas)
-        same_rows = self.minibatches.full and self.minibatches.data.augment is None
         indices = self.minibatches.indices(count, self.rng)
         uniforms = None
         if self.sampler.full_data:
@@ -303,7 +302,7 @@ class Chains:
                 at, latents = first + i, self.model_state
                 changed = after_step(phi, latents, evaluator.aux, at, self.rng, temperatures[i])
             # a model that does not say has changed
-            step.same_target = same_rows and changed is False
+            step.same_target = step.same_rows and changed is False
             if keep[i]:
                 self._keep(phi[:, None], etas[i])
         self.cursor.same_target = step.same_target
@@ -437,6 +436,7 @@ class Chains:
             guessed=tuning_of(model).guessed,
             prior_rates=model.prior_rates(self.model_state),
             streams=self.rng.noise,
+            same_rows=self.minibatches.full and self.minibatches.data.augment is None,
         )
         if self.sampler.needs_conditionals:
             step.conditionals = self.target.conditionals.with_random(self.rng)

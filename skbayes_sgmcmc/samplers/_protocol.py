@@ -78,6 +78,8 @@ class Step:
         The finished fraction of the burn-in; 1 after it.
     energy_error : float
         Mean square of a step's energy error, per parameter, that suits the model.
+    same_rows : bool
+        Whether every step uses the same rows, all of them as they are.
     same_target : bool
         Whether rows and latent variables are those of the last gradient.
     prior_rates : Tensor of shape (chains, parameters) or None
@@ -105,6 +107,7 @@ class Step:
     guessed: bool = False
     progress: float = 1.0
     energy_error: float = 5e-4
+    same_rows: bool = True
     same_target: bool = False
     prior_rates: Tensor | None = None
     conditionals: Conditionals | None = None

@@ -145,7 +145,7 @@ class MCLMC(Sampler):
             state |= {"mean": theta.clone(), "square": torch.zeros_like(theta)}
         else:
             state["length"] = torch.full_like(one, float(self.length))
-        if self.noise_scaling and not step.same_target:
+        if self.noise_scaling and not step.same_rows:
             state |= {"scaling": torch.ones_like(theta), "noise": torch.zeros_like(theta)}
             state["batches"] = torch.zeros_like(one)
         return state
