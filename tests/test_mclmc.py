@@ -385,4 +385,4 @@ def test_all_rows_have_no_noise_to_scale_by(batch_size):
         network(sampler=MCLMC(noise_scaling=scaling), batch_size=batch_size).fit(X[:60], y[:60])
         for scaling in (True, False)
     )
-    assert (np.array_equal(own.predict(X), plain.predict(X))) is (batch_size == 60)
+    assert np.array_equal(own.predict(X), plain.predict(X)) is (batch_size == 60)

@@ -20,6 +20,7 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Minibatches
 from .._data.ranks import ALONE, Ranks
 from .denormals import flushed_denormals
+from .settings import VALIDATION_FRACTION
 from .target import Evaluator, Target
 
 Array = NDArray[Any]
@@ -74,7 +75,7 @@ def descend(
     seeds: Sequence[np.random.SeedSequence],
     ranks: Ranks = ALONE,
     *,
-    held_share: float = 0.15,
+    held_share: float = VALIDATION_FRACTION,
     most_rows: int | None = None,
 ) -> Tensor:
     """Positions phi (chains, n_parameters) at which descents from ``theta`` stop.
@@ -101,7 +102,7 @@ class Descent:
         phi: Tensor,
         rng: ChainRandom,
         ranks: Ranks = ALONE,
-        held_share: float = 0.15,
+        held_share: float = VALIDATION_FRACTION,
         most_rows: int | None = None,
     ):
         self.target, self.phi, self.rng = target, phi, rng

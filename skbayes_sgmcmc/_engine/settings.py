@@ -34,6 +34,8 @@ MOST_STEPS = 10**12
 STARTS = "auto", "random", "map", "gaussian"
 #: chains and jobs that no machine has; the numbers of jobs must stay int32
 MOST_CHAINS, MOST_JOBS = 10**6, 2**31 - 1
+#: share of the rows that stop the descent of a chain
+VALIDATION_FRACTION = 0.15
 
 
 def is_auto(value: Any) -> bool:
@@ -87,7 +89,7 @@ class Settings:
     max_steps: int | None = None
     temperature: Any = 1.0
     init: Any = "auto"
-    validation_fraction: float = 0.15
+    validation_fraction: float = VALIDATION_FRACTION
     compiled: Any = "auto"
     device: str = "auto"
     dtype: Any = "auto"

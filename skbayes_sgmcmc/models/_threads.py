@@ -41,9 +41,9 @@ def _blas() -> ThreadpoolController:
 def serial_products() -> Iterator[None]:
     """Let NumPy and SciPy compute products in one thread."""
     with _users.lock:
-        _users.count += 1
-        if _users.count == 1:
+        if _users.count == 0:
             _users.found = _blas().limit(limits=1)
+        _users.count += 1
     try:
         yield
     finally:

@@ -302,7 +302,7 @@ class MCLMC(Sampler):
 
         ``change`` is the difference of two minibatches' gradients at one position.
         """
-        share = RECENT / state["batches"].add_(1.0).add(RECENT - 1.0)
+        share = _next_share(state["batches"])
         noise = state["noise"]
         noise.add_(change.square_().sub_(noise).mul_(share))
         even = noise.mean(1, keepdim=True).clamp_(min=torch.finfo(noise.dtype).tiny)
@@ -314,7 +314,7 @@ class MCLMC(Sampler):
         """L = 1.5 times the root of the summed variances of recent positions."""
         if "k" not in state:
             return
-        share = RECENT / state["k"].add_(1.0).add(RECENT - 1.0)
+        share = _next_share(state["k"])
         away = theta - state["mean"]
         state["mean"].addcmul_(away, share)
         away.mul_(theta - state["mean"]).sub_(state["square"])
@@ -324,6 +324,11 @@ class MCLMC(Sampler):
             spread = spread / state["scaling"].square()
         length = spread.sum(1, keepdim=True).sqrt_().mul_(LENGTH)
         torch.maximum(length, LEAST_STEPS * epsilon, out=state["length"])
+
+
+def _next_share(count: Tensor) -> Tensor:
+    """Weight of the next value in an average of recent ones; ``count`` grows by it."""
+    return RECENT / count.add_(1.0).add(RECENT - 1.0)
 
 
 def _unit(x: Tensor) -> Tensor:
