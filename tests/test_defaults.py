@@ -22,8 +22,12 @@ from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
 from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 from skbayes_sgmcmc.models._tuning import (
+    ENERGY_BATCH,
+    ENERGY_BURN_IN,
+    MANY_ROWS,
+    MOST_PARAMETERS,
     NETWORK_PARAMETERS,
-    NETWORK_WORK,
+    PLAIN_BATCH,
     WORK_OF_ALL_STEPS,
     ManyModes,
     Request,
@@ -52,11 +56,11 @@ def asked(step_size="auto", batch_size="auto"):
     ("n", "step_size", "batch_size", "expected"),
     [
         (100, "auto", "auto", "mclmc"),
-        (NETWORK_WORK // 1000, "auto", "auto", "mclmc"),
-        (NETWORK_WORK // 1000 + 1, "auto", "auto", "psgld"),
+        (10**6, "auto", "auto", "mclmc"),
         (100, 1e-3, "auto", "psgld"),  # a given step was chosen for the sampler that it had
-        (100, "auto", 50, "psgld"),  # MCLMC is for all rows
-        (10**6, "auto", 10**6, "mclmc"),
+        (100, "auto", 50, "psgld"),  # few of few rows: too much noise for an energy
+        (10**6, "auto", 50, "mclmc"),
+        (3000, "auto", 3000, "mclmc"),
     ],
 )
 def test_the_sampler_depends_on_the_rows_of_a_step(n, step_size, batch_size, expected):
@@ -66,10 +70,47 @@ def test_the_sampler_depends_on_the_rows_of_a_step(n, step_size, batch_size, exp
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(NETWORK_PARAMETERS, "mclmc"), (NETWORK_PARAMETERS + 1, "psgld")]
+    ("number", "n", "expected"),
+    [
+        (NETWORK_PARAMETERS, 100, "mclmc"),
+        (NETWORK_PARAMETERS + 1, 100, "psgld"),  # as good in a seventh of the time
+        (NETWORK_PARAMETERS + 1, MANY_ROWS * NETWORK_PARAMETERS, "psgld"),
+        (NETWORK_PARAMETERS + 1, MANY_ROWS * (NETWORK_PARAMETERS + 1), "mclmc"),
+        (MOST_PARAMETERS + 1, MANY_ROWS * (MOST_PARAMETERS + 1), "psgld"),
+    ],
 )
-def test_the_sampler_depends_on_the_number_of_parameters(number, expected):
-    assert of_parameters(number).default_sampler(rows(100), asked()) == expected
+def test_the_sampler_depends_on_the_number_of_parameters(number, n, expected):
+    assert of_parameters(number).default_sampler(rows(n), asked()) == expected
+
+
+@pytest.mark.parametrize(
+    ("sampler", "number", "n", "whole"),
+    [
+        (MCLMC(), 100, 20_000, True),  # little work, however many rows there are
+        (MCLMC(), 1000, MANY_ROWS * 1000 - 1, True),
+        (MCLMC(), 1000, MANY_ROWS * 1000, False),
+        (MCLMC(), 2500, 6000, True),
+        (MCLMC(), 2500, 7000, False),  # too much work
+        (MCLMC(), 20_000, 10_000, True),  # who asks for MCLMC with so large networks
+        (PSGLD(), 1000, MANY_ROWS * 1000, False),
+    ],
+)
+def test_minibatches_of_many_rows(sampler, number, n, whole):
+    """MCLMC has all rows in a step, unless there are many for each parameter."""
+    tuning, data = of_parameters(number), rows(n, p=30)
+    assert tuning.takes_whole(data, sampler) == whole
+    size = tuning.batch_size(data, sampler, None, None, 1.0, None)
+    assert size == (ENERGY_BATCH if sampler.needs_potential else PLAIN_BATCH)
+
+
+def test_many_rows_in_a_fit():
+    """The rule reaches the chains, for tables of rows whose network is the default one."""
+    n = 20_000
+    X = np.random.default_rng(0).standard_normal((n, 4))
+    reg = BayesianMLPRegressor(n_chains=2, max_steps=20, random_state=0).fit(X, X[:, 0])
+    assert reg.batch_size_ == ENERGY_BATCH and "energy_error" in reg.posterior_.statistics
+    few = BayesianMLPRegressor(n_chains=2, max_steps=20, random_state=0).fit(X[:900], X[:900, 0])
+    assert few.batch_size_ == 900
 
 
 def test_streams_take_minibatches():
@@ -85,7 +126,10 @@ def test_streams_take_minibatches():
     [
         (MCLMC(), 10, 10, 3000),
         (MCLMC(), 2500, 2500, 3000),
-        (MCLMC(), 10_000, 10_000, 1500),  # four times the work, half the steps
+        (MCLMC(), 7600, 7600, 1721),  # three times the work, steps by one over its root
+        (MCLMC(), 10_000, 10_000, 1500),  # who asks for all of many rows
+        (MCLMC(), 10_000, ENERGY_BATCH, ENERGY_BURN_IN),
+        (MCLMC(), 10**6, ENERGY_BATCH, 40_000),  # ten passes
         (PSGLD(), 10_000, 100, 3000),
     ],
 )

@@ -218,7 +218,7 @@ def minibatches(
         size = int(batch_size)
     elif warm.step_size is None:
         size = PLAIN_BATCH
-    elif tuning.fits_whole(data) or sampler.needs_potential:
+    elif tuning.takes_whole(data, sampler):
         size = data.n_rows
     elif warm.batch_size is not None:
         size = warm.batch_size

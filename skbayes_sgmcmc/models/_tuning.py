@@ -34,13 +34,17 @@ Array = NDArray[Any]
 
 #: with "auto", data of at most this many numbers are used whole at every step
 FULL_BATCH_NUMBERS = 2**15
-#: number of rows times parameters up to which ``sampler="auto"`` uses all rows of networks at every
-#: step, which was worth its time for the 14,000 rows of bike sharing, and number of parameters up
-#: to which it does: of larger networks, pSGLD with minibatches was as good in a seventh of the time
-NETWORK_WORK, NETWORK_PARAMETERS = 2**24, 2500
-#: the same number up to which such chains take all of their steps; beyond it they take fewer, such
-#: that the time grows like its root
+#: number of parameters of a network up to which ``sampler="auto"`` is MCLMC for any number of rows;
+#: and for tables of many rows, where pSGLD stops far from what the rows say
+NETWORK_PARAMETERS, MOST_PARAMETERS = 2500, 10_000
+#: rows for each parameter that make many rows, whose minibatches say as much as all of them, and
+#: rows times parameters that do so for any network of few parameters
+MANY_ROWS, MANY_WORK = 8, 2**24
+#: rows times parameters up to which rows are never many, and chains with all rows take all of their
+#: steps; beyond it they take fewer, such that the time grows like its root
 WORK_OF_ALL_STEPS = 2.5e6
+#: MCLMC's number of rows in a minibatch, and its smallest burn-in, if there are many
+ENERGY_BATCH, ENERGY_BURN_IN = 250, 7000
 #: number of rows in a minibatch if nothing better is known
 PLAIN_BATCH = 100
 
@@ -180,6 +184,10 @@ class Tuning:
     def fits_whole(self, data: Data) -> bool:
         """Whether the data are few enough numbers to use all rows at every step."""
         return data.n_rows * Minibatches(data, 1).numbers <= self.whole_numbers
+
+    def takes_whole(self, data: Data, sampler: Sampler) -> bool:
+        """Whether steps use all rows, because there are few or because the sampler needs them."""
+        return sampler.needs_potential or self.fits_whole(data)
 
     # centre and curvature -------------------------------------------------------------------------
 
@@ -354,15 +362,31 @@ class ManyModes(Tuning):
     def default_sampler(
         self, data: Data, asked: Any, *, stream: bool = False, whole: bool = False
     ) -> str:
-        """MCLMC with all rows, which it needs for its energy; pSGLD with minibatches."""
-        if stream:
+        """MCLMC for small networks, and for tables of many rows; otherwise pSGLD.
+
+        Given minibatches of few rows are for pSGLD, too: they are too noisy for an energy.
+        """
+        if stream or not _is(asked.step_size, "auto"):
             return "psgld"
         if _is(asked.batch_size, "auto"):
-            small = self.model.n_parameters <= NETWORK_PARAMETERS
-            whole = whole or (small and self._work(data) <= NETWORK_WORK)
+            whole = whole or self.model.n_parameters <= NETWORK_PARAMETERS
         else:
             whole = asked.batch_size >= data.n_rows
-        return "mclmc" if whole and _is(asked.step_size, "auto") else "psgld"
+        return "mclmc" if whole or self._many(data) else "psgld"
+
+    def takes_whole(self, data: Data, sampler: Sampler) -> bool:
+        return self.fits_whole(data) or (sampler.needs_potential and not self._many(data))
+
+    def batch_size(
+        self,
+        data: Data,
+        sampler: Sampler,
+        values: AutoValues,
+        probability: Array | None,
+        temperature: float,
+        to_theta: Callable[[Array], Tensor],
+    ) -> int:
+        return ENERGY_BATCH if sampler.needs_potential else PLAIN_BATCH
 
     def step_size(self, request: Request, data: Data) -> float | None:
         """Eta, from the table's rate; None if the sampler and the integrator have no rate."""
@@ -390,7 +414,10 @@ class ManyModes(Tuning):
             )
         values = AutoValues("minibatch", self._init(request.init, self.start))
         values.step_size = self.step_size(request, data)
-        if sampler.needs_potential:
+        given = None if _is(request.batch_size, "auto") else request.batch_size
+        if sampler.needs_potential and self._many(data) and (given or 0) < data.n_rows:
+            values.least_burn_in = ENERGY_BURN_IN
+        elif sampler.needs_potential:
             share = min(1.0, math.sqrt(WORK_OF_ALL_STEPS / self._work(data)))
             values.least_burn_in = math.ceil(share * self.least_burn_in)
         if request.preconditioner is not None and not preconditions(sampler, model):
@@ -402,8 +429,9 @@ class ManyModes(Tuning):
     ) -> tuple[int, int]:
         """Burn-in and thinning; the burn-in and the draws take equally many steps.
 
-        This number is that of ten passes over the rows, but at least ``least_burn_in``, or fewer
-        for samplers whose steps use all rows of large networks.
+        This number is that of ten passes over the rows, but at least ``least_burn_in``. Samplers
+        with an energy take fewer steps where each uses all rows of large networks, and more with
+        minibatches.
         """
         if values.step_size is None:
             return super().lengths(values, n_rows, batch_size, n_draws)
@@ -413,6 +441,14 @@ class ManyModes(Tuning):
 
     def descends(self, init: Any) -> bool:
         return _is(init, "map")
+
+    def _many(self, data: Data) -> bool:
+        """Whether there are so many rows that samplers with an energy take minibatches."""
+        n_parameters, work = self.model.n_parameters, self._work(data)
+        if work <= WORK_OF_ALL_STEPS or n_parameters > MOST_PARAMETERS:
+            return False
+        small = n_parameters <= NETWORK_PARAMETERS
+        return data.n_rows >= MANY_ROWS * n_parameters or (small and work > MANY_WORK)
 
     def _work(self, data: Data) -> int:
         """Rows times parameters, about a tenth of the operations of a gradient of all rows."""
