@@ -253,6 +253,17 @@ def test_methods_with_one_seed_are_not_ranked_with_those_of_more(monkeypatch):
     assert not enough(one, rows, "ours", "a9a")
 
 
+def test_predictions_that_are_no_numbers_have_the_last_rank(monkeypatch):
+    """Else the set would have no ranks at all, and the mean ranks would be those of no method."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from _tabular_page import mean_ranks
+
+    nll = {"ours": (0.1, 0.2), "bde": (0.0, float("nan")), "mlp": (0.3, 0.3)}
+    results = {(key, "wine"): {s: {"nll": v} for s, v in enumerate(pair)}
+               for key, pair in nll.items()}  # fmt: skip
+    assert mean_ranks(results, list(nll), ["wine"], "nll").tolist() == [1.0, 3.0, 2.0]
+
+
 def test_scores_of_one_normal(worker):
     """Against the closed forms of N(m, s).
 

@@ -20,6 +20,13 @@ MADE = {
     "made5": {"n_samples": 2000, "n_features": 20, "n_informative": 10, "n_classes": 5,
               "flip_y": 0.02},
 }  # fmt: skip
+#: sets of many rows, for ``many_rows.py``: a fifth is for testing
+MANY_ROWS = 37_500
+MADE_MANY = {
+    "made5_many": MADE["made5"] | {"n_samples": MANY_ROWS},
+    "wide5_many": MADE["made5"] | {"n_samples": MANY_ROWS, "n_features": 60, "n_informative": 20},
+}
+MANY_SETS = ("friedman1_many", *MADE_MANY)
 UCI = {
     "boston": "bostonHousing",
     "concrete": "concrete",
@@ -41,7 +48,8 @@ PUBLISHED_SPLITS = {"airfoil_42": "airfoil", "bikesharing_42": "bikesharing"}
 
 
 def task_of(name):
-    return "regression" if PUBLISHED_SPLITS.get(name, name) in REGRESSION else "classification"
+    regression = (*REGRESSION, "friedman1_many")
+    return "regression" if PUBLISHED_SPLITS.get(name, name) in regression else "classification"
 
 
 def load_split(name, seed):
@@ -55,12 +63,12 @@ def load_split(name, seed):
         return _a9a(seed)
     else:
         X, y = _table(name, seed)
-        classes = None if name in REGRESSION else y
+        classes = None if task_of(name) == "regression" else y
         parts = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=classes)
     X_train, X_test, y_train, y_test = parts
     scaler = StandardScaler().fit(X_train)
     X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
-    if name in REGRESSION:
+    if task_of(name) == "regression":
         center, scale = y_train.mean(), y_train.std()
         y_train, y_test = (y_train - center) / scale, (y_test - center) / scale
     return X_train, y_train, X_test, y_test
@@ -69,14 +77,15 @@ def load_split(name, seed):
 def _table(name, seed):
     if name in BUNDLED:
         return BUNDLED[name](return_X_y=True)
-    if name in MADE:
-        return datasets.make_classification(**MADE[name], random_state=seed)
+    if name in MADE or name in MADE_MANY:
+        return datasets.make_classification(**(MADE | MADE_MANY)[name], random_state=seed)
     if name == "australian":
         return load_australian()
     if name == "diabetes":
         return datasets.load_diabetes(return_X_y=True)
-    if name == "friedman1":
-        return datasets.make_friedman1(FRIEDMAN_ROWS, noise=1.0, random_state=seed)
+    if name.startswith("friedman1"):
+        n_rows = FRIEDMAN_ROWS if name == "friedman1" else MANY_ROWS
+        return datasets.make_friedman1(n_rows, noise=1.0, random_state=seed)
     with open_npz("tabular_regression") as data:
         if data is None:
             raise SystemExit("Set SKBAYES_DATA to a folder that holds tabular_regression.npz.")

@@ -213,18 +213,18 @@ def mean_ranks(results, methods, sets, score):
 
 
 def set_ranks(results, methods, sets, score):
+    """Ranks (sets, methods). Methods whose predictions are not numbers on a set are last there."""
     rows = []
     for name in sets:
         column = score or ("rmse" if name in REGRESSION else "error")
         seeds = set.intersection(*(set(results[key, name]) for key in methods))
         # no seed in common: all that there are
-        rows.append(
-            rankdata([
-                np.mean([run[column] for seed, run in results[key, name].items()
-                         if seed in seeds or not seeds])
-                for key in methods
-            ])
-        )  # fmt: skip
+        means = [
+            np.mean([run[column] for seed, run in results[key, name].items()
+                     if seed in seeds or not seeds])
+            for key in methods
+        ]  # fmt: skip
+        rows.append(rankdata(np.nan_to_num(means, nan=np.inf, posinf=np.inf)))
     return np.array(rows)
 
 

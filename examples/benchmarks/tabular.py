@@ -37,6 +37,7 @@ from _records import read_records
 from _tabular_data import (
     A9A_ROWS,
     FRIEDMAN_ROWS,
+    MANY_SETS,
     PUBLISHED_SPLITS,
     SETS,
     load_split,
@@ -96,6 +97,8 @@ METHODS = {
     "ours_published": Method("ours, budget as published", PEERS, "ours", AS_PUBLISHED,
                              SHORT_CHAINS, *OWN),
     "ours_many_rows": Method("ours, minibatches", PEERS, "ours", MANY_ROWS, SHORT_CHAINS, *OWN),
+    "ours_psgld": Method("ours, pSGLD", PEERS, "ours", {"sampler": "psgld", "batch_size": 100},
+                         SHORT_CHAINS, *OWN),
     "bde": Method("bde, no arguments", PEERS, "bde", {}, BDE_SHORT, *BDE),
     "bde_larger": Method("bde, larger budget", PEERS, "bde", BDE_LARGER, BDE_SHORT, *BDE),
     "ensemble5": Method("deep ensemble (5)", NETWORKS, "ensemble", NETWORK | {"n_members": 5},
@@ -130,6 +133,7 @@ METHODS |= SHORTER
 ONLY = {
     "ours_published": tuple(PUBLISHED_SPLITS),
     "ours_many_rows": ("bikesharing", "bikesharing_42"),
+    "ours_psgld": MANY_SETS,
 } | dict.fromkeys(SHORTER, SHORTENED)
 QUICK_SETS = ("airfoil", "yacht", "iris")
 ONE_THREAD = dict.fromkeys(

@@ -67,8 +67,8 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
-        ``step_size="auto"``, the network has at most 2,500 parameters, and their number times that
-        of the rows is at most 16,777,216; otherwise "psgld".
+        ``step_size="auto"`` and the network has at most 2,500 parameters, or at most 10,000 and an
+        eighth of the number of rows; otherwise "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -78,7 +78,8 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         "auto": 0.002 for pSGLD; with the other samplers, each chain finds its own in the burn-in.
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
-        values, with MCLMC always, and otherwise 100.
+        values, and otherwise 100. With MCLMC, 250 if there are eight rows for each parameter, and
+        2.5 million rows times parameters; otherwise all rows.
     shared_minibatch : bool, default=False
         If True, all chains use the same minibatch in a step. This is faster, but the errors of the
         chains are then correlated, which makes R-hat and MCSE too small.
@@ -93,7 +94,8 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
-        steps; half as many as the draws take if ``step_size`` is a number.
+        steps (MCLMC with minibatches: 7000); half as many as the draws take if ``step_size`` is a
+        number.
     thinning : "auto", int or MixingDistance, default="auto"
         Number of steps between two draws of a chain. "auto": such that the draws take as many
         steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is a

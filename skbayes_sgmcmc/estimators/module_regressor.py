@@ -105,7 +105,8 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
         Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
-        steps; half as many as the draws take if ``step_size`` is a number.
+        steps (MCLMC with minibatches: 7000); half as many as the draws take if ``step_size`` is a
+        number.
     thinning : "auto", int or MixingDistance, default="auto"
         Number of steps between two draws of a chain. "auto": such that the draws take as many
         steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is a
