@@ -29,7 +29,7 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 #: commands for a shell: the README's two are run by .ci/run, the others are installations
 SHELLS = {"bash", "console"}
-#: pages with networks of default size, which take minutes
+#: pages with networks of default size, 70 s of one core together: .ci/run runs them, too
 LONG = {"README.md", "docs/guide.md", "docs/topics.md"}
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
