@@ -128,6 +128,28 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+#: errors of sampling, each of which has a section of docs/warnings.md
+EXPLAINED = {"SamplingError", "CheckpointError", "MemoryError"}
+
+
+def calls_of(path):
+    """(name, node) of the calls of functions in a file, by their plain names."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield getattr(node.func, "id", ast.unparse(node.func)), node
+
+
+def test_every_warning_and_error_of_sampling_names_its_section():
+    """None is issued but by ``warn``, which adds a section, and errors call ``more``."""
+    for path in (ROOT / "skbayes_sgmcmc").rglob("*.py"):
+        for name, node in calls_of(path):
+            assert name != "warnings.warn" or path.name == "_exceptions.py", path
+            if name in EXPLAINED:
+                assert any(getattr(each.func, "id", "") == "more"
+                           for each in ast.walk(node)
+                           if isinstance(each, ast.Call)), f"{path}:{node.lineno}"  # fmt: skip
+
+
 def test_messages_name_sections_that_exist():
     """Every warning, and every error of sampling; each section is named by some message."""
     named = []
