@@ -83,6 +83,12 @@ class RandomCrop(Augmentation):
     ----------
     padding : int, default=4
         Largest shift, in pixels.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc import BayesianCNNClassifier
+    >>> from skbayes_sgmcmc.augmentation import RandomCrop
+    >>> clf = BayesianCNNClassifier(augment=RandomCrop(padding=2))
     """
 
     NUMBERS = 2
@@ -111,6 +117,12 @@ class RandomRotation(Augmentation):
     ----------
     degrees : float, default=15.0
         Bound on the angle, which is uniform in [-degrees, degrees].
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc import BayesianCNNClassifier
+    >>> from skbayes_sgmcmc.augmentation import RandomRotation
+    >>> clf = BayesianCNNClassifier(augment=RandomRotation(degrees=10.0))
     """
 
     def __init__(self, degrees: float = 15.0):
@@ -141,6 +153,12 @@ class RandomErasing(Augmentation):
     largest : float, default=0.4
         Largest side of the rectangle, as a fraction of the image's side. The sides are uniform up
         to this bound.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc import BayesianCNNClassifier
+    >>> from skbayes_sgmcmc.augmentation import RandomErasing
+    >>> clf = BayesianCNNClassifier(augment=RandomErasing(largest=0.3))
     """
 
     NUMBERS = 5
@@ -171,6 +189,12 @@ class Compose(BaseEstimator):
     ----------
     parts : sequence of callables
         The augmentations, in order.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc import BayesianCNNClassifier
+    >>> from skbayes_sgmcmc.augmentation import Compose, RandomCrop, RandomFlip
+    >>> clf = BayesianCNNClassifier(augment=Compose([RandomCrop(padding=2), RandomFlip()]))
     """
 
     def __init__(self, parts: Sequence[Any]):

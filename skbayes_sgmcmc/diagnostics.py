@@ -44,6 +44,25 @@ def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = 
     array
         Effective sample sizes, in the shape of one draw. NaN for coordinates that are constant, or
         with fewer than four draws per chain.
+
+    See Also
+    --------
+    r_hat : Whether the chains agree.
+    mcse : The error of a mean that this number of draws leaves.
+
+    References
+    ----------
+    Vehtari, Gelman, Simpson, Carpenter & Bürkner (2021), Rank-normalization, folding, and
+    localization: an improved R-hat for assessing convergence of MCMC, Bayesian Analysis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import PosteriorSamples
+    >>> from skbayes_sgmcmc.diagnostics import effective_sample_size
+    >>> draws = np.random.default_rng(0).standard_normal((4, 1000, 2))  # chains, draws, coordinates
+    >>> effective_sample_size(PosteriorSamples({"theta": draws}), "theta").shape
+    (2,)
     """
     if method == "bulk":
         return _at_once(posterior, name, bulk_ess)
@@ -65,6 +84,24 @@ def r_hat(posterior: PosteriorSamples, name: str) -> Array:
     array
         R-hat, in the shape of one draw. NaN for coordinates that are constant, or with fewer than
         four draws per chain.
+
+    See Also
+    --------
+    effective_sample_size : The number of independent draws that would be as exact.
+
+    References
+    ----------
+    Vehtari, Gelman, Simpson, Carpenter & Bürkner (2021), Rank-normalization, folding, and
+    localization: an improved R-hat for assessing convergence of MCMC, Bayesian Analysis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import PosteriorSamples
+    >>> from skbayes_sgmcmc.diagnostics import r_hat
+    >>> draws = np.random.default_rng(0).standard_normal((4, 1000, 2))  # chains, draws, coordinates
+    >>> bool(r_hat(PosteriorSamples({"theta": draws}), "theta").max() < 1.01)
+    True
     """
     return _at_once(posterior, name, rank_r_hat)
 
@@ -86,6 +123,19 @@ def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
     array
         Standard errors, in the shape of one draw. NaN for coordinates that are constant, or with
         fewer than four draws per chain.
+
+    See Also
+    --------
+    effective_sample_size : The number of independent draws that would be as exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc import PosteriorSamples
+    >>> from skbayes_sgmcmc.diagnostics import mcse
+    >>> draws = np.random.default_rng(0).standard_normal((4, 1000, 2))  # chains, draws, coordinates
+    >>> mcse(PosteriorSamples({"theta": draws}), "theta").round(2)  # 1 / sqrt(4000)
+    array([0.02, 0.02])
     """
     if method != "sd":
         return _by_coordinate(posterior, name, "mcse", method=method)
@@ -256,6 +306,22 @@ def noise_variances(
         Variance of the gradient noise in every coordinate.
     injected : float
         Variance of the injected noise.
+
+    See Also
+    --------
+    sampling_threshold : The ratio of the two in the worst direction.
+
+    References
+    ----------
+    Welling & Teh (2011), section 4.1 and figure 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.diagnostics import noise_variances
+    >>> gradient, injected = noise_variances(np.eye(2), step_size=0.1, n=101, batch_size=1)
+    >>> gradient, round(injected, 5)
+    (array([0.01, 0.01]), 0.00198)
     """
     correction = max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
     gradient = step_size**2 * np.diag(covariance) / batch_size * correction

@@ -332,6 +332,12 @@ def as_schedule(name: str, value: float | Schedule) -> Schedule:
     Returns
     -------
     Schedule
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc.schedules import as_schedule
+    >>> as_schedule("step_size", 0.1)
+    Constant(value=0.1)
     """
     schedule = value if isinstance(value, Schedule) else Constant(value)
     if isinstance(value, Schedule):
@@ -361,6 +367,14 @@ class MixingDistance(BaseEstimator):
     References
     ----------
     Welling & Teh (2011), sections 4.1 and 5.3.
+
+    Examples
+    --------
+    >>> from skbayes_sgmcmc import BayesianLogisticRegression, MixingDistance
+    >>> from skbayes_sgmcmc.schedules import Polynomial
+    >>> clf = BayesianLogisticRegression(
+    ...     step_size=Polynomial(first=1.0, last=0.01), thinning=MixingDistance(n_steps=5000)
+    ... )
     """
 
     def __init__(

@@ -29,7 +29,7 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 #: commands for a shell: the README's two are run by .ci/run, the others are installations
 SHELLS = {"bash", "console"}
-#: pages with networks of default size, which take minutes
+#: pages with networks of default size, 70 s of one core together: .ci/run runs them, too
 LONG = {"README.md", "docs/guide.md", "docs/topics.md"}
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -126,6 +126,28 @@ def anchors(text):
     """Headings as links name them."""
     titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+#: errors of sampling, each of which has a section of docs/warnings.md
+EXPLAINED = {"SamplingError", "CheckpointError", "MemoryError"}
+
+
+def calls_of(path):
+    """(name, node) of the calls of functions in a file, by their plain names."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield getattr(node.func, "id", ast.unparse(node.func)), node
+
+
+def test_every_warning_and_error_of_sampling_names_its_section():
+    """None is issued but by ``warn``, which adds a section, and errors call ``more``."""
+    for path in (ROOT / "skbayes_sgmcmc").rglob("*.py"):
+        for name, node in calls_of(path):
+            assert name != "warnings.warn" or path.name == "_exceptions.py", path
+            if name in EXPLAINED:
+                assert any(getattr(each.func, "id", "") == "more"
+                           for each in ast.walk(node)
+                           if isinstance(each, ast.Call)), f"{path}:{node.lineno}"  # fmt: skip
 
 
 def test_messages_name_sections_that_exist():

@@ -107,6 +107,15 @@ def test_docstrings_list_every_parameter(found):
     assert names == parameters
 
 
+@pytest.mark.parametrize("found", list(public(lambda found: hasattr(found, "fit"))))
+def test_estimators_have_an_example_relatives_and_references(found):
+    """Examples are run as doctests."""
+    doc = inspect.cleandoc(found.__doc__)
+    for section in ("See Also", "References", "Examples"):
+        assert re.search(rf"^{section}\n-{{{len(section)}}}$", doc, re.MULTILINE), section
+    assert ">>> " in doc
+
+
 #: parameters that take whatever has rows, or whatever pyarrow opens
 ANYTHING = {"X", "y", "source"}
 

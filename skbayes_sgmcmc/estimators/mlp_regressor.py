@@ -186,6 +186,13 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
     where s(x) is the second output of the network. The first term keeps the density bounded where
     the network fits some rows exactly.
 
+    References
+    ----------
+    Robnik, De Luca, Silverstein & Seljak (2023), Microcanonical Hamiltonian Monte Carlo, JMLR.
+    Sommer et al. (2025), Microcanonical Langevin ensembles, ICLR.
+    Li, Chen, Carlson & Carin (2016), Preconditioned stochastic gradient Langevin dynamics for deep
+    neural networks, AAAI.
+
     Examples
     --------
     >>> import numpy as np

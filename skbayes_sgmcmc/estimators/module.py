@@ -207,6 +207,12 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     suit the data, started near the posterior), but there are 400 draws of each chain. The biases
     have a flat prior. With two classes, the draws of the two rows of weights have opposite signs.
 
+    References
+    ----------
+    Li, Chen, Carlson & Carin (2016), Preconditioned stochastic gradient Langevin dynamics for deep
+    neural networks, AAAI.
+    MacKay (1992), The evidence framework applied to classification networks, Neural Computation.
+
     Examples
     --------
     >>> import torch

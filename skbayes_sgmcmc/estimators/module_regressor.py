@@ -191,6 +191,12 @@ class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
     BayesianMLPRegressor : A network with specialised, faster code.
     BayesianModuleClassifier : The same for classification, with notes on batch norms.
 
+    References
+    ----------
+    Li, Chen, Carlson & Carin (2016), Preconditioned stochastic gradient Langevin dynamics for deep
+    neural networks, AAAI.
+    MacKay (1992), Bayesian interpolation, Neural Computation.
+
     Examples
     --------
     >>> import numpy as np

@@ -56,16 +56,18 @@ print(f"{'posterior, epistemic':42}{roc_auc_score(labels, np.concatenate(doubt))
 
 order = np.argsort(doubt[1])
 fig, axes = plt.subplot_mosaic(
-    [["bayes"] * 5 + ["forest"] * 5, [f"digit {k}" for k in range(10)]],
+    [["bayes"] * 5 + ["single"] * 5, [f"digit {k}" for k in range(10)]],
     figsize=(9.5, 4.6),
     height_ratios=(3.2, 1),
 )
 bins = np.linspace(0, np.log(5), 25)
-for place, name in (("bayes", "posterior"), ("forest", "single network")):
+for place, name in (("bayes", "posterior"), ("single", "single network")):
     ax = axes[place]
     for rows, label in ((X_test, "0 to 4"), (unknown, "5 to 9")):
         doubt_of_rows = entropy(models[name].predict_proba(rows), axis=1)
-        ax.hist(doubt_of_rows, bins, density=True, alpha=0.5, label=label)
+        heights, *_ = ax.hist(doubt_of_rows, bins, density=True, alpha=0.5, label=label)
+        if heights[0] > 6.0:  # so that the others can be seen
+            ax.text(bins[1] + 0.02, 5.7, f"to {heights[0]:.0f}", fontsize="small")
     ax.set(title=name, xlabel="entropy in nats", ylim=(0, 6))
 axes["bayes"].set_ylabel("density")
 axes["bayes"].legend(title="digits")

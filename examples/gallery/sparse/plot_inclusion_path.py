@@ -72,11 +72,11 @@ right.plot(shares, probability[:, others], ".-", color="0.75", linewidth=0.8)
 for k, j in enumerate(true):
     left.plot(alphas, path[j], color=f"C{k}", label=f"{coef[j]:g}")
     right.plot(shares, probability[:, j], "o-", color=f"C{k}")
-left.axvline(lasso.alpha_, color="black", linestyle=":", linewidth=1)
-left.text(lasso.alpha_, 1.2, " cross-validation ", rotation=90, va="top", ha="left", fontsize=8)
+left.axvline(lasso.alpha_, ymax=0.85, color="black", linestyle=":", linewidth=1)
+left.text(lasso.alpha_, -1.38, " cross-validation", va="bottom", ha="left", fontsize=8)
 left.set(title="Lasso (grey: 196 features that do nothing)", xlabel="penalty", ylabel="coefficient")
-left.set_xscale("log")
-left.legend(title="true coefficient")
+left.set(xscale="log", ylim=(-1.4, 3.4))
+left.legend(title="true coefficient", ncols=4, columnspacing=1.0, loc="upper center")
 right.set(
     title="Spike and slab",
     xlabel="share of features expected to matter",
