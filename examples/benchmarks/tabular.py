@@ -303,7 +303,7 @@ def main():
         forget(args.runs, args.forget)
     results, missing, failed = fill(args)
     title = "Small tables: untuned networks and their peers"
-    body, figures = compose(args, results, missing, failed, METHODS)
+    body, figures = compose(args, results, missing, failed, METHODS, ONLY)
     write_results(args, "tabular", title, body, figures)
 
 
