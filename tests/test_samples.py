@@ -137,3 +137,12 @@ def test_regressors_leave_out_draws_of_weight_zero(rows):
     drawn = weighted.sample_y(X, 5_000, random_state=0)
     mean, sd = short.predict(X, return_std=True)
     assert (np.abs(drawn.mean(1) - mean) < 5.0 * sd / np.sqrt(5_000)).all()
+
+
+def test_names_of_draws_are_those_of_a_dict():
+    """Else Python asks for the items 0, 1, ..., and a test of a name raises their KeyError."""
+    posterior = PosteriorSamples({"coef": np.zeros((1, 2, 3)), "scale": np.zeros((1, 2))})
+    assert list(posterior) == ["coef", "scale"]
+    assert "scale" in posterior and "intercept" not in posterior
+    with pytest.raises(KeyError, match="'intercept' is not the name .* coef, scale are"):
+        posterior["intercept"]

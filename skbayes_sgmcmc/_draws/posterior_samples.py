@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,16 @@ class PosteriorSamples:
         return {name: _embedded(held) for name, held in vars(self).items()}
 
     def __getitem__(self, name: str) -> Array:
+        if name not in self.draws:
+            raise KeyError(f"{name!r} is not the name of any draws: {', '.join(self.draws)} are.")
         return decode(self.draws[name])
+
+    # as in a dict; without these, Python would ask for the items 0, 1, ...
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.draws)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.draws
 
     @property
     def n_chains(self) -> int:

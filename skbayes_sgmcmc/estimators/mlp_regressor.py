@@ -68,7 +68,8 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
         ``step_size="auto"`` and the network has at most 2,500 parameters, or at most 10,000 and an
-        eighth of the number of rows; otherwise "psgld".
+        eighth of the number of rows; otherwise, and with a ``batch_size`` of some of few rows,
+        "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
@@ -78,8 +79,9 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         "auto": 0.002 for pSGLD; with the other samplers, each chain finds its own in the burn-in.
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
-        values, and otherwise 100. With MCLMC, 250 if there are eight rows for each parameter, and
-        2.5 million rows times parameters; otherwise all rows.
+        values, and otherwise 100. With MCLMC, 250 if there are eight rows for each of at most
+        10,000 parameters, and 2.5 million rows times parameters (for at most 2,500 parameters, 17
+        million are enough); otherwise all rows.
     shared_minibatch : bool, default=False
         If True, all chains use the same minibatch in a step. This is faster, but the errors of the
         chains are then correlated, which makes R-hat and MCSE too small.
