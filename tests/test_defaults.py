@@ -18,6 +18,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
+from skbayes_sgmcmc._engine.auto import minibatches
 from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
 from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
@@ -46,6 +47,24 @@ def rows(n, p=3):
 
 def of_parameters(number):
     return ManyModes(SimpleNamespace(n_parameters=number, metric=None))
+
+
+def request_of(sampler, batch_size="auto"):
+    return Request(
+        sampler=sampler,
+        step=None,
+        most=None,
+        stiff=None,
+        rate=1e-3,
+        temperature=1.0,
+        auto=True,
+        gradient="auto",
+        init="auto",
+        preconditioner="auto",
+        batch_size=batch_size,
+        thinning="auto",
+        stream=False,
+    )
 
 
 def asked(step_size="auto", batch_size="auto"):
@@ -84,23 +103,25 @@ def test_the_sampler_depends_on_the_number_of_parameters(number, n, expected):
 
 
 @pytest.mark.parametrize(
-    ("sampler", "number", "n", "whole"),
+    ("sampler", "number", "n", "p", "size"),
     [
-        (MCLMC(), 100, 20_000, True),  # little work, however many rows there are
-        (MCLMC(), 1000, MANY_ROWS * 1000 - 1, True),
-        (MCLMC(), 1000, MANY_ROWS * 1000, False),
-        (MCLMC(), 2500, 6000, True),
-        (MCLMC(), 2500, 7000, False),  # too much work
-        (MCLMC(), 20_000, 10_000, True),  # who asks for MCLMC with so large networks
-        (PSGLD(), 1000, MANY_ROWS * 1000, False),
+        (MCLMC(), 100, 20_000, 30, 20_000),  # little work, however many rows there are
+        (MCLMC(), 1000, MANY_ROWS * 1000 - 1, 30, MANY_ROWS * 1000 - 1),
+        (MCLMC(), 1000, MANY_ROWS * 1000, 30, ENERGY_BATCH),
+        (MCLMC(), 1000, MANY_ROWS * 1000, 1, ENERGY_BATCH),  # few numbers, but much work
+        (MCLMC(), 2500, 6000, 30, 6000),
+        (MCLMC(), 2500, 7000, 30, ENERGY_BATCH),  # too much work
+        (MCLMC(), 20_000, 10_000, 30, 10_000),  # who asks for MCLMC with so large networks
+        (PSGLD(), 1000, MANY_ROWS * 1000, 30, PLAIN_BATCH),
     ],
 )
-def test_minibatches_of_many_rows(sampler, number, n, whole):
+def test_minibatches_of_many_rows(sampler, number, n, p, size):
     """MCLMC has all rows in a step, unless there are many for each parameter."""
-    tuning, data = of_parameters(number), rows(n, p=30)
-    assert tuning.takes_whole(data, sampler) == whole
-    size = tuning.batch_size(data, sampler, None, None, 1.0, None)
-    assert size == (ENERGY_BATCH if sampler.needs_potential else PLAIN_BATCH)
+    tuning, data = of_parameters(number), rows(n, p)
+    target = SimpleNamespace(data=data, model=SimpleNamespace(tuning=tuning))
+    warm = tuning.tuned(data, request_of(sampler))
+    found = minibatches(target, sampler, warm, batch_size="auto", shared=False, temperature=1.0)
+    assert found.size == size
 
 
 def test_many_rows_in_a_fit():
@@ -135,23 +156,8 @@ def test_streams_take_minibatches():
 )
 def test_chains_with_all_rows_take_fewer_steps_of_much_work(sampler, n, batch_size, expected):
     """With as many parameters as let 2,500 rows have all of their steps."""
-    request = Request(
-        sampler=sampler,
-        step=None,
-        most=None,
-        stiff=None,
-        rate=1e-3,
-        temperature=1.0,
-        auto=True,
-        gradient="auto",
-        init="auto",
-        preconditioner="auto",
-        batch_size=batch_size,
-        thinning="auto",
-        stream=False,
-    )
     tuning = of_parameters(round(WORK_OF_ALL_STEPS / 2500))
-    values = tuning.tuned(rows(n), request)
+    values = tuning.tuned(rows(n), request_of(sampler, batch_size))
     assert tuning.lengths(values, n, batch_size, 100) == (expected, expected // 100)
 
 

@@ -218,10 +218,10 @@ def minibatches(
         size = int(batch_size)
     elif warm.step_size is None:
         size = PLAIN_BATCH
-    elif tuning.takes_whole(data, sampler):
-        size = data.n_rows
     elif warm.batch_size is not None:
         size = warm.batch_size
+    elif tuning.fits_whole(data) or sampler.needs_potential:
+        size = data.n_rows
     probability = None
     if size is None or size < data.n_rows:
         probability = tuning.row_probabilities(data, warm, temperature)

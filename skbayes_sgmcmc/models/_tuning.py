@@ -66,7 +66,7 @@ class AutoValues:
     step_size : float or None
         eta. None if the user gave a step size.
     batch_size : int or None
-        Number of rows in a minibatch, if the search for the step size has determined it.
+        Number of rows in a minibatch, if the tuning has determined it along with the step size.
     relaxation : float or None
         Number of steps in which the slowest direction of a chain forgets its position, if it was
         measured.
@@ -184,10 +184,6 @@ class Tuning:
     def fits_whole(self, data: Data) -> bool:
         """Whether the data are few enough numbers to use all rows at every step."""
         return data.n_rows * Minibatches(data, 1).numbers <= self.whole_numbers
-
-    def takes_whole(self, data: Data, sampler: Sampler) -> bool:
-        """Whether steps use all rows, because there are few or because the sampler needs them."""
-        return sampler.needs_potential or self.fits_whole(data)
 
     # centre and curvature -------------------------------------------------------------------------
 
@@ -371,22 +367,8 @@ class ManyModes(Tuning):
         if _is(asked.batch_size, "auto"):
             whole = whole or self.model.n_parameters <= NETWORK_PARAMETERS
         else:
-            whole = asked.batch_size >= data.n_rows
+            whole = _takes_all(asked.batch_size, data)
         return "mclmc" if whole or self._many(data) else "psgld"
-
-    def takes_whole(self, data: Data, sampler: Sampler) -> bool:
-        return self.fits_whole(data) or (sampler.needs_potential and not self._many(data))
-
-    def batch_size(
-        self,
-        data: Data,
-        sampler: Sampler,
-        values: AutoValues,
-        probability: Array | None,
-        temperature: float,
-        to_theta: Callable[[Array], Tensor],
-    ) -> int:
-        return ENERGY_BATCH if sampler.needs_potential else PLAIN_BATCH
 
     def step_size(self, request: Request, data: Data) -> float | None:
         """Eta, from the table's rate; None if the sampler and the integrator have no rate."""
@@ -402,7 +384,7 @@ class ManyModes(Tuning):
         return AutoValues("minibatch", self._init(request.init, "random"))
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
-        sampler, model = request.sampler, self.model
+        sampler, model, asked = request.sampler, self.model, request.batch_size
         if not _is_plain(request):
             if not _is(request.preconditioner, "auto"):
                 self.coordinates(data, request, request.preconditioner)
@@ -414,9 +396,8 @@ class ManyModes(Tuning):
             )
         values = AutoValues("minibatch", self._init(request.init, self.start))
         values.step_size = self.step_size(request, data)
-        given = None if _is(request.batch_size, "auto") else request.batch_size
-        if sampler.needs_potential and self._many(data) and (given or 0) < data.n_rows:
-            values.least_burn_in = ENERGY_BURN_IN
+        if sampler.needs_potential and self._many(data) and not _takes_all(asked, data):
+            values.batch_size, values.least_burn_in = ENERGY_BATCH, ENERGY_BURN_IN
         elif sampler.needs_potential:
             share = min(1.0, math.sqrt(WORK_OF_ALL_STEPS / self._work(data)))
             values.least_burn_in = math.ceil(share * self.least_burn_in)
@@ -466,6 +447,11 @@ class ManyModes(Tuning):
 
 def _is(value: Any, word: str) -> bool:
     return isinstance(value, str) and value == word
+
+
+def _takes_all(batch_size: Any, data: Data) -> bool:
+    """Whether the user asks for steps with all rows."""
+    return not _is(batch_size, "auto") and batch_size >= data.n_rows
 
 
 def _is_plain(request: Request) -> bool:
