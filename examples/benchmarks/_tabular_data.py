@@ -13,6 +13,9 @@ from sklearn.preprocessing import StandardScaler
 
 A9A_ROWS = 10_000
 FRIEDMAN_ROWS = 1000
+#: rows of the sets of ``many_rows.py``, of which a fifth is for testing
+N_MANY = 37_500
+FRIEDMAN = {"friedman1": FRIEDMAN_ROWS, "friedman1_many": N_MANY}
 #: arguments of make_classification; each seed makes other data
 MADE = {
     "made2": {"n_samples": 1000, "n_features": 20, "n_informative": 5, "n_redundant": 5,
@@ -20,11 +23,9 @@ MADE = {
     "made5": {"n_samples": 2000, "n_features": 20, "n_informative": 10, "n_classes": 5,
               "flip_y": 0.02},
 }  # fmt: skip
-#: sets of many rows, for ``many_rows.py``: a fifth is for testing
-MANY_ROWS = 37_500
 MADE_MANY = {
-    "made5_many": MADE["made5"] | {"n_samples": MANY_ROWS},
-    "wide5_many": MADE["made5"] | {"n_samples": MANY_ROWS, "n_features": 60, "n_informative": 20},
+    "made5_many": MADE["made5"] | {"n_samples": N_MANY},
+    "wide5_many": MADE["made5"] | {"n_samples": N_MANY, "n_features": 60, "n_informative": 20},
 }
 MANY_SETS = ("friedman1_many", *MADE_MANY)
 UCI = {
@@ -48,8 +49,8 @@ PUBLISHED_SPLITS = {"airfoil_42": "airfoil", "bikesharing_42": "bikesharing"}
 
 
 def task_of(name):
-    regression = (*REGRESSION, "friedman1_many")
-    return "regression" if PUBLISHED_SPLITS.get(name, name) in regression else "classification"
+    real = PUBLISHED_SPLITS.get(name, name) in (*REGRESSION, *FRIEDMAN)
+    return "regression" if real else "classification"
 
 
 def load_split(name, seed):
@@ -77,15 +78,15 @@ def load_split(name, seed):
 def _table(name, seed):
     if name in BUNDLED:
         return BUNDLED[name](return_X_y=True)
-    if name in MADE or name in MADE_MANY:
-        return datasets.make_classification(**(MADE | MADE_MANY)[name], random_state=seed)
+    made = MADE | MADE_MANY
+    if name in made:
+        return datasets.make_classification(**made[name], random_state=seed)
     if name == "australian":
         return load_australian()
     if name == "diabetes":
         return datasets.load_diabetes(return_X_y=True)
-    if name.startswith("friedman1"):
-        n_rows = FRIEDMAN_ROWS if name == "friedman1" else MANY_ROWS
-        return datasets.make_friedman1(n_rows, noise=1.0, random_state=seed)
+    if name in FRIEDMAN:
+        return datasets.make_friedman1(FRIEDMAN[name], noise=1.0, random_state=seed)
     with open_npz("tabular_regression") as data:
         if data is None:
             raise SystemExit("Set SKBAYES_DATA to a folder that holds tabular_regression.npz.")

@@ -174,7 +174,7 @@ def compose(args, results, missing, failed, methods, only):
         summary=summary(results, rows, complete, ranks, sets, methods),
         published=published(results, args, methods),
         shorter=shorter(results, budgets, asked, methods),
-        paired=paired(results, rows, complete, sets, methods),
+        paired=paired(results, rows, sets, methods),
         least=LEAST_SEEDS,
         tables="\n\n".join(tables(results, rows, sets, methods)),
         methods="\n".join(
@@ -305,7 +305,7 @@ def published(results, args, methods):
     return "\n\n".join(parts) or "None of the chosen sets is in them."
 
 
-def paired(results, rows, complete, sets, methods):
+def paired(results, rows, sets, methods):
     """Ours and each method with fewer seeds on each of its sets, on the seeds of both.
 
     A score of predictions that are not numbers is the higher one.
@@ -331,7 +331,7 @@ def paired(results, rows, complete, sets, methods):
                                   for method in ("ours", key))])  # fmt: skip
         label = methods[key].label
         names = methods["ours"].label.split(", "), label.split(", ")
-        pair = [name[len(names[0]) - 1 if names[0][0] == names[1][0] else 0] for name in names]
+        pair = [name[-1 if names[0][0] == names[1][0] else 0] for name in names]
         header = ["set", *(f"{words}, {of}" for words in ("RMSE or error", "NLL", "core-seconds")
                            for of in pair)]  # fmt: skip
         parts.append(
