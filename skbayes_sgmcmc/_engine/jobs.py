@@ -12,8 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from .._data.chain_random import ChainRandom, from_torch
+from .._data.kept_rows import KeptRows
 from .._data.ranks import ALONE, RankError, Ranks
 from .._draws.storage import allocate, dtype_name
+from ..models._past import Mark, Past
 from ..samplers import Cell, Sampler
 from .accelerators import Workload, equip
 from .auto import AutoValues, tuning_of
@@ -54,6 +56,13 @@ class ChainState:
     n_drawn: int = 0
     #: draws of a stream that are kept, (chains, draws, n_kept), if its rows become a Gaussian
     kept: Array | None = None
+    #: its rows that are kept until then, the Gaussian of others, whether the posterior is normal,
+    #: whether a warning has said that it is far from theirs, and means of some calls
+    rows: KeptRows | None = None
+    past: Past | None = None
+    normal: bool = False
+    told: bool = False
+    marks: tuple[Mark, ...] = ()
 
     def fits(self, n_chains: int, n_parameters: int) -> bool:
         """Whether a run with these numbers of chains and parameters can continue this state."""

@@ -29,6 +29,7 @@ from .lengths import Lengths, start_rows
 from .memory import check_memory
 from .progress import Board, OnProgress, watched
 from .settings import LARGEST, MOST_STEPS, SMALLEST, Settings, is_auto
+from .streams import Call, Summary, usable
 from .target import Target
 from .tuned import STREAM_BATCH, Tuned, chosen, tuned
 
@@ -61,6 +62,8 @@ class Run:
     #: were earlier ones, ``moved`` takes positions that were drawn then to the posterior of now
     filtered: bool = False
     moved: Callable[[Array], Array] | None = None
+    #: whether these rows need not be kept, since their Gaussian says the same
+    settled: bool = True
 
 
 def draw(
@@ -71,43 +74,38 @@ def draw(
     dtype: torch.dtype,
     device: str,
     previous: ChainState | None = None,
-    rows_seen: float | None = None,
+    stream: Call | None = None,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Run the chains that ``settings`` describe.
 
-    ``previous`` are earlier chains to continue. ``rows_seen`` is given if the rows are a part of a
-    stream: it counts all rows so far, including these. The run then takes one pass over these rows.
-    ``on_progress`` is called while chains run in this process; if they run in workers, only with
-    ``verbose``, from a thread; if ranks share the rows, on rank 0.
+    ``previous`` are earlier chains to continue. ``stream`` is given if the rows are a part of a
+    stream; the run then takes one pass over those that are new. ``on_progress`` is called while
+    chains run in this process; if they run in workers, only with ``verbose``, from a thread; if
+    ranks share the rows, on rank 0.
     """
-    stream = rows_seen is not None
     model = model.bound(data)
-    sampler, cell = chosen(model, data, settings, stream=stream)
-    if stream:
+    sampler, cell = chosen(model, data, settings, stream=stream is not None)
+    if stream is not None:
         settings = replace(settings, sampler=sampler)  # whatever the rows of one call suggest
     temperature = as_schedule("temperature", settings.temperature)
     level = float(temperature.values(np.zeros(1, dtype=int), 1)[0])
     _check_pair(sampler, model, level)
     grid = grid_of_run(model, data, settings, sampler)
-    previous = _continuable(previous, model, settings, stream)
+    previous = _continuable(previous, model, settings, stream is not None)
     n_asked = settings.n_chains
     if previous is not None:
         settings = replace(settings, n_chains=len(previous.theta))  # the surviving chains
-    earlier = None if previous is None else previous.warm
-    filtered = (
-        data.total == rows_seen
-        and (previous is None or (earlier is not None and earlier.total is not None))
-        and auto.summarises(model, sampler, cell, settings, level)
-    )
-    if filtered:
-        data = replace(data, total=0.0)  # what earlier rows say is the prior of these
-        if is_auto(settings.batch_size):
-            settings = replace(settings, batch_size=STREAM_BATCH)
-        if earlier is not None:
-            with auto.explained():
-                model = model.after(earlier.past())
+    summary = None
+    if stream is not None and auto.summarises(model, sampler, cell, settings, level):
+        summary = Summary.of(previous, stream, data)
     with auto.explained():
+        if summary is not None:
+            data = replace(data, total=0.0)  # what other rows have said is the prior of these
+            model = summary.prior_of(model)
+            if is_auto(settings.batch_size):
+                settings = replace(settings, batch_size=STREAM_BATCH)
+        going = stream if summary is None else None
         found = tuned(
             model,
             data,
@@ -116,16 +114,13 @@ def draw(
             cell,
             temperature=level,
             like=torch.empty(0, dtype=dtype, device=device),
-            warm=earlier if stream and (earlier is None or earlier.total is None) else None,
-            rows_seen=None if filtered else rows_seen,
+            warm=None if going is None else usable(previous),
+            rows_seen=None if going is None else going.seen,
         )
     sampler, cell, warm = found.sampler, found.cell, found.warm
-    moved: Any = None
-    if filtered:
+    if summary is not None:
         warm.total = data.total
-        if previous is not None and earlier is not None:
-            moved = partial(warm.moved, earlier=earlier)
-            previous = replace(previous, theta=moved(previous.theta))
+        previous = summary.brought_along(previous, warm)
     same_moves = previous is not None and previous.moves == moves_of(sampler, cell)
     plan = _plan(
         settings,
@@ -136,7 +131,7 @@ def draw(
         stream=stream,
     )
     _check_plan(plan, sampler, tuned=same_moves)
-    if not stream:
+    if stream is None:
         found = replace(found, target=found.target.with_model(model.prepared(plan.n_steps)))
     found = replace(found, minibatches=found.minibatches.over(grid.rows))
     job = _job(found, plan, settings, previous)
@@ -145,9 +140,9 @@ def draw(
         _run_groups(job, on_progress if grid.first else None, grid.chains),
         job,
         n_asked=n_asked,
-        rows_seen=data.total if rows_seen is None else rows_seen,
+        rows_seen=data.total if stream is None else stream.seen,
     )
-    return replace(run, filtered=filtered, moved=moved)
+    return run if summary is None else summary.added_to(run, found.target.model, data, warm)
 
 
 def _job(found: Tuned, plan: Plan, settings: Settings, previous: ChainState | None) -> Job:
@@ -303,7 +298,12 @@ def _continuable(
 
 
 def _plan(
-    settings: Settings, found: Tuned, *, temperature: Schedule, going_on: bool, stream: bool
+    settings: Settings,
+    found: Tuned,
+    *,
+    temperature: Schedule,
+    going_on: bool,
+    stream: Call | None,
 ) -> Plan:
     """Numbers of steps and draws. ``going_on`` means continuing chains, without a burn-in."""
     warm, target, minibatches = found.warm, found.target, found.minibatches
@@ -313,8 +313,8 @@ def _plan(
     n_draws = settings.n_draws
     if is_auto(n_draws):
         n_draws = auto.draws_kept(model, settings.n_chains, itemsize)
-    if stream:
-        n_steps = math.ceil(minibatches.data.n_rows / minibatches.size)  # one pass
+    if stream is not None:
+        n_steps = math.ceil(stream.new / minibatches.size)  # one pass
         if warm.total is not None:
             n_steps = max(n_steps, LEAST_STEPS)
         n_draws = min(n_draws, n_steps)

@@ -12,11 +12,14 @@ PUBLIC = ("", ".augmentation", ".priors", ".samplers", ".schedules")
 
 #: further types inside fitted estimators, besides arrays and plain Python
 STATE = (
+    "_data.kept_rows.KeptRows",
     "_draws.compression.CompressedSamples",
     "_draws.compression.Kept",
     "_draws.posterior_samples.PosteriorSamples",
     "_engine.jobs.ChainState",
     "estimators._groups.Grouping",
+    "models._past.Mark",
+    "models._past.Past",
     "models._tuning.AutoValues",
     "models.networks.architectures.Architecture",
 )

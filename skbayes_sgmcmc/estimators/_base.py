@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin, Progress
+from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, collected_warnings, explain_full_memory
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .._engine.progress import Report
     from .._engine.run import Run
     from .._engine.settings import Settings
+    from .._engine.streams import Call
     from ..diagnostics import Summary
     from ..models._protocol import Model
     from ..priors.factorised import Prior
@@ -93,7 +95,7 @@ class SGMCMCEstimator(
         dtype: Any,
         device: str,
         previous: Any = None,
-        rows_seen: float | None = None,
+        call: Call | None = None,
     ) -> Run:
         """Run the chains and set ``posterior_`` and the attributes that describe the run."""
         from .._engine.run import draw
@@ -103,7 +105,7 @@ class SGMCMCEstimator(
         def on_progress(report: Report) -> None:
             def fitted() -> dict[str, Any] | None:
                 found = report.draws()
-                if rows_seen is not None or found is None or found[0].shape[1] == 0:
+                if call is not None or found is None or found[0].shape[1] == 0:
                     return None  # the draws of a stream are joined at the end of the call
                 ordered = self._in_order(named(found[0]), previous)
                 return _attributes(PosteriorSamples(ordered, found[1]), report.step)
@@ -124,14 +126,14 @@ class SGMCMCEstimator(
             dtype=dtype,
             device=device,
             previous=previous,
-            rows_seen=rows_seen,
+            stream=call,
             on_progress=on_progress,
         )
         draws = self._in_order(named(run.draws), previous)
         if run.draws.nbytes <= COPIED_BYTES and not isinstance(run.draws, np.memmap):
             draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
-        if rows_seen is not None:
+        if call is not None:
             posterior, kept = self._joined(posterior, run, named, previous, settings.n_draws)
             run = replace(run, state=replace(run.state, kept=kept))
         for name, value in _attributes(posterior, run.n_steps).items():
@@ -150,7 +152,7 @@ class SGMCMCEstimator(
         The same draws as positions are returned, too, if a later call moves them again.
         """
         kept, found = run.draws, new
-        if previous is not None:
+        if previous is not None and (run.moved is not None or not run.filtered):
             old = self.posterior_
             if run.moved is not None and previous.kept is not None:
                 before, d = previous.kept.copy(), previous.theta.shape[1]
@@ -271,14 +273,25 @@ class SGMCMCEstimator(
 
         ``target`` is None for models without targets.
         """
-        model, data, dtype, device = self._data_of(model, X, target, weight, settings)
+        from .._engine.streams import Call, without_rows
+
+        earlier, call = None if previous is None or not stream else previous.rows, None
+        rows, keep = KeptRows(X, target, weight), False
+        if stream:
+            keep = rows.are_few(model.n_parameters)
+            if not keep:  # what earlier rows say is in the Gaussian of the last call
+                earlier, previous = None, without_rows(previous)
+            rows = rows if earlier is None else earlier.and_new(rows)
+        model, data, dtype, device = self._data_of(
+            model, rows.x, rows.target, rows.weight, settings
+        )
         progress = Progress(
             self, {"X": X, "y": lambda: None if target is None else self._given(target)}
         )
-        rows_seen = None
         if stream:
-            rows_seen = data.total + (0.0 if previous is None else previous.rows_seen)
-            total = rows_seen if self.total_samples is None else float(self.total_samples)
+            seen = 0.0 if previous is None else previous.rows_seen
+            call = Call.of(data, earlier, seen, keep=keep)
+            total = call.seen if self.total_samples is None else float(self.total_samples)
             data = replace(data, total=total)
         run = self._sample(
             model,
@@ -288,11 +301,16 @@ class SGMCMCEstimator(
             dtype=dtype,
             device=device,
             previous=previous,
-            rows_seen=rows_seen,
+            call=call,
         )
-        self._chain_state = run.state if stream or self.warm_start else None
+        state = run.state
+        if keep and not run.settled:
+            kept = rows.at_most(model.n_parameters)
+            state = replace(state, rows=kept)
+            self._check_order(kept, earlier, model.n_parameters)
+        self._chain_state = state if stream or self.warm_start else None
         self._mixing = None
-        self._stream_rows = rows_seen
+        self._stream_rows = None if call is None else call.seen
         with np.errstate(all="ignore"):  # what is not finite is an error
             self._set_attributes()
             self._check_finite(X)

@@ -177,7 +177,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         return self
 
     def _check_classes(self, codes: Array, *, first: bool) -> None:
-        """Warn once if the rows of a stream seem to come class by class."""
+        """Warn once if the rows of a stream seem to come class by class, unless they are kept."""
         new = np.bincount(codes, minlength=len(self.classes_))
         seen = new if first or self._stream_classes is None else self._stream_classes + new
         told, rows = not first and self._order_told, self._stream_rows or 0.0
@@ -196,13 +196,15 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
                 f"the classes {absent}, which earlier calls had many of. If rows come class by "
                 "class"
             )
-        if what and not told:
+        # rows that are kept can still be understood when the others have come
+        wrong = bool(what) and getattr(self._chain_state, "rows", None) is None
+        if wrong and not told:
             warn(
                 f"{what}, its posterior will be wrong: shuffle its rows, or fit all of them (X may "
                 "be a memory map).",
                 "a-class-is-missing-from-a-stream",
             )
-        self._stream_classes, self._order_told = seen, told or bool(what)
+        self._stream_classes, self._order_told = seen, told or wrong
 
     # what subclasses add --------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from sklearn.base import BaseEstimator
 
 from .._draws.posterior_samples import PosteriorSamples, names_of
 from .._exceptions import warn
+
+if TYPE_CHECKING:
+    from .._data.kept_rows import KeptRows
 
 Array = NDArray[Any]
 
@@ -99,6 +102,16 @@ class MixingWarnings:
     def _check_mixing(self, X: Any) -> None:
         """Warn if the chains have not mixed."""
         raise NotImplementedError
+
+    def _check_order(self, rows: KeptRows, before: KeptRows | None, n_parameters: int) -> None:
+        """Warn once if few rows stand for many, since they are not in random order."""
+        if rows.stand_for_many(before, n_parameters):
+            warn(
+                f"the rows of the stream of {self._short_name()} are not in random order, and few "
+                f"are kept: {rows.n_rows} stand for {rows.n_seen}. Means may be off by a posterior "
+                "sd: shuffle the rows, or fit all of them (X may be a memory map).",
+                "the-rows-of-a-stream-are-not-in-random-order",
+            )
 
     def _check_stream_mixing(self, X: Any) -> None:
         """The same after a part of a stream, each time that the rows seen have doubled."""

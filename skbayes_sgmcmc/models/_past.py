@@ -48,3 +48,11 @@ class Past:
 
     def _matrix(self, like: Tensor) -> Tensor:
         return torch.from_numpy(self.precision).to(like)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The posterior's mean given the rows of a stream when there were ``seen`` of them."""
+
+    seen: float
+    mean: Array

@@ -315,8 +315,9 @@ class Model:
     #: arrays theta (chains, draws, n_parameters) and temperatures (draws,) to an array
     #: (chains, draws, n_kept - n_parameters). Other models have them in their state
     draw_recorded: Any = None
-    #: models that can have a Gaussian as prior override this by ``after(past)``, which returns the
-    #: model of later rows of a stream, whose prior is what is known from earlier rows
+    #: models that can have a Gaussian as prior override this by ``after(past, near)``: the model of
+    #: later rows of a stream, whose prior is ``past``, unless it is None, and whose maximum is near
+    #: a position, if it is given
     after: Any = None
 
     #: whether the model has ``conditionals``, which draw better than steps do

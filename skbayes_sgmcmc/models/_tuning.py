@@ -103,6 +103,12 @@ class AutoValues:
         inverse = np.linalg.inv(self.root)
         return Past(self.center, self.total * inverse.T @ inverse)
 
+    def whitened(self, theta: Array) -> Array:
+        """Positions (..., n_parameters) in sds of the Gaussian that these values describe."""
+        assert self.center is not None and self.root is not None and self.total is not None
+        away = (theta - self.center) @ np.linalg.inv(self.root).T
+        return np.asarray(away * math.sqrt(self.total))
+
     def moved(self, theta: Array, earlier: AutoValues) -> Array:
         """Positions (..., n_parameters) at the same place in these coordinates as in earlier ones.
 

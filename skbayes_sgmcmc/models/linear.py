@@ -104,9 +104,9 @@ class LinearModel(CurvedModel):
         own = np.ones(self.n_parameters - self.n_linear)
         self.typical = np.concatenate([bound.typical, own])
 
-    def after(self, past: Past) -> Self:
+    def after(self, past: Past | None, near: Array | None) -> Self:
         model = copy.copy(self)
-        model.past = past
+        model.past, model.start = past, near
         return model
 
     def init(self, rng: np.random.Generator) -> Array:
@@ -267,7 +267,8 @@ class LinearModel(CurvedModel):
 
     def _first(self) -> Array:
         """Where a search for the maximum begins."""
-        return np.zeros(self.n_parameters) if self.start is None else self.start
+        known = self.start if self.past is None or self.start is not None else self.past.center
+        return np.zeros(self.n_parameters) if known is None else known
 
     def fit_gaussian(self, data: Data, temperature: float = 1.0) -> tuple[Array, Array]:
         """Mean m and precision H of the Gaussian approximation N(m, T H^-1) of the posterior.
@@ -351,9 +352,7 @@ class LinearModel(CurvedModel):
 
     def _newton(self, data: Data, start: Array | None = None) -> tuple[Array, Array]:
         """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
-        if start is None:
-            start = self._first() if self.past is None else self.past.center
-        theta, sd = start, self.typical
+        theta, sd = self._first() if start is None else start, self.typical
         value, gradient = self._potential(theta, data, sd)
         for _ in range(MAX_NEWTON_STEPS):
             hessian = self.hessian(theta, data)
