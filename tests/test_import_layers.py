@@ -48,7 +48,7 @@ STAGES = [
     {"chains"},
     {"descent", "progress"},
     {"jobs"},
-    {"tuned"},
+    {"tuned", "streams"},
     {"run"},
     {"sample"},
     {"__init__"},
@@ -56,7 +56,7 @@ STAGES = [
 STAGE = {name: rank for rank, names in enumerate(STAGES) for name in names}
 
 #: what the rest of the package may import from the engine
-ENTRANCES = {"settings", "lengths", "accelerators", "run", "sample", "log_joint"}
+ENTRANCES = {"settings", "lengths", "accelerators", "run", "sample", "log_joint", "streams"}
 
 
 def unit(module):

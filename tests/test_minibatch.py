@@ -13,6 +13,7 @@ import torch
 from skbayes_sgmcmc._data import minibatch
 from skbayes_sgmcmc._data.chain_random import ChainRandom, first_distinct, redrawn_distinct
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
+from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign
 
 
@@ -95,7 +96,7 @@ PROBABILITY = np.array([0.02, 0.52, 0.08, 0.1, 0.05, 0.03, 0.2])
 def test_importance_frequencies():
     """Row i is expected size * p_i times in a minibatch, within 5 SE."""
     size, steps = 4, 40_000
-    batches = Minibatches(rows_data(7), size, probability=PROBABILITY)
+    batches = Minibatches(rows_data(7), size, odds=RowOdds(PROBABILITY))
     indices = batches.indices(steps, streams())[0]
     counts = np.stack([(indices == row).sum(1) for row in range(7)], 1)
     error = np.sqrt(counts.var(0) / steps)
@@ -110,7 +111,7 @@ def test_importance_frequencies():
 def test_strata_are_drawn_independently():
     """Row j of a batch comes from the j-th stratum, whatever its other rows are (5 SE)."""
     n, size, steps = 100, 4, 20_000
-    batches = Minibatches(rows_data(n), size, probability=np.full(n, 1.0 / n))
+    batches = Minibatches(rows_data(n), size, odds=RowOdds(np.full(n, 1.0 / n)))
     indices = batches.indices(steps, streams())[0]
     np.testing.assert_array_equal(indices // 25, np.tile(np.arange(4), (steps, 1)))
     off_diagonal = np.corrcoef(indices.T)[np.triu_indices(size, 1)]
@@ -125,7 +126,7 @@ def test_importance_weights_leave_means_unbiased(weighted):
     values = torch.from_numpy(rng.standard_normal(7) * 3.0)
     w = torch.from_numpy(rng.uniform(0.5, 2.0, 7)) if weighted else None
     data = Data({"x": values}, 7, weight=w)
-    batches = Minibatches(data, 3, probability=PROBABILITY)
+    batches = Minibatches(data, 3, odds=RowOdds(PROBABILITY))
     chains = streams()
     sums = np.array(
         [
@@ -141,7 +142,7 @@ def test_importance_weights_leave_means_unbiased(weighted):
 
 def test_importance_weights_are_the_inverse_probabilities():
     w = torch.linspace(0.5, 2.0, 7, dtype=torch.float64)
-    batches = Minibatches(rows_data(7, weight=w), 2, shared=True, probability=PROBABILITY)
+    batches = Minibatches(rows_data(7, weight=w), 2, shared=True, odds=RowOdds(PROBABILITY))
     (batch,) = batches.gather(np.array([[[1, 5]]]), streams())
     expected = w[[1, 5]].numpy() / (7 * PROBABILITY[[1, 5]])
     np.testing.assert_allclose(batch.weight, expected, rtol=1e-12)

@@ -14,6 +14,7 @@ import torch
 
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
+from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._engine.target import GRADIENTS, Coordinates, Evaluator, Target
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.priors.factorised import PRIORS
@@ -98,10 +99,10 @@ def full_gradient(posterior, theta, split=False):
     return (g, evaluate.likelihood().clone()) if split else g
 
 
-def batch_gradients(posterior, theta, indices, *, shared, probability=None):
+def batch_gradients(posterior, theta, indices, *, shared, odds=None):
     """g for minibatches of given row numbers (steps, chains or 1, size): (steps, chains, P)."""
     size = indices.shape[2]
-    batches = Minibatches(posterior.data, size, shared=shared, probability=probability)
+    batches = Minibatches(posterior.data, size, shared=shared, odds=odds)
     evaluate = evaluator(posterior, batches)
     steps = []
     for batch in batches.gather(indices, evaluate.rng):
@@ -239,7 +240,7 @@ def test_gradient_estimators_are_unbiased(problem, gradient):
     np.testing.assert_allclose(one.mean(0), expected, rtol=1e-9, atol=1e-10)
     own = np.tile(every_row, (1, N_CHAINS, 1))
     np.testing.assert_allclose(batch_gradients(posterior, phi, own, shared=False), one, atol=1e-12)
-    weighted = batch_gradients(posterior, phi, every_row, shared=True, probability=PROBABILITY)
+    weighted = batch_gradients(posterior, phi, every_row, shared=True, odds=RowOdds(PROBABILITY))
     average = torch.einsum("s,scp->cp", torch.from_numpy(PROBABILITY), weighted)
     np.testing.assert_allclose(average, expected, rtol=1e-9, atol=1e-10)
 
@@ -361,7 +362,7 @@ def test_single_precision_agrees_with_double(problem, gradient):
         problem.dtype = dtype
         posterior = fitted(problem, gradient)
         phi = 0.5 * problem.theta(posterior.model)
-        g = batch_gradients(posterior, phi, indices, shared=False, probability=PROBABILITY)
+        g = batch_gradients(posterior, phi, indices, shared=False, odds=RowOdds(PROBABILITY))
         assert g.dtype == dtype
         got[dtype] = g.double().numpy()
     limit = 1e-5 * np.abs(got[torch.float64]).max()

@@ -93,18 +93,18 @@ def test_noise_in_the_tails_of_rare_features(monkeypatch):
     """
     X, y = rare_columns()
     seen = {}
-    original = WhitenedGaussian.row_probabilities
+    original = WhitenedGaussian.row_odds
 
     def spy(self, data, values, temperature):
         seen.update(values=values, p=original(self, data, values, temperature))
         return seen["p"]
 
-    monkeypatch.setattr(WhitenedGaussian, "row_probabilities", spy)
+    monkeypatch.setattr(WhitenedGaussian, "row_odds", spy)
     lengths = {"n_draws": 4, "burn_in": 1, "thinning": 1, "n_chains": 2, "random_state": 0}
     with pytest.warns():
         clf = BayesianLogisticRegression(prior_scale=3.0, **lengths).fit(sp.csr_matrix(X), y)
     assert clf.batch_size_ < len(y) / 4
-    values, p = seen["values"], seen["p"] / seen["p"].sum()
+    values, p = seen["values"], 1.0 / (len(y) * seen["p"].weights(np.arange(len(y))))
     center, covariance = values.center, values.root @ values.root.T / len(y)
     design = np.column_stack([X, np.ones(len(y))])
     z, sd = design @ center, np.sqrt(np.square(design @ values.root).sum(1) / len(y))

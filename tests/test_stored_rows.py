@@ -20,6 +20,7 @@ from skbayes_sgmcmc import (
 from skbayes_sgmcmc._data import minibatch, rows, scaling
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
+from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._data.rows import StoredRows
 from skbayes_sgmcmc._data.scaling import center_and_scale, shared_scale
 from skbayes_sgmcmc._engine.fingerprint import fingerprint
@@ -386,7 +387,7 @@ def test_a_pool_estimates_sums_of_all_rows(small_is_large, monkeypatch):
     probability = np.abs(X[:, 0]) + 0.1
     design = StoredDesign(StoredRows(Table(X)), torch.float64, "cpu", True)
     data = Data({"x": design}, N)
-    batches = Minibatches(data, 100, probability=probability / probability.sum())
+    batches = Minibatches(data, 100, odds=RowOdds(probability))
     rng = ChainRandom(np.random.SeedSequence(0).spawn(1))
     found = []
     for batch in batches.chunk(batches.indices(400, rng), 400, rng):

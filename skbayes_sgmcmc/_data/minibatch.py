@@ -17,6 +17,7 @@ from torch import Tensor
 from .chain_random import ChainRandom
 from .ranks import ALONE, Ranks
 from .read_ahead import read_ahead
+from .row_odds import RowOdds
 
 Array = NDArray[Any]
 
@@ -177,34 +178,28 @@ class Minibatches:
     shared : bool, default=False
         Whether all chains use the same minibatch in a step. This is cheaper, but the errors of the
         chains are then correlated, so R-hat and the MCSE of pooled means are too small.
-    probability : array of shape (n_rows,) or None, default=None
+    odds : RowOdds or None, default=None
         Expected frequencies with which rows are drawn, by stratified sampling. Rows are weighted by
-        1 / (n_rows * probability), so means remain unbiased. None draws uniformly.
+        1 / (n_rows * frequency), so means remain unbiased. None draws uniformly.
 
     Notes
     -----
     Rows of files that are slow to search are read in runs of consecutive rows, once for many steps.
-    Without ``probability``, the minibatches of a chunk of steps are drawn from at least
+    Without ``odds``, the minibatches of a chunk of steps are drawn from at least
     ``LEAST_RUNS`` runs that begin at random rows: every row still has the same probability, but in
     files that are sorted the minibatches of a chunk resemble each other. With it, all minibatches
     are drawn from one pool of ``POOL_NUMBERS`` numbers that is drawn before the first step.
     """
 
-    def __init__(
-        self, data: Data, size: int, *, shared: bool = False, probability: Array | None = None
-    ):
+    def __init__(self, data: Data, size: int, *, shared: bool = False, odds: RowOdds | None = None):
         self.data = data
         self.full = size >= data.n_rows
         self.size = min(size, data.n_rows)
         self.shared = shared or self.full
         self.factor = data.n_rows / self.size
-        self.importance: Tensor | None = None
-        if probability is not None and not self.full:
-            self._cumulative = np.cumsum(probability)
-            self._cumulative /= self._cumulative[-1]
-            # in the precision and on the device of the data, because weights multiply residuals
-            weights = torch.from_numpy(1.0 / (data.n_rows * probability))
-            self.importance = weights.to(tensor_like(data))
+        self.odds = None if self.full else odds
+        #: numbers of these rows among those of the odds; None: they are the same
+        self._numbers: Array | None = None
         self._run = 0 if self.full else data.run
         self._pool: tuple[Array, Data] | None = None
         #: the processes that share the rows of every minibatch
@@ -240,7 +235,7 @@ class Minibatches:
     @property
     def device(self) -> torch.device:
         """Where the rows are."""
-        held = [*self.data.fields.values(), self.data.weight, self.importance]
+        held = [*self.data.fields.values(), self.data.weight]
         return next((t.device for t in held if isinstance(t, Tensor)), torch.device("cpu"))
 
     def indices(self, n_steps: int, rng: ChainRandom) -> Array | None:
@@ -250,27 +245,28 @@ class Minibatches:
         streams = rng.select([0]) if self.shared else rng
         if self._run:
             return self._pooled(n_steps, streams)
-        if self.importance is None:
+        if self.odds is None:
             return streams.distinct(self.data.n_rows, n_steps, self.size)
         return np.stack([self._weighted(n_steps, stream) for stream in streams.rows])
 
     def independent(self, n_rows: int, rng: np.random.Generator) -> Array:
         """Indices of so many rows, drawn one by one with the probabilities."""
-        found = np.searchsorted(self._cumulative, rng.random(n_rows), side="right")
-        return np.minimum(found, self.data.n_rows - 1)
+        assert self.odds is not None
+        return self.odds.rows(rng.random(n_rows))
 
     def _weighted(self, n_steps: int, rng: np.random.Generator, size: int | None = None) -> Array:
         # one draw in each of `size` equal strata of the cumulative probability. This is unbiased,
         # and a row whose probability fills a stratum is in every minibatch
         size = self.size if size is None else size
         u = (np.arange(size) + rng.random((n_steps, size))) / size
-        return np.minimum(np.searchsorted(self._cumulative, u), self.data.n_rows - 1)
+        assert self.odds is not None
+        return self.odds.rows(u)
 
     def _pooled(self, n_steps: int, streams: ChainRandom) -> Array:
         """Row indices (chains, n_steps, size) from few runs of rows, or from the one pool."""
         n_rows = self.data.n_rows
         most = min(n_rows, max(self.size, POOL_NUMBERS * self.size // self.numbers))
-        if self.importance is not None:
+        if self.odds is not None:
             pool = self._weighted(1, np.random.default_rng(0), most)[0]
             pools = np.broadcast_to(pool, (len(streams.rows), most))
             if self._pool is None:
@@ -290,8 +286,7 @@ class Minibatches:
         rows, data = self._pool or (np.unique(by_step), None)
         view = copy.copy(self)
         view.data = self.data.chosen(rows) if data is None else data
-        if self.importance is not None:
-            view.importance = self.importance[torch.from_numpy(rows)]
+        view._numbers = rows
         return view, np.searchsorted(rows, by_step)
 
     def chunk(self, indices: Array | None, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
@@ -333,7 +328,7 @@ class Minibatches:
                 columns[name] = rows.view(*index.shape, *values.shape[1:]).unbind(0)
             else:
                 columns[name] = values.gather(by_step)
-        weights = self._weights(flat, index.shape)
+        weights = self._weights(flat, by_step)
         for k in range(len(by_step)):
             fields = {name: column[k] for name, column in columns.items()}
             if self.data.augment is not None and rng is not None:
@@ -341,16 +336,19 @@ class Minibatches:
             weight = 1.0 if weights is None else weights[k]
             yield Batch(fields, weight, self.shared, by_step.shape[-1])
 
-    def _weights(self, flat: Tensor, shape: torch.Size) -> Sequence[Tensor] | None:
+    def _weights(self, flat: Tensor, by_step: Array) -> Sequence[Tensor] | None:
         weight = self.data.weight
-        if weight is None and self.importance is None:
+        if weight is None and self.odds is None:
             return None
         chosen: Any = 1.0
         if weight is not None:
             chosen = weight.index_select(0, flat)
-        if self.importance is not None:
-            chosen = chosen * self.importance.index_select(0, flat)
-        return chosen.view(shape).unbind(0)
+        if self.odds is not None:
+            rows = by_step if self._numbers is None else self._numbers[by_step]
+            odds = torch.from_numpy(self.odds.weights(rows.reshape(-1)))
+            # in the precision and on the device of the data, because weights multiply residuals
+            chosen = chosen * sent(odds.to(tensor_like(self.data).dtype), self.device)
+        return chosen.view(by_step.shape).unbind(0)
 
 
 class SparseRows:

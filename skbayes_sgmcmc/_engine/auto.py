@@ -222,12 +222,12 @@ def minibatches(
         size = warm.batch_size
     elif tuning.fits_whole(data) or sampler.needs_potential:
         size = data.n_rows
-    probability = None
+    odds = None
     if size is None or size < data.n_rows:
-        probability = tuning.row_probabilities(data, warm, temperature)
+        odds = tuning.row_odds(data, warm, temperature)
     if size is None:
-        size = tuning.batch_size(data, sampler, warm, probability, temperature, to_theta)
-    return Minibatches(data, size, shared=shared, probability=probability)
+        size = tuning.batch_size(data, sampler, warm, odds, temperature, to_theta)
+    return Minibatches(data, size, shared=shared, odds=odds)
 
 
 def draws_kept(model: Model, n_chains: int, itemsize: int) -> int:

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
+from .._data.row_odds import RowOdds
 from ._gradient_noise import largest_second_moment, noise_in_tail
 from ._linalg import inverse_root, largest_of_symmetric
 from ._protocol import Anchor, Model
@@ -153,7 +154,8 @@ class CurvedModel(Model):
 
         Returned are how many sds away from the centre this point is, for theta ~ N(center, root
         root'), and the length of the gradient of -log p(row) beyond it, without the row's weight,
-        times root; shapes (rows,). Without it, step sizes know nothing of such rows.
+        times root; shapes (rows,). It is called with blocks of rows. Without it, step sizes know
+        nothing of such rows.
         """
         return None
 
@@ -394,8 +396,8 @@ class WhitenedGaussian(Tuning):
 
     # minibatches and lengths ----------------------------------------------------------------------
 
-    def row_probabilities(self, data: Data, values: AutoValues, temperature: float) -> Array | None:
-        """Probabilities proportional to what control variates leave of each row's gradient.
+    def row_odds(self, data: Data, values: AutoValues, temperature: float) -> RowOdds | None:
+        """Frequencies proportional to what control variates leave of each row's gradient.
 
         No others have less gradient noise, on average over the Gaussian approximation. A floor
         keeps every importance weight below 10.
@@ -410,18 +412,20 @@ class WhitenedGaussian(Tuning):
         if size is None:
             return None
         if data.weight is not None:
-            size = size * data.weight.double().cpu().numpy()
+            size *= data.weight.double().cpu().numpy()
         total = float(size.sum())
         if not 0.0 < total < math.inf:
             return None
-        return np.asarray(0.9 * size / total + 0.1 / data.n_rows)
+        size *= 0.9 / total  # in place, since rows can be many
+        size += 0.1 / data.n_rows
+        return RowOdds.of(size)
 
     def batch_size(
         self,
         data: Data,
         sampler: Sampler,
         values: AutoValues,
-        probability: Array | None,
+        odds: RowOdds | None,
         temperature: float,
         to_theta: Callable[[Array], Tensor],
     ) -> int:
@@ -429,13 +433,13 @@ class WhitenedGaussian(Tuning):
 
         The noise is measured at draws of the Gaussian approximation, and in the posterior's tails.
         """
-        if probability is None:
+        if odds is None:
             return plain_size(data.n_rows)
         model, n_rows = self.model, data.n_rows
         assert values.root is not None and values.step_size is not None
         root, rng = values.root, np.random.default_rng(0)
         n_some = min(NOISE_ROWS, n_rows)
-        view = Minibatches(data, n_some - 1, shared=True, probability=probability)
+        view = Minibatches(data, n_some - 1, shared=True, odds=odds)
         rows = view.independent(n_some, rng)
         (batch,) = view.gather(rows[None, None], ChainRandom([]))
         weight = np.asarray(torch.as_tensor(batch.weight).double().cpu())[:, None]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
+from .._data.row_odds import RowOdds
 from ._past import Past
 from ._protocol import Anchor, Model
 
@@ -285,8 +286,8 @@ class Tuning:
 
     # minibatches, lengths, streams ----------------------------------------------------------------
 
-    def row_probabilities(self, data: Data, values: AutoValues, temperature: float) -> Array | None:
-        """Probabilities with which minibatches draw rows; None if all are equal."""
+    def row_odds(self, data: Data, values: AutoValues, temperature: float) -> RowOdds | None:
+        """How often minibatches draw rows; None if all are equal."""
         return None
 
     def batch_size(
@@ -294,7 +295,7 @@ class Tuning:
         data: Data,
         sampler: Sampler,
         values: AutoValues,
-        probability: Array | None,
+        odds: RowOdds | None,
         temperature: float,
         to_theta: Callable[[Array], Tensor],
     ) -> int:

@@ -40,21 +40,25 @@ def step_at_walls(
     many columns throws each coefficient less far than it throws its own logit. ``known`` are the
     rows, or what is known of them.
     """
-    found = model.walls(center, root, known)
-    if found is None:
-        return eta
-    distance, force = found
 
-    def largest(rows: Array, force: Array) -> Array:
-        thrown = np.maximum(0.5 * distance[rows], 1.0)
+    def largest(distance: Array, force: Array) -> Array:
+        thrown = np.maximum(0.5 * distance, 1.0)
         return sampler.largest_step(force / temperature, thrown)
 
-    rows = np.flatnonzero((distance < FARTHEST_WALL) & (force > 0.0))
-    limits = largest(rows, force[rows])
-    rows, limits = rows[limits < eta], limits[limits < eta]
+    near: list[tuple[Array, ...]] = []  # rows, distances and forces of each block
+    for block, part in known.blocks():
+        found = model.walls(center, root, part)
+        if found is None:
+            return eta
+        distance, force = found
+        rows = np.flatnonzero((distance < FARTHEST_WALL) & (force > 0.0))
+        rows = rows[largest(distance[rows], force[rows]) < eta]
+        near.append((rows + block.start, distance[rows], force[rows]))
+    rows, distance, force = (np.concatenate(parts) for parts in zip(*near, strict=True))
     if not len(rows):
         return eta
+    limits = largest(distance, force)
     order = np.argsort(limits)
-    worst, others = np.sort(rows[order[:WORST_ROWS]]), limits[order[WORST_ROWS:]]
-    share = model.wall_correlations(center, root, data.chosen(worst))
-    return float(min(eta, largest(worst, share * force[worst]).min(), *others[:1]))
+    worst, others = np.sort(order[:WORST_ROWS]), limits[order[WORST_ROWS:]]
+    share = model.wall_correlations(center, root, data.chosen(rows[worst]))
+    return float(min(eta, largest(distance[worst], share * force[worst]).min(), *others[:1]))

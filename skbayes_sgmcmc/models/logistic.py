@@ -80,7 +80,7 @@ class LogisticModel(LinearModel):
         """
         fields: dict[str, Any] = {}
         if self.k == 1:
-            sign = (1 - 2 * y).astype(np.int8)  # a byte for each row
+            sign = np.where(y == 0, np.int8(1), np.int8(-1))  # a byte for each row
             design = make_design(x, dtype=dtype, device=device, intercept=self.fit_intercept)
             fields["x"] = design.scale_rows(sign)
         else:
@@ -279,7 +279,6 @@ class LogisticModel(LinearModel):
             square = square + weight * np.square(self._of_logits(z + away) - p - slope * linear)
         return np.asarray(np.sqrt((square * self._variances(root, data)).sum(1)))
 
-    @joined_over_blocks
     def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array]:
         """Rows whose class is beyond doubt at the centre; the wall is where another class leads.
 
