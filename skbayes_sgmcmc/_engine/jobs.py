@@ -56,10 +56,11 @@ class ChainState:
     n_drawn: int = 0
     #: draws of a stream that are kept, (chains, draws, n_kept), if its rows become a Gaussian
     kept: Array | None = None
-    #: its rows that are kept until then, the Gaussian of others, whether the posterior is normal,
-    #: whether a warning has said that it is far from theirs, and means of some calls
+    #: its rows that are kept until then, the Gaussian of others, whether no class is missing,
+    #: whether the posterior is normal, whether it was warned that it is far from theirs, some means
     rows: KeptRows | None = None
     past: Past | None = None
+    complete: bool = True
     normal: bool = False
     told: bool = False
     marks: tuple[Mark, ...] = ()

@@ -28,6 +28,9 @@ Array = NDArray[Any]
 LEAST_NUMBERS = 2**17
 #: relative change of the curvature within a posterior sd above which it is no Gaussian
 MOST_CHANGE = 0.3
+#: most parts of a stream that are looked at, and fewest, unless rows are too many to be kept; after
+#: each part, there are at least an eighth more rows than before it
+MARKS, LEAST_PARTS, SPACING = 8, 3, 1.125
 #: standard deviations by which a chi-square may exceed its mean
 FAR = 5.0
 #: mean square of a coordinate of draws, in sds of the Gaussian, that tells they are not of it; of
@@ -49,23 +52,69 @@ class Call:
         Number of new rows.
     keep : bool
         Whether rows can be kept.
+    full : bool
+        Whether there are more rows than can be kept.
+    complete : bool
+        Whether no class is missing, without which nothing is like it will be.
     """
 
     seen: float
     new: int
     keep: bool
+    full: bool
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The rows of a call of a stream: those that were kept of earlier ones, and new ones.
+
+    Attributes
+    ----------
+    rows : KeptRows
+        All of them.
+    earlier : KeptRows or None
+        Those of earlier calls.
+    previous : ChainState or None
+        The chains to continue.
+    keep : bool
+        Whether the new rows are few enough to be kept.
+    n_parameters : int
+        Number of parameters of the model.
+    """
+
+    rows: KeptRows
+    earlier: KeptRows | None
+    previous: ChainState | None
+    keep: bool
+    n_parameters: int
 
     @classmethod
-    def of(cls, data: Data, kept: KeptRows | None, seen: float, *, keep: bool) -> Call:
-        """A call with ``data``, of which some are ``kept``, after rows of total weight ``seen``."""
-        if kept is None:
-            return cls(seen + data.total, data.n_rows, keep)
-        return cls(seen + data.total - kept.total, data.n_rows - kept.n_rows, keep)
+    def of(cls, new: KeptRows, previous: ChainState | None, n_parameters: int) -> Joined:
+        """New rows after those of earlier calls, which a Gaussian replaces if the new are many."""
+        keep = new.are_few(n_parameters)
+        if previous is not None and not keep:
+            previous = replace(previous, rows=None)
+        earlier = None if previous is None else previous.rows
+        rows = new if earlier is None else earlier.and_new(new)
+        return cls(rows, earlier, previous, keep, n_parameters)
 
+    def call(self, data: Data, *, complete: bool) -> Call:
+        """What a run has to know, given the rows as data."""
+        before = 0.0 if self.previous is None else self.previous.rows_seen
+        total, n_kept = (
+            (0.0, 0) if self.earlier is None else (self.earlier.total, self.earlier.n_rows)
+        )
+        full = not self.rows.are_few(self.n_parameters)
+        return Call(before + data.total - total, data.n_rows - n_kept, self.keep, full, complete)
 
-def without_rows(previous: ChainState | None) -> ChainState | None:
-    """The state of a stream, in which a Gaussian says what the kept rows did."""
-    return None if previous is None else replace(previous, rows=None)
+    def kept(self) -> KeptRows:
+        """The rows that the next call needs."""
+        return self.rows.at_most(self.n_parameters)
+
+    def stand_for_many(self) -> bool:
+        """Whether these stand for very many rows, which those of the last call did not yet."""
+        return self.rows.stand_for_many(self.earlier, self.n_parameters)
 
 
 def usable(previous: ChainState | None) -> AutoValues | None:
@@ -112,7 +161,7 @@ class Summary:
         if warm is None or warm.total is None:
             return None
         past = warm.past() if previous.rows is None else previous.past
-        usual = _are_draws_of(warm, previous)
+        usual = previous.complete and _are_draws_of(warm, previous)
         near = warm.center if previous.normal else None
         moving = warm if usual else None
         return cls(stream, moving, near, past, previous.marks, previous.told)
@@ -126,22 +175,23 @@ class Summary:
         """The chains' state where they would be in the posterior of now; None: begin anew."""
         if previous is None or self.earlier is None:
             return None
-        there = replace(previous, theta=warm.moved(previous.theta, self.earlier))
-        return without_rows(there)
+        return replace(previous, theta=warm.moved(previous.theta, self.earlier), rows=None)
 
     def added_to(self, run: Run, model: Model, data: Data, warm: AutoValues) -> Run:
         """A run with what later calls need to know."""
-        change = _change_of_curvature(model, data, warm) if self.call.keep else math.inf
-        normal = change < MOST_CHANGE
-        settled = not self.call.keep or (
-            normal and _are_many(model, data) and _is_settled(warm, self.marks, self.call.seen)
+        call, marks = self.call, _marked(self.marks, warm, self.call.seen)
+        change = _change_of_curvature(model, data, warm) if call.keep else math.inf
+        least = 1 if call.full else LEAST_PARTS
+        settled = not call.keep or (
+            call.complete and _are_many(model, data) and _is_settled(warm, marks, least)
         )
         state = replace(
             run.state,
             past=None if settled else self.past,
-            normal=normal,
+            complete=call.complete,
+            normal=call.complete and change < MOST_CHANGE,
             told=self._is_stretched(warm, change),
-            marks=_marked(self.marks, warm, self.call.seen),
+            marks=marks,
         )
         earlier = self.earlier
         moved = None if earlier is None else partial(warm.moved, earlier=earlier)
@@ -182,11 +232,11 @@ def _are_draws_of(warm: AutoValues, previous: ChainState) -> bool:
 
 
 def _marked(marks: tuple[Mark, ...], warm: AutoValues, seen: float) -> tuple[Mark, ...]:
-    """The last two marks, a new one of which is made when the rows have doubled."""
-    if marks and seen < 2.0 * marks[-1].seen:
+    """The last marks, a new one of which is made when there are an eighth more rows."""
+    if marks and seen < SPACING * marks[-1].seen:
         return marks
     assert warm.center is not None
-    return (*marks[-1:], Mark(seen, warm.center))
+    return (*marks[-MARKS:], Mark(seen, warm.center))
 
 
 def _are_many(model: Model, data: Data) -> bool:
@@ -207,19 +257,27 @@ def _change_of_curvature(model: Any, data: Data, warm: AutoValues) -> float:
     return float(max(np.abs(other / here - 1.0).max() for other in there))
 
 
-def _is_settled(warm: AutoValues, marks: tuple[Mark, ...], seen: float) -> bool:
-    """Whether the mean has stopped moving, so that a Gaussian may replace the rows.
+def _is_settled(warm: AutoValues, marks: tuple[Mark, ...], least: int) -> bool:
+    """Whether the mean moves no further than rows in random order let it, in parts of the stream.
 
-    Rows in random order let it move, from when there were half of them, by what the posterior then
-    left open, and no more. Rows in another order move it further, and what earlier rows say far
-    from where the mean was then is not in a Gaussian.
+    The mean of N rows is away from that of n of them by 1/n - 1/N, in units of one row's variance,
+    and the moves in parts of the stream are independent. Rows in another order move it further, and
+    what earlier rows say far from where the mean was then is not in a Gaussian.
     """
-    early = [mark for mark in marks if mark.seen <= 0.5 * seen]
-    if not early:
+    last = len(marks) - 1
+    if last < least:
         return False
-    away = warm.whitened(early[-1].mean)
-    # the covariance of the move is that of the posterior then, without what is left of it now; of
-    # rows in random order, information grows with their number
-    left = early[-1].seen / seen
-    moved = float(np.square(away).sum()) * left / (1.0 - left)
-    return moved < len(away) + FAR * math.sqrt(2.0 * len(away))
+    now, d = marks[-1].seen, len(marks[-1].mean)
+    places = [warm.whitened(mark.mean) for mark in marks]  # in sds of now
+    left = [now / mark.seen for mark in marks]  # variances of what was not known then
+
+    def moved(i: int, j: int) -> float:
+        return float(np.square(places[j] - places[i]).sum()) / (left[i] - left[j])
+
+    parts = sum(moved(i, i + 1) for i in range(last))
+    return moved(0, last) < _limit(d) and parts < _limit(last * d)
+
+
+def _limit(n: int) -> float:
+    """What a chi-square of ``n`` degrees of freedom hardly exceeds."""
+    return n + FAR * math.sqrt(2.0 * n)

@@ -273,24 +273,21 @@ class SGMCMCEstimator(
 
         ``target`` is None for models without targets.
         """
-        from .._engine.streams import Call, without_rows
+        from .._engine.streams import Joined
 
-        earlier, call = None if previous is None or not stream else previous.rows, None
-        rows, keep = KeptRows(X, target, weight), False
+        rows, joined, call = KeptRows(X, target, weight), None, None
         if stream:
-            keep = rows.are_few(model.n_parameters)
-            if not keep:  # what earlier rows say is in the Gaussian of the last call
-                earlier, previous = None, without_rows(previous)
-            rows = rows if earlier is None else earlier.and_new(rows)
+            joined = Joined.of(rows, previous, model.n_parameters)
+            rows, previous = joined.rows, joined.previous
         model, data, dtype, device = self._data_of(
             model, rows.x, rows.target, rows.weight, settings
         )
         progress = Progress(
             self, {"X": X, "y": lambda: None if target is None else self._given(target)}
         )
-        if stream:
-            seen = 0.0 if previous is None else previous.rows_seen
-            call = Call.of(data, earlier, seen, keep=keep)
+        if joined is not None:
+            complete = self._is_complete(rows.target, after_others=previous is not None)
+            call = joined.call(data, complete=complete)
             total = call.seen if self.total_samples is None else float(self.total_samples)
             data = replace(data, total=total)
         run = self._sample(
@@ -304,10 +301,9 @@ class SGMCMCEstimator(
             call=call,
         )
         state = run.state
-        if keep and not run.settled:
-            kept = rows.at_most(model.n_parameters)
-            state = replace(state, rows=kept)
-            self._check_order(kept, earlier, model.n_parameters)
+        if joined is not None and not run.settled:
+            state = replace(state, rows=joined.kept())
+            self._check_order(joined)
         self._chain_state = state if stream or self.warm_start else None
         self._mixing = None
         self._stream_rows = None if call is None else call.seen
@@ -315,6 +311,10 @@ class SGMCMCEstimator(
             self._set_attributes()
             self._check_finite(X)
         progress.close()
+
+    def _is_complete(self, target: Any, *, after_others: bool) -> bool:
+        """Whether targets of every kind have come in a stream, in these rows or before them."""
+        return True
 
     def _data_of(
         self, model: Any, X: Any, target: Array | None, weight: Array | None, settings: Settings

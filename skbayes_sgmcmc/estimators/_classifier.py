@@ -176,6 +176,12 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         self._check_classes(codes, first=first)
         return self
 
+    def _is_complete(self, target: Any, *, after_others: bool) -> bool:
+        seen = np.bincount(target, minlength=len(self.classes_)) > 0
+        if after_others and self._stream_classes is not None:
+            seen |= self._stream_classes > 0
+        return bool(seen.all())
+
     def _check_classes(self, codes: Array, *, first: bool) -> None:
         """Warn once if the rows of a stream seem to come class by class, unless they are kept."""
         new = np.bincount(codes, minlength=len(self.classes_))
