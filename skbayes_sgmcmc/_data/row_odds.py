@@ -73,5 +73,6 @@ class OddsOfManyRows(RowOdds):
         return np.asarray(first)
 
     def weights(self, rows: Array) -> Array:
-        before = np.where(rows % BLOCK > 0, self._within[rows - 1], 0.0)
-        return np.asarray(self._ends[-1] / (self.n_rows * (self._within[rows] - before)))
+        before = np.where(rows % BLOCK > 0, self._within[rows - 1].astype(float), 0.0)
+        size = self._within[rows].astype(float) - before  # exact
+        return np.asarray(self._ends[-1] / (self.n_rows * size))
