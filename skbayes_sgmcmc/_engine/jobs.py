@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .._data.chain_random import ChainRandom, from_torch
 from .._data.ranks import ALONE, RankError, Ranks
 from .._draws.storage import allocate, dtype_name
+from .._exceptions import not_allowed
 from ..samplers import Cell, Sampler
 from .accelerators import Workload, equip
 from .auto import AutoValues, tuning_of
@@ -277,7 +278,7 @@ class Job:
         try:
             return np.array(np.broadcast_to(init, shape)[self.group])
         except ValueError:
-            raise ValueError(
+            raise not_allowed(
                 f"init of shape {init.shape} is not allowed: give an array that broadcasts to "
                 f"{shape}."
             ) from None
