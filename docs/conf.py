@@ -12,7 +12,7 @@ import skbayes_sgmcmc  # noqa: E402 - from this source tree
 
 project = "skbayes_sgmcmc"
 author = "The skbayes_sgmcmc developers"
-version = release = skbayes_sgmcmc.__version__
+version = release = skbayes_sgmcmc.__version__.partition("+")[0]  # without the commit
 html_title = f"skbayes_sgmcmc {release}"
 
 extensions = [

@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0.dev0"
-
 #: public name -> module; modules are imported at first use, so that importing the package is quick
 _WHERE = {
     "BayesianLogisticRegression": "estimators.logistic",
@@ -48,6 +46,8 @@ _WHERE = {
 __all__ = [*_WHERE, "__version__"]
 
 if TYPE_CHECKING:
+    __version__: str
+
     from ._data.parquet import ParquetRows as ParquetRows
     from ._draws.posterior_samples import PosteriorSamples as PosteriorSamples
     from ._draws.storage import Storage as Storage
@@ -86,7 +86,19 @@ if TYPE_CHECKING:
     from .schedules import MixingDistance as MixingDistance
 
 
+def _version() -> str:
+    """The version that was installed, which the build takes from the tags of the repository."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("skbayes-sgmcmc")
+    except PackageNotFoundError:  # a source tree on the path
+        return "0+unknown"
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_WHERE[name]}", __name__), name)

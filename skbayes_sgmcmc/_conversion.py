@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ._exceptions import explained
+
 #: number of columns that a message names
 NAMED_COLUMNS = 3
 #: what to do with rows of several lengths, unless an estimator knows better
@@ -25,14 +27,15 @@ def explained_conversion(name: str, values: Any, remedy: str = EQUAL_ROWS) -> It
     try:
         yield
     except (TypeError, ValueError) as error:
-        reason = (
-            differing_shapes(name, values, remedy)
-            or _too_many_axes(values, error)
-            or _not_numeric(name, values)
-        )
-        if reason is None:
-            raise
-        raise (TypeError if isinstance(error, TypeError) else ValueError)(reason) from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        if reason := differing_shapes(name, values, remedy):
+            raise explained(kind(reason), "rows-have-different-shapes") from error
+        if reason := _too_many_axes(values, error):
+            raise explained(kind(reason)) from error
+        if reason := _not_numeric(name, values):
+            raise explained(kind(reason), "a-column-is-not-numeric") from error
+        explained(error)
+        raise
 
 
 def differing_shapes(name: str, values: Any, remedy: str = EQUAL_ROWS) -> str | None:

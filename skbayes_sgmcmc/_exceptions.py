@@ -7,7 +7,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
+Error = TypeVar("Error", bound=Exception)
+
+#: where docs/warnings.md explains most errors: those of one parameter, or of the data
+NOT_ALLOWED = "a-parameter-or-the-data-are-not-allowed"
 #: remedies if a run does not fit into the memory of its device; draws are on the host
 FIT_REMEDY = "give a smaller batch_size, fewer n_chains, or dtype='float32'"
 #: what helps, too, if the memory is not the host's
@@ -23,6 +28,8 @@ _LIBRARIES = (
 _fit: ContextVar[tuple[list[str], Callable[[], str]] | None] = ContextVar("fit", default=None)
 #: whether warnings of the package are left out
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
+#: where messages and notes send the reader
+MORE = "More: docs/warnings.md"
 #: how messages about it begin
 FULL = "the device's memory is full"
 
@@ -80,7 +87,32 @@ def _device_error() -> type[Exception]:
 
 def more(section: str) -> str:
     """End of a message: where the documentation explains it (a heading of docs/warnings.md)."""
-    return f" More: docs/warnings.md#{section}"
+    return f" {MORE}#{section}"
+
+
+def explained(error: Error, section: str = NOT_ALLOWED) -> Error:
+    """The error with a note of where it is explained, unless it has one: ``raise explained(...)``.
+
+    A note is the last line of a traceback and no part of ``str(error)``. Pickles keep it.
+    """
+    if not any(MORE in note for note in getattr(error, "__notes__", ())):
+        error.add_note(more(section).lstrip())
+    return error
+
+
+def not_allowed(message: str, section: str = NOT_ALLOWED) -> ValueError:
+    """A ``ValueError`` with the note of where it is explained: ``raise not_allowed(...)``."""
+    return explained(ValueError(message), section)
+
+
+@contextmanager
+def explained_errors(section: str = NOT_ALLOWED) -> Iterator[None]:
+    """Add the note to errors of other packages' checks; decorates functions, too."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        explained(error, section)
+        raise
 
 
 def warn(message: str, section: str, category: type[SamplingWarning] = SamplingWarning) -> None:

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
-from sklearn.utils.validation import check_is_fitted
+
+from ._exceptions import not_allowed
+from ._validation import check_is_fitted
 
 Array = NDArray[Any]
 
@@ -35,7 +37,7 @@ def last_step(estimator: Any, *rows: Any) -> tuple[Any, ...]:
     check_is_fitted(estimator)
     before, last = parts(estimator)
     if not hasattr(last, "posterior_"):
-        raise ValueError(
+        raise not_allowed(
             f"estimator={estimator!r} is not allowed: give a fitted estimator of this package, or "
             "a pipeline or search that ends in one."
         )
@@ -66,7 +68,7 @@ def scaling(estimator: Any, because: str) -> tuple[Array, Array] | None:
             continue
         one = _center_and_scale(step)
         if one is None:
-            raise ValueError(
+            raise not_allowed(
                 f"a pipeline with the step {name!r} ({type(step).__name__}) is not allowed: "
                 f"{because}. Give the last step, pipeline[-1], and where rows are wanted those "
                 "that it gets, pipeline[:-1].transform(X)."

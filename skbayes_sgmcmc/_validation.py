@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array as sklearn_check_array
-from sklearn.utils import check_random_state as sklearn_random_state
-from sklearn.utils.validation import validate_data as sklearn_validate_data
+from sklearn import utils
+from sklearn.utils import multiclass, validation
 
 from ._conversion import explained_conversion
+from ._exceptions import explained_errors, not_allowed
+
+# other checks of scikit-learn's, whose errors get the note of where they are explained, too
+check_is_fitted = explained_errors("an-estimator-is-not-fitted")(validation.check_is_fitted)
+check_X_y = explained_errors()(utils.check_X_y)
+check_classification_targets = explained_errors()(multiclass.check_classification_targets)
+check_consistent_length = explained_errors()(utils.check_consistent_length)
+column_or_1d = explained_errors()(utils.column_or_1d)
+compute_class_weight = explained_errors()(utils.compute_class_weight)
 
 #: types that Python or numpy count as numbers, and that no parameter takes for one
 NO_NUMBERS = bool, np.bool_, np.timedelta64
@@ -43,7 +51,7 @@ def check_real(
     """
     allowed = f"a number in {_interval(low, high, closed)}"
     if not is_real(value):
-        raise ValueError(f"{name}={value!r} is not allowed: give {allowed}.")
+        raise not_allowed(f"{name}={value!r} is not allowed: give {allowed}.")
     try:
         number = float(value)
     except OverflowError:  # a whole number of more than 308 digits
@@ -51,7 +59,7 @@ def check_real(
     above = number >= low if closed in ("left", "both") else number > low
     below = number <= high if closed in ("right", "both") else number < high
     if not (above and below):
-        raise ValueError(f"{name}={value!r} is not allowed: give {allowed}.")
+        raise not_allowed(f"{name}={value!r} is not allowed: give {allowed}.")
     return number
 
 
@@ -64,7 +72,7 @@ def check_int(name: str, value: Any, *, low: int = 1, high: float = np.inf) -> i
     """Return ``value`` as an int, after checking that it lies in [low, high]."""
     if not is_whole(value) or not low <= value <= high:
         limit = f"at least {low}" + (f" and at most {high}" if np.isfinite(high) else "")
-        raise ValueError(f"{name}={value!r} is not allowed: give a whole number, {limit}.")
+        raise not_allowed(f"{name}={value!r} is not allowed: give a whole number, {limit}.")
     return int(value)
 
 
@@ -78,14 +86,14 @@ def check_numbers(name: str, values: Any, allowed: str) -> None:
     except (TypeError, ValueError, OverflowError):
         finite = False
     if not finite:
-        raise ValueError(f"{name}={values!r} is not allowed: give {allowed} of finite numbers.")
+        raise not_allowed(f"{name}={values!r} is not allowed: give {allowed} of finite numbers.")
 
 
 def check_positions(name: str, values: Any) -> None:
     """Refuse numbers from which no chain comes back."""
     largest = float(np.abs(np.asarray(values, dtype=float)).max(initial=0.0))
     if largest > LARGEST_SCALE:
-        raise ValueError(
+        raise not_allowed(
             f"{name}={values!r} is not allowed: give positions between {-LARGEST_SCALE:g} and "
             f"{LARGEST_SCALE:g}; the largest magnitude is {largest:.3g}."
         )
@@ -99,7 +107,7 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     # types are compared first: numpy arrays and estimators must not be compared element by element
     if not any(type(value) is type(option) and value == option for option in options):
         listed = ", ".join(repr(option) for option in options)
-        raise ValueError(f"{name}={value!r} is not allowed: give one of {listed}.")
+        raise not_allowed(f"{name}={value!r} is not allowed: give one of {listed}.")
     return value
 
 
@@ -110,13 +118,13 @@ def check_array(values: Any, **options: Any) -> Any:
     """
     name = options.get("input_name") or "X"
     with np.errstate(invalid="ignore"), explained_conversion(name, values):
-        return sklearn_check_array(values, **options)
+        return utils.check_array(values, **options)
 
 
 def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """The same for scikit-learn's function of this name."""
     with np.errstate(invalid="ignore"), explained_conversion("X", X):
-        return sklearn_validate_data(estimator, X, *y, **options)
+        return validation.validate_data(estimator, X, *y, **options)
 
 
 def check_random_state(random_state: Any) -> np.random.RandomState:
@@ -130,13 +138,13 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
     """
     given = random_state
     if given is None or isinstance(given, np.random.RandomState):
-        return sklearn_random_state(given)
+        return utils.check_random_state(given)
     if not is_whole(given) or not 0 <= given < 2**32:
-        raise ValueError(
+        raise not_allowed(
             f"random_state={given!r} is not allowed: give a whole number, at least 0 and below "
             "2**32, a numpy.random.RandomState, or None."
         )
-    return sklearn_random_state(given)
+    return utils.check_random_state(given)
 
 
 def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
@@ -147,23 +155,25 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
     if weight.shape != (n_rows,):
-        raise ValueError(
+        raise not_allowed(
             f"sample_weight of shape {weight.shape} is not allowed: X has {n_rows} rows; give an "
             f"array of shape ({n_rows},)."
         )
     if (weight < 0.0).any():
-        raise ValueError(
+        raise not_allowed(
             f"sample_weight has a negative value, {weight.min():g}: give nonnegative numbers."
         )
     if 0.0 < weight.max(initial=0.0) < SMALLEST_WEIGHT:
-        raise ValueError(
+        raise not_allowed(
             f"sample_weight has no value of {SMALLEST_WEIGHT:g} or more: multiply the weights by a "
-            "constant. They are exponents of the likelihood."
+            "constant. They are exponents of the likelihood.",
+            "numbers-are-too-large-or-too-small",
         )
     if weight.max(initial=0.0) > LARGEST_WEIGHT:
-        raise ValueError(
+        raise not_allowed(
             f"sample_weight has a value of {weight.max():g}, more than {LARGEST_WEIGHT:g}: divide "
-            "the weights by a constant. They are exponents of the likelihood."
+            "the weights by a constant. They are exponents of the likelihood.",
+            "numbers-are-too-large-or-too-small",
         )
     return np.asarray(weight)
 
@@ -183,9 +193,10 @@ def check_scale(name: str, value: Any) -> float:
 def check_ratio(name: str, value: float, whose: str, unit: float) -> None:
     """Refuse a number that is no scale in units of the data; ``whose`` says what ``unit`` is."""
     if not SMALLEST_SCALE <= float(value) / unit <= LARGEST_SCALE:
-        raise ValueError(
+        raise not_allowed(
             f"{name}={value!r} is not allowed: it is {float(value) / unit:.3g} times {whose}, "
-            f"{unit:.3g}; give a number of {SMALLEST_SCALE:g} to {LARGEST_SCALE:g} times as much."
+            f"{unit:.3g}; give a number of {SMALLEST_SCALE:g} to {LARGEST_SCALE:g} times as much.",
+            "numbers-are-too-large-or-too-small",
         )
 
 
@@ -197,7 +208,7 @@ def check_scales(name: str, values: Any, allowed: str) -> Any:
         numbers = np.empty(0)
     good = (numbers >= SMALLEST_SCALE) & (numbers <= LARGEST_SCALE)
     if numbers.ndim != 1 or numbers.size == 0 or not good.all():
-        raise ValueError(
+        raise not_allowed(
             f"{name}={values!r} is not allowed: give {allowed} "
             f"(numbers between {SMALLEST_SCALE:g} and {LARGEST_SCALE:g})."
         )
@@ -208,7 +219,7 @@ def check_class_weight(classes: NDArray[Any], weights: NDArray[Any]) -> None:
     """Refuse weights of classes that could not be weights of rows."""
     good = (weights == 0.0) | ((weights >= SMALLEST_WEIGHT) & (weights <= LARGEST_WEIGHT))
     if not good.all():
-        raise ValueError(
+        raise not_allowed(
             f"class_weight is not allowed: class {classes[~good].tolist()[0]!r} has the weight "
             f"{weights[~good][0]:g}; give 0, or numbers between {SMALLEST_WEIGHT:g} and "
             f"{LARGEST_WEIGHT:g}."
@@ -235,16 +246,18 @@ def check_magnitude(name: str, values: Any) -> None:
     limits = f"between {SMALLEST_DATA:g} and {LARGEST_DATA:g}"
     if largest > LARGEST_DATA or 0.0 < largest < SMALLEST_DATA:
         verb = "divide" if largest > 1.0 else "multiply"
-        raise ValueError(
+        raise not_allowed(
             f"{name} is not allowed: its largest magnitude is {largest:.3g}, and squares of such "
-            f"numbers can't be represented; {verb} it by a constant, so that it lies {limits}."
+            f"numbers can't be represented; {verb} it by a constant, so that it lies {limits}.",
+            "numbers-are-too-large-or-too-small",
         )
     small = np.flatnonzero((of_columns > 0.0) & (of_columns < SMALLEST_DATA))
     if len(small):
-        raise ValueError(
+        raise not_allowed(
             f"{name} is not allowed: the largest magnitude of its column {small[0]} is "
             f"{of_columns[small[0]]:.3g}, and squares of such numbers can't be represented; "
-            f"multiply this column by a constant, so that it lies {limits}, or leave it out."
+            f"multiply this column by a constant, so that it lies {limits}, or leave it out.",
+            "numbers-are-too-large-or-too-small",
         )
 
 
@@ -272,10 +285,11 @@ def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:
     if np.isfinite(values).all():
         return values
     largest = "large" if hasattr(X, "blocks") else f"{_magnitude(X):.3g}"
-    raise ValueError(
+    raise not_allowed(
         f"X is not allowed: its largest magnitude is {largest}, with "
         "which predictions leave the finite numbers; give rows in the units of those of fit, or "
-        "fit with dtype='float64'."
+        "fit with dtype='float64'.",
+        "numbers-are-too-large-or-too-small",
     )
 
 
@@ -290,10 +304,11 @@ def check_densities(
     bad = np.flatnonzero(~np.isfinite(values) & refused)
     if len(bad):
         targets = ", ".join(f"{value:.3g}" for value in y[bad[0]])
-        raise ValueError(
+        raise not_allowed(
             f"y is not allowed: the target {targets} of row {first + bad[0]} is so far from its "
             "predictions that its log density leaves the finite numbers; give y, and the rows X, "
-            "in the units of those of fit."
+            "in the units of those of fit.",
+            "numbers-are-too-large-or-too-small",
         )
 
 
@@ -321,7 +336,7 @@ def check_layers(name: str, layers: Any, words: Iterable[str]) -> Any:
         names = []
     if not names or not all(isinstance(each, str) for each in names):
         listed = ", ".join(repr(word) for word in words)
-        raise ValueError(
+        raise not_allowed(
             f"{name}={layers!r} is not allowed: give {listed} or a list of layer names."
         )
     return layers

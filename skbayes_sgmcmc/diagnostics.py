@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ._draws.mixing import bulk_ess, rank_r_hat
 from ._draws.posterior_samples import PosteriorSamples, names_of
+from ._exceptions import not_allowed
 from ._validation import check_real
 
 Array = NDArray[Any]
@@ -374,7 +375,7 @@ def amari_distance(unmixing: Array, mixing: Array, *, normalize: bool = True) ->
     W, A = np.asarray(unmixing, dtype=float), np.asarray(mixing, dtype=float)
     d = W.shape[-2] if W.ndim > 1 else 0
     if d < 2 or A.shape != (W.shape[-1], d):
-        raise ValueError(
+        raise not_allowed(
             f"unmixing of shape {W.shape} with mixing of shape {A.shape} is not allowed: give "
             "shapes (..., n_components, n_features) and (n_features, n_components) with at least "
             "two components."

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from ._exceptions import not_allowed
 from ._validation import check_int, check_real
 
 Array = NDArray[Any]
@@ -124,7 +125,7 @@ class Polynomial(Schedule):
             return float(self.a), float(self.b)
         assert self.first is not None and self.last is not None  # check() ensures this
         if self.first == self.last:
-            raise ValueError("Polynomial(first == last) is constant: use Constant(value).")
+            raise not_allowed("Polynomial(first == last) is constant: use Constant(value).")
         # first = a b^-gamma and last = a (b + n - 1)^-gamma
         ratio = (self.first / self.last) ** (1.0 / self.gamma)
         b = max(n_steps - 1, 1) / (ratio - 1.0)
@@ -140,7 +141,7 @@ class Polynomial(Schedule):
             check_real(f"{name}.a", self.a, low=0.0)
             check_real(f"{name}.b", self.b, low=0.0)
         else:
-            raise ValueError(
+            raise not_allowed(
                 f"{name}=Polynomial(first={self.first!r}, last={self.last!r}, a={self.a!r}, "
                 f"b={self.b!r}) is not allowed: give both first and last, or both a and b."
             )
@@ -181,7 +182,7 @@ class Exponential(Schedule):
     def check(self, name: str) -> None:
         check_real(f"{name}.first", self.first, low=0.0)
         if (self.last is None) == (self.rate is None):
-            raise ValueError(
+            raise not_allowed(
                 f"{name}=Exponential(last={self.last!r}, rate={self.rate!r}) is not allowed: "
                 "give exactly one of last and rate."
             )
@@ -260,7 +261,7 @@ class MultiStep(Schedule):
         for milestone in self.milestones:
             check_int(f"{name}.milestones", milestone)
         if list(self.milestones) != sorted(self.milestones):
-            raise ValueError(
+            raise not_allowed(
                 f"{name}.milestones={self.milestones!r} is not allowed: give ascending steps."
             )
 

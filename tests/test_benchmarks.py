@@ -17,6 +17,8 @@ import torch
 from numpy.testing import assert_allclose
 from scipy import stats
 
+import skbayes_sgmcmc
+
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 RESULTS = FOLDER.parents[1] / "docs" / "results"
 PAGES = sorted(path for path in RESULTS.glob("*.md") if path.name != "README.md")
@@ -138,6 +140,20 @@ def test_a_record_says_where_it_is_from(records, tmp_path):
     assert "commit" in record
     assert f"version: {record['version']}" in found.describe()
     assert not found.describe_differences()
+
+
+def test_commits_before_a_release_are_one_version(records, tmp_path, monkeypatch):
+    """A commit takes the runs of another before the same release; the release does not."""
+    path = tmp_path / "some.jsonl"
+    for version in ("0.1.0.dev809+g48e3b292f", "0.1.0.dev810+gf5795de1b.d20261125"):
+        monkeypatch.setitem(vars(skbayes_sgmcmc), "__version__", version)
+        found = records.Records(path)
+        found.finished("a-0", lambda: {"score": 1.5}, {"seed": 0})
+        assert "version: 0.1.0.dev0" in found.describe()
+    assert len(path.read_text().splitlines()) == 1
+    monkeypatch.setitem(vars(skbayes_sgmcmc), "__version__", "0.1.0")
+    with pytest.raises(SystemExit, match=r"version '0\.1\.0\.dev0' instead of '0\.1\.0'"):
+        records.Records(path).stored("a-0", {"seed": 0})
 
 
 @pytest.mark.parametrize(

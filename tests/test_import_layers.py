@@ -17,8 +17,10 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 #: modules and folders from the ground up: each may import from lower lines only (and a folder's
 #: files from each other, without cycles). A new module needs a place here
 LAYERS = [
-    {"_kernels", "_conversion"},
-    {"_validation", "_exceptions", "_callbacks", "_metric", "_pipelines"},
+    {"_kernels", "_exceptions"},
+    {"_conversion"},
+    {"_validation", "_callbacks", "_metric"},
+    {"_pipelines"},
     {"_export"},
     {"_draws", "_data", "schedules"},
     {"priors", "augmentation"},

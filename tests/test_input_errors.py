@@ -88,7 +88,10 @@ def test_arrays_and_lists_of_text(X, message):
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (["low", "high", "low", "low"], r"y is not allowed: item 0 has 'low'\. Give numbers\.$"),
+        (
+            ["low", "high", "low", "low"],
+            r"y is not allowed: item 0 has 'low'\. Give numbers\.\nMore",
+        ),
         ([1.0, 2.0, "?", 3.0], r"y is not allowed: item 2 has '\?'"),
         ([[1.0], [1.0, 2.0], [3.0], [4.0]], r"y is .* \(1,\) of row 0 and \(2,\) of row 1"),
     ],

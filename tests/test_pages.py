@@ -8,6 +8,7 @@ a block in another language than Python must be one of ``SHELLS``.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import warnings
 from pathlib import Path
@@ -15,15 +16,18 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from _links import SECTIONS
 from sklearn.datasets import load_wine
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skbayes_sgmcmc
+from skbayes_sgmcmc._exceptions import NOT_ALLOWED
 
 ROOT = Path(skbayes_sgmcmc.__file__).parent.parent
 DOCS = ROOT / "docs"
+PACKAGE = ROOT / "skbayes_sgmcmc"
 
 #: an optional reason, the language, the code
 BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -122,14 +126,17 @@ def test_accuracies_that_the_readme_states():
     np.testing.assert_allclose(found, [float(each) for each in stated.groups()], atol=1 / 178)
 
 
-def anchors(text):
-    """Headings as links name them."""
-    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-#: errors of sampling, each of which has a section of docs/warnings.md
-EXPLAINED = {"SamplingError", "CheckpointError", "MemoryError"}
+#: errors of sampling, whose text names its section of docs/warnings.md
+OF_SAMPLING = {"SamplingError", "CheckpointError", "MemoryError"}
+#: built-in errors that are raised without a section: Python asks for them, or they are caught
+UNEXPLAINED = {
+    ("__init__.py", "AttributeError"),
+    ("_engine/accelerators/cuda_graphs.py", "RuntimeError"),
+    ("_engine/checkpoint.py", "ValueError"),
+    ("_engine/jobs.py", "KeyboardInterrupt"),
+    ("models/_linalg.py", "np.linalg.LinAlgError"),
+    ("samplers/_protocol.py", "NotImplementedError"),
+}
 
 
 def calls_of(path):
@@ -141,25 +148,43 @@ def calls_of(path):
 
 def test_every_warning_and_error_of_sampling_names_its_section():
     """None is issued but by ``warn``, which adds a section, and errors call ``more``."""
-    for path in (ROOT / "skbayes_sgmcmc").rglob("*.py"):
+    for path in PACKAGE.rglob("*.py"):
         for name, node in calls_of(path):
             assert name != "warnings.warn" or path.name == "_exceptions.py", path
-            if name in EXPLAINED:
+            if name in OF_SAMPLING:
                 assert any(getattr(each.func, "id", "") == "more"
                            for each in ast.walk(node)
                            if isinstance(each, ast.Call)), f"{path}:{node.lineno}"  # fmt: skip
 
 
+def test_every_other_error_has_a_note_of_its_section():
+    """None of the built-in ones is raised or made but by ``not_allowed`` or in ``explained``."""
+    bare, n_explained = set(), 0
+    for path in PACKAGE.rglob("*.py"):
+        calls = list(calls_of(path))
+        inside = {id(node.args[0]) for name, node in calls if name == "explained"}
+        n_explained += sum(name in ("explained", "not_allowed") for name, _ in calls)
+        for name, node in calls:
+            built_in = getattr(builtins, name, None)
+            error = isinstance(built_in, type) and issubclass(built_in, BaseException)
+            error |= name.endswith("Error") and "." in name  # NumPy's
+            if error and id(node) not in inside and path.name != "_exceptions.py":
+                bare.add((path.relative_to(PACKAGE).as_posix(), name))
+    assert bare == UNEXPLAINED
+    assert n_explained >= 250  # this test's own eyes
+
+
+#: place of the section among the arguments of what names one
+SECTION_AT = {"warn": 1, "more": 0, "not_allowed": 1, "explained": 1, "explained_errors": 0}
+
+
 def test_messages_name_sections_that_exist():
-    """Every warning, and every error of sampling; each section is named by some message."""
+    """Every warning and error; each section is named by some message."""
     named = []
-    for path in (ROOT / "skbayes_sgmcmc").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            called = node.func.id if isinstance(node, ast.Call) and "id" in vars(node.func) else ""
-            if called in ("warn", "more"):
-                section = node.args[called == "warn"]
-                named += [section.value] if isinstance(section, ast.Constant) else []
-    assert len(named) >= 15
-    sections = anchors((DOCS / "warnings.md").read_text())
-    general = {"warnings-and-errors", "a-parameter-or-the-data-are-not-allowed"}
-    assert set(named) == sections - general
+    for path in PACKAGE.rglob("*.py"):
+        for name, node in calls_of(path):
+            sections = node.args[SECTION_AT[name] :][:1] if name in SECTION_AT else []
+            named += [each.value for each in sections if isinstance(each, ast.Constant)]
+    assert len(named) >= 80
+    general = {"warnings-and-errors", NOT_ALLOWED}  # the title, and what errors name by default
+    assert set(named) | general == SECTIONS

@@ -1,14 +1,18 @@
-"""What a release consists of agrees with itself: versions, the conda recipe, types for users."""
+"""What a release consists of agrees with itself: version, the conda recipe, types for users."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 import skbayes_sgmcmc
 
@@ -25,16 +29,98 @@ def recipe():
     return yaml.safe_load((ROOT / "conda-recipe" / "recipe.yaml").read_text())
 
 
-def test_versions_agree(recipe):
-    """The package's, the citation's and the recipe's; and that of a tag, where one is built."""
-    version = skbayes_sgmcmc.__version__
-    assert re.search(rf"^version: {re.escape(version)}$", (ROOT / "CITATION.cff").read_text(), re.M)
-    assert recipe["context"]["version"] == version
-    heading = "## [Unreleased]" if "dev" in version else f"## [{version}]"
-    assert heading in (ROOT / "CHANGELOG.md").read_text()
-    command = ["git", "-C", str(ROOT), "tag", "--points-at", "HEAD"]
-    tags = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
-    assert {tag for tag in tags if re.match(r"v\d", tag)} <= {f"v{version}"}
+def git(folder, *arguments):
+    """What git prints in a folder; "" if it fails."""
+    command = ["git", "-c", "user.name=nobody", "-c", "user.email=nobody@example.org", *arguments]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return run.stdout.strip()
+
+
+def test_the_changelog_has_a_heading_for_this_commit():
+    """That of its tag, where one is built; else what comes next."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone")
+    found = [tag for tag in git(ROOT, "tag", "--points-at", "HEAD").split() if tag.startswith("v")]
+    headings = re.findall(r"^## \[(.*)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert headings[0] == (found[0][1:] if found else "Unreleased")
+
+
+def test_no_other_file_names_the_version(recipe):
+    """The citation has none, and the recipe is told."""
+    assert "version" not in re.findall(r"^([\w-]+):", (ROOT / "CITATION.cff").read_text(), re.M)
+    assert 'env.get("SKBAYES_VERSION"' in recipe["context"]["version"]
+    told = recipe["build"]["script"]["env"]["SETUPTOOLS_SCM_PRETEND_VERSION"]
+    assert told == recipe["package"]["version"] == "${{ version }}"
+    assert "version" in PROJECT["project"]["dynamic"]
+
+
+def test_the_package_has_the_version_that_was_installed(monkeypatch):
+    """And a source tree that is not installed says so."""
+    monkeypatch.setattr(metadata, "version", {"skbayes-sgmcmc": "0.7.1"}.__getitem__)
+    assert skbayes_sgmcmc.__version__ == "0.7.1"
+
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert skbayes_sgmcmc.__version__ == "0+unknown"
+
+
+def version_of(folder, **environment):
+    """The version that a build of a folder would have."""
+    pytest.importorskip("hatch_vcs")
+    command = [sys.executable, "-W", "ignore", "-m", "hatchling", "version"]
+    own = {name: value for name, value in os.environ.items() if "PRETEND_VERSION" not in name}
+    run = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=own | environment
+    )
+    assert run.returncode == 0, run.stderr
+    return Version(run.stdout.strip())
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A repository of two commits with this project's way to its version."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    for message in ("first", "second"):
+        git(folder, "commit", "-q", "--allow-empty", "-m", message)
+    return folder
+
+
+def test_versions_of_clones(clone, tmp_path):
+    """Before a tag, those of a release to come; at a tag, its own; after it, those of the next."""
+
+    def check(folder, expected, **environment):
+        found = version_of(folder, **environment)
+        assert Version(found.public) == Version(expected)
+        assert git(clone, "rev-parse", "HEAD").startswith(found.local.removeprefix("g"))
+
+    check(clone, "0.1.0.dev2")
+    check(clone, "0.1.0.dev2", GIT_TEST_ASSUME_DIFFERENT_OWNER="1")  # as in containers
+    git(clone, "tag", "v0.1.0")
+    assert str(version_of(clone)) == "0.1.0"
+    git(clone, "commit", "-q", "--allow-empty", "-m", "third")
+    check(clone, "0.1.1.dev1")
+    git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), "shallow")
+    check(tmp_path / "shallow", "0.1.0.dev1")
+
+
+def test_versions_without_git(clone):
+    """Older than every release, unless the sdist or whoever builds it says more."""
+    git(clone, "tag", "v0.1.0")
+    oldest = Version("0.1.0.dev0")
+    assert version_of(clone, PATH="/nowhere") == oldest
+    shutil.rmtree(clone / ".git")
+    assert version_of(clone) == oldest
+    assert version_of(clone, SETUPTOOLS_SCM_PRETEND_VERSION="0.2.0") == Version("0.2.0")
+    (clone / "PKG-INFO").write_text("Metadata-Version: 2.4\nName: skbayes-sgmcmc\nVersion: 0.1.0\n")
+    assert version_of(clone) == Version("0.1.0")
 
 
 def test_the_recipe_has_the_requirements_of_pyproject(recipe):
@@ -44,8 +130,8 @@ def test_the_recipe_has_the_requirements_of_pyproject(recipe):
         name, bound = re.fullmatch(r"([\w-]+)(>=[\d.]+)", requirement).groups()
         wanted.add(f"{CONDA.get(name, name)} {bound}")
     assert set(recipe["requirements"]["run"]) == wanted
-    (backend,) = PROJECT["build-system"]["requires"]
-    assert backend.replace(">", " >") in recipe["requirements"]["host"]
+    host = {each.replace(">", " >") for each in PROJECT["build-system"]["requires"]}
+    assert host <= set(recipe["requirements"]["host"])
     assert recipe["package"]["name"] == project["name"]
     assert recipe["about"]["license"] == project["license"]
     assert recipe["about"]["summary"] == project["description"]

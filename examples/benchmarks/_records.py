@@ -2,9 +2,9 @@
 
 A long benchmark stores the numbers of every run, so that an interrupted command goes on where it
 stopped and a page can be written again without new runs. A record also holds what the numbers
-depend on: the settings of the run, the package version, the commit and the machine. Records that
-differ in these from the run that asks for them are refused, because a table that mixes them
-compares different things.
+depend on: the settings of the run, the package version, the commit and the machine. Records of
+other settings, versions or machines than those of the run that asks for them are refused, because a
+table that mixes them compares different things. All commits before a release are one version here.
 """
 
 import collections
@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import platform
+import re
 import subprocess
 import time
 from importlib.metadata import version
@@ -35,6 +36,11 @@ def machine(device="cpu"):
     threads = torch.get_num_threads()
     kind = platform.machine().replace("_", "-")
     return f"{cores}-core {kind} CPU, {threads} thread{'s' * (threads > 1)}"
+
+
+def release_of(found):
+    """A version, with one for all commits before a release: 0.1.0.dev9+g48e3b29 is 0.1.0.dev0."""
+    return re.sub(r"\.dev\d+.*", ".dev0", found)
 
 
 @functools.cache
@@ -79,7 +85,8 @@ class Records:
         self.path, self.no_new, self.mix = Path(path), no_new, mix
         self.constants = constants or {}
         self.used, self.differences = {}, collections.Counter()
-        self.here = {"version": skbayes_sgmcmc.__version__, "machine": machine(device)}
+        version_here = release_of(skbayes_sgmcmc.__version__)
+        self.here = {"version": version_here, "machine": machine(device)}
         self._stored, self._size = {}, 0
 
     def finished(self, name, run, settings):

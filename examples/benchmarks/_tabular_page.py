@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 from _common import markdown_table, mean_sd, new_figure, save_figure
+from _records import release_of
 from _tabular_data import (
     A9A_ROWS,
     CLASSIFICATION,
@@ -407,7 +408,7 @@ def gaps(results, rows, sets, missing, failed, methods, only, chosen):
     for runs in results.values():
         for numbers in runs.values():
             for package, found in numbers["versions"].items():
-                versions.setdefault(package, set()).add(found)
+                versions.setdefault(package, set()).add(release_of(found))
     known = (f"{name} {', '.join(sorted(found))}" for name, found in sorted(versions.items()))
     words = [f"Versions: {'; '.join(known)}."]
     if missing:

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._exceptions import explained, not_allowed
 from .layout import Layout, as_array, is_several
 
 Array = NDArray[Any]
@@ -64,10 +65,15 @@ class Items(torch.utils.data.Dataset[Any]):
             try:
                 rows[place] = row(split_item(item)[0])
             except ValueError as error:
-                raise ValueError(f"item {indices[place]} of the dataset: {error}") from None
+                raise not_allowed(
+                    f"item {indices[place]} of the dataset: {error}", "the-rows-cannot-be-read"
+                ) from None
         if not np.isfinite(rows).all():
             index = indices[int(np.isfinite(rows).all(axis=1).argmin())]
-            raise ValueError(f"item {index} of the dataset has values that are not finite.")
+            raise not_allowed(
+                f"item {index} of the dataset has values that are not finite.",
+                "the-rows-cannot-be-read",
+            )
         return rows
 
 
@@ -88,7 +94,10 @@ def _one_by_one(dataset: Any, indices: Sequence[int]) -> Iterator[Any]:
             item = dataset[index]
         except Exception as error:
             lines = "".join(traceback.format_exception(error))
-            raise RuntimeError(f"item {index} of the dataset could not be read:\n{lines}") from None
+            raise explained(
+                RuntimeError(f"item {index} of the dataset could not be read:\n{lines}"),
+                "the-rows-cannot-be-read",
+            ) from None
         yield item
 
 
@@ -208,24 +217,24 @@ def length(dataset: Any) -> int:
         The dataset has no length or no items, or is a mapping of several datasets.
     """
     if isinstance(dataset, torch.utils.data.DataLoader):
-        raise ValueError(
+        raise not_allowed(
             "X=DataLoader is not allowed: give its dataset; batch_size and n_workers are "
             "parameters of the estimator."
         )
     if isinstance(dataset, Mapping):
-        raise ValueError(
+        raise not_allowed(
             f"X={type(dataset).__name__} is not allowed: it holds several datasets, "
             f"{', '.join(map(repr, dataset))}. Give one of them."
         )
     try:
         n = len(dataset)
     except TypeError:
-        raise ValueError(
+        raise not_allowed(
             f"X={type(dataset).__name__} is not allowed: a dataset needs __len__ and __getitem__ "
             "(map-style), because rows are drawn by their numbers."
         ) from None
     if n == 0:
-        raise ValueError(f"X={type(dataset).__name__} is not allowed: it has no items.")
+        raise not_allowed(f"X={type(dataset).__name__} is not allowed: it has no items.")
     return n
 
 
@@ -286,13 +295,13 @@ class _Targets(torch.utils.data.Dataset[Any]):
         for index, item in zip(indices, items_of(self.dataset, indices), strict=True):
             y = split_item(item)[1]
             if y is None:
-                raise ValueError(
+                raise not_allowed(
                     f"y is missing: item {index} of the dataset has no target. Give y, items "
                     f"(x, y), or mappings with one of {', '.join(map(repr, LABELS))}."
                 )
             found.append(np.asarray(as_array(y)))
             if found[-1].shape != found[0].shape:
-                raise ValueError(
+                raise not_allowed(
                     f"item {index} of the dataset has a target of shape {found[-1].shape}, and "
                     f"item {indices[0]} one of shape {found[0].shape}: give targets of one shape."
                 )

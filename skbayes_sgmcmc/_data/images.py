@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .._exceptions import not_allowed
+
 
 def flat_images(X: Any) -> tuple[Any, tuple[int, int, int] | None]:
     """X as rows of numbers, and the shape of an image if X has images (else None)."""
@@ -25,4 +27,4 @@ def shape_in(X: Any) -> tuple[int, ...] | None:
 def check_image_shape(shape: tuple[int, ...] | None, fitted: tuple[int, ...]) -> None:
     """Refuse images whose shape differs from the fit; ``shape`` is None if X has no images."""
     if shape not in (None, fitted):
-        raise ValueError(f"X has images of shape {shape}, but the network was fitted to {fitted}.")
+        raise not_allowed(f"X has images of shape {shape}, but the network was fitted to {fitted}.")

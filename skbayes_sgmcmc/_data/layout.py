@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._conversion import explained_conversion
+from .._exceptions import not_allowed
 
 Array = NDArray[Any]
 
@@ -55,14 +56,15 @@ class Field:
         if self.kind == "float" or values.dtype.kind == "b":
             return
         if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
-            raise ValueError(
+            raise not_allowed(
                 f"{name} is not allowed: it has fractions, and the estimator was fitted to whole "
                 "numbers."
             )
         if np.abs(values).max(initial=0) > LARGEST_WHOLE:
-            raise ValueError(
+            raise not_allowed(
                 f"{name} is not allowed: its largest magnitude is {np.abs(values).max()}; whole "
-                "numbers that a module gets may be at most 2**24."
+                "numbers that a module gets may be at most 2**24.",
+                "numbers-are-too-large-or-too-small",
             )
 
 
@@ -112,17 +114,17 @@ class Layout:
             X does not have the arguments of this layout, their shapes, or whole numbers.
         """
         if not is_several(X):
-            raise ValueError(
+            raise not_allowed(
                 f"X of type {type(X).__name__} is not allowed: give {self._expected()}."
             )
         arrays = dict(_items(X))
         if arrays.keys() != {f.key for f in self.fields}:
-            raise ValueError(
+            raise not_allowed(
                 f"X with {', '.join(map(repr, arrays))} is not allowed: give {self._expected()}."
             )
         lengths = {key: len(values) for key, values in arrays.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(
+            raise not_allowed(
                 f"X is not allowed: its arrays have different numbers of rows, {lengths}."
             )
         return np.concatenate([_rows_of(f, arrays[f.key]) for f in self.fields], axis=1)
@@ -200,13 +202,14 @@ def of_sequence(name: str, values: Any) -> Array:
 def _field(key: str | int, values: Any) -> Field:
     array = of_sequence(f"X[{key!r}]", values)
     if array.ndim == 0:
-        raise ValueError(
+        raise not_allowed(
             f"X[{key!r}] is not allowed: give an array with the rows on its first axis."
         )
     kind = {"i": "int", "u": "int", "b": "bool", "f": "float"}.get(array.dtype.kind)
     if kind is None:
-        raise ValueError(
-            f"X[{key!r}] of type {array.dtype} is not allowed: give numbers, such as token ids."
+        raise not_allowed(
+            f"X[{key!r}] of type {array.dtype} is not allowed: give numbers, such as token ids.",
+            "a-column-is-not-numeric",
         )
     return Field(key, array.shape[1:], kind)
 
@@ -215,10 +218,11 @@ def _rows_of(field: Field, values: Any) -> Array:
     """An array of an argument as rows (rows, numbers) in floating point."""
     array = np.asarray(values)
     if array.shape[1:] != field.shape:
-        raise ValueError(
+        raise not_allowed(
             f"X[{field.key!r}] with rows of shape {array.shape[1:]} is not allowed: the first rows "
             f"of fit have the shape {field.shape}. Give rows of this shape; rows of words are "
-            "padded, with a mask of what counts as another array."
+            "padded, with a mask of what counts as another array.",
+            "rows-have-different-shapes",
         )
     field.check_whole(f"X[{field.key!r}]", array)
     kind = array.dtype if array.dtype in (np.float32, np.float64) else np.dtype(np.float32)

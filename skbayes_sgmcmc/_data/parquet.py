@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._exceptions import explained, not_allowed
 from .rows import state_of
 
 Array = NDArray[Any]
@@ -74,7 +75,7 @@ class ParquetRows:
         self.columns = tuple(known) if columns is None else tuple(columns)
         unknown = [name for name in self.columns if name not in known]
         if unknown or not self.columns:
-            raise ValueError(f"columns={list(self.columns)} is not allowed: {source} has {known}.")
+            raise not_allowed(f"columns={list(self.columns)} is not allowed: {source} has {known}.")
         types = [dataset.schema.field(name).type for name in self.columns]
         self.dtype = _common_type(self.columns, types)
         self._groups = [
@@ -83,7 +84,7 @@ class ParquetRows:
         sizes = [part.row_groups[0].num_rows for part in self._groups]
         self._ends = np.cumsum(sizes, dtype=np.int64)
         if not len(self._ends) or self._ends[-1] == 0:
-            raise ValueError(f"source={source!r} is not allowed: it has no row.")
+            raise not_allowed(f"source={source!r} is not allowed: it has no row.")
         self.shape = int(self._ends[-1]), len(self.columns)
         #: as datasets of h5py and zarr name the parts of which nothing less is read
         self.chunks = max(sizes), len(self.columns)
@@ -105,7 +106,7 @@ class ParquetRows:
         """Consecutive rows, as an array of shape (rows, columns)."""
         start, stop, step = rows.indices(len(self))
         if step != 1:
-            raise IndexError("rows are read in their order: give X[start:stop].")
+            raise explained(IndexError("rows are read in their order: give X[start:stop]."))
         found = np.empty((max(0, stop - start), self.shape[1]), self.dtype)
         at = start
         while at < stop:
@@ -125,9 +126,12 @@ class ParquetRows:
     def _check_unchanged(self) -> None:
         for file, state in zip(self._files, self._states, strict=True):
             if state_of(file) != state:
-                raise RuntimeError(
-                    f"the file {file!r} of X has changed since it was opened. Make a new "
-                    "ParquetRows of it, and fit again."
+                raise explained(
+                    RuntimeError(
+                        f"the file {file!r} of X has changed since it was opened. Make a new "
+                        "ParquetRows of it, and fit again."
+                    ),
+                    "the-rows-cannot-be-read",
                 )
 
     def _decoded(self, group: int) -> Array:
@@ -150,8 +154,9 @@ def _dataset(source: Any) -> Any:
     try:
         from pyarrow import dataset
     except ImportError as error:
-        raise ImportError(
-            "Parquet files need pyarrow: pip install 'skbayes_sgmcmc[parquet]'."
+        raise explained(
+            ImportError("Parquet files need pyarrow: pip install 'skbayes_sgmcmc[parquet]'."),
+            "an-extra-is-missing",
         ) from error
     if isinstance(source, dataset.Dataset):
         return source
@@ -159,7 +164,10 @@ def _dataset(source: Any) -> Any:
     paths = [os.fspath(path) for path in paths]
     for path in paths:
         if not os.path.exists(path):
-            raise FileNotFoundError(f"source={path!r} is not allowed: there is no such file.")
+            raise explained(
+                FileNotFoundError(f"source={path!r} is not allowed: there is no such file."),
+                "the-rows-cannot-be-read",
+            )
     return dataset.dataset(paths[0] if len(paths) == 1 else paths, format="parquet")
 
 
@@ -172,9 +180,10 @@ def _common_type(names: Iterable[str], types: Iterable[Any]) -> np.dtype[Any]:
         except (NotImplementedError, TypeError):
             one = np.dtype(object)
         if one.kind not in "fiub":
-            raise ValueError(
+            raise not_allowed(
                 f"column {name!r} of type {kind} is not allowed: X holds numbers. Leave it out of "
-                "columns=, or encode it."
+                "columns=, or encode it.",
+                "a-column-is-not-numeric",
             )
         found.append(one)
     single = all(one == np.float32 for one in found)

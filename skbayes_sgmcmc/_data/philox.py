@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._exceptions import not_allowed
+
 Array = NDArray[Any]
 
 
@@ -22,7 +24,7 @@ class Philox:
 
     def __init__(self, key: int, device: str = "cpu"):
         if device != "cpu":
-            raise ValueError(f"device={device!r} is not allowed: this generator needs 'cpu'.")
+            raise not_allowed(f"device={device!r} is not allowed: this generator needs 'cpu'.")
         self.key = key
         self.counter = 0
 

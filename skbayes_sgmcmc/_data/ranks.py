@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch import Tensor
 
-from .._exceptions import SamplingError, more
+from .._exceptions import SamplingError, more, not_allowed
 
 T = TypeVar("T")
 
@@ -107,9 +107,10 @@ class Ranks:
             values = [each.get(name) for each in every]
             if any(value != values[0] for value in values):
                 listed = ", ".join(f"{value} on rank {rank}" for rank, value in enumerate(values))
-                raise ValueError(
+                raise not_allowed(
                     f"data_parallel is not allowed here: the ranks differ in {name}: {listed}. "
-                    "Give every rank the same data, parameters and versions."
+                    "Give every rank the same data, parameters and versions.",
+                    "ranks-are-missing-or-differ",
                 )
 
     def _in_place(self, tensor: Tensor, exchange: Callable[[Tensor], Any]) -> None:
@@ -148,7 +149,8 @@ class NoRandom:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        raise ValueError(
+        raise not_allowed(
             f"data_parallel is not allowed with {self._name}: its gradient draws random numbers "
-            "for every row, of which each rank has others. Fit it in one process."
+            "for every row, of which each rank has others. Fit it in one process.",
+            "ranks-are-missing-or-differ",
         )

@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._exceptions import explained, not_allowed
 from .memory import whole_memory
 from .read_ahead import read_ahead
 
@@ -69,7 +70,7 @@ class StoredRows:
         if isinstance(table, np.ndarray) and table.strides[1] != table.itemsize:
             table = np.ascontiguousarray(table)  # rows are read as a whole
         if table.dtype.kind not in "fiub":
-            raise ValueError(
+            raise not_allowed(
                 f"X of type {type(table).__name__} with the dtype {table.dtype} is not allowed: "
                 "give a table of numbers."
             )
@@ -140,7 +141,7 @@ class StoredRows:
         if isinstance(chosen, tuple):
             rows, columns = chosen
             if not isinstance(rows, slice) or rows != slice(None):
-                raise IndexError("columns are chosen of all rows: give X[:, columns].")
+                raise explained(IndexError("columns are chosen of all rows: give X[:, columns]."))
             kept = np.arange(self.table.shape[1]) if self.columns is None else self.columns
             return StoredRows(self.table, self.numbers, kept[columns])
         if isinstance(chosen, np.ndarray) and chosen.dtype == bool:
@@ -190,15 +191,18 @@ class StoredRows:
         self.check_unchanged()
         found = np.asarray(self.table[int(start) : int(stop)])
         if len(found) != stop - start:
-            raise RuntimeError(
-                f"X has changed since the call began: rows {start} to {stop - 1} were asked for, "
-                f"and {len(found)} of them are there. Keep X as it is until the call ends."
+            raise explained(
+                RuntimeError(
+                    f"X has changed since the call began: rows {start} to {stop - 1} were asked "
+                    f"for, and {len(found)} of them are there. Keep X as it is until the call ends."
+                ),
+                "the-rows-cannot-be-read",
             )
         found = found.astype(self.dtype, copy=False)
         if not isinstance(self.table, np.ndarray):  # arrays and maps were checked before the call
             row = first_not_finite(found)
             if row is not None:
-                raise ValueError(
+                raise not_allowed(
                     f"X is not allowed: row {start + row} contains NaN or infinity. Leave such "
                     "rows out, or replace their missing values."
                 )
@@ -217,9 +221,12 @@ class StoredRows:
         state = state_of(self._file)
         # a map of a file that was deleted or replaced by another one keeps its rows
         if state is not None and state != self._state and state[:1] == (self._state or state)[:1]:
-            raise RuntimeError(
-                f"the file {os.fspath(self._file)!r} of X has changed since the call began. Keep "
-                "it as it is until the call ends; write new rows to another file."
+            raise explained(
+                RuntimeError(
+                    f"the file {os.fspath(self._file)!r} of X has changed since the call began. "
+                    "Keep it as it is until the call ends; write new rows to another file."
+                ),
+                "the-rows-cannot-be-read",
             )
 
 
@@ -258,10 +265,13 @@ class Place:
         found = state_of(self.path)
         if found is None or found[1] != self.size:
             what = "does not exist" if found is None else f"has {found[1]} bytes"
-            raise FileNotFoundError(
-                f"the file {self.path!r} of X, of {self.size} bytes, {what} on "
-                f"{socket.gethostname()!r}. Workers open memory maps by their path: put the file "
-                "there, or give X as an array, which is sent to them."
+            raise explained(
+                FileNotFoundError(
+                    f"the file {self.path!r} of X, of {self.size} bytes, {what} on "
+                    f"{socket.gethostname()!r}. Workers open memory maps by their path: put the "
+                    "file there, or give X as an array, which is sent to them."
+                ),
+                "the-rows-cannot-be-read",
             )
         return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._exceptions import explained
 from .._validation import LARGEST_DATA, check_random_state
 from .storage import decode
 
@@ -74,7 +75,9 @@ class PosteriorSamples:
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.draws:
-            raise KeyError(f"{name!r} is not the name of any draws: {', '.join(self.draws)} are.")
+            raise explained(
+                KeyError(f"{name!r} is not the name of any draws: {', '.join(self.draws)} are.")
+            )
         return decode(self.draws[name])
 
     # as in a dict; without these, Python would ask for the items 0, 1, ...

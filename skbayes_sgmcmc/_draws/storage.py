@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from .._exceptions import explained, not_allowed
 from .._validation import check_choice
 
 Array = NDArray[Any]
@@ -60,10 +61,10 @@ class Storage(BaseEstimator):
             return
         refused = f"{name}.dir={self.dir!r} is not allowed"
         if not isinstance(self.dir, str | os.PathLike) or not os.fspath(self.dir):
-            raise ValueError(f"{refused}: give the name of a folder, or None.")
+            raise not_allowed(f"{refused}: give the name of a folder, or None.")
         refused = f"{name}.dir={os.fspath(self.dir)!r} is not allowed"
         if not os.path.isdir(self.dir):
-            raise ValueError(f"{refused}: there is no such folder.")
+            raise not_allowed(f"{refused}: there is no such folder.")
         check_writable(refused, os.fspath(self.dir))
 
 
@@ -72,7 +73,7 @@ def check_writable(refused: str, folder: str | os.PathLike[str]) -> None:
     try:
         tempfile.TemporaryFile(dir=os.fspath(folder), prefix=PROBE).close()
     except OSError as error:  # /proc, a disk that is read-only, a folder of someone else
-        raise ValueError(
+        raise not_allowed(
             f"{refused}: no file can be made there ({error.strerror}); give another folder."
         ) from None
 
@@ -100,10 +101,13 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
         # numpy maps the file with its own handle
         return np.memmap(open(handle, "r+b", closefd=False), kind, "r+", shape=shape)
     except OSError as error:
-        raise OSError(
-            error.errno,
-            f"storage.dir={str(folder)!r} has no room for the draws ({size / 2**30:.2f} GiB): give "
-            "another folder, fewer draws, or storage.dtype='bfloat16'",
+        raise explained(
+            OSError(
+                error.errno,
+                f"storage.dir={str(folder)!r} has no room for the draws ({size / 2**30:.2f} GiB): "
+                "give another folder, fewer draws, or storage.dtype='bfloat16'",
+            ),
+            "the-memory-is-full",
         ) from error
     finally:
         os.close(handle)  # otherwise a failed fit would keep the file's space

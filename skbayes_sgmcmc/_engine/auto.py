@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
-from .._exceptions import SamplingError, more
+from .._exceptions import SamplingError, more, not_allowed
 from .._validation import check_choice
 from ..models._protocol import Model
 from ..models._tuning import (
@@ -126,19 +126,19 @@ def _check_no_steps(request: Request) -> None:
     """Refuse parameters of steps for a sampler that takes none."""
     name = type(request.sampler).__name__
     if request.stream:
-        raise ValueError(
+        raise not_allowed(
             f"sampler={name} is not allowed in partial_fit, because its draws need all rows: give "
             "sampler='sgld'."
         )
     if not request.auto:
-        raise ValueError(
+        raise not_allowed(
             f"a number as step_size is not allowed with {name}, which takes no steps: give "
             "step_size='auto'."
         )
     for parameter in ("gradient", "preconditioner", "batch_size"):
         value = getattr(request, parameter)
         if value is not None and not is_auto(value):
-            raise ValueError(
+            raise not_allowed(
                 f"{parameter}={value!r} is not allowed with {name}, which takes no steps: give "
                 f"{parameter}='auto'."
             )
@@ -172,25 +172,25 @@ def _check(request: Request, model: Model) -> None:
     if isinstance(preconditioner, str):
         check_choice("preconditioner", preconditioner, ("auto", "hessian", "diagonal"))
     elif preconditioner is not None and preconditions(request.sampler, model):
-        raise ValueError(
+        raise not_allowed(
             f"preconditioner={preconditioner!r} is not allowed with "
             f"{type(request.sampler).__name__}, which preconditions by itself: give "
             "preconditioner=None."
         )
     if model.after_step is not None and preconditioner is not None and not is_auto(preconditioner):
-        raise ValueError(
+        raise not_allowed(
             f"preconditioner={preconditioner!r} is not allowed with {type(model).__name__}, "
             "because its latent variables change at every step: give preconditioner=None."
         )
     if request.sampler.needs_potential and gradient not in ("auto", "minibatch"):
-        raise ValueError(
+        raise not_allowed(
             f"gradient={gradient!r} is not allowed with {type(request.sampler).__name__}, because "
             "control variates change the gradient and not the potential: give gradient='minibatch'."
         )
     if request.sampler.needs_conditionals:
         _check_no_steps(request)
     if request.stream and gradient not in ("auto", "minibatch"):
-        raise ValueError(
+        raise not_allowed(
             f"gradient={gradient!r} is not allowed in partial_fit, because control variates need "
             "all rows: give gradient='minibatch' or 'auto'."
         )

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from .. import __version__
 from .._data.minibatch import Data, Minibatches
 from .._data.ranks import ALONE, Ranks
+from .._exceptions import explained, not_allowed
 from ..models._protocol import Model
 from ..samplers import Sampler
 from .fingerprint import fingerprint, probe, same_probe
@@ -126,16 +127,22 @@ def data_parallel(group: Any = None, *, chain_group: Any = None) -> Iterator[Non
     20
     """
     if not (dist.is_available() and dist.is_initialized()):
-        raise RuntimeError(
-            "data_parallel needs ranks: call torch.distributed.init_process_group('gloo'), or "
-            "'nccl' with GPUs, in a script that torchrun starts."
+        raise explained(
+            RuntimeError(
+                "data_parallel needs ranks: call torch.distributed.init_process_group('gloo'), or "
+                "'nccl' with GPUs, in a script that torchrun starts."
+            ),
+            "ranks-are-missing-or-differ",
         )
     rows = dist.group.WORLD if group is None else group
     for name, each in (("group", rows), ("chain_group", chain_group)):
         if each is not None and dist.get_rank(each) < 0:
-            raise RuntimeError(
-                f"{name}={each!r} is not allowed: this process is none of its ranks; call "
-                "data_parallel in its ranks only."
+            raise explained(
+                RuntimeError(
+                    f"{name}={each!r} is not allowed: this process is none of its ranks; call "
+                    "data_parallel in its ranks only."
+                ),
+                "ranks-are-missing-or-differ",
             )
     token = _grid.set(Grid(Ranks(rows), Ranks(chain_group)))
     try:
@@ -204,7 +211,7 @@ def _check(grid: Grid, model: Model, data: Data, settings: Settings, sampler: Sa
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise ValueError(f"data_parallel is not allowed {reason}.")
+    raise not_allowed(f"data_parallel is not allowed {reason}.", "ranks-are-missing-or-differ")
 
 
 def check_same_run(grid: Grid, work: Workload, plan: Plan, accelerators: tuple[str, ...]) -> None:
@@ -223,9 +230,10 @@ def check_same_run(grid: Grid, work: Workload, plan: Plan, accelerators: tuple[s
         }
     )
     if size < grid.rows.size:
-        raise ValueError(
+        raise not_allowed(
             f"batch_size={size} is not allowed in data_parallel with {grid.rows.size} ranks: give "
-            "at least one row for each rank."
+            "at least one row for each rank.",
+            "ranks-are-missing-or-differ",
         )
     compared = Minibatches(target.data, min(size, COMPARED_ROWS))
     precision = torch.finfo(target.like.dtype).eps
@@ -234,8 +242,9 @@ def check_same_run(grid: Grid, work: Workload, plan: Plan, accelerators: tuple[s
         found = ranks.gathered(own)
         same = [same_probe(found[0], other, precision) for other in found]
         if not all(same):
-            raise ValueError(
+            raise not_allowed(
                 f"data_parallel is not allowed here: rank {same.index(False)} computes other "
                 "gradients than rank 0 for the same row numbers. Give every rank the same X and y, "
-                "and the same functions."
+                "and the same functions.",
+                "ranks-are-missing-or-differ",
             )

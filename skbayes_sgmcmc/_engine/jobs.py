@@ -15,6 +15,7 @@ from .._data.chain_random import ChainRandom, from_torch
 from .._data.kept_rows import KeptRows
 from .._data.ranks import ALONE, RankError, Ranks
 from .._draws.storage import allocate, dtype_name
+from .._exceptions import not_allowed
 from ..models._past import Mark, Past
 from ..samplers import Cell, Sampler
 from .accelerators import Workload, equip
@@ -287,7 +288,7 @@ class Job:
         try:
             return np.array(np.broadcast_to(init, shape)[self.group])
         except ValueError:
-            raise ValueError(
+            raise not_allowed(
                 f"init of shape {init.shape} is not allowed: give an array that broadcasts to "
                 f"{shape}."
             ) from None

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 
+from .._exceptions import not_allowed
 from ..schedules import MixingDistance
 from .settings import Settings, is_auto
 
@@ -79,11 +80,11 @@ class Lengths:
             return
         given = [f"{n}={getattr(self, n)!r}" for n in LENGTHS if n not in automatic]
         if not given:
-            raise ValueError(
+            raise not_allowed(
                 f"max_steps={max_steps} is not allowed here, because a burn-in and a draw take "
                 f"{least} steps: give max_steps={least} or more."
             )
-        raise ValueError(
+        raise not_allowed(
             f"max_steps={max_steps} is not allowed with {', '.join(given)}, because that takes at "
             f"least {least} steps: give max_steps={least} or more, or fewer steps by "
             f"{' and '.join(n for n in LENGTHS if n not in automatic)}."

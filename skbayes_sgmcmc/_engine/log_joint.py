@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
+from .._exceptions import not_allowed
 from .._validation import check_random_state
 from ..models._protocol import Model
 from .target import Target
@@ -67,7 +68,7 @@ class LogJoint:
 
     def __init__(self, model: Model, data: Data, dtype: torch.dtype, device: str):
         if not model.marginal:
-            raise ValueError(
+            raise not_allowed(
                 f"log_joint is not allowed for {type(model).__name__}: given its parameters alone, "
                 "its density is not known. Give another prior, and prune=None."
             )
@@ -118,9 +119,9 @@ class LogJoint:
             return target.log_likelihood(at).reshape(theta.shape[:-1])
         chosen = np.asarray(rows)
         if chosen.ndim != 1 or len(chosen) == 0 or chosen.dtype.kind not in "iu":
-            raise ValueError(f"rows={rows!r} is not allowed: give some numbers of rows.")
+            raise not_allowed(f"rows={rows!r} is not allowed: give some numbers of rows.")
         if chosen.min() < 0 or chosen.max() >= self.n_rows:
-            raise ValueError(
+            raise not_allowed(
                 f"rows={rows!r} is not allowed: rows have the numbers 0 to {self.n_rows - 1}."
             )
         minibatches = Minibatches(target.data, len(chosen), shared=True)
@@ -142,9 +143,11 @@ class LogJoint:
 
     def _positions(self, theta: Any) -> Tensor:
         if not isinstance(theta, Tensor) or theta.ndim not in (1, 2):
-            raise ValueError(f"theta={theta!r} is not allowed: give a tensor with one or two axes.")
+            raise not_allowed(
+                f"theta={theta!r} is not allowed: give a tensor with one or two axes."
+            )
         if theta.shape[-1] != self.n_parameters:
-            raise ValueError(
+            raise not_allowed(
                 f"theta of shape {tuple(theta.shape)} is not allowed: a position has "
                 f"{self.n_parameters} numbers."
             )

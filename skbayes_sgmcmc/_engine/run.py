@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .._data.minibatch import Data
 from .._data.ranks import Ranks
-from .._exceptions import SamplingError, more, warn
+from .._exceptions import SamplingError, more, not_allowed, warn
 from ..models._protocol import Model
 from ..samplers import Sampler
 from ..schedules import Schedule, as_schedule
@@ -194,7 +194,7 @@ def _check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
     ``tuned`` means that the sampler has found its step size in an earlier run.
     """
     if plan.n_steps > MOST_STEPS:
-        raise ValueError(
+        raise not_allowed(
             f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r} and "
             f"burn_in={plan.burn_in!r}: that takes {plan.n_steps:.3g} steps, more than "
             f"{MOST_STEPS:.0e}; give smaller numbers, or scale the features."
@@ -202,12 +202,12 @@ def _check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
     _check_range("step_size", plan.step_size, plan.n_steps)
     _check_range("temperature", plan.temperature, plan.n_steps)
     if plan.auto and plan.burn_in == 0 and sampler.finds_step and not tuned:
-        raise ValueError(
+        raise not_allowed(
             f"burn_in=0 is not allowed with step_size='auto' and {type(sampler).__name__}, which "
             "finds its step size in the burn-in: give burn_in='auto', or step_size a number."
         )
     if (sampler.full_data or not sampler.cools) and plan.coldest == 0.0:
-        raise ValueError(
+        raise not_allowed(
             f"temperature 0 is not allowed with sampler={type(sampler).__name__}, and the "
             "schedules of this run reach it: give a temperature that stays positive, and a "
             "step_size whose schedule does not explore."
@@ -221,7 +221,7 @@ def _check_range(name: str, schedule: Schedule, n_steps: int) -> None:
         values = schedule.values(steps, n_steps)
     low, high = float(values.min()), float(values.max())
     if not high <= LARGEST or (low < SMALLEST and (low > 0.0 or name == "step_size")):
-        raise ValueError(
+        raise not_allowed(
             f"{name}={schedule!r} is not allowed: over {n_steps} steps its values are between "
             f"{low:g} and {high:g}; they must stay between {SMALLEST:g} and {LARGEST:g}."
         )
@@ -230,43 +230,43 @@ def _check_range(name: str, schedule: Schedule, n_steps: int) -> None:
 def _check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
     """Refuse a sampler that cannot sample this model at this temperature."""
     if (sampler.full_data or not sampler.cools) and temperature == 0.0:
-        raise ValueError(
+        raise not_allowed(
             f"temperature=0 is not allowed with {type(sampler).__name__}: give a positive number."
         )
     if sampler.full_data and model.after_step is not None:
-        raise ValueError(
+        raise not_allowed(
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
             "its latent variables change at every step: give another sampler."
         )
     if sampler.full_data and not has_density(model):
-        raise ValueError(
+        raise not_allowed(
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
             "density, only estimates of its gradient; give another sampler."
         )
     if sampler.needs_potential and not has_density(model):
-        raise ValueError(
+        raise not_allowed(
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
             "this model has no density given its latent variables: give another sampler."
         )
     if model.n_parameters < sampler.least_parameters:
-        raise ValueError(
+        raise not_allowed(
             f"sampler={type(sampler).__name__} is not allowed with {model.n_parameters} parameter: "
             f"its dynamics need at least {sampler.least_parameters}, because a direction on a line "
             "cannot turn; give another sampler, such as 'sghmc'."
         )
     if model.project is not None and not (sampler.needs_metric or sampler.full_data):
-        raise ValueError(
+        raise not_allowed(
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
             "its parameters are restricted to a part of the space: give sampler='rsgld'."
         )
     if sampler.needs_conditionals and not model.conjugate:
-        raise ValueError(
+        raise not_allowed(
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
             "conditional distributions to draw from with this likelihood and prior; give "
             "sampler='sgld' or another one."
         )
     if sampler.needs_metric and model.metric is None:
-        raise ValueError(
+        raise not_allowed(
             f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
             "metric; give another sampler."
         )
@@ -288,11 +288,12 @@ def _continuable(
     if previous.fits(settings.n_chains, model.n_parameters):
         return previous
     if stream:
-        raise ValueError(
+        raise not_allowed(
             f"n_chains={settings.n_chains} with {model.n_parameters} parameters is not allowed "
             f"here: earlier calls had {previous.n_chains} chains of {previous.theta.shape[1]} "
             "parameters. Keep n_chains and the parameters that set the size of the model "
-            "(fit_intercept, layers), or start a new stream with a clone of the estimator."
+            "(fit_intercept, layers), or start a new stream with a clone of the estimator.",
+            "a-later-call-of-partial_fit-differs",
         )
     return None
 

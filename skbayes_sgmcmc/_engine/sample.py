@@ -13,7 +13,7 @@ from .._data.minibatch import Data
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage
-from .._exceptions import FIT_REMEDY, explain_full_memory
+from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._validation import check_choice, check_int
 from ..models._protocol import DensityModel, Model
 from ..samplers import Sampler
@@ -186,12 +186,14 @@ def sample(
 def _check_functions(target: Any, data: Any, gradient: Any, on_progress: Any) -> None:
     """Refuse what is no function, no model or no data."""
     if not isinstance(target, Model) and (not callable(target) or isinstance(target, type)):
-        raise ValueError(
+        raise not_allowed(
             f"target={target!r} is not allowed: give a function log_density(theta), or a Model."
         )
     if not isinstance(data, Data | None):
-        raise ValueError(f"data={data!r} is not allowed: give skbayes_sgmcmc.models.Data, or None.")
+        raise not_allowed(
+            f"data={data!r} is not allowed: give skbayes_sgmcmc.models.Data, or None."
+        )
     functions = {"gradient_of_potential": gradient, "on_progress": on_progress}
     for name, function in functions.items():
         if function is not None and not callable(function):
-            raise ValueError(f"{name}={function!r} is not allowed: give a function, or None.")
+            raise not_allowed(f"{name}={function!r} is not allowed: give a function, or None.")

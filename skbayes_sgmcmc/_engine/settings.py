@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from .._draws.storage import Storage, check_writable
+from .._exceptions import not_allowed
 from .._validation import (
     check_choice,
     check_int,
@@ -57,7 +58,7 @@ def resolve_device(device: Any) -> str:
         torch.zeros((), device=str(device)).item()  # fails unless the device stores numbers
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(
+        raise not_allowed(
             f"device={device!r} is not available here: give 'auto' or 'cpu'. ({reason})"
         ) from None
     return str(device)
@@ -118,7 +119,7 @@ class Settings:
         ``samplers`` and ``starts`` are the names that errors list for ``sampler`` and ``init``.
         """
         if not isinstance(self.integrator, str):
-            raise ValueError(
+            raise not_allowed(
                 f"integrator={self.integrator!r} is not allowed: give 'auto' or the name of one."
             )
         if not is_auto(self.sampler):
@@ -158,11 +159,11 @@ class Settings:
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
         check_choice("precision", self.precision, ("full", "bfloat16"))
         if self.precision != "full" and self.dtype == "float64":
-            raise ValueError(
+            raise not_allowed(
                 f"dtype='float64' is not allowed with precision={self.precision!r}: give 'float32'."
             )
         if not isinstance(self.storage, Storage | None):
-            raise ValueError(
+            raise not_allowed(
                 f"storage={self.storage!r} is not allowed: give None or "
                 "Storage(dtype=..., dir=...)."
             )
@@ -173,7 +174,7 @@ class Settings:
             check_int("verbose", self.verbose, low=0)
         jobs = self.n_jobs
         if jobs is not None and not (is_whole(jobs) and 0 < abs(jobs) <= MOST_JOBS):
-            raise ValueError(
+            raise not_allowed(
                 f"n_jobs={jobs!r} is not allowed: give None, a whole number of at least 1 and at "
                 f"most {MOST_JOBS}, or a negative one, which counts from the number of processors."
             )
@@ -184,23 +185,23 @@ class Settings:
         given = self.checkpoint
         name = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
         if not isinstance(name, str) or not name or "\0" in name:
-            raise ValueError(f"checkpoint={given!r} is not allowed: give a file name.")
+            raise not_allowed(f"checkpoint={given!r} is not allowed: give a file name.")
         refused = f"checkpoint={name!r} is not allowed"
         try:
             path = Path(name).resolve()  # the file that a symbolic link names
             if not path.parent.is_dir():
-                raise ValueError(f"{refused}: its folder does not exist.")
+                raise not_allowed(f"{refused}: its folder does not exist.")
             if path.is_dir():
-                raise ValueError(f"{refused}: it is a folder; give a file name.")
+                raise not_allowed(f"{refused}: it is a folder; give a file name.")
             os.stat(path)
         except FileNotFoundError:
             pass
         except (OSError, RuntimeError) as error:  # e.g. a name that is too long, or links in a ring
             reason = getattr(error, "strerror", None) or error
-            raise ValueError(f"{refused} ({reason}): give another file name.") from None
+            raise not_allowed(f"{refused} ({reason}): give another file name.") from None
         check_writable(refused, path.parent)
         if self.n_jobs not in (None, 1):
-            raise ValueError(
+            raise not_allowed(
                 f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."
             )
 

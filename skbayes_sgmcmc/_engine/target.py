@@ -28,6 +28,7 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data, Minibatches
 from .._data.ranks import NoRandom
 from .._draws.storage import decode
+from .._exceptions import not_allowed
 from .._metric import State
 from .._validation import check_choice
 from ..models._protocol import Anchor, Model
@@ -139,7 +140,7 @@ class Target:
                 root = np.asarray(self.coordinates.root.double().cpu()) * spread
             anchor = self.model.anchor(self.center, self.data, root)
         if anchor is None or (anchor.hessian is None) != (order == 1):
-            raise ValueError(
+            raise not_allowed(
                 f"gradient={self.gradient!r} is not allowed: it needs control variates, which "
                 f"{type(self.model).__name__} does not have"
                 + (", and a full matrix as preconditioner" if order == 2 else "")

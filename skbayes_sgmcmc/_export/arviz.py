@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length
 
+from .._exceptions import explained, not_allowed
 from .._pipelines import last_step
-from .._validation import check_int, check_random_state, check_sample_weight
+from .._validation import (
+    check_consistent_length,
+    check_int,
+    check_random_state,
+    check_sample_weight,
+)
 
 if TYPE_CHECKING:
     from .._draws.posterior_samples import PosteriorSamples
@@ -95,7 +100,7 @@ def to_arviz(
     coords, dims = _named_axes(estimator)
     if X is not None or y is not None:
         if estimator is None or X is None or y is None:
-            raise ValueError(
+            raise not_allowed(
                 "The log likelihood needs a fitted estimator and both X and y: give all three, or "
                 "neither X nor y."
             )
@@ -114,8 +119,9 @@ def _import_arviz() -> Any:
     try:
         import arviz
     except ImportError as error:
-        raise ImportError(
-            "to_arviz needs arviz: install the extra 'skbayes-sgmcmc[arviz]'."
+        raise explained(
+            ImportError("to_arviz needs arviz: install the extra 'skbayes-sgmcmc[arviz]'."),
+            "an-extra-is-missing",
         ) from error
     return arviz
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sklearn.base import is_classifier
-from sklearn.utils.validation import check_is_fitted
 
+from .._exceptions import explained, not_allowed
 from .._pipelines import parts, scaling
+from .._validation import check_is_fitted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -78,7 +79,7 @@ def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
     _, last = parts(estimator)
     make = getattr(last, "_torch_module", None)
     if make is None:
-        raise ValueError(
+        raise not_allowed(
             f"estimator={estimator!r} is not allowed: give a fitted estimator of this package."
         )
     check_is_fitted(estimator)
@@ -143,12 +144,12 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     """
     path = Path(path)
     if not path.absolute().parent.is_dir():
-        raise ValueError(
+        raise not_allowed(
             f"path={str(path)!r} is not allowed: its folder does not exist; give an existing one."
         )
     _import_onnx()
     if getattr(getattr(parts(estimator)[1], "_layout", None), "several", False):
-        raise ValueError(
+        raise not_allowed(
             "to_onnx is not allowed for estimators of several arrays, because the ONNX model has "
             "one input: use to_torch."
         )
@@ -208,6 +209,9 @@ def _import_onnx() -> None:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise ImportError(
-            "to_onnx needs onnx and onnxscript: install the extra 'skbayes-sgmcmc[onnx]'."
+        raise explained(
+            ImportError(
+                "to_onnx needs onnx and onnxscript: install the extra 'skbayes-sgmcmc[onnx]'."
+            ),
+            "an-extra-is-missing",
         ) from error

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin, Progress
 from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import FIT_REMEDY, collected_warnings, explain_full_memory
-from .._validation import check_choice, check_int, check_sample_weight, check_scale
+from .._exceptions import FIT_REMEDY, collected_warnings, explain_full_memory, not_allowed
+from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight, check_scale
 from ._html import PosteriorHTML
 from ._mixing import MixingWarnings, short_name, some_r_hat
 from ._sense import SenseWarnings
@@ -194,7 +193,7 @@ class SGMCMCEstimator(
 
     def _check_stream(self) -> None:
         if self.checkpoint is not None:
-            raise ValueError(
+            raise not_allowed(
                 f"checkpoint={self.checkpoint!r} is not allowed in partial_fit: give "
                 "checkpoint=None, and save the estimator between calls instead."
             )
@@ -362,7 +361,7 @@ class SGMCMCEstimator(
         if not positive.all():
             X, target, weight = X[positive], target[positive], weight[positive]
         if len(target) == 0:
-            raise ValueError(
+            raise not_allowed(
                 "sample_weight is zero for every row: give some rows a positive weight."
             )
         return X, target, weight

@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils import Bunch, column_or_1d, compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import Bunch
 
 from .._callbacks import with_callbacks
 from .._draws import prediction
-from .._exceptions import warn
-from .._validation import check_class_weight, check_int, check_predictions, check_random_state
+from .._exceptions import not_allowed, warn
+from .._validation import (
+    check_class_weight,
+    check_classification_targets,
+    check_int,
+    check_is_fitted,
+    check_predictions,
+    check_random_state,
+    column_or_1d,
+    compute_class_weight,
+)
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._log_joint import Task, WithLogJoint
 from ._probabilities import ProbabilityClassifier
@@ -96,7 +103,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         X, codes, weight = self._weighted_rows(X, codes, classes, sample_weight)
         present = np.count_nonzero(np.bincount(codes))
         if present < 2:
-            raise ValueError(
+            raise not_allowed(
                 f"y has {present} class with positive weight: classification needs at least 2 "
                 "classes."
             )
@@ -149,22 +156,25 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         if first:
             known = np.unique(y) if classes is None else np.unique(classes)
             if len(known) < 2:
-                raise ValueError(
+                raise not_allowed(
                     f"classes={known.tolist()} is not allowed: give all classes (at least 2) in "
-                    "the first call of partial_fit."
+                    "the first call of partial_fit.",
+                    "a-later-call-of-partial_fit-differs",
                 )
         else:
             known = self.classes_
             if classes is not None and not np.array_equal(np.unique(classes), known):
-                raise ValueError(
+                raise not_allowed(
                     f"classes={classes!r} is not allowed: the first call gave {known.tolist()}. "
-                    "Give the same classes, or None."
+                    "Give the same classes, or None.",
+                    "a-later-call-of-partial_fit-differs",
                 )
         unseen = np.setdiff1d(y, known)
         if len(unseen):
-            raise ValueError(
+            raise not_allowed(
                 f"y has labels {unseen.tolist()} that are not in classes={known.tolist()}: give "
-                "all classes in the first call of partial_fit."
+                "all classes in the first call of partial_fit.",
+                "a-later-call-of-partial_fit-differs",
             )
         codes = np.searchsorted(known, y)
         X, codes, weight = self._weighted_rows(X, codes, known, sample_weight)
@@ -360,7 +370,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         y = column_or_1d(y)
         unseen = np.setdiff1d(y, self.classes_)
         if len(unseen):
-            raise ValueError(
+            raise not_allowed(
                 f"y has labels {unseen.tolist()} that are not in classes_={self.classes_.tolist()}."
             )
         codes, start = np.searchsorted(self.classes_, y), 0

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._exceptions import not_allowed
 from .._validation import check_int
 
 Array = NDArray[Any]
@@ -29,7 +30,7 @@ class NamedColumns:
                 return names.index(given)
         elif isinstance(given, Integral) and not isinstance(given, bool):
             return check_int(name, given, low=0, high=self.n_features_in_ - 1)
-        raise ValueError(
+        raise not_allowed(
             f"{name}={given!r} is not allowed: give the index of a column of X, below "
             f"{self.n_features_in_}, the name of a column of a DataFrame, or None."
         )

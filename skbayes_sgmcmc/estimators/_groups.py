@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._data.rows import StoredRows
+from .._exceptions import not_allowed
 from .._validation import check_choice, check_scale
 from ._columns import NamedColumns
 
@@ -73,7 +74,7 @@ class GroupedRows(NamedColumns):
     def _check_groups(self) -> None:
         """Raise ``ValueError`` if ``group_scale`` or ``group_slopes`` is not allowed."""
         if self.groups is None and self.group_slopes is not None:
-            raise ValueError(
+            raise not_allowed(
                 f"group_slopes={self.group_slopes!r} is not allowed without groups: give groups, "
                 "or group_slopes=None."
             )
@@ -86,7 +87,7 @@ class GroupedRows(NamedColumns):
             given.check("group_scale")
             check_choice("group_scale.inputs", given.inputs, ("auto", False))
         else:
-            raise ValueError(
+            raise not_allowed(
                 f"group_scale={given!r} is not allowed: give 'learned', a LearnedScale or a "
                 "positive number."
             )
@@ -108,7 +109,7 @@ class GroupedRows(NamedColumns):
         labels, features, slopes = self._column_labels(), self._feature_columns(), {}
         for given, j in self._named_columns("group_slopes").items():
             if j not in features:
-                raise ValueError(f"{given} is not allowed: the column is not a feature.")
+                raise not_allowed(f"{given} is not allowed: the column is not a feature.")
             slopes[labels[j]] = j
         self._groupings = tuple(
             Grouping(labels[j], j, np.unique(self._values_of(X, j)), slopes)
@@ -116,7 +117,7 @@ class GroupedRows(NamedColumns):
         )
         names = self._effect_names()
         if len(set(names)) < len(names):
-            raise ValueError(
+            raise not_allowed(
                 f"groups={self.groups!r} with group_slopes={self.group_slopes!r} is not allowed: "
                 "two effects would have the same name. Name each column once."
             )
@@ -127,10 +128,11 @@ class GroupedRows(NamedColumns):
             values = self._values_of(X, grouping.column)
             new = values[~grouping.find(values)[1]]
             if len(new):
-                raise ValueError(
+                raise not_allowed(
                     f"X with the group {new[0]:g} in column {grouping.name!r} is not allowed: the "
                     "first rows of the stream had no such group. Give rows of all groups in the "
-                    "first call, or start a new stream with a clone of the estimator."
+                    "first call, or start a new stream with a clone of the estimator.",
+                    "a-later-call-of-partial_fit-differs",
                 )
 
     def _group_terms(self, unit_of: Any) -> list[GroupTerm]:
@@ -162,7 +164,7 @@ class GroupedRows(NamedColumns):
         if not self._groupings:
             return features
         if isinstance(features, StoredRows):
-            raise ValueError(
+            raise not_allowed(
                 f"groups={self.groups!r} is not allowed with X of type "
                 f"{type(features.table).__name__}, which stays in its file: give X as an array."
             )

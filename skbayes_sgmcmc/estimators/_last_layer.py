@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils import gen_batches
 
+from .._exceptions import not_allowed
 from ._linear import LinearEstimator
 from ._sparse import SparseNetwork
 
@@ -133,7 +134,7 @@ class LastLayer(SparseNetwork):
         if isinstance(given, str):
             return output_gain / math.sqrt(n_features)
         if np.size(given) != 1:
-            raise ValueError(
+            raise not_allowed(
                 f"prior_scale={given!r} is not allowed: the network has 1 layer; give one number, "
                 "one number per layer, 'fan_in' or 'learned'."
             )
@@ -269,8 +270,9 @@ def _check_finite(features: Array) -> None:
     for some in gen_batches(len(features), CHECKED_ROWS):
         bad = ~np.isfinite(features[some]).all(1)
         if bad.any():
-            raise ValueError(
+            raise not_allowed(
                 f"X is not allowed: in {features.dtype}, the features of row "
                 f"{some.start + int(bad.argmax())} before the module's last layer are not finite. "
-                "Scale X, or give rows that the module maps to finite numbers."
+                "Scale X, or give rows that the module maps to finite numbers.",
+                "numbers-are-too-large-or-too-small",
             )

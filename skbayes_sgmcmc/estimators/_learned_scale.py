@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._exceptions import not_allowed
+
 if TYPE_CHECKING:
     from ..priors.learned_scale import LearnedScale
 
@@ -42,7 +44,7 @@ class LearnableScales:
     def _check_learned(self) -> None:
         """Raise ``ValueError`` if scales can't be learned with the other parameters."""
         if not self._can_learn():
-            raise ValueError(
+            raise not_allowed(
                 f"prior_scale={self.prior_scale!r} is not allowed with prior={self.prior!r}: only "
                 "normal priors can learn their scales; give prior='normal', or prior_scale as "
                 "numbers."

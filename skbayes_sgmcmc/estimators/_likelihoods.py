@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.scaling import center_and_scale
+from .._exceptions import not_allowed
 from .._validation import LARGEST_DATA, SMALLEST_DATA, check_choice, check_ratio, check_real
 from ._network import NetworkRegressor
 from ._regressor import BayesianRegressor
@@ -107,19 +108,19 @@ class LikelihoodChoice(BayesianRegressor):
         if isinstance(noise, str) and noise in (AUTO, INFER):
             return
         if not self._family.standardised:
-            raise ValueError(
+            raise not_allowed(
                 f"noise={noise!r} is not allowed with likelihood={likelihood!r}, whose variance "
                 "follows from the mean: give noise='infer', or likelihood='normal'."
             )
         if isinstance(noise, Real):
             check_real("noise", noise, low=SMALLEST_DATA, high=LARGEST_DATA, closed="both")
         elif not (isinstance(noise, str) and noise == HETEROSCEDASTIC):
-            raise ValueError(
+            raise not_allowed(
                 f"noise={noise!r} is not allowed: give 'auto', 'infer', 'heteroscedastic' or a "
                 "positive number."
             )
         elif likelihood != "normal":
-            raise ValueError(
+            raise not_allowed(
                 f"noise='heteroscedastic' is not allowed with likelihood={likelihood!r}: give "
                 "likelihood='normal', or noise='infer'."
             )
@@ -166,10 +167,11 @@ class LikelihoodChoice(BayesianRegressor):
     def _check_stream(self) -> None:
         super()._check_stream()
         if hasattr(self, "posterior_") and not self._continues():
-            raise ValueError(
+            raise not_allowed(
                 f"likelihood={self.likelihood!r} with noise={self.noise!r} is not allowed: earlier "
                 "calls had another likelihood. Keep theirs, or start a new stream with a clone of "
-                "the estimator."
+                "the estimator.",
+                "a-later-call-of-partial_fit-differs",
             )
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:

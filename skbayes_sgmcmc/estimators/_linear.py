@@ -10,12 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_is_fitted
 
 from .._data.scaling import center_and_scale, sparse_scale
 from .._draws.prediction import BLOCK_NUMBERS
-from .._exceptions import warn
-from .._validation import check_choice, check_scale, check_scales
+from .._exceptions import not_allowed, warn
+from .._validation import check_choice, check_is_fitted, check_scale, check_scales
 from ._learned_scale import LearnableScales
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class LinearEstimator(LearnableScales):
         if given is not None:
             return given
         if np.ndim(self.prior_scale) == 1 and len(self.prior_scale) != n_features:
-            raise ValueError(
+            raise not_allowed(
                 f"prior_scale of length {len(self.prior_scale)} is not allowed: X has "
                 f"{n_features} features; give one number for each of them."
             )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._data.images import shape_in
 from .._data.layout import PLAIN, Layout, as_array, is_several, of_sequence
-from .._exceptions import RandomLayerWarning, warn
+from .._exceptions import RandomLayerWarning, not_allowed, warn
 from .._validation import brief, check_choice, check_int, check_random_state, check_sizes, is_real
 from ._last_layer import LastLayer
 
@@ -67,13 +67,13 @@ class ModuleEstimator(LastLayer):
         check_choice("prior_center", center, (0, "module"))
         name = "prior_center='module' is not allowed"
         if not self._has_weights:
-            raise ValueError(
+            raise not_allowed(
                 f"{name} with module={brief(self.module)}, which is built anew for each fit: give "
                 "a torch.nn.Module with trained weights, a pair of a callable and weights, or "
                 "prior_center=0."
             )
         if self._spike_slab() is not None or self.prune is not None:
-            raise ValueError(
+            raise not_allowed(
                 f"{name} with a spike-and-slab prior or pruning, which set weights to zero: give "
                 "prior_center=0."
             )
@@ -120,9 +120,10 @@ class ModuleEstimator(LastLayer):
     def _check_stream(self) -> None:
         super()._check_stream()
         if hasattr(self, "posterior_") and not self._same_module():
-            raise ValueError(
+            raise not_allowed(
                 "module and sample_parameters are not allowed to change in partial_fit: keep those "
-                "of the earlier calls, or start a new stream with a clone of the estimator."
+                "of the earlier calls, or start a new stream with a clone of the estimator.",
+                "a-later-call-of-partial_fit-differs",
             )
 
     def _build(self, n_outputs: int) -> nn.Module:
@@ -176,7 +177,7 @@ class ModuleEstimator(LastLayer):
         from ..models.networks.selection import select
 
         if self.input_shape is not None and math.prod(self._row_shape()) != X.shape[1]:
-            raise ValueError(
+            raise not_allowed(
                 f"input_shape={self.input_shape!r} is not allowed: a row of X has {X.shape[1]} "
                 "numbers."
             )
@@ -227,10 +228,11 @@ class ModuleEstimator(LastLayer):
         if len(reasons) > 1:
             why = f"as whole numbers: {why}; as floating-point numbers: {reasons[1]}"
         hint = "give the input_shape that the module expects, such as (channels, height, width)"
-        raise ValueError(
+        raise not_allowed(
             f"module={brief(self.module)} is not allowed with input_shape={self.input_shape!r}: it "
             f"does not take rows of shape {self._row_shape()} ({why}). If these are images or "
-            f"sequences, {hint}; else change the module's inputs."
+            f"sequences, {hint}; else change the module's inputs.",
+            "a-module-is-not-allowed",
         ) from reasons[0]
 
     def _check_behaviour(self, module: nn.Module, x: Rows) -> None:
@@ -240,22 +242,25 @@ class ModuleEstimator(LastLayer):
         checks.batch_norms(module)
         changed = checks.changed_by_forward(module, x)
         if changed is not None:
-            raise ValueError(
+            raise not_allowed(
                 f"module={brief(self.module)} is not allowed: its forward changes {changed!r} in "
-                "evaluation mode; a posterior needs a function that stays the same."
+                "evaluation mode; a posterior needs a function that stays the same.",
+                "a-module-is-not-allowed",
             )
         part = checks.first_random(module, x)
         if part is not None:
-            raise ValueError(
+            raise not_allowed(
                 f"module={brief(self.module)} is not allowed: two evaluations of the same rows in "
                 f"evaluation mode differ, first in {part!r}, and the density of a posterior must "
-                "not be random; switch this off when self.training is false."
+                "not be random; switch this off when self.training is false.",
+                "a-module-is-not-allowed",
             )
         if checks.mixes_rows(module, x):
-            raise ValueError(
+            raise not_allowed(
                 f"module={brief(self.module)} is not allowed: its output for a row depends on the "
                 "rows beside it. Rows are on the first axis of its inputs and outputs (for layers "
-                "of sequences, batch_first=True)."
+                "of sequences, batch_first=True).",
+                "a-module-is-not-allowed",
             )
         layers = checks.random_layers(module, x)
         if layers:
@@ -280,10 +285,11 @@ class ModuleEstimator(LastLayer):
         named = ", ".join(map(repr, still[:NAMED_LAYERS])) + (f" and {more} more" * (more > 0))
         reason = "its forward does not use them, or does so under torch.no_grad or detach()"
         if len(still) == len(self._sampled_names):
-            raise ValueError(
+            raise not_allowed(
                 f"sample_parameters={self.sample_parameters!r} is not allowed: the outputs of the "
                 f"module have no gradient in {named}: {reason}. Change the module, or select "
-                "other parameters."
+                "other parameters.",
+                "parameters-without-a-gradient",
             )
         warn(
             f"the outputs of the module have no gradient in {named}: {reason}. Their draws will be "
@@ -295,7 +301,7 @@ class ModuleEstimator(LastLayer):
         from ..models.networks.distillation import Trainable
 
         if self._layout.whole.any():
-            raise ValueError(
+            raise not_allowed(
                 "distill is not allowed with rows of whole numbers, to which it would add noise."
             )
         blueprint: Blueprint = super()._student(X)
@@ -385,7 +391,7 @@ class ModuleEstimator(LastLayer):
         from .._data.datasets import layout_of_items, targets_of
 
         if self.standardize:
-            raise ValueError(
+            raise not_allowed(
                 "standardize=True is not allowed with a dataset, which is never in memory as a "
                 "whole: scale its items, and give standardize=False."
             )
@@ -393,7 +399,7 @@ class ModuleEstimator(LastLayer):
             self._layout, self._shape_in = layout_of_items(X), None
         y = targets_of(X, self.n_workers) if y is None else np.asarray(as_array(y))
         if len(y) != len(X):
-            raise ValueError(
+            raise not_allowed(
                 f"y of length {len(y)} is not allowed: the dataset has {len(X)} items."
             )
         # the targets are checked along with rows of zeros, which take no memory
@@ -419,7 +425,7 @@ class ModuleEstimator(LastLayer):
         """What of a row of X is which argument of the module."""
         if is_several(X):
             if self.input_shape is not None:
-                raise ValueError(
+                raise not_allowed(
                     f"input_shape={self.input_shape!r} is not allowed with several arrays, whose "
                     "rows reach the module in the shapes that they have: give input_shape=None."
                 )
@@ -466,11 +472,11 @@ class ModuleEstimator(LastLayer):
         if len(shape) == 1 or shape == given:
             return
         if self.input_shape is None:
-            raise ValueError(
+            raise not_allowed(
                 f"X of shape {(len(X), *shape)} is not allowed: the estimator was fitted to rows "
                 f"of shape {given}."
             )
-        raise ValueError(
+        raise not_allowed(
             f"X of shape {(len(X), *shape)} is not allowed with input_shape={self.input_shape!r}: "
             f"give input_shape={shape}, or rows of numbers."
         )

@@ -18,7 +18,7 @@ from sklearn.utils.sparsefuncs import inplace_column_scale
 from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
 from .._data.scaling import WHOLE_BYTES, center_and_scale, sparse_scale
-from .._exceptions import FIT_REMEDY, explain_full_memory
+from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._validation import check_choice, check_scale, check_scales
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
@@ -94,7 +94,7 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
         check_choice("standardize", self.standardize, (True, False))
         check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
         if self.augment is not None and not callable(self.augment):
-            raise ValueError(f"augment={self.augment!r} is not allowed: give None or a callable.")
+            raise not_allowed(f"augment={self.augment!r} is not allowed: give None or a callable.")
         return settings
 
     @explain_full_memory(FIT_REMEDY)

@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from .._callbacks import with_callbacks
 from .._conversion import explained_conversion
 from .._draws.mixture import Mixture
+from .._exceptions import not_allowed
 from .._validation import (
     check_array,
     check_int,
@@ -114,9 +115,10 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         first = not hasattr(self, "posterior_")
         X, y = self._validate_xy(X, y, reset=first)
         if y.shape[1] != self._n_targets:
-            raise ValueError(
+            raise not_allowed(
                 f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}. "
-                "Keep that number, or start a new stream with a clone of the estimator."
+                "Keep that number, or start a new stream with a clone of the estimator.",
+                "a-later-call-of-partial_fit-differs",
             )
         X, y, weight = self._weights(X, y, sample_weight)
         previous = None if first else self._previous(stream=True)
@@ -351,7 +353,7 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         """Targets of ``n_rows`` rows, as an array (rows, targets)."""
         y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="y")
         if y.shape not in ((n_rows, *self._y_shape), (n_rows, self._n_targets)):
-            raise ValueError(
+            raise not_allowed(
                 f"y of shape {y.shape} is not allowed: give the targets of the rows, an array of "
                 f"shape {(n_rows, *self._y_shape)}."
             )

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_is_fitted
 
 from .._draws.prediction import BLOCK_NUMBERS
-from .._validation import check_choice, check_real
+from .._exceptions import not_allowed
+from .._validation import check_choice, check_is_fitted, check_real
 from ._likelihoods import LikelihoodRegressor
 from ._network import NetworkEstimator
 from .mlp import _MLP
@@ -48,7 +48,7 @@ class SparseNetwork(NetworkEstimator):
         exact = prior is not None and prior.adaptation == "gibbs"
         temperature = as_schedule("temperature", self.temperature)
         if exact and not (isinstance(temperature, Constant) and temperature.value == 1.0):
-            raise ValueError(
+            raise not_allowed(
                 f"temperature={self.temperature!r} is not allowed with prior.adaptation='gibbs', "
                 "which samples the posterior only at temperature 1: give temperature=1.0, or "
                 "prior=SpikeSlab(adaptation='sa')."
@@ -61,7 +61,7 @@ class SparseNetwork(NetworkEstimator):
     def _check_learned(self) -> None:
         super()._check_learned()
         if self.prune is not None:
-            raise ValueError(
+            raise not_allowed(
                 f"prior_scale={self.prior_scale!r} is not allowed with prune={self.prune!r}: the "
                 "weights that are pruned would draw the scales to zero; give prune=None, or "
                 "prior_scale='fan_in' or numbers."
@@ -70,7 +70,7 @@ class SparseNetwork(NetworkEstimator):
     def _check_stream(self) -> None:
         super()._check_stream()
         if self.prune is not None:
-            raise ValueError(
+            raise not_allowed(
                 f"prune={self.prune!r} is not allowed in partial_fit: the fraction of zeros grows "
                 "towards the end of a run, and a stream has no known end. Give prune=None."
             )
@@ -179,12 +179,12 @@ class SparseNetworkRegressor(SparseNetwork, LikelihoodRegressor):
 
     def _check(self) -> Any:
         if self._spike_slab() is not None and self.likelihood != "normal":
-            raise ValueError(
+            raise not_allowed(
                 f"likelihood={self.likelihood!r} is not allowed with a spike-and-slab prior: give "
                 "likelihood='normal', or another prior."
             )
         if self._spike_slab() is not None and self.noise != "infer":
-            raise ValueError(
+            raise not_allowed(
                 f"noise={self.noise!r} is not allowed with a spike-and-slab prior, whose sigma is "
                 "also the standard deviation of the noise: give noise='infer' and, for a fixed "
                 "sigma, prior=SpikeSlab(sigma=..., learn_sigma=False)."
@@ -222,7 +222,7 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
     def _get_support_mask(self) -> Array:
         check_is_fitted(self, "posterior_")
         if not hasattr(self, "inclusion_probability_"):
-            raise ValueError(
+            raise not_allowed(
                 f"prior.layers={self.prior.layers!r} is not allowed for the selection of features: "
                 "the first layer, 'weight_1', has to be among them."
             )

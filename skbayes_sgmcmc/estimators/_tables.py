@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_X_y
 
 from .._data.rows import StoredRows, first_not_finite, is_stored
-from .._validation import check_magnitude, validate_data
+from .._exceptions import not_allowed
+from .._validation import check_magnitude, check_X_y, validate_data
 
 Array = NDArray[Any]
 
@@ -67,4 +67,4 @@ def _with_row(error: ValueError, X: Any) -> ValueError:
         return error
     row = first_not_finite(X)
     more = "" if row is None else f"\nThe first such row of X is number {row}, counted from 0."
-    return ValueError(f"{error}{more}")
+    return not_allowed(f"{error}{more}")

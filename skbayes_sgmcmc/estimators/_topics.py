@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import with_callbacks
 from .._draws.alignment import matched
-from .._exceptions import warn
+from .._exceptions import not_allowed, warn
 from .._validation import (
     LARGEST_SCALE,
     check_choice,
     check_int,
+    check_is_fitted,
     check_predictions,
     check_real,
     check_scale,
@@ -95,7 +95,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         X.data = np.where(np.abs(X.data - whole) <= WHOLE * whole, whole, X.data)
         self._check_length(X)
         if fitting and X.nnz == 0:
-            raise ValueError(
+            raise not_allowed(
                 "X has no words: every count is zero. Give at least one document with words."
             )
         if fitting and reset and (X.data != np.floor(X.data)).any():
@@ -113,10 +113,11 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
             lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
         worst = int(lengths.argmax())
         if not lengths[worst] <= LONGEST_DOCUMENT:
-            raise ValueError(
+            raise not_allowed(
                 f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and more than "
                 f"{LONGEST_DOCUMENT:,} can't be counted in single precision; divide the counts by "
-                "a constant, or split the document."
+                "a constant, or split the document.",
+                "numbers-are-too-large-or-too-small",
             )
 
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
@@ -194,9 +195,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         X = self._validate_counts(X, reset=first, fitting=True)
         previous = None if first else self._previous(stream=True)
         if previous is not None and self._kind() != self._fitted_as:
-            raise ValueError(
+            raise not_allowed(
                 f"parametrization={self.parametrization!r} is not allowed here: earlier calls had "
-                f"{self._fitted_as[0]!r}; keep it, or start a new stream with a clone."
+                f"{self._fitted_as[0]!r}; keep it, or start a new stream with a clone.",
+                "a-later-call-of-partial_fit-differs",
             )
         model = self._model(X, settings)
         self._fit_rows(model, X, None, None, settings, previous=previous, stream=True)
@@ -223,13 +225,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
             check_int("thinning", self.thinning)
         check_choice("init", self.init, ("auto", "random", "map"))
         if self.init == "map" and self.parametrization == "expanded_mean":
-            raise ValueError(
+            raise not_allowed(
                 "init='map' is not allowed with parametrization='expanded_mean', whose target has "
                 "no maximum: give init='random', or parametrization='expanded_natural'."
             )
         plain = isinstance(self.temperature, Real) and self.temperature == 1.0
         if self.parametrization == "expanded_mean" and not plain:
-            raise ValueError(
+            raise not_allowed(
                 f"temperature={self.temperature!r} is not allowed with "
                 "parametrization='expanded_mean', whose target is improper at temperatures other "
                 "than 1: give temperature=1.0, or parametrization='expanded_natural'."
@@ -242,7 +244,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         check_real("prior_mean", self.prior_mean, low=-limit, high=limit, closed="both")
         check_scale("prior_scale", self.prior_scale)
         if self.prior == "normal" and self.parametrization == "expanded_mean":
-            raise ValueError(
+            raise not_allowed(
                 "prior='normal' is not allowed with parametrization='expanded_mean': give "
                 "prior='gamma', or parametrization='expanded_natural'."
             )
@@ -448,7 +450,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         check_int("n", n)
         names = np.asarray(self._feature_labels() if feature_names is None else feature_names)
         if names.shape != (self.n_features_in_,):
-            raise ValueError(
+            raise not_allowed(
                 f"feature_names of shape {names.shape} is not allowed: give {self.n_features_in_} "
                 "names, one for each word."
             )

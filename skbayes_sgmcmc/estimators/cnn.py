@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._data.scaling import center_and_scale
 from .._draws.storage import Storage
+from .._exceptions import not_allowed
 from .._validation import check_choice, check_int, check_sizes
 from ..schedules import MixingDistance, Schedule
 from ._calibration import CalibratedClassifier
@@ -300,7 +301,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         if self.image_shape is not None:
             shape = check_sizes("image_shape", self.image_shape)
             if len(shape) != 3:
-                raise ValueError(
+                raise not_allowed(
                     f"image_shape={self.image_shape!r} is not allowed: give (channels, height, "
                     "width)."
                 )
@@ -310,7 +311,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
     def _check_kernel(self, shape: tuple[int, ...]) -> None:
         side = min((side for side in shape[1:] if side > 1), default=self.kernel_size)
         if self.kernel_size > side:
-            raise ValueError(
+            raise not_allowed(
                 f"kernel_size={self.kernel_size} is not allowed for images of shape {shape}: give "
                 f"at most {side}."
             )
@@ -367,7 +368,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         if self.image_shape is not None:
             given = check_sizes("image_shape", self.image_shape)
             if math.prod(given) != n_features or (shape is not None and shape != given):
-                raise ValueError(
+                raise not_allowed(
                     f"image_shape={self.image_shape!r} is not allowed: a row of X has "
                     f"{n_features} numbers" + (f" of shape {shape}." if shape else ".")
                 )

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_is_fitted
 
 from .._data.images import check_image_shape, flat_images, shape_in
+from .._exceptions import explained, not_allowed
 from .._validation import (
     check_array,
     check_int,
+    check_is_fitted,
     check_predictions,
     check_random_state,
     check_real,
@@ -213,9 +214,12 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         self.weights_ = {name: v.cpu().numpy() for name, v in network.state_dict().items()}
         # the last step has no cross-entropy that would say so
         if not np.isfinite(self._proba(rows)).all():
-            raise FloatingPointError(
-                "the student's predictions of X are not finite: give a learning_rate smaller than "
-                f"{self.learning_rate:g}."
+            raise explained(
+                FloatingPointError(
+                    "the student's predictions of X are not finite: give a learning_rate smaller "
+                    f"than {self.learning_rate:g}."
+                ),
+                "the-training-of-a-student-diverged",
             )
         return self
 
@@ -225,7 +229,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         from ..models.networks.module import check_builder
 
         if not hasattr(self.estimator, "distill"):
-            raise ValueError(
+            raise not_allowed(
                 f"estimator={self.estimator!r} is not allowed: give a Bayesian classifier of this "
                 "package."
             )
@@ -321,7 +325,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         from ..models.networks.ensemble import Power
 
         if n_draws is not None:
-            raise ValueError(
+            raise not_allowed(
                 f"n_draws={n_draws!r} is not allowed: a student has no draws; give n_draws=None."
             )
         parts = [*self._module(torch.float32), torch.nn.Softmax(dim=1)]

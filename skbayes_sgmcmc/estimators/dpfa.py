@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .._exceptions import not_allowed
 from .._validation import check_int, check_real, check_scale, check_sizes
 from ..schedules import Schedule
 from ._topics import MOST_TOPICS, TopicModel
@@ -288,7 +289,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         check_int("doc_sweeps", self.doc_sweeps)
         pair = self.gamma_prior
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ValueError(
+            raise not_allowed(
                 f"gamma_prior={pair!r} is not allowed: give a pair of positive numbers."
             )
         for number in pair:
@@ -299,7 +300,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         """K, and the number of units of each layer above."""
         sizes = check_sizes("n_components", self.n_components, high=MOST_TOPICS)
         if not sizes:
-            raise ValueError(
+            raise not_allowed(
                 f"n_components={self.n_components!r} is not allowed: give the number of topics, "
                 "followed by the number of units of each layer above, if any."
             )

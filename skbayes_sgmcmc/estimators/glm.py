@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
 from .._draws.storage import Storage
+from .._exceptions import not_allowed
 from ..schedules import MixingDistance, Schedule
 from ._groups import GroupedRows
 from ._likelihoods import FAMILIES, LikelihoodChoice
@@ -304,17 +305,17 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
 
     def _check_noise(self) -> None:
         if isinstance(self.noise, str) and self.noise != "infer":
-            raise ValueError(
+            raise not_allowed(
                 f"noise={self.noise!r} is not allowed: give 'infer' or a positive number."
             )
         super()._check_noise()
         if self.exposure is not None and not self._family.counts:
-            raise ValueError(
+            raise not_allowed(
                 f"exposure={self.exposure!r} is not allowed with likelihood={self.likelihood!r}: "
                 "only rates of counts have one; give exposure=None."
             )
         if self.n_trials is not None and not self._family.trials:
-            raise ValueError(
+            raise not_allowed(
                 f"n_trials={self.n_trials!r} is not allowed with likelihood={self.likelihood!r}: "
                 "give n_trials=None, or likelihood='binomial'."
             )
@@ -332,7 +333,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         if "exposure" in values:
             exposure = values["exposure"]
             if not (exposure > 0.0).all():
-                raise ValueError(
+                raise not_allowed(
                     f"X with the exposure {exposure.min():g} is not allowed: give positive numbers "
                     f"in column {self.exposure!r}."
                 )
@@ -349,12 +350,12 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         X, y = super()._validate_xy(X, y, reset=reset)
         if y.shape[1] != 1:
-            raise ValueError(
+            raise not_allowed(
                 f"y with {y.shape[1]} outputs is not allowed: give one column, and one estimator "
                 "for each."
             )
         if len(self._special_columns()) == X.shape[1]:
-            raise ValueError(
+            raise not_allowed(
                 f"{' and '.join(self._special_columns())} leave no feature of the {X.shape[1]} "
                 "columns of X: give X more columns."
             )
@@ -368,7 +369,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         if first:
             targets = self._with_known(X, y)
             if self.fit_intercept and not self._family.kind.bounds_intercept(targets):
-                raise ValueError(
+                raise not_allowed(
                     f"y with the value {y[0, 0]:g} in every row is not allowed with "
                     f"likelihood={self.likelihood!r}: it leaves the intercept without a bound. "
                     "Give rows with other targets, or fit_intercept=False."

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import with_callbacks
+from .._exceptions import not_allowed
 from .._validation import (
     check_array,
     check_choice,
     check_int,
+    check_is_fitted,
     check_magnitude,
     check_predictions,
     check_scale,
@@ -324,10 +325,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         X = self._validate(X, reset=first)
         shape = self._asked_shape(X)
         if not first and shape != self._shape:
-            raise ValueError(
+            raise not_allowed(
                 f"n_components={self.n_components!r} with whiten={self.whiten!r} is not allowed "
                 f"here: earlier calls had {self._shape[0]} components and whiten={self._shape[2]}. "
-                "Keep them, or start a new stream with a clone of the estimator."
+                "Keep them, or start a new stream with a clone of the estimator.",
+                "a-later-call-of-partial_fit-differs",
             )
         self._shape = shape
         previous = None if first else self._previous(stream=True)
@@ -358,7 +360,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         else:
             metric = self.sampler.uses_metric(True)
         if settings.auto and not metric:
-            raise ValueError(
+            raise not_allowed(
                 f"step_size='auto' is not allowed with sampler={self.sampler!r} here: give a "
                 "number, or sampler='rsgld' or 'mala', which move in the natural gradient's metric."
             )
@@ -378,7 +380,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         n_components = n_features if self.n_components is None else self.n_components
         check_int("n_components", n_components, high=n_features)
         if not self.whiten and n_components != n_features:
-            raise ValueError(
+            raise not_allowed(
                 f"n_components={n_components} is not allowed with whiten=False, which needs one "
                 f"component per feature ({n_features}): give n_components=None, or whiten=True."
             )
@@ -410,7 +412,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
             return "gaussian" if self.init == "auto" else self.init
         init, shape = np.asarray(self.init, dtype=float), self.whitening_.shape
         if init.shape not in (shape, (self.n_chains, *shape)):
-            raise ValueError(
+            raise not_allowed(
                 f"init of shape {init.shape} is not allowed: give 'auto', 'random', or unmixing "
                 f"matrices, an array of shape {shape} or {(self.n_chains, *shape)}."
             )
@@ -478,7 +480,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         check_is_fitted(self, "posterior_")
         X = check_array(X, dtype=(np.float64, np.float32))
         if X.shape[1] != len(self.components_):
-            raise ValueError(
+            raise not_allowed(
                 f"X with {X.shape[1]} columns is not allowed: there are {len(self.components_)} "
                 "components; give one column for each of them."
             )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .._callbacks import Progress
 from .._draws.alignment import align
 from .._draws.posterior_samples import PosteriorSamples
+from .._exceptions import explained, not_allowed
 from .._validation import check_choice, check_int, check_scale
 from ..schedules import Schedule
 from ._topics import MOST_TOPICS, TopicModel
@@ -260,9 +261,11 @@ class LatentDirichletAllocation(TopicModel):
 
     def _takes_streams(self) -> bool:
         if self.algorithm == "gibbs":
-            raise AttributeError(
-                "algorithm='gibbs' is not allowed in partial_fit, because it needs all documents "
-                "in every sweep: give algorithm='sgmcmc'."
+            raise explained(
+                AttributeError(
+                    "algorithm='gibbs' is not allowed in partial_fit, because it needs all "
+                    "documents in every sweep: give algorithm='sgmcmc'."
+                )
             )
         return True
 
@@ -278,7 +281,7 @@ class LatentDirichletAllocation(TopicModel):
             check_scale("doc_topic_prior", self.doc_topic_prior)
         check_choice("algorithm", self.algorithm, ("sgmcmc", "gibbs"))
         if self.algorithm == "gibbs" and self.checkpoint is not None:
-            raise ValueError(
+            raise not_allowed(
                 f"checkpoint={self.checkpoint!r} is not allowed with algorithm='gibbs': give "
                 "checkpoint=None."
             )
@@ -287,7 +290,7 @@ class LatentDirichletAllocation(TopicModel):
     def _check_prior(self) -> None:
         super()._check_prior()
         if self.prior == "normal" and self.algorithm == "gibbs":
-            raise ValueError(
+            raise not_allowed(
                 "prior='normal' is not allowed with algorithm='gibbs': give prior='gamma'."
             )
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
-from sklearn.utils.multiclass import check_classification_targets
 
 from .._data.scaling import center_and_scale
 from .._draws import prediction
 from .._draws.storage import Storage
-from .._exceptions import warn
+from .._exceptions import not_allowed, warn
+from .._validation import check_classification_targets
 from ..schedules import MixingDistance, Schedule
 from ._classifier import BayesianClassifier
 from ._linear import LinearEstimator
@@ -284,7 +284,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         task = super()._task(X, y, sample_weight)
         assert task.target is not None
         if task.target.min() > 0:
-            raise ValueError(
+            raise not_allowed(
                 f"y has no row of the lowest class, {np.unique(y)[0]}, with positive weight, which "
                 "leaves the first cut point without a bound: leave out its rows, or give them a "
                 "weight."

@@ -9,11 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
-from sklearn.utils import check_array, check_consistent_length, column_or_1d, gen_batches
+from sklearn.utils import gen_batches
 
 from .._draws import prediction
+from .._exceptions import not_allowed
 from .._pipelines import last_step, name_of, scaling
-from .._validation import check_choice, check_real
+from .._validation import (
+    check_array,
+    check_choice,
+    check_consistent_length,
+    check_real,
+    column_or_1d,
+)
 from ._common import class_codes, panels, pyplot, several
 
 Array = NDArray[Any]
@@ -274,10 +281,10 @@ def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array, Callable
     """
     (last,) = last_step(estimator)
     if not is_classifier(last):
-        raise ValueError(f"estimator={last!r} is not allowed: give a classifier.")
+        raise not_allowed(f"estimator={last!r} is not allowed: give a classifier.")
     before = scaling(estimator, "the attack can be followed through scalers only")
     if issparse(X):
-        raise ValueError(
+        raise not_allowed(
             "X in a sparse format is not allowed, because the attack also changes its zeros: give "
             "X.toarray()."
         )
@@ -294,10 +301,10 @@ def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array, Callable
         return last, rows, seen
     ends = [check_real("clip", end) for end in np.ravel(np.array(clip, dtype=object))]
     if len(ends) != 2 or ends[0] >= ends[1]:
-        raise ValueError(f"clip={clip!r} is not allowed: give (low, high) or None.")
+        raise not_allowed(f"clip={clip!r} is not allowed: give (low, high) or None.")
     rounding = 1e-6 * (ends[1] - ends[0])  # scaled features may end at 1 + 2e-16
     if rows.min() < ends[0] - rounding or rows.max() > ends[1] + rounding:
-        raise ValueError(
+        raise not_allowed(
             f"clip={clip!r} is not allowed for X between {rows.min():g} and {rows.max():g}: give "
             "a range that contains all values of X, or None."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._callbacks import HAS_CALLBACKS
+from .._exceptions import explained, not_allowed
 from ._curves import Curves, kind_of_curves
 
 
@@ -78,10 +79,13 @@ class LearningCurve:
 
     def __init__(self, X: Any, y: Any, *, verbose: int = 0):
         if not HAS_CALLBACKS:
-            raise ImportError(
-                "LearningCurve needs the callbacks of scikit-learn 1.9 or newer. With older "
-                "versions, LearningCurveDisplay.from_estimator computes the same curves after the "
-                "fit."
+            raise explained(
+                ImportError(
+                    "LearningCurve needs the callbacks of scikit-learn 1.9 or newer. With older "
+                    "versions, LearningCurveDisplay.from_estimator computes the same curves "
+                    "after the fit."
+                ),
+                "an-extra-is-missing",
             )
         self.X = X
         self.y = y
@@ -110,7 +114,7 @@ class LearningCurve:
     def setup(self, estimator: Any, context: Any) -> None:
         """Check the rows against those of the fit, and start a new record."""
         if not hasattr(estimator, "_validate_rows"):
-            raise ValueError(
+            raise not_allowed(
                 f"estimator={estimator!r} is not allowed: set LearningCurve on an estimator of "
                 "this package, which may be a step of a pipeline."
             )

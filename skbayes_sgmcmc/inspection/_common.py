@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._exceptions import explained, not_allowed
 from .._validation import check_choice
 
 Array = NDArray[Any]
@@ -23,8 +24,9 @@ def pyplot(caller: str) -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError(
-            f"{caller} needs matplotlib: install the extra 'skbayes-sgmcmc[plot]'."
+        raise explained(
+            ImportError(f"{caller} needs matplotlib: install the extra 'skbayes-sgmcmc[plot]'."),
+            "an-extra-is-missing",
         ) from error
     return plt
 
@@ -45,7 +47,7 @@ def panels(caller: str, ax: Any, n_panels: int) -> Array:
         return given
     box = given[0].get_subplotspec() if len(given) == 1 else None
     if box is None:
-        raise ValueError(
+        raise not_allowed(
             f"ax with {len(given)} axes is not allowed: give {n_panels} axes, one for each panel, "
             "or a single axes made by subplots, whose area the panels share."
         )
@@ -72,7 +74,7 @@ def class_codes(y: Array, classes: Array) -> Array:
     """Index of every label in the sorted ``classes``."""
     unseen = np.setdiff1d(y, classes)
     if len(unseen):
-        raise ValueError(
+        raise not_allowed(
             f"y has labels {unseen.tolist()} that are not among the classes {classes.tolist()}: "
             "give labels of these classes only."
         )
@@ -82,7 +84,7 @@ def class_codes(y: Array, classes: Array) -> Array:
 def one_output(estimator: Any, X: Any, y: Any) -> Array:
     """The targets (n_samples,) of rows, after checking that a regressor predicts one output."""
     if not hasattr(estimator, "sample_y") or estimator._n_targets != 1:
-        raise ValueError(
+        raise not_allowed(
             f"estimator={estimator!r} is not allowed: give a fitted regressor with one output."
         )
     return np.asarray(estimator._validate_targets(y, np.shape(X)[0]))[:, 0]

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils import check_consistent_length, column_or_1d, gen_batches
+from sklearn.utils import gen_batches
 
 from .._draws import prediction
+from .._exceptions import not_allowed
+from .._validation import check_consistent_length, column_or_1d
 from ._common import class_codes
 
 Array = NDArray[Any]
@@ -182,7 +184,9 @@ class RegressorCurves(Curves):
         y = np.asarray(y, dtype=np.float64)
         if y.shape[1:] != estimator._y_shape:
             shape = ("n_samples", *estimator._y_shape)
-            raise ValueError(f"y of shape {y.shape} is not allowed: give shape {shape}, as in fit.")
+            raise not_allowed(
+                f"y of shape {y.shape} is not allowed: give shape {shape}, as in fit."
+            )
         return y.reshape(len(y), -1)
 
     def _start(self, n_chains: int) -> None:
@@ -224,7 +228,7 @@ def kind_of_curves(estimator: Any) -> type[Curves]:
         return ClassifierCurves
     if is_regressor(estimator):
         return RegressorCurves
-    raise ValueError(f"estimator={estimator!r} is not allowed: give a classifier or regressor.")
+    raise not_allowed(f"estimator={estimator!r} is not allowed: give a classifier or regressor.")
 
 
 def _accumulate(add: Any, values: Array, before: Array) -> None:

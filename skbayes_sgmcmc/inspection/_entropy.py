@@ -7,11 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
 from .._draws import prediction
+from .._exceptions import not_allowed
 from .._pipelines import last_step
-from .._validation import check_choice, check_int
+from .._validation import check_array, check_choice, check_int
 from ._common import one_axes, pyplot
 
 Array = NDArray[Any]
@@ -149,7 +149,7 @@ class EntropyHistogramDisplay:
         check_int("bins", bins)
         last, X, X_other = last_step(estimator, X, X_other)
         if not hasattr(last, "predict_uncertainty"):
-            raise ValueError(f"estimator={last!r} is not allowed: give a classifier.")
+            raise not_allowed(f"estimator={last!r} is not allowed: give a classifier.")
         entropies = [last.predict_uncertainty(rows)[kind] for rows in (X, X_other)]
         return cls(*entropies, kind=kind, labels=labels).plot(ax, bins=bins, **kwargs)
 
@@ -190,7 +190,7 @@ class EntropyHistogramDisplay:
         proba = check_array(proba, input_name="proba")
         proba_other = check_array(proba_other, input_name="proba_other")
         if proba.shape[1] != proba_other.shape[1]:
-            raise ValueError(
+            raise not_allowed(
                 f"proba_other of {proba_other.shape[1]} classes is not allowed: proba has "
                 f"{proba.shape[1]}; give the same number for both."
             )

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .._exceptions import not_allowed
 from .._pipelines import last_step
 from ._common import one_axes, pyplot
 
@@ -87,7 +88,7 @@ class InstabilityDisplay:
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         (last,) = last_step(estimator)
         if not hasattr(last, "instability_"):
-            raise ValueError(
+            raise not_allowed(
                 f"estimator={estimator!r} is not allowed: give a fitted BayesianICA, or a pipeline "
                 "or search that ends in one."
             )

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .._exceptions import not_allowed
 from .._pipelines import last_step, name_of
 from ._common import panels, pyplot, several
 from ._curves import Curves, kind_of_curves
@@ -196,7 +197,7 @@ class LearningCurveDisplay:
         pyplot(f"{cls.__name__}.from_callback")
         curves = getattr(callback, "curves", None)
         if curves is None or not curves.n_draws:
-            raise ValueError(
+            raise not_allowed(
                 f"callback={callback!r} is not allowed: give a LearningCurve that has recorded "
                 "draws."
             )

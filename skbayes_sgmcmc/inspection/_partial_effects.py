@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._exceptions import not_allowed
 from .._pipelines import last_step
 from .._validation import check_int, check_real
 from ._common import panels, pyplot
@@ -115,7 +116,7 @@ class PartialEffectDisplay:
         check_int("n_points", n_points, low=2)
         last, X = last_step(estimator, X)
         if not hasattr(last, "_mixture"):
-            raise ValueError(f"estimator={last!r} is not allowed: give a fitted regressor.")
+            raise not_allowed(f"estimator={last!r} is not allowed: give a fitted regressor.")
         X = last._validate_x(X)
         labels = _column_labels(last)
         several = np.iterable(features) and not isinstance(features, str)
@@ -183,7 +184,7 @@ def _column(given: Any, labels: list[str]) -> int:
         return int(given)
     if isinstance(given, str) and given in labels:
         return labels.index(given)
-    raise ValueError(
+    raise not_allowed(
         f"features with {given!r} is not allowed: give indices below {len(labels)}, or names of "
         "columns, as a list."
     )

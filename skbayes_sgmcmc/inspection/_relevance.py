@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .._exceptions import not_allowed
 from .._pipelines import last_step
 from .._validation import check_int, check_real
 from ._common import one_axes, pyplot
@@ -106,7 +107,7 @@ class RelevanceDisplay:
         check_real("coverage", coverage, low=0.0, high=1.0)
         (last,) = last_step(estimator)
         if not hasattr(last, "relevance_"):
-            raise ValueError(
+            raise not_allowed(
                 f"estimator={last!r} is not allowed: give a multilayer perceptron that was fitted "
                 "with prior_scale='learned'."
             )
@@ -116,7 +117,7 @@ class RelevanceDisplay:
         check_int("n_features", n_features, high=len(relevance))
         names = np.asarray(last._feature_labels() if feature_names is None else feature_names)
         if names.shape != relevance.shape:
-            raise ValueError(
+            raise not_allowed(
                 f"feature_names of shape {names.shape} is not allowed: give {len(relevance)} names."
             )
         shown = np.argsort(-relevance, kind="stable")[:n_features]

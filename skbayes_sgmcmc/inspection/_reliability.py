@@ -6,11 +6,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
-from sklearn.utils.validation import check_is_fitted
 
+from .._exceptions import not_allowed
 from .._pipelines import name_of
-from .._validation import check_int
+from .._validation import (
+    check_array,
+    check_consistent_length,
+    check_int,
+    check_is_fitted,
+    column_or_1d,
+)
 from ._common import class_codes, one_axes, pyplot
 
 Array = NDArray[Any]
@@ -134,7 +139,7 @@ class ReliabilityDisplay:
         check_int("n_bins", n_bins)
         check_is_fitted(estimator)
         if not hasattr(estimator, "predict_proba"):
-            raise ValueError(
+            raise not_allowed(
                 f"estimator={estimator!r} is not allowed: give a classifier with predict_proba."
             )
         return cls.from_predictions(
@@ -295,16 +300,16 @@ def _bins(y_true: Any, proba: Any, n_bins: int, classes: Any) -> tuple[Array, Ar
     known = np.unique(y) if classes is None else np.asarray(classes)
     check_consistent_length(y, p)
     if p.ndim != 2 or p.shape[1] != len(known):
-        raise ValueError(
+        raise not_allowed(
             f"proba of shape {np.shape(proba)} is not allowed for the classes {known.tolist()}: "
             "give one column for each class, and the parameter classes if y_true lacks some."
         )
     if not np.array_equal(known, np.unique(known)):
-        raise ValueError(
+        raise not_allowed(
             f"classes={known.tolist()} is not allowed: give them sorted, each class once."
         )
     if p.min() < -SUM_TOLERANCE or np.abs(p.sum(axis=1) - 1.0).max() > SUM_TOLERANCE:
-        raise ValueError(
+        raise not_allowed(
             "proba is not allowed: give numbers between 0 and 1 whose rows sum to 1 "
             f"(the given numbers lie in [{p.min():g}, {p.max():g}], their sums in "
             f"[{p.sum(axis=1).min():g}, {p.sum(axis=1).max():g}])."

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .._exceptions import not_allowed
 from .._pipelines import last_step
 from .._validation import check_int, check_real
 from ._common import COLUMNS, panels, pyplot
@@ -110,7 +111,7 @@ class TopicDisplay:
         check_real("coverage", coverage, low=0.0, high=1.0)
         (last,) = last_step(estimator)
         if not hasattr(last, "top_words"):
-            raise ValueError(f"estimator={last!r} is not allowed: give a fitted topic model.")
+            raise not_allowed(f"estimator={last!r} is not allowed: give a fitted topic model.")
         n_topics = len(last.components_)
         chosen = np.arange(min(n_topics, 12)) if topics is None else np.atleast_1d(topics)
         for topic in chosen.tolist():

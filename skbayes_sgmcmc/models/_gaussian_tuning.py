@@ -28,6 +28,7 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
+from .._exceptions import not_allowed
 from ._gradient_noise import largest_second_moment, noise_in_tail
 from ._linalg import inverse_root, largest_of_symmetric
 from ._protocol import Anchor, Model
@@ -345,7 +346,7 @@ class WhitenedGaussian(Tuning):
             center, precision = model.fit_gaussian(data, request.temperature) or (center, None)
         diagonal = model.hessian_diagonal(center, data)
         if diagonal is None:
-            raise ValueError(
+            raise not_allowed(
                 f"step_size='auto' is not allowed with {type(sampler).__name__} on "
                 f"{type(model).__name__}, which does not define hessian_diagonal; give a number."
             )
@@ -353,7 +354,7 @@ class WhitenedGaussian(Tuning):
         mean_square = diagonal / data.total / n
         G = sampler.own_preconditioner(mean_square, model.prior_curvature() / data.total)
         if G is None:
-            raise ValueError(
+            raise not_allowed(
                 f"step_size='auto' is not allowed with {type(sampler).__name__}, which has no rule "
                 "for the step size; give a number."
             )
@@ -386,7 +387,7 @@ class WhitenedGaussian(Tuning):
         """Refuse chains that would hardly move, unless the user has given ``thinning``."""
         if relaxation <= SLOWEST or request.stream or not isinstance(request.thinning, str):
             return
-        raise ValueError(
+        raise not_allowed(
             f"step_size='auto' is not allowed with {type(request.sampler).__name__} on these data: "
             f"a chain would need about {relaxation:.2g} steps to forget its position (at most "
             f"{SLOWEST} are allowed), because its diagonal preconditioner cannot separate "

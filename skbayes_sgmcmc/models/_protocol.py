@@ -39,6 +39,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
+from .._exceptions import not_allowed
 from .._metric import Metric, State
 
 if TYPE_CHECKING:
@@ -420,15 +421,17 @@ class DensityModel(Model):
         found = self.log_density(theta)
         shape = tuple(np.shape(found.detach() if isinstance(found, Tensor) else found))
         if shape != (len(theta),):
-            raise ValueError(
+            raise not_allowed(
                 f"log_density returned {type(found).__name__} of shape {shape} for theta of shape "
-                f"{tuple(theta.shape)}: return a tensor with one number for each row of theta."
+                f"{tuple(theta.shape)}: return a tensor with one number for each row of theta.",
+                "a-density-of-your-own-is-not-allowed",
             )
         values = torch.as_tensor(found)
         if theta.requires_grad and not values.requires_grad:
-            raise ValueError(
+            raise not_allowed(
                 "log_density returned a tensor without a gradient in theta: compute it from theta "
-                "by operations of torch, or give gradient_of_potential."
+                "by operations of torch, or give gradient_of_potential.",
+                "a-density-of-your-own-is-not-allowed",
             )
         return values[:, None]
 

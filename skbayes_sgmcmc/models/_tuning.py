@@ -25,6 +25,7 @@ from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
+from .._exceptions import not_allowed
 from ._past import Past
 from ._protocol import Anchor, Model
 
@@ -251,7 +252,7 @@ class Tuning:
             )
         found = self.curvature(preconditioner, data, request.temperature)
         if found is None:
-            raise ValueError(
+            raise not_allowed(
                 f"preconditioner={preconditioner!r} is not allowed: {type(self.model).__name__} "
                 "has no curvature; give preconditioner=None or an array."
             )
@@ -265,7 +266,7 @@ class Tuning:
         return center
 
     def _no_map(self) -> ValueError:
-        return ValueError(
+        return not_allowed(
             "step_size='auto', control variates and init='map' are not allowed: "
             f"{type(self.model).__name__} has no MAP; give step_size a number (or "
             "sampler='mclmc', which finds its step size), gradient='minibatch' and init='random'."
@@ -397,7 +398,7 @@ class ManyModes(Tuning):
                 self.coordinates(data, request, request.preconditioner)
             raise self._no_map()
         if request.rate is None:
-            raise ValueError(
+            raise not_allowed(
                 f"step_size='auto' is not allowed with {type(sampler).__name__} and this "
                 f"integrator on {type(model).__name__}: give a number, or sampler='psgld'."
             )
@@ -445,7 +446,7 @@ class ManyModes(Tuning):
     @staticmethod
     def _init(init: Any, auto: str) -> Any:
         if _is(init, "gaussian"):
-            raise ValueError(
+            raise not_allowed(
                 "init='gaussian' is not allowed: a posterior with many modes has no Gaussian "
                 "approximation; give 'random', 'map' or an array."
             )
@@ -481,7 +482,7 @@ def _given_root(preconditioner: Array, n_parameters: int) -> Array:
             return np.asarray(scipy.linalg.cholesky(preconditioner, lower=True))
         except np.linalg.LinAlgError:
             pass
-    raise ValueError(
+    raise not_allowed(
         f"preconditioner of shape {preconditioner.shape} is not allowed: give None, 'auto', "
         f"'hessian', 'diagonal', a positive array of shape ({n_parameters},) or a positive "
         f"definite matrix of shape ({n_parameters}, {n_parameters})."

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 from torch import Tensor
 
+from .._exceptions import not_allowed
 from . import predictive
 from .likelihoods import Likelihood
 
@@ -41,14 +42,14 @@ class Binomial(Likelihood):
         for name, values in (("n_trials", y[:, 1]), ("y", y[:, 0])):
             bad = values[(values < 0.0) | (values != np.floor(values))]
             if len(bad):
-                raise ValueError(
+                raise not_allowed(
                     f"{name} with the value {bad[0]:g} is not allowed with likelihood='binomial': "
                     "give whole numbers, 0 or more."
                 )
         above = np.flatnonzero(y[:, 0] > y[:, 1])
         if len(above):
             successes, trials = y[above[0]]
-            raise ValueError(
+            raise not_allowed(
                 f"y with {successes:g} successes in n_trials of {trials:g} (row {above[0]}) is not "
                 "allowed: give numbers of successes in y, and in the column n_trials numbers that "
                 "are at least as large."

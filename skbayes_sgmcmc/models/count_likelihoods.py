@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._exceptions import not_allowed
 from . import predictive
 from ._constants import Constant
 from .likelihoods import Likelihood
@@ -42,7 +43,7 @@ class Poisson(Likelihood):
     def check_targets(y: Array) -> None:
         bad = y[(y < 0.0) | (y != np.floor(y))]
         if len(bad):
-            raise ValueError(
+            raise not_allowed(
                 f"y with the value {bad[0]:g} is not allowed with a likelihood of counts: give "
                 "whole numbers, 0 or more, or likelihood='normal'."
             )

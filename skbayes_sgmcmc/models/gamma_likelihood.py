@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._exceptions import not_allowed
 from . import predictive
 from ._constants import Constant
 from .count_likelihoods import TYPICAL_DISPERSION, digamma_rest, stirling_rest
@@ -44,7 +45,7 @@ class Gamma(Likelihood):
     def check_targets(y: Array) -> None:
         bad = y[~(y > 0.0)]
         if len(bad):
-            raise ValueError(
+            raise not_allowed(
                 f"y with the value {bad[0]:g} is not allowed with likelihood='gamma': give "
                 "positive numbers, or likelihood='normal'."
             )

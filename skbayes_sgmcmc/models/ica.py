@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
+from .._exceptions import not_allowed
 from .._metric import Metric, State
 from ..priors.factorised import Normal, Prior
 from ._metric_tuning import MetricModel
@@ -314,7 +315,7 @@ def symmetric_whitening(x: Array, n_components: int, rounding: float = 1e-15) ->
     rank = int((s > 4.0 * rounding * np.sqrt(x.size)).sum())
     if rank < n_components:
         constant = int((np.ptp(x, axis=0) == 0.0).sum())
-        raise ValueError(
+        raise not_allowed(
             f"n_components={n_components} is not allowed here: X has rank {rank} after centring "
             f"({x.shape[0]} rows, {x.shape[1]} features, {constant} of them constant); "
             + (f"give n_components={rank} or fewer." if rank else "give features that vary.")

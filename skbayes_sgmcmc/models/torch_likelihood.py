@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from .._exceptions import not_allowed
 from .._validation import check_int
 from .likelihoods import Likelihood
 from .predictive import Predictive
@@ -65,9 +66,10 @@ class TorchLikelihood(BaseEstimator):
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` names the likelihood."""
         check_int(f"{name}.n_outputs", self.n_outputs)
         if not callable(self.distribution):
-            raise ValueError(
+            raise not_allowed(
                 f"{name}.distribution={self.distribution!r} is not allowed: give a function of "
-                "outputs that returns a torch.distributions.Distribution."
+                "outputs that returns a torch.distributions.Distribution.",
+                "a-density-of-your-own-is-not-allowed",
             )
 
 
@@ -97,15 +99,17 @@ class DistributionLikelihood(Likelihood):
             found = self.log_density(zeros, torch.from_numpy(y), zeros)[0]
         except Exception as error:
             reason = str(error).partition("\n")[0]  # torch goes on with all values
-            raise ValueError(
+            raise not_allowed(
                 f"likelihood={self.given!r} is not allowed for y of shape {y.shape}: at outputs of "
-                f"zero, it raises {type(error).__name__}: {reason}"
+                f"zero, it raises {type(error).__name__}: {reason}",
+                "a-density-of-your-own-is-not-allowed",
             ) from error
         bad = ~torch.isfinite(found).numpy()
         if bad.any():
-            raise ValueError(
+            raise not_allowed(
                 f"y with {y[bad][0]} is not allowed: it has no density under "
-                f"likelihood={self.given!r} at outputs of zero."
+                f"likelihood={self.given!r} at outputs of zero.",
+                "a-density-of-your-own-is-not-allowed",
             )
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
@@ -211,9 +215,10 @@ class FromTorch(Predictive):
         found = part_of(distribution, name)
         if found is not None:
             return found
-        raise ValueError(
+        raise not_allowed(
             f"{method} is not allowed with this likelihood: {type(distribution).__name__} has no "
-            f"{name}. Give a distribution that has it, or use sample_y or predict_log_density."
+            f"{name}. Give a distribution that has it, or use sample_y or predict_log_density.",
+            "a-density-of-your-own-is-not-allowed",
         )
 
 

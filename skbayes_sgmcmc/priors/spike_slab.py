@@ -21,6 +21,7 @@ import torch
 from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
+from .._exceptions import not_allowed
 from .._validation import check_choice, check_layers, check_real
 from ..schedules import Constant, Polynomial, Schedule, as_schedule
 
@@ -131,7 +132,7 @@ class SpikeSlab(BaseEstimator):
         check_choice(f"{name}.adaptation", self.adaptation, ADAPTATIONS)
         largest = float(self._gains(f"{name}.gain").values(np.zeros(1, dtype=int), 1)[0])
         if largest > 1.0:
-            raise ValueError(
+            raise not_allowed(
                 f"{name}.gain={self.gain!r} is not allowed: its largest value is {largest:.3g}; "
                 "give a number or a schedule in (0, 1]."
             )
@@ -212,6 +213,6 @@ def _check_pair(name: str, pair: Any) -> None:
     try:
         first, second = pair
     except (TypeError, ValueError):
-        raise ValueError(f"{name}={pair!r} is not allowed: give two positive numbers.") from None
+        raise not_allowed(f"{name}={pair!r} is not allowed: give two positive numbers.") from None
     check_real(f"{name}[0]", first, low=0.0)
     check_real(f"{name}[1]", second, low=0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .._exceptions import not_allowed
 from .._metric import DiagonalMetric, Metric
 from .._validation import check_choice
 from . import integrators
@@ -118,7 +119,7 @@ def resolve(
         integrator = "euler" if plain and "euler" in cells else next(iter(cells))
     if not isinstance(integrator, str) or integrator not in cells:
         listed = ", ".join(repr(name) for name in cells)
-        raise ValueError(
+        raise not_allowed(
             f"integrator={integrator!r} is not allowed with sampler {type(chosen).__name__}: "
             f"give 'auto' or one of {listed}."
         )

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._exceptions import not_allowed
 from .._validation import check_real
 from ._protocol import State, Step
 from ._tuning import EnergyTuned, add_scaled
@@ -38,7 +39,7 @@ class MomentumSampler(EnergyTuned):
 
     def check_integrator(self, name: str, integrator: str) -> None:
         if integrator == "euler" and self.diffusion is None and self.friction >= 2.0:
-            raise ValueError(
+            raise not_allowed(
                 f"{name}.friction={self.friction!r} is not allowed with integrator='euler', whose "
                 "steps multiply momenta by 1 - friction: give less than 2, such as 0.1, or "
                 "integrator='splitting'."
@@ -158,12 +159,12 @@ class ThermostatSampler(MomentumSampler):
         if self.mass != "auto":
             check_real(f"{name}.mass", self.mass, low=0.0)
         elif (self.friction == 0 and self.diffusion is None) or self.diffusion == 0:
-            raise ValueError(
+            raise not_allowed(
                 f"{name}.mass='auto' is not allowed with zero friction: 'auto' means "
                 "(eta/N)/(0.3 alpha)^2; give a positive number such as 1.0."
             )
         elif self.diffusion is None and AUTO_FREQUENCY * self.friction > 1.0:
-            raise ValueError(
+            raise not_allowed(
                 f"{name}.friction={self.friction!r} is not allowed with {name}.mass='auto': steps "
                 "cannot follow a thermostat that turns in less than one of them; give at most "
                 f"{1.0 / AUTO_FREQUENCY:.1f}, or a number for {name}.mass. Friction is that of one "

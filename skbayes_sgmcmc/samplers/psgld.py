@@ -90,6 +90,8 @@ class PSGLD(Sampler):
         check_real(f"{name}.decay", self.decay, low=0.0, high=1.0)
         check_real(f"{name}.regularization", self.regularization, low=0.0)
         check_choice(f"{name}.adapt", self.adapt, ("burn_in", "always"))
+        check_choice(f"{name}.lag", self.lag, (True, False))
+        check_choice(f"{name}.divergence", self.divergence, (True, False))
         if self.cap is not None:
             check_real(f"{name}.cap", self.cap, low=0.0)
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from .._validation import check_real
+from .._validation import check_numbers, check_real
 from ._momentum import MomentumSampler
 from ._protocol import State, Step
 
@@ -57,6 +57,7 @@ class SGHMC(MomentumSampler):
     def check(self, name: str) -> None:
         super().check(name)
         if self.gradient_variance is not None:
+            check_numbers(f"{name}.gradient_variance", self.gradient_variance, "None or an array")
             smallest = torch.as_tensor(self.gradient_variance).min().item()
             check_real(f"{name}.gradient_variance", smallest, low=0.0, closed="left")
 

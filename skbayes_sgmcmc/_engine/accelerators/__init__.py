@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..._exceptions import not_allowed
 from ._base import Accelerator, Engine, Offer, Workload, why_no_numba
 from .cuda_graphs import CUDAGraph
 from .fused_steps import FusedSteps
@@ -53,7 +54,7 @@ def choose(compiled: Any, offered: Iterable[Offer]) -> tuple[str, ...]:
         elif offer.part not in chosen and (compiled is True or offer.pays):
             chosen[offer.part] = offer.name
     if compiled is True and not chosen:
-        raise ValueError(
+        raise not_allowed(
             "compiled=True is not allowed here: no accelerator applies. Give compiled='auto'."
             + "".join(reasons)
         )

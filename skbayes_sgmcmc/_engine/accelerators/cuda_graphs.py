@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..._data.minibatch import Batch
+from ..._exceptions import not_allowed
 from ..target import Evaluator
 from ._base import Accelerator, Engine, Workload
 
@@ -62,7 +63,7 @@ class GraphedEvaluator(Evaluator):
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                raise ValueError(
+                raise not_allowed(
                     "compiled=True is not allowed here: the gradient can't be recorded as a CUDA "
                     f"graph ({error}); give compiled='auto'."
                 ) from error

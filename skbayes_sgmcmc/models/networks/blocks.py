@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._exceptions import not_allowed
 from .network import Network
 
 
@@ -67,7 +68,7 @@ def find_blocks(parameter: str, layers: Any, network: Network) -> tuple[str, ...
         block = name if name in network.fan_in else f"{name}.weight"
         if block not in network.fan_in or block in found:
             listed = ", ".join(repr(block) for block in network.fan_in)
-            raise ValueError(
+            raise not_allowed(
                 f"{parameter}={layers!r} is not allowed: {name!r} is given twice, or is not a "
                 f"block of the network's weights; give 'all' or some of {listed}."
             )

@@ -28,6 +28,8 @@ from sklearn.utils import gen_batches
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from ..._exceptions import explained
+
 Array = NDArray[Any]
 
 #: number of rows whose targets are made at once, with the same draws
@@ -158,9 +160,12 @@ class Training:
                     total += loss.detach() * len(inputs)
             losses[epoch] = float(total) / len(rows)
             if not np.isfinite(losses[epoch]):
-                raise FloatingPointError(
-                    f"the student's cross-entropy is not finite in epoch {epoch + 1}: give a "
-                    f"learning_rate smaller than {self.learning_rate:g}."
+                raise explained(
+                    FloatingPointError(
+                        f"the student's cross-entropy is not finite in epoch {epoch + 1}: give a "
+                        f"learning_rate smaller than {self.learning_rate:g}."
+                    ),
+                    "the-training-of-a-student-diverged",
                 )
             report(f"epoch {epoch + 1} of {n_epochs}, cross-entropy {losses[epoch]:.4f}")
         return losses

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..._exceptions import not_allowed
 from ..._validation import check_int
 
 #: seed of the first values of the factors, which do not touch torch's global random numbers
@@ -117,7 +118,7 @@ def _chosen(layers: str | Sequence[str], linear: Sequence[str]) -> list[str]:
         fitting = {name for name in linear if fnmatchcase(name, pattern)}
         if not fitting:
             listed = ", ".join(map(repr, linear)) or "none"
-            raise ValueError(
+            raise not_allowed(
                 f"layers={layers!r} is not allowed: {pattern!r} matches no torch.nn.Linear; the "
                 f"module has {listed}."
             )

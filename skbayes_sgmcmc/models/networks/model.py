@@ -16,6 +16,7 @@ from torch import Tensor
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data, input_rows
 from ..._draws.storage import decode
+from ..._exceptions import not_allowed
 from ..._metric import State
 from ...priors.factorised import Prior
 from .._constants import Constant
@@ -102,7 +103,7 @@ class NetworkModel(Model):
             values = np.asarray(prior_scale, dtype=float)
             n_layers = len(network.fan_in)
             if values.ndim == 1 and len(values) != n_layers:
-                raise ValueError(
+                raise not_allowed(
                     f"prior_scale={prior_scale!r} is not allowed: the network has {n_layers} "
                     "layers; give one number, one number per layer, or 'fan_in'."
                 )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..._data.layout import PLAIN, Layout
+from ..._exceptions import not_allowed
 from ..._validation import brief
 from .ensemble import StackedModule
 from .module_calls import Latest, ModuleCalls, light_copy
@@ -201,9 +202,10 @@ class ModuleNetwork(Network):
     def _refuse(self, error: RuntimeError) -> None:
         """Remember that vmap fails, or raise an error if the user has asked for it."""
         if self.vectorized:
-            raise ValueError(
+            raise not_allowed(
                 "chain_method='vectorized' is not allowed: torch.func.vmap does not support this "
-                f"module ({error}); give 'sequential' or 'auto'."
+                f"module ({error}); give 'sequential' or 'auto'.",
+                "a-module-is-not-allowed",
             ) from error
         self._separable = False
 
@@ -282,9 +284,10 @@ def own_copy(module: nn.Module) -> nn.Module:
     try:
         copied = copy.deepcopy(module)
     except (RuntimeError, TypeError, AttributeError) as error:
-        raise ValueError(
+        raise not_allowed(
             f"module={type(module).__name__} is not allowed: it can't be copied ({error}); give a "
-            "callable that builds it."
+            "callable that builds it.",
+            "a-module-is-not-allowed",
         ) from error
     return in_one_precision(copied)
 
@@ -343,10 +346,11 @@ def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
     ]
     unknown = [name for name in required if name not in given]
     if unknown:
-        raise ValueError(
+        raise not_allowed(
             f"module={brief(module)} is not allowed: it asks for {', '.join(map(repr, unknown))}; "
             f"it may have the arguments {', '.join(offered)} by these names, and others with "
-            "defaults."
+            "defaults.",
+            "a-module-is-not-allowed",
         )
     return partial(module, **given) if given else module
 
@@ -376,9 +380,10 @@ def build(module: Callable[[], Any], name: str = "module", seed: int | None = No
             torch.default_generator.manual_seed(seed)
         built = module()
     if not isinstance(built, nn.Module):
-        raise ValueError(
+        raise not_allowed(
             f"{name}={brief(module)} is not allowed: called without arguments it must build a "
-            f"torch.nn.Module, but it built {type(built).__name__}."
+            f"torch.nn.Module, but it built {type(built).__name__}.",
+            "a-module-is-not-allowed",
         )
     return built
 
@@ -387,13 +392,15 @@ def check_builder(name: str, value: Any) -> None:
     """Refuse what is not a callable that builds modules, such as a module itself."""
     if isinstance(value, nn.Module):
         kind = type(value).__name__
-        raise ValueError(
+        raise not_allowed(
             f"{name}={value!r} is not allowed: it is a module. Give a callable that builds a new "
-            f"one, such as a function, or {name}=lambda: {kind}(...)."
+            f"one, such as a function, or {name}=lambda: {kind}(...).",
+            "a-module-is-not-allowed",
         )
     if not callable(value):
-        raise ValueError(
-            f"{name}={value!r} is not allowed: give a callable that builds a torch.nn.Module."
+        raise not_allowed(
+            f"{name}={value!r} is not allowed: give a callable that builds a torch.nn.Module.",
+            "a-module-is-not-allowed",
         )
 
 
@@ -402,14 +409,16 @@ def check_module(name: str, value: Any) -> None:
     if isinstance(value, tuple) and len(value) == 2:
         check_builder(f"{name}[0]", value[0])
         if not isinstance(value[1], str | os.PathLike | Mapping):
-            raise ValueError(
+            raise not_allowed(
                 f"{name}[1]={value[1]!r} is not allowed: give the weights of the module, as a "
-                "state dict or the path of a file that torch.save wrote."
+                "state dict or the path of a file that torch.save wrote.",
+                "a-module-is-not-allowed",
             )
     elif not callable(value):  # modules are
-        raise ValueError(
+        raise not_allowed(
             f"{name}={value!r} is not allowed: give a torch.nn.Module, a callable that builds one, "
-            "or a pair of such a callable and weights."
+            "or a pair of such a callable and weights.",
+            "a-module-is-not-allowed",
         )
 
 
@@ -428,9 +437,10 @@ def with_weights(module: nn.Module, weights: Any, name: str = "module[1]") -> nn
             weights = torch.load(weights, map_location="cpu", weights_only=True)
         module.load_state_dict(weights)
     except (OSError, RuntimeError, TypeError, ValueError, EOFError, UnpicklingError) as error:
-        raise ValueError(
+        raise not_allowed(
             f"{shown} is not allowed: {error}. Give the state dict of a module like that which "
-            "module[0] builds, or the path of a file with torch.save(net.state_dict(), path)."
+            "module[0] builds, or the path of a file with torch.save(net.state_dict(), path).",
+            "a-module-is-not-allowed",
         ) from error
     return module
 
@@ -438,7 +448,8 @@ def with_weights(module: nn.Module, weights: Any, name: str = "module[1]") -> nn
 def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int]) -> None:
     """Refuse a module whose outputs for some rows do not have the shape (rows, n_outputs)."""
     if outputs.shape != shape:
-        raise ValueError(
+        raise not_allowed(
             f"{name}={brief(module)} is not allowed: for {shape[0]} rows its output has the shape "
-            f"{tuple(outputs.shape)}; give a module whose output has the shape {shape}."
+            f"{tuple(outputs.shape)}; give a module whose output has the shape {shape}.",
+            "a-module-is-not-allowed",
         )

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._data.layout import PLAIN, Layout
+from ..._exceptions import not_allowed
 from .module_ids import OUT_OF_RANGE, check_ids
 
 #: layers with fused code for evaluation mode that has no derivative, which torch chooses where it
@@ -57,9 +58,10 @@ def main_output(found: Any) -> Tensor:
     for each in (logits, first):
         if isinstance(each, Tensor):
             return each
-    raise ValueError(
+    raise not_allowed(
         f"the module returned {type(found).__name__}: return a tensor, a tuple that begins with "
-        "one, or an object with the attribute logits"
+        "one, or an object with the attribute logits",
+        "a-module-is-not-allowed",
     )
 
 
@@ -75,9 +77,10 @@ def batch_norms(module: nn.Module) -> list[str]:
     found = [name for name, part in module.named_modules() if isinstance(part, _BATCH_NORM)]
     for name in found:
         if module.get_submodule(name).running_mean is None:
-            raise ValueError(
+            raise not_allowed(
                 f"module with the batch norm {name!r} is not allowed, because it has no running "
-                "statistics, which predictions need: give track_running_stats=True."
+                "statistics, which predictions need: give track_running_stats=True.",
+                "a-module-is-not-allowed",
             )
     return found
 
@@ -85,17 +88,22 @@ def batch_norms(module: nn.Module) -> list[str]:
 def check_parameters(module: nn.Module) -> None:
     """Refuse compiled modules, and those without parameters or whose parameters have no values."""
     if isinstance(module, torch.jit.ScriptModule):
-        raise ValueError(
+        raise not_allowed(
             f"module={type(module).__name__} is not allowed: what torch.jit has compiled does not "
-            "take other parameters; give the torch.nn.Module that it was made from."
+            "take other parameters; give the torch.nn.Module that it was made from.",
+            "a-module-is-not-allowed",
         )
     if next(module.parameters(), None) is None:
-        raise ValueError("module without parameters is not allowed: there is nothing to learn.")
+        raise not_allowed(
+            "module without parameters is not allowed: there is nothing to learn.",
+            "a-module-is-not-allowed",
+        )
     for name, parameter in module.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter) or parameter.is_meta:
-            raise ValueError(
+            raise not_allowed(
                 f"module with the parameter {name!r} is not allowed, because it has no values yet "
-                "(a lazy layer, or the device 'meta'): call the module once on some rows before."
+                "(a lazy layer, or the device 'meta'): call the module once on some rows before.",
+                "a-module-is-not-allowed",
             )
 
 

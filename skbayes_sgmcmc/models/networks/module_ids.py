@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._data.layout import Layout
+from ..._exceptions import explained
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -77,9 +78,10 @@ def _look(name: str, n_known: int, ids: Any, n_rows: int) -> None:
     row = ids[first[0]].tolist()
     named = isinstance(row, list) and len(ids) == n_rows
     which = f"its row {reprlib.repr(row)}" if named else "one of its rows"
-    raise UnknownId(
+    message = (
         f"X is not allowed: {which} gives the embedding {name!r} of the module the id "
         f"{ids[first]}; with num_embeddings={n_known} it has ids from 0 to {n_known - 1}. Build it "
         "with a row for every id, or replace ids that it does not have, such as those of unknown "
         "words, by one that it has."
     )
+    raise explained(UnknownId(message), "a-module-is-not-allowed")

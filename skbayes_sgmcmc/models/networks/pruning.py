@@ -10,6 +10,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from ..._exceptions import not_allowed
 from ..._validation import check_int, check_layers, check_real
 
 #: fraction of the final sparsity that a run must reach, and that the automatic period reaches
@@ -102,7 +103,7 @@ class Pruning(BaseEstimator):
         choices = max(n_steps - 1 - start, 0) // self.interval
         reached = chosen.rate(start + choices * self.interval)
         if reached < REACHED * self.sparsity:
-            raise ValueError(
+            raise not_allowed(
                 f"prune={self!r} is not allowed with a run of {n_steps} steps, because the "
                 f"fraction of zeros only reaches {reached:.3g}: give more steps (burn_in, n_draws, "
                 "thinning), period='auto', or a smaller start or interval."

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..._exceptions import not_allowed
 from .module_checks import Rows, last_linear
 
 #: values of ``sample_parameters`` with a meaning of their own
@@ -28,7 +29,7 @@ def check_selection(chosen: Any) -> None:
         patterns = []
     if not patterns or not all(isinstance(each, str) for each in patterns):
         listed = ", ".join(repr(word) for word in WORDS)
-        raise ValueError(
+        raise not_allowed(
             f"{PARAMETER}={chosen!r} is not allowed: give {listed}, names or patterns such as "
             "'head.*', or a callable of name and parameter."
         )
@@ -59,7 +60,7 @@ def select(module: nn.Module, chosen: Any, rows: Rows) -> tuple[str, ...]:
     for first, group in names.items():
         parts = [name for name in group if name in wanted]
         if parts and len(parts) < len(group):
-            raise ValueError(
+            raise not_allowed(
                 f"{PARAMETER}={chosen!r} is not allowed: it selects {parts[0]!r}, which is the "
                 f"same tensor as {_other(group, parts)!r}; select both or neither."
             )
@@ -67,7 +68,7 @@ def select(module: nn.Module, chosen: Any, rows: Rows) -> tuple[str, ...]:
             _check_numbers(first, module.get_parameter(first), chosen)
             found.append(first)
     if not found:
-        raise ValueError(
+        raise not_allowed(
             f"{PARAMETER}={chosen!r} is not allowed: it selects no parameter, because "
             + ("all are frozen (requires_grad=False)" if chosen == "trainable" else "none fits")
             + f"; give 'all', 'last_layer' or some of {_list(flat)}."
@@ -86,7 +87,7 @@ def _wanted(module: nn.Module, chosen: Any, rows: Rows, names: Sequence[str]) ->
     if isinstance(chosen, str) and chosen == "last_layer":
         layer = last_linear(module, rows)
         if layer is None:
-            raise ValueError(
+            raise not_allowed(
                 f"{PARAMETER}='last_layer' is not allowed: the module calls no torch.nn.Linear; "
                 f"give some of {_list(names)}."
             )
@@ -96,7 +97,7 @@ def _wanted(module: nn.Module, chosen: Any, rows: Rows, names: Sequence[str]) ->
     for pattern in patterns:
         found = {name for name in names if _fits(name, pattern)}
         if not found:
-            raise ValueError(
+            raise not_allowed(
                 f"{PARAMETER}={chosen!r} is not allowed: {pattern!r} matches no parameter; the "
                 f"module has {_list(names)}."
             )
@@ -125,7 +126,7 @@ def _other(group: Sequence[str], parts: Sequence[str]) -> str:
 def _check_numbers(name: str, parameter: Tensor, chosen: Any) -> None:
     if not parameter.is_floating_point():
         kind = str(parameter.dtype).removeprefix("torch.")
-        raise ValueError(
+        raise not_allowed(
             f"{PARAMETER}={chosen!r} is not allowed: {name!r} has numbers of type {kind}, and only "
             "floating-point numbers can be sampled; select other parameters."
         )

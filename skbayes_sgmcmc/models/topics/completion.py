@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from ..._exceptions import not_allowed
 from ..._validation import check_random_state
 
 Array = NDArray[Any]
@@ -95,7 +96,7 @@ def mean_log_probability(draws: Iterable[tuple[Array, Array]], held_out: Any) ->
     """
     held_out = sp.csr_matrix(held_out)
     if held_out.sum() == 0:
-        raise ValueError("X has no document of two words or more: no word can be held out.")
+        raise not_allowed("X has no document of two words or more: no word can be held out.")
     probability, n_draws = np.zeros(held_out.nnz), 0
     for topics, proportions in draws:
         probability += word_probabilities(topics, proportions, held_out)
@@ -181,7 +182,7 @@ def document_completion_perplexity(
     draws = np.asarray(topics, dtype=float)
     draws = draws[None] if draws.ndim == 2 else draws
     if draws.ndim != 3 or not (draws.sum(2) > 0).all() or draws.min() < 0:
-        raise ValueError(
+        raise not_allowed(
             f"topics of shape {np.shape(topics)} is not allowed: give an array (n_topics, n_words) "
             "or (n_draws, n_topics, n_words) of numbers >= 0, not all zero in any row."
         )

@@ -1,0 +1,286 @@
+"""Errors that users meet end in a link to the section of docs/warnings.md that explains them."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import traceback
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from _links import section_of
+from joblib import Parallel, delayed
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from torch import nn
+from torch.utils.data import Dataset
+
+import skbayes_sgmcmc
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    BayesianOrdinalClassifier,
+    DistilledClassifier,
+    PosteriorSamples,
+    SpikeSlab,
+    TorchLikelihood,
+    data_parallel,
+    document_completion_perplexity,
+    inspection,
+    low_rank_adapters,
+    sample,
+    samplers,
+    schedules,
+    to_arviz,
+    to_onnx,
+    to_torch,
+)
+from skbayes_sgmcmc._exceptions import NOT_ALLOWED, explained, not_allowed
+
+X, y = make_classification(60, 4, random_state=0)
+GAPS = np.where(X[7, 2] == X, np.nan, X)
+#: a run that takes no time, for errors of what comes after fit
+RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "step_size": 1e-3}
+#: what constructors need, where they need something
+REQUIRED = {
+    "BayesianModuleClassifier": {"module": partial(nn.Linear, 4, 2)},
+    "BayesianModuleRegressor": {"module": partial(nn.Linear, 4, 1)},
+    "BayesianCNNClassifier": {"image_shape": (1, 2, 2), "kernel_size": 1},
+    "DistilledClassifier": {"estimator": BayesianLogisticRegression(**RUN)},
+}
+ESTIMATORS = [n for n in skbayes_sgmcmc.__all__ if hasattr(getattr(skbayes_sgmcmc, n), "fit")]
+DISPLAYS = [n for n in inspection.__all__ if hasattr(getattr(inspection, n), "from_estimator")]
+
+
+def made(name):
+    return getattr(skbayes_sgmcmc, name)(**REQUIRED.get(name, {}))
+
+
+def section_raised(call, *args, kind=ValueError, **options):
+    """The section that the error of a call names, in the last line of its traceback."""
+    with pytest.raises(kind) as caught:
+        call(*args, **options)
+    section, error = section_of(caught.value), caught.value
+    lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
+    assert lines[-1] == f"More: docs/warnings.md#{section}", repr(error)
+    assert "More" not in str(error)
+    return section
+
+
+# estimators ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_fit_of_every_estimator(name):
+    """Parameters, and what scikit-learn refuses: gaps, text, rows of several lengths."""
+    counter = "n_epochs" if name == "DistilledClassifier" else "n_draws"
+    assert section_raised(made(name).set_params(**{counter: -1}).fit, X, y) == NOT_ALLOWED
+    assert section_raised(made(name).fit, GAPS, y) == NOT_ALLOWED
+    texts = np.full(X.shape, "Oslo", object)
+    assert section_raised(made(name).fit, texts, y) == "a-column-is-not-numeric"
+    ragged = [row[: 3 + (i > 0)] for i, row in enumerate(X.tolist())]
+    assert section_raised(made(name).fit, ragged, y) == "rows-have-different-shapes"
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_methods_of_every_estimator_that_is_not_fitted(name):
+    estimator = made(name)
+    methods = [each for each in ("predict", "predict_proba", "transform", "sample_y", "summary")
+               if hasattr(estimator, each)]  # fmt: skip
+    assert methods
+    for method in methods:
+        rows = () if method == "summary" else (X,)
+        section = section_raised(getattr(estimator, method), *rows, kind=NotFittedError)
+        assert section == "an-estimator-is-not-fitted"
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if n != "DistilledClassifier"])
+def test_predictions_of_every_estimator(name):
+    estimator = made(name).set_params(**RUN)
+    rows = np.random.default_rng(0).poisson(2.0, X.shape).astype(float)  # topics need counts
+    estimator.fit(rows, y)
+    method = estimator.predict if hasattr(estimator, "predict") else estimator.transform
+    assert section_raised(method, rows[:, :3]) == NOT_ALLOWED
+    assert section_raised(method, np.where(rows == rows.max(), np.inf, rows)) == NOT_ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("estimator", "targets"),
+    [
+        (BayesianLogisticRegression(), y + 0.5 * X[:, 0]),  # scikit-learn's: continuous
+        (BayesianLogisticRegression(), np.zeros(60)),
+        (BayesianLogisticRegression(class_weight="even"), y),
+        (BayesianLogisticRegression(), y[:5]),
+        (BayesianOrdinalClassifier(), y + 0.5 * X[:, 0]),
+        (BayesianGLMRegressor(likelihood="poisson"), y - 0.5),
+        (BayesianGLMRegressor(), np.full(60, np.nan)),
+    ],
+)
+def test_targets(estimator, targets):
+    assert section_raised(estimator.fit, X, targets) == NOT_ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("call", "section"),
+    [
+        (lambda: BayesianLogisticRegression().fit(1e200 * X, y), "numbers-are-too-large"),
+        (lambda: BayesianModuleClassifier(nn.Linear(3, 2)).fit(X, y), "a-module-is-not-allowed"),
+        (lambda: sample(lambda theta: theta.sum(), 2), "a-density-of-your-own-is-not-allowed"),
+        (
+            lambda: BayesianMLPRegressor(likelihood=TorchLikelihood(abs)).fit(X, y),
+            "a-density-of-your-own-is-not-allowed",
+        ),
+        (
+            lambda: BayesianLogisticRegression(**RUN).partial_fit(X, y).partial_fit(X, y + 1),
+            "a-later-call-of-partial_fit-differs",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_errors_with_a_section_of_their_own(call, section):
+    assert section_raised(call).startswith(section)
+
+
+# functions, groups of parameters, figures ---------------------------------------------------------
+
+
+class Deaf:
+    """An estimator of nobody."""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sample(3),
+        lambda: sample(lambda theta: theta, 2, n_draws=0),
+        lambda: to_onnx(Deaf(), "model.onnx"),
+        lambda: to_torch(Deaf()),
+        lambda: low_rank_adapters(nn.Linear(2, 2), rank=0),
+        lambda: document_completion_perplexity(np.ones((1, 2)), [[1]]),
+        lambda: inspection.expected_calibration_error([0, 1], [[0.1, 0.2], [0.3, 0.4]]),
+        lambda: inspection.expected_calibration_error([0, 1], [0.1]),  # scikit-learn's
+        lambda: inspection.NoisePhaseDisplay.from_covariance(
+            np.eye(2), step_size=1.0, n_steps=0, n=10, batch_size=1
+        ),
+        lambda: SpikeSlab(gain=2.0).check("prior"),
+        lambda: DistilledClassifier(Deaf()).fit(X, y),
+    ],
+)
+def test_functions_and_groups(call):
+    assert section_raised(call) == NOT_ALLOWED
+
+
+def test_errors_of_other_classes():
+    """Each keeps its class; those of a missing process group are RuntimeErrors."""
+    found = section_raised(data_parallel().__enter__, kind=RuntimeError)
+    assert found == "ranks-are-missing-or-differ"
+    posterior = sample(lambda theta: -theta.square().sum(1), 2, n_draws=4, burn_in=2, thinning=1,
+                       step_size=0.1)  # fmt: skip
+    assert isinstance(posterior, PosteriorSamples)
+    assert section_raised(lambda: posterior["beta"], kind=KeyError) == NOT_ALLOWED
+
+
+@pytest.mark.parametrize("name", ["arviz", "matplotlib", "onnx", "pyarrow"])
+def test_missing_extras(name, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, name, None)
+    for part in ("matplotlib.pyplot", "pyarrow.dataset"):
+        monkeypatch.setitem(sys.modules, part, None)
+    fitted = sample(lambda theta: -theta.square().sum(1), 2, n_draws=4, burn_in=2, thinning=1,
+                    step_size=0.1)  # fmt: skip
+    calls = {
+        "arviz": lambda: to_arviz(fitted),
+        "matplotlib": lambda: inspection.ReliabilityDisplay.from_predictions(
+            y, np.full(60, 0.5)
+        ).plot(),
+        "onnx": lambda: to_onnx(BayesianLogisticRegression(), tmp_path / "model.onnx"),
+        "pyarrow": lambda: skbayes_sgmcmc.ParquetRows(tmp_path / "rows.parquet"),
+    }
+    assert section_raised(calls[name], kind=ImportError) == "an-extra-is-missing"
+
+
+def wrong_samplers():
+    """Every sampler with a value that one of its parameters may not have, if it has any."""
+    for name in samplers.__all__:
+        kind = getattr(samplers, name)
+        if issubclass(kind, samplers.Sampler) and kind is not samplers.Sampler:
+            for parameter in kind().get_params():
+                yield pytest.param(kind(**{parameter: "none such"}), id=f"{name}.{parameter}")
+
+
+@pytest.mark.parametrize("sampler", list(wrong_samplers()))
+def test_samplers(sampler):
+    clf = BayesianLogisticRegression(sampler=sampler, **RUN)
+    assert section_raised(clf.fit, X, y) == NOT_ALLOWED
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        schedules.BlockDecay(-1.0),
+        schedules.Constant(-1.0),
+        schedules.Cyclical(-1.0),
+        schedules.Exponential(1.0),
+        schedules.MultiStep(1.0, milestones=(3, 1)),
+        schedules.Polynomial(first=1.0),
+        schedules.Polynomial(1.0, 1.0),
+        "fast",
+    ],
+)
+def test_schedules(schedule):
+    clf = BayesianLogisticRegression(**RUN | {"step_size": schedule})
+    assert section_raised(clf.fit, X, y) == NOT_ALLOWED
+
+
+@pytest.mark.parametrize("name", DISPLAYS)
+def test_displays_of_what_is_no_estimator_of_the_package(name):
+    """Not fitted, or of another package and fitted."""
+    draw = getattr(inspection, name).from_estimator
+    rows = {"AdversarialCurveDisplay", "IntervalCoverageDisplay", "LearningCurveDisplay",
+            "PartialEffectDisplay", "PredictiveCheckDisplay", "ReliabilityDisplay",
+            "ResidualDisplay"}  # fmt: skip
+    data = {"EntropyHistogramDisplay": (X, X), "PartialEffectDisplay": (X, [0])}
+    args = data.get(name, (X, y) if name in rows else ())
+    section = section_raised(draw, BayesianLogisticRegression(), *args)
+    assert section in {NOT_ALLOWED, "an-estimator-is-not-fitted"}
+
+
+# one note, everywhere -----------------------------------------------------------------------------
+
+
+def test_an_error_gets_one_note():
+    """The one of the place that knows most, which is the first."""
+    error = explained(not_allowed("X is too large.", "the-memory-is-full"))
+    assert error.__notes__ == ["More: docs/warnings.md#the-memory-is-full"]
+    assert section_of(pickle.loads(pickle.dumps(error))) == "the-memory-is-full"
+
+
+def test_workers_keep_it():
+    """Through joblib's processes, behind a search or not."""
+    fit = BayesianLogisticRegression(n_draws=-1).fit
+    parallel = Parallel(n_jobs=2, backend="loky")
+    assert section_raised(parallel, [delayed(fit)(X, y)] * 2) == NOT_ALLOWED
+    scores = partial(cross_val_score, error_score="raise", n_jobs=2)
+    assert section_raised(scores, BayesianLogisticRegression(n_draws=-1), X, y) == NOT_ALLOWED
+
+
+class Broken(Dataset):
+    """Rows of which one can't be read once chains run."""
+
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, index):
+        row = torch.as_tensor(X[index], dtype=torch.float32)
+        return row if index != 59 else row * torch.nan, y[index]
+
+
+def test_workers_of_a_fit_keep_it():
+    """An item of a dataset that only the processes of the chains see, of 60 in minibatches."""
+    clf = BayesianModuleClassifier(partial(nn.Linear, 4, 2), **RUN, n_jobs=2, batch_size=60)
+    assert section_raised(clf.fit, Broken(), None) == "the-rows-cannot-be-read"
