@@ -175,7 +175,7 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
             "the weights by a constant. They are exponents of the likelihood.",
             "numbers-are-too-large-or-too-small",
         )
-    return np.asarray(weight)
+    return np.require(weight, requirements="W")  # torch warns of columns of pandas, which are not
 
 
 #: scales and rates of priors: their squares are numbers in float32, and differ from zero

@@ -26,6 +26,7 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
     BayesianOrdinalClassifier,
     DistilledClassifier,
+    ParquetRows,
     PosteriorSamples,
     SpikeSlab,
     TorchLikelihood,
@@ -131,6 +132,7 @@ def test_targets(estimator, targets):
     [
         (lambda: BayesianLogisticRegression().fit(1e200 * X, y), "numbers-are-too-large"),
         (lambda: BayesianModuleClassifier(nn.Linear(3, 2)).fit(X, y), "a-module-is-not-allowed"),
+        (lambda: low_rank_adapters(nn.Linear), "a-module-is-not-allowed"),
         (lambda: sample(lambda theta: theta.sum(), 2), "a-density-of-your-own-is-not-allowed"),
         (
             lambda: BayesianMLPRegressor(likelihood=TorchLikelihood(abs)).fit(X, y),
@@ -162,6 +164,7 @@ class Deaf:
         lambda: to_onnx(Deaf(), "model.onnx"),
         lambda: to_torch(Deaf()),
         lambda: low_rank_adapters(nn.Linear(2, 2), rank=0),
+        lambda: ParquetRows(3),
         lambda: document_completion_perplexity(np.ones((1, 2)), [[1]]),
         lambda: inspection.expected_calibration_error([0, 1], [[0.1, 0.2], [0.3, 0.4]]),
         lambda: inspection.expected_calibration_error([0, 1], [0.1]),  # scikit-learn's
@@ -183,7 +186,22 @@ def test_errors_of_other_classes():
     posterior = sample(lambda theta: -theta.square().sum(1), 2, n_draws=4, burn_in=2, thinning=1,
                        step_size=0.1)  # fmt: skip
     assert isinstance(posterior, PosteriorSamples)
-    assert section_raised(lambda: posterior["beta"], kind=KeyError) == NOT_ALLOWED
+    for call in (lambda: posterior["beta"], lambda: posterior.mean("beta")):
+        assert section_raised(call, kind=KeyError) == NOT_ALLOWED
+    assert section_raised(posterior.quantile, "theta", 2.0) == NOT_ALLOWED
+    with pytest.raises(FileNotFoundError) as caught:
+        ParquetRows("no such file")
+    assert section_of(caught.value) == "the-rows-cannot-be-read"
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize("name", ["BayesianICA", "LatentDirichletAllocation"])
+def test_exports_of_what_has_no_predictions(name):
+    """They were errors without a word."""
+    counts = np.random.default_rng(0).poisson(2.0, X.shape)
+    fitted = made(name).set_params(**RUN).fit(counts)
+    for call in (to_torch, partial(to_onnx, path="model.onnx"), partial(to_arviz, X=counts, y=y)):
+        assert section_raised(call, fitted) == NOT_ALLOWED
 
 
 @pytest.mark.parametrize("name", ["arviz", "matplotlib", "onnx", "pyarrow"])
@@ -199,7 +217,7 @@ def test_missing_extras(name, monkeypatch, tmp_path):
             y, np.full(60, 0.5)
         ).plot(),
         "onnx": lambda: to_onnx(BayesianLogisticRegression(), tmp_path / "model.onnx"),
-        "pyarrow": lambda: skbayes_sgmcmc.ParquetRows(tmp_path / "rows.parquet"),
+        "pyarrow": lambda: ParquetRows(tmp_path / "rows.parquet"),
     }
     assert section_raised(calls[name], kind=ImportError) == "an-extra-is-missing"
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 from torch import nn
+from torch.distributions import Laplace
 
 from skbayes_sgmcmc import (
     BayesianGLMRegressor,
@@ -25,6 +26,7 @@ from skbayes_sgmcmc import (
     SparseBayesianClassifier,
     SparseBayesianRegressor,
     Storage,
+    TorchLikelihood,
     sample,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
@@ -328,3 +330,26 @@ def test_a_threshold_that_is_not_reached_is_named_with_its_thinning():
     )  # fmt: skip
     with pytest.raises(SamplingError, match=r"no draw was kept .* thinning=MixingDistance\("):
         clf.fit(RNG.standard_normal((12, 2)), np.arange(12) % 2)
+
+
+@pytest.mark.filterwarnings("error:.*not writable:UserWarning")
+@pytest.mark.parametrize(
+    "regressor",
+    [
+        BayesianGLMRegressor(**RUN),
+        BayesianMLPRegressor(hidden_layer_sizes=3, step_size=1e-3, **RUN),
+        BayesianMLPRegressor(
+            hidden_layer_sizes=3, step_size=1e-6, **RUN,
+            likelihood=TorchLikelihood(lambda outputs: Laplace(outputs[:, 0], 1.0)),
+        ),
+    ],
+)  # fmt: skip
+def test_columns_of_pandas_as_targets_and_weights_are_no_warning(regressor):
+    """pandas 3 gives arrays that can't be written to, of which torch warned once a process."""
+    y, weight = Y.copy(), np.ones(12)
+    y.flags.writeable = weight.flags.writeable = False
+    torch.set_warn_always(True)
+    try:
+        regressor.fit(X, y, sample_weight=weight)
+    finally:
+        torch.set_warn_always(False)

@@ -160,6 +160,11 @@ def _dataset(source: Any) -> Any:
         ) from error
     if isinstance(source, dataset.Dataset):
         return source
+    if not isinstance(source, str | os.PathLike | Iterable):
+        raise not_allowed(
+            f"source={source!r} is not allowed: give the path of a file, several paths, or a "
+            "dataset of pyarrow."
+        )
     paths = [source] if isinstance(source, str | os.PathLike) else list(source)
     paths = [os.fspath(path) for path in paths]
     for path in paths:

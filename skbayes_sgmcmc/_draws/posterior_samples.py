@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._exceptions import explained
+from .._exceptions import explained, explained_errors
 from .._validation import LARGEST_DATA, check_random_state
 from .storage import decode
 
@@ -74,11 +74,7 @@ class PosteriorSamples:
         return {name: _embedded(held) for name, held in vars(self).items()}
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self.draws:
-            raise explained(
-                KeyError(f"{name!r} is not the name of any draws: {', '.join(self.draws)} are.")
-            )
-        return decode(self.draws[name])
+        return decode(self._stored(name))
 
     # as in a dict; without these, Python would ask for the items 0, 1, ...
     def __iter__(self) -> Iterator[str]:
@@ -106,10 +102,17 @@ class PosteriorSamples:
 
     def select(self, name: str, draws: Any) -> Array:
         """Some of the pooled draws of one name, selected by an index array or a slice."""
-        values, n_draws = self.draws[name], self.n_draws
+        values, n_draws = self._stored(name), self.n_draws
         if len(values) == 1 or values.strides[0] == n_draws * values.strides[1]:  # without a copy
             return decode(values.reshape(-1, *values.shape[2:])[draws])
         return decode(values[np.divmod(np.arange(self.n_chains * n_draws)[draws], n_draws)])
+
+    def _stored(self, name: str) -> Array:
+        if name not in self.draws:
+            raise explained(
+                KeyError(f"{name!r} is not the name of any draws: {', '.join(self.draws)} are.")
+            )
+        return self.draws[name]
 
     def pooled_weights(self) -> Array | None:
         """Normalised weights of the pooled draws, or None if they are equal."""
@@ -144,10 +147,11 @@ class PosteriorSamples:
         """Weighted posterior quantiles, along a new first axis."""
         pooled = self.pooled(name)
         weights = self.pooled_weights()
-        if weights is None:
-            return np.quantile(pooled, q, axis=0)
-        broadcast = np.broadcast_to(weights.reshape(-1, *[1] * (pooled.ndim - 1)), pooled.shape)
-        return np.quantile(pooled, q, axis=0, weights=broadcast, method="inverted_cdf")
+        with explained_errors():  # NumPy's, of q
+            if weights is None:
+                return np.quantile(pooled, q, axis=0)
+            broadcast = np.broadcast_to(weights.reshape(-1, *[1] * (pooled.ndim - 1)), pooled.shape)
+            return np.quantile(pooled, q, axis=0, weights=broadcast, method="inverted_cdf")
 
     def to_arviz(self) -> Any:
         """Convert the draws to arviz's data structure; see :func:`skbayes_sgmcmc.to_arviz`."""

@@ -412,7 +412,10 @@ class SGMCMCEstimator(
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         """Blocks (draws, rows) of log p(row | draw), in the order of the rows."""
-        raise NotImplementedError
+        raise not_allowed(
+            f"X and y are not allowed with {type(self).__name__}, whose log likelihood of rows is "
+            "not known: give neither."
+        )
 
     def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
         """New targets (draws, rows, ...) of rows, one of each chosen pooled draw."""
@@ -432,7 +435,10 @@ class SGMCMCEstimator(
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         """A torch module that averages the predictions of some pooled draws."""
-        raise NotImplementedError
+        raise not_allowed(
+            f"estimator={type(self).__name__} is not allowed: only classifiers and regressors can "
+            "be exported."
+        )
 
     def _feature_labels(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)

@@ -161,7 +161,8 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         several = get_tags(self).target_tags.multi_output
         with explained_conversion("y", y):
             X, y = validate_xy(self, X, y, reset=reset, multi_output=several, y_numeric=True)
-            y = np.asarray(y, dtype=np.float64)  # scikit-learn leaves arrays of text as they are
+            # scikit-learn leaves arrays of text as they are; torch warns of arrays to read only
+            y = np.require(y, np.float64, "W")
         if reset:
             self._y_shape = y.shape[1:]
         check_magnitude("y", y)

@@ -2,10 +2,11 @@
 
 A case may end in two ways. Either ``fit`` and all that can be asked of a fitted estimator succeed,
 and the answers agree with each other. Or ``fit`` raises one of the documented errors, and its
-message names the data, or a parameter that was given and is not one of the short lengths. If a
-single parameter is unusual and the data are not, a failure of the sampling is no exception: its
-message names what was given, too. No warning but ours and scikit-learn's own
-reaches the user, nothing global changes, data stay as they are, and all of it ends in time.
+message names the data, or a parameter that was given and is not one of the short lengths; its note
+names a section of docs/warnings.md. If a single parameter is unusual and the data are not, a
+failure of the sampling is no exception: its message names what was given, too. No warning but ours
+and scikit-learn's own reaches the user, nothing global changes, data stay as they are, and all of
+it ends in time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import torch
+from _links import section_of
 from fuzz_data import Rows, Targets, are_ordinary, made_rows, made_targets, made_weights
 from fuzz_values import given
 from sklearn.base import clone
@@ -151,7 +153,7 @@ def explained(error, parameters, more=(), ordinary_data=False):
         return not (ordinary_data and len(unusual) == 1) or _names(error, [*names, *more])
     if isinstance(error, CheckpointError | MemoryError | FloatingPointError):
         return True  # the last one of a student's training
-    if not isinstance(error, ValueError | TypeError):
+    if not isinstance(error, ValueError | TypeError) or section_of(error) is None:
         return False
     return _names(error, [*names, *more, *DATA])
 

@@ -100,6 +100,10 @@ def low_rank_adapters(
     ['0.down', '0.up', '2.down', '2.up']
     """
     check_int("rank", rank)
+    if not isinstance(module, nn.Module):
+        raise not_allowed(
+            f"module={module!r} is not allowed: give a torch.nn.Module.", "a-module-is-not-allowed"
+        )
     adapted = copy.deepcopy(module).requires_grad_(False)
     linear = [name for name, part in adapted.named_modules() if type(part) is nn.Linear]
     for name in _chosen(layers, linear):
