@@ -1,4 +1,4 @@
-"""Chains on Dask's workers: the joblib backend that clusters have."""
+"""Chains on the workers of Dask and Ray: the joblib backends that clusters have."""
 
 from __future__ import annotations
 
@@ -102,6 +102,24 @@ def test_the_chain_of_a_worker_that_is_killed_is_drawn_again(client, tmp_path):
     with joblib.parallel_config("dask", client=client, wait_for_workers_timeout=PATIENCE):
         there = fit_in_time(marked(Failure(tmp_path)), X, y)
     assert (tmp_path / "killed").exists()
+    for name, draws in here.posterior_.draws.items():
+        np.testing.assert_array_equal(there.posterior_[name], draws)
+
+
+@pytest.mark.slow
+def test_draws_of_ray_are_those_of_this_machine():
+    """Two workers on this machine, one chain each, where ray is installed: to the bit."""
+    ray = pytest.importorskip("ray")
+    import_module("ray.util.joblib").register_ray()
+    X, y = make_classification(200, 5, random_state=0)
+    estimator = BayesianLogisticRegression(**SHORT)
+    here = clone(estimator).fit(X, y)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        with joblib.parallel_config("ray"):
+            there = fit_in_time(clone(estimator), X, y)
+    finally:
+        ray.shutdown()
     for name, draws in here.posterior_.draws.items():
         np.testing.assert_array_equal(there.posterior_[name], draws)
 
