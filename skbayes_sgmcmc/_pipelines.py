@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,26 @@ def last_step(estimator: Any, *rows: Any) -> tuple[Any, ...]:
     for steps in before:
         rows = tuple(None if X is None else steps.transform(X) for X in rows)
     return (last, *rows)
+
+
+def with_column_names(estimator: Any) -> Any:
+    """The last step with the names that the steps before it give to its columns, if they do.
+
+    It is for labels only: scikit-learn warns of rows without names that such an estimator predicts.
+    """
+    before, last = parts(estimator)
+    names: Any = None
+    if not hasattr(last, "feature_names_in_"):
+        for steps in before:
+            try:
+                names = steps.get_feature_names_out(names)
+            except (AttributeError, ValueError):  # a step that names nothing
+                return last
+    if names is None:
+        return last
+    found = copy.copy(last)
+    found.feature_names_in_ = np.asarray(names, dtype=object)
+    return found
 
 
 def name_of(estimator: Any) -> str:

@@ -6,14 +6,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianMLPRegressor,
+    LatentDirichletAllocation,
+)
 from skbayes_sgmcmc.inspection import (
     CoefficientDisplay,
     PartialEffectDisplay,
     PredictiveCheckDisplay,
+    RelevanceDisplay,
+    TopicDisplay,
 )
 
 pytestmark = [
@@ -116,6 +124,27 @@ def test_bad_input(fitted, data):
 def test_displays_take_pipelines(data):
     X, y = data
     pipeline = make_pipeline(StandardScaler(), BayesianGLMRegressor(**TINY)).fit(X, y)
-    assert CoefficientDisplay.from_estimator(pipeline).names.tolist() == ["x0", "x1", "x2"]
-    assert PartialEffectDisplay.from_estimator(pipeline, X, [0]).names == ["x0"]
+    assert CoefficientDisplay.from_estimator(pipeline).names.tolist() == ["a", "b", "site"]
+    assert PartialEffectDisplay.from_estimator(pipeline, X, [0]).names == ["a"]
     assert PredictiveCheckDisplay.from_estimator(pipeline, X, y).observed.sum() == 80
+
+
+def test_displays_have_the_names_that_steps_before_the_estimator_give(data):
+    """Scalers keep those of the table, vectorizers have words; a step without names gives none."""
+    X, y = data
+    features = X[["a", "b"]]
+    glm = make_pipeline(StandardScaler(), BayesianGLMRegressor(**TINY)).fit(features, y)
+    assert CoefficientDisplay.from_estimator(glm).names.tolist() == ["a", "b"]
+    assert PartialEffectDisplay.from_estimator(glm, features, features="b").names == ["b"]
+    assert not hasattr(glm[-1], "feature_names_in_")
+    network = BayesianMLPRegressor(hidden_layer_sizes=2, **TINY)
+    mlp = make_pipeline(StandardScaler(), network).fit(features, y)
+    shown = RelevanceDisplay.from_estimator(mlp).ax_.get_yticklabels()
+    assert {label.get_text() for label in shown} == {"a", "b"}
+    nameless = FunctionTransformer(np.asarray)
+    plain = make_pipeline(nameless, BayesianGLMRegressor(**TINY)).fit(features, y)
+    assert CoefficientDisplay.from_estimator(plain).names.tolist() == ["x0", "x1"]
+    words = ["red green", "green blue", "blue red"] * 5
+    lda = make_pipeline(CountVectorizer(), LatentDirichletAllocation(2, **TINY)).fit(words)
+    axes = TopicDisplay.from_estimator(lda, n_words=3).axes_[0]
+    assert {label.get_text() for label in axes.get_yticklabels()} == {"red", "green", "blue"}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._draws.posterior_samples import PosteriorSamples
-from .._pipelines import last_step
+from .._pipelines import last_step, with_column_names
 from .._validation import check_choice, check_real
 from ._common import one_axes, pyplot, several
 
@@ -104,7 +104,7 @@ class CoefficientDisplay:
         check_real("coverage", coverage, low=0.0, high=1.0)
         check_choice("exponentiate", exponentiate, (True, False))
         (last,) = last_step(estimator)
-        posterior, labels = last.posterior_, last._labels()
+        posterior, labels = last.posterior_, with_column_names(estimator)._labels()
         names: list[str] = []
         parts: list[Array] = []
         for block in several("parameters", parameters, posterior.draws):

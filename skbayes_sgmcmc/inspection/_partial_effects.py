@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
-from .._pipelines import last_step
+from .._pipelines import last_step, with_column_names
 from .._validation import check_int, check_real
 from ._common import panels, pyplot
 
@@ -118,7 +118,7 @@ class PartialEffectDisplay:
         if not hasattr(last, "_mixture"):
             raise not_allowed(f"estimator={last!r} is not allowed: give a fitted regressor.")
         X = last._validate_x(X)
-        labels = _column_labels(last)
+        labels = _column_labels(with_column_names(estimator))
         several = np.iterable(features) and not isinstance(features, str)
         columns = [_column(each, labels) for each in (features if several else [features])]
         rows = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_ROWS).astype(int))]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
-from .._pipelines import last_step
+from .._pipelines import last_step, with_column_names
 from .._validation import check_int, check_real
 from ._common import one_axes, pyplot
 
@@ -81,8 +81,8 @@ class RelevanceDisplay:
         n_features : int or None, default=None
             Number of features to show. None: the 20 most relevant ones.
         feature_names : sequence of str or None, default=None
-            Names of all features. None: the names seen in ``fit`` or, without such names, x0, x1,
-            ...
+            Names of all features. None: the names seen in ``fit``, those that steps before the
+            estimator give or, without such names, x0, x1, ...
         coverage : float, default=0.9
             Probability of the central intervals.
         ax : Axes or None, default=None
@@ -115,7 +115,9 @@ class RelevanceDisplay:
         if n_features is None:
             n_features = min(20, len(relevance))
         check_int("n_features", n_features, high=len(relevance))
-        names = np.asarray(last._feature_labels() if feature_names is None else feature_names)
+        if feature_names is None:
+            feature_names = with_column_names(estimator)._feature_labels()
+        names = np.asarray(feature_names)
         if names.shape != relevance.shape:
             raise not_allowed(
                 f"feature_names of shape {names.shape} is not allowed: give {len(relevance)} names."

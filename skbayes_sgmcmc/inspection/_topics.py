@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
-from .._pipelines import last_step
+from .._pipelines import last_step, with_column_names
 from .._validation import check_int, check_real
 from ._common import COLUMNS, panels, pyplot
 
@@ -86,7 +86,8 @@ class TopicDisplay:
         n_words : int, default=10
             Number of words per topic.
         feature_names : sequence of str or None, default=None
-            The vocabulary. None: the names seen in ``fit`` or, without such names, x0, x1, ...
+            The vocabulary. None: the names seen in ``fit``, those that a vectorizer before the
+            model gives or, without such names, x0, x1, ...
         coverage : float, default=0.9
             Probability of the central intervals.
         ax : Axes, sequence of Axes or None, default=None
@@ -116,7 +117,7 @@ class TopicDisplay:
         chosen = np.arange(min(n_topics, 12)) if topics is None else np.atleast_1d(topics)
         for topic in chosen.tolist():
             check_int("topics", topic, low=0, high=n_topics - 1)
-        words = last.top_words(n_words, feature_names)[chosen]
+        words = with_column_names(estimator).top_words(n_words, feature_names)[chosen]
         columns = np.argsort(-last.components_, axis=1, kind="stable")[chosen, :n_words]
         draws = last.posterior_.pooled("components")[:, chosen[:, None], columns]
         tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
