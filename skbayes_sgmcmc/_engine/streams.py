@@ -26,7 +26,7 @@ Array = NDArray[Any]
 #: fewest numbers, of all rows together, that become a Gaussian. It could be 2^12 for rows in random
 #: order
 LEAST_NUMBERS = 2**17
-#: relative change of the curvature within a posterior sd above which it is no Gaussian
+#: relative change of the curvature within a posterior sd up to which the mean is a good start
 MOST_CHANGE = 0.3
 #: most parts of a stream that are looked at, and fewest, unless rows are too many to be kept; after
 #: each part, there are at least an eighth more rows than before it
@@ -101,12 +101,13 @@ class Joined:
 
     def call(self, data: Data, *, complete: bool) -> Call:
         """What a run has to know, given the rows as data."""
-        before = 0.0 if self.previous is None else self.previous.rows_seen
-        total, n_kept = (
-            (0.0, 0) if self.earlier is None else (self.earlier.total, self.earlier.n_rows)
-        )
+        seen, new = data.total, data.n_rows
+        if self.previous is not None:
+            seen += self.previous.rows_seen
+        if self.earlier is not None:
+            seen, new = seen - self.earlier.total, new - self.earlier.n_rows
         full = not self.rows.are_few(self.n_parameters)
-        return Call(before + data.total - total, data.n_rows - n_kept, self.keep, full, complete)
+        return Call(seen, new, self.keep, full, complete)
 
     def kept(self) -> KeptRows:
         """The rows that the next call needs."""
@@ -134,7 +135,7 @@ class Summary:
     earlier : AutoValues or None
         The Gaussian of the last call, if draws were those of it. They are moved to that of now.
     near : array or None
-        Where the mean was, if the posterior was normal.
+        Where the mean was, if the posterior was nearly normal.
     past : Past or None
         The Gaussian of rows that are no longer kept. None: all are kept.
     marks : tuple of Mark
@@ -246,7 +247,10 @@ def _are_many(model: Model, data: Data) -> bool:
 
 
 def _change_of_curvature(model: Any, data: Data, warm: AutoValues) -> float:
-    """Largest relative change of the curvature within a posterior sd: large while a class lacks."""
+    """Largest relative change of the curvature within a posterior sd.
+
+    It is large while a class is missing, and for rare features.
+    """
     assert warm.center is not None and warm.root is not None
     signs = np.random.default_rng(0).choice([-1.0, 1.0], model.n_parameters)
     away = warm.root @ signs / math.sqrt(data.total)
