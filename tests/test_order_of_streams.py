@@ -76,6 +76,7 @@ def test_the_order_of_kept_rows_does_not_matter(rows, order):
     assert distance < 0.25
     assert low > 0.85 and high < 1.15
     assert clf._chain_state.rows.n_rows == N and clf._chain_state.past is None
+    assert clf.n_steps_ == 20  # of one pass over new rows and at least, not of the kept ones
 
 
 @pytest.mark.statistical

@@ -9,8 +9,10 @@ from _targets import GaussianMean
 from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression, sample
+from skbayes_sgmcmc._data import minibatch
 from skbayes_sgmcmc.models import CurvedModel, Data, DensityModel, ManyModes
 from skbayes_sgmcmc.models._linalg import largest_of_symmetric
+from skbayes_sgmcmc.models._walls import step_at_walls
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import MALA, PSGLD, SGHMC, SGLD, Sampler
@@ -198,6 +200,27 @@ def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
     expected = np.abs(toward / np.sqrt(np.square(root).sum(1))).max() / np.sqrt(score @ toward)
     found = model.wall_correlations(center, root, data.chosen(np.array([3, 7])))[1]
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.statistical
+def test_walls_are_found_in_any_block_of_rows(monkeypatch):
+    """The step of a row with a huge value is the same if rows are read in blocks of 50."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((200, 3)), rng.integers(0, 2, 200)
+    x[170] = [0.0, 200.0, -100.0]
+    model = LogisticModel(3, 2, Normal(), 1.0, True)
+    data = model.make_data(x, y, None, torch.float64, "cpu")
+    center, precision = model.fit_gaussian(data)
+    root = np.linalg.inv(np.linalg.cholesky(precision)).T
+    toward = -root @ root.T @ data.fields["x"].held().x.numpy()[170]
+    while -data.fields["x"].times(center[:, None])[170, 0] < 0.1:  # its class has to lead
+        center = center + 0.1 * toward / np.sqrt(toward @ precision @ toward)
+    given = SGLD(), data, data, center, root, 1.0
+    whole = step_at_walls(model, *given, 10.0)
+    assert whole < 5.0
+    monkeypatch.setattr(minibatch, "BLOCK_ROWS", 50)
+    assert len(list(data.blocks())) == 4
+    assert step_at_walls(model, *given, 10.0) == pytest.approx(whole, rel=1e-12)
 
 
 def against_the_next(model, theta, data, row, label):
