@@ -15,7 +15,7 @@ from skbayes_sgmcmc.models._design import StoredSparseDesign
 
 def stored_csr(folder, names=("data", "indices", "indptr")):
     """A CSR matrix, of which the arrays of these names are in memory maps."""
-    x = sp.random(500, 40, 0.2, "csr", rng=np.random.default_rng(0))
+    x = sp.random(500, 40, 0.2, "csr", random_state=np.random.default_rng(0))
     parts = []
     for name in ("data", "indices", "indptr"):
         np.save(folder / f"{name}.npy", getattr(x, name))

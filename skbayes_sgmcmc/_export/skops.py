@@ -43,7 +43,9 @@ def skops_trusted_types() -> list[str]:
     """
     package = __name__.split(".")[0]
     public = [import_module(f"{package}{name}") for name in PUBLIC]
-    found = [getattr(module, name) for module in public for name in module.__all__]
+    names = [(module, name) for module in public for name in module.__all__]
+    # not the version, which is looked up in a file
+    found = [getattr(module, name) for module, name in names if name != "__version__"]
     classes = {f"{kind.__module__}.{kind.__qualname__}" for kind in found if _has_parameters(kind)}
     return sorted(classes | {f"{package}.{name}" for name in STATE})
 
