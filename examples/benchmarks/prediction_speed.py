@@ -128,10 +128,17 @@ def main():
     clf.predict_proba(some)  # the moments are found at the first call
     one = in_turn(lambda: clf.predict_proba(X[:1]), lambda: peer.predict_proba(X[:1]), 50)
     add("one row", *one, "ms")
-    for rows in (some, many):
-        cost = in_turn(lambda x=rows: clf.predict_proba(x), lambda x=rows: peer.predict_proba(x))
+    single = LogisticRegression().fit(X.astype(np.float32), y)  # it predicts in this precision
+    for kind, rows, other in (
+        ("", some, peer),
+        ("", many, peer),
+        (", float32", many.astype(np.float32), single),
+    ):
+        cost = in_turn(
+            lambda x=rows: clf.predict_proba(x), lambda x=rows, o=other: o.predict_proba(x)
+        )
         memory = megabytes(lambda x=rows: clf.predict_proba(x))
-        add(f"{len(rows):,} rows", *cost, "ms", f"{memory:.0f}")
+        add(f"{len(rows):,} rows{kind}", *cost, "ms", f"{memory:.0f}")
     every = seconds(lambda: clf.predict_proba_samples(some).mean(axis=0))
     theirs = seconds(lambda: peer.predict_proba(some))
     add(f"{len(some):,} rows, every draw", every, theirs, "ms")
