@@ -144,7 +144,7 @@ def test_partial_fit_predicts_after_one_call(stream):
         clf = feed(small(), X[:rows], y[:rows], rows)
         p = clf.predict_proba(X[:10])
         assert np.isfinite(p).all() and p.shape == (10, 2)
-        assert clf.posterior_.n_draws == 20  # one pass, or 20 steps
+        assert clf.posterior_.n_draws == 50 and clf.n_steps_ == 500  # one pass, or 500 steps
 
 
 @pytest.mark.statistical

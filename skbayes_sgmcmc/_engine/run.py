@@ -37,8 +37,9 @@ Array = NDArray[Any]
 
 #: most chains that a report of diverged chains names
 NAMED_CHAINS = 5
-#: fewest steps of a call of a stream whose rows become a Gaussian, which takes longer than they do
-LEAST_STEPS = 20
+#: fewest steps of a call of a stream whose rows become a Gaussian, which takes longer than they do;
+#: and of the first one
+LEAST_STEPS, FIRST_STEPS = 20, 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,7 +318,7 @@ def _plan(
     if stream is not None:
         n_steps = math.ceil(stream.new / minibatches.size)  # one pass
         if warm.total is not None:
-            n_steps = max(n_steps, LEAST_STEPS)
+            n_steps = max(n_steps, LEAST_STEPS if going_on else FIRST_STEPS)
         n_draws = min(n_draws, n_steps)
         thinning = n_steps // n_draws
         burn_in = n_steps - n_draws * thinning
