@@ -155,9 +155,7 @@ class _Columns:
         for block in self.blocks():
             design = _with_constant(self.plain(block))
             gram += (design * self.weight[block, None]).T @ design
-        values, vectors = np.linalg.eigh(gram)
-        kept = values > 1e-10 * values[-1]
-        root = vectors[:, kept] / np.sqrt(values[kept])
+        root = _inverse_root(gram)
         parts = [
             np.square(_with_constant(self.plain(block)) @ root).sum(1) for block in self.blocks()
         ]
@@ -194,13 +192,18 @@ class _Columns:
             gram += (found * of_part[:, None]).T @ found
             held += of_part @ found
         unit = 1.0 / np.sqrt(np.maximum(gram.diagonal(), np.finfo(float).tiny))
-        values, vectors = np.linalg.eigh(unit[:, None] * gram * unit)
-        kept = values > 1e-10 * values[-1]
-        along = vectors[:, kept].T @ (unit * (wanted - held)) / values[kept]
-        slope = unit * (vectors[:, kept] @ along)
+        root = unit[:, None] * _inverse_root(unit[:, None] * gram * unit)
+        slope = root @ (root.T @ (wanted - held))
         found = np.concatenate([self.moments(part, limit) @ slope for part in parts])
         factors = np.clip(1.0 + found, *FACTORS)
         return np.asarray(factors * (self.weight.sum() / (weight @ factors)))
+
+
+def _inverse_root(gram: Array) -> Array:
+    """R with R R' the inverse of a Gram matrix, without directions that hardly occur in it."""
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-10 * values[-1]
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 
 def _with_constant(columns: Array) -> Array:

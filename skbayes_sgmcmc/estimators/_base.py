@@ -301,8 +301,9 @@ class SGMCMCEstimator(
         )
         state = run.state
         if joined is not None and not run.settled:
-            state = replace(state, rows=joined.kept())
-            self._check_order(joined)
+            kept = joined.kept()
+            state = replace(state, rows=kept)
+            self._check_order(joined, kept)
         self._chain_state = state if stream or self.warm_start else None
         self._mixing = None
         self._stream_rows = None if call is None else call.seen

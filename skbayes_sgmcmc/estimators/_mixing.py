@@ -13,6 +13,7 @@ from .._draws.posterior_samples import PosteriorSamples, names_of
 from .._exceptions import warn
 
 if TYPE_CHECKING:
+    from .._data.kept_rows import KeptRows
     from .._engine.streams import Joined
 
 Array = NDArray[Any]
@@ -103,10 +104,9 @@ class MixingWarnings:
         """Warn if the chains have not mixed."""
         raise NotImplementedError
 
-    def _check_order(self, joined: Joined) -> None:
+    def _check_order(self, joined: Joined, rows: KeptRows) -> None:
         """Warn once if few rows stand for many, since they are not in random order."""
         if joined.stand_for_many():
-            rows = joined.kept()
             warn(
                 f"the rows of the stream of {self._short_name()} are not in random order, and few "
                 f"are kept: {rows.n_rows} stand for {rows.n_seen}. Means may be off by a posterior "

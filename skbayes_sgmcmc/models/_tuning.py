@@ -116,10 +116,9 @@ class AutoValues:
 
         Draws of the earlier Gaussian become draws of this one.
         """
-        assert earlier.center is not None and earlier.root is not None and earlier.total is not None
         assert self.center is not None and self.root is not None and self.total is not None
-        stretch = self.root @ np.linalg.inv(earlier.root) * math.sqrt(earlier.total / self.total)
-        return np.asarray(self.center + (theta - earlier.center) @ stretch.T).astype(theta.dtype)
+        away = earlier.whitened(theta) @ self.root.T / math.sqrt(self.total)
+        return np.asarray(self.center + away).astype(theta.dtype)
 
 
 @dataclass(frozen=True)
