@@ -123,7 +123,7 @@ class CalibratedClassifier(NetworkClassifier):
             X, target = task.X[others], task.target[others]
             model = one._make_model(X, weight, len(one.classes_), first=True)
             one._fit_rows(model, X, target, weight, one._settings(), previous=None, stream=False)
-        return one._mean_proba(task.X[rows])
+        return with_one_more_draw(one._mean_proba(task.X[rows]), one.n_chains_ * one.n_draws_)
 
     def _mean_proba(self, x: Any) -> Array:
         proba = super()._mean_proba(x)
@@ -146,6 +146,15 @@ class CalibratedClassifier(NetworkClassifier):
 def logs(proba: Array) -> Array:
     """Logarithms of probabilities, which may be zero."""
     return np.log(np.maximum(proba, np.finfo(np.float64).tiny))
+
+
+def with_one_more_draw(proba: Array, n_draws: int) -> Array:
+    """Averages over draws (rows, classes), and over one more for which all classes are as probable.
+
+    An average over n draws is known to about 1 / n. A single row whose class no draw of a short run
+    thought possible would otherwise outweigh all others.
+    """
+    return (n_draws * proba + 1.0 / proba.shape[1]) / (n_draws + 1)
 
 
 def best_power(proba: Array, codes: Array, weight: Array) -> float:
