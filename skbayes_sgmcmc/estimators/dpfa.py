@@ -80,8 +80,9 @@ class DeepPoissonFactorAnalysis(TopicModel):
         The mean potential is that of one document. "auto": a step size scaled by the curvatures of
         the parameters; see Notes.
     batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. A row is a document. "auto": 100, or every
-        document if there are fewer.
+        Number of rows in a minibatch, at most all rows. A row is a document. "auto": documents of
+        about 10,000 words in all, but at least 20 and at most 100 documents, or all of a small
+        corpus; 100 with ``partial_fit``, with "expanded_natural" and if ``step_size`` is a number.
     shared_minibatch : bool, default=False
         If True, all chains use the same minibatch in a step. This is faster, but the errors of the
         chains are then correlated, which makes R-hat and MCSE too small.
@@ -91,8 +92,9 @@ class DeepPoissonFactorAnalysis(TopicModel):
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
-        steps; half as many as the draws take if ``step_size`` is a number.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 1500
+        steps (3000 with "expanded_natural"); half as many as the draws take if ``step_size`` is a
+        number.
     thinning : "auto" or int, default="auto"
         Number of steps between two draws of a chain. "auto": such that the draws take as long as
         the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.

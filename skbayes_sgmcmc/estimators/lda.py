@@ -62,8 +62,9 @@ class LatentDirichletAllocation(TopicModel):
         "gibbs" is collapsed Gibbs sampling over all documents, as a reference. ``burn_in``,
         ``thinning`` and ``max_steps`` then count sweeps over the corpus, and "auto" means
         ``burn_in=200``, ``n_draws=100`` and ``thinning=5``.
-    doc_sweeps : int, default=5
-        Number of Gibbs sweeps over the documents of a minibatch, after an initial sweep.
+    doc_sweeps : int, default=3
+        Number of Gibbs sweeps over the documents of a minibatch, which start at the fixed point of
+        :meth:`transform`.
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "rsgld" (with "expanded_mean"), "msgnht", "sghmc", "sgnht", "sgld" and "psgld" (with
@@ -77,8 +78,9 @@ class LatentDirichletAllocation(TopicModel):
         The mean potential is that of one document. "auto": a step size scaled by the word
         frequencies; see Notes.
     batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. A row is a document. "auto": 100, or every
-        document if there are fewer.
+        Number of rows in a minibatch, at most all rows. A row is a document. "auto": documents of
+        about 10,000 words in all, but at least 20 and at most 100 documents, or all of a small
+        corpus; 100 with ``partial_fit``, with "expanded_natural" and if ``step_size`` is a number.
     shared_minibatch : bool, default=False
         If True, all chains use the same minibatch in a step. This is faster, but the errors of the
         chains are then correlated, which makes R-hat and MCSE too small.
@@ -88,8 +90,9 @@ class LatentDirichletAllocation(TopicModel):
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
-        steps; half as many as the draws take if ``step_size`` is a number.
+        Number of steps before the first draw. "auto": ten passes over the rows, but at least 750
+        steps (3000 with "expanded_natural"); half as many as the draws take if ``step_size`` is a
+        number.
     thinning : "auto" or int, default="auto"
         Number of steps between two draws of a chain. "auto": such that the draws take as long as
         the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
@@ -203,7 +206,7 @@ class LatentDirichletAllocation(TopicModel):
         prior_scale: float = 1.0,
         prior_mean: float = 0.1,
         algorithm: str = "sgmcmc",
-        doc_sweeps: int = 5,
+        doc_sweeps: int = 3,
         sampler: str | Sampler = "auto",
         integrator: str = "auto",
         step_size: float | Schedule | Literal["auto"] = "auto",

@@ -29,6 +29,9 @@ NATURAL_UNIT = 20.0
 #: number of documents in a minibatch for these rates; in a smaller minibatch, a document with many
 #: occurrences of a rare word would move natural parameters too far
 RATE_BATCH = 100
+#: with a metric, a minibatch has about so many words, or one for so many parameters, in this many
+#: documents or more
+WORDS, PARAMETERS, FEWEST_DOCUMENTS = 10_000, 50, 20
 
 
 class CorpusModel(Model):
@@ -44,14 +47,17 @@ class CorpusModel(Model):
         Number of Gibbs sweeps over the documents of a minibatch.
     compiled : bool, default=False
         Whether the compiled kernels sample the documents' variables.
-    batch_size : int, default=100
-        Number of documents in a minibatch, for ``step_size="auto"``.
+    batch_size : int or None, default=None
+        Number of documents in a minibatch, for ``step_size="auto"``. None: found from the lengths
+        of the documents.
     """
 
     single_precision = True
     kernels: Sequence[str] = ("documents",)
     needs_gamma = True
     n_reported = 50  # the proportions of each take a fixed point
+    #: fewest steps of a burn-in whose step size is found
+    least_burn_in = 3000
 
     def __init__(
         self,
@@ -59,16 +65,16 @@ class CorpusModel(Model):
         frequency: Array,
         doc_sweeps: int,
         compiled: bool = False,
-        batch_size: int = RATE_BATCH,
+        batch_size: int | None = None,
     ):
         self.parametrization = parametrization
         self.frequency = frequency
         self.doc_sweeps = doc_sweeps
         self.compiled = compiled
-        self.batch_size = batch_size
         self.shapes = {"theta": (parametrization.n_words, parametrization.n_topics)}
         if isinstance(parametrization, ExpandedMean):
             self.metric, self.project = parametrization.metric, parametrization.project
+        self.batch_size = self._documents() if batch_size is None else batch_size
 
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
         return bool(data.fields["counts"].x.sum() >= WORTH_WORDS)
@@ -88,6 +94,14 @@ class CorpusModel(Model):
     @property
     def tuning(self) -> Tuning:
         return TopicTuning(self)
+
+    def _documents(self) -> int:
+        """How many documents a minibatch has."""
+        if self.metric is None:
+            return RATE_BATCH
+        words = max(WORDS, self.n_parameters // PARAMETERS)
+        wanted = round(words / max(float(self.frequency.sum()), 1.0))
+        return min(max(wanted, FEWEST_DOCUMENTS), RATE_BATCH)
 
     def unit(self) -> float:
         """Approximate 1 / curvature of the mean potential, in units of the metric if there is one.
@@ -147,7 +161,11 @@ class TopicTuning(ManyModes):
     model: CorpusModel
 
     def __init__(self, model: CorpusModel):
-        super().__init__(model, start="map" if model.metric is None else "random")
+        start = "map" if model.metric is None else "random"
+        super().__init__(model, start=start, least_burn_in=model.least_burn_in)
+
+    def batch_size(self, *_: Any) -> int:
+        return self.model.batch_size
 
     def step_size(self, request: Request, data: Data) -> float | None:
         if request.rate is None:

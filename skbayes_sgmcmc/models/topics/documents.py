@@ -153,41 +153,48 @@ class Assignments:
     def begin(self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
         """Give every token a topic, and sweep ``n_sweeps`` times over all tokens."""
         many = self.tokens.repeated
-        if many is not None or not self.compiled:
-            self.n.fill_(1.0)
-            for _ in range(START_STEPS if many is None else REPEATED_STEPS):
-                self.n = self.expected_counts(self.n + empty)
+        self.n.fill_(1.0)
+        for _ in range(START_STEPS if many is None else REPEATED_STEPS):
+            self.n = self.expected_counts(self.n + empty)
         if many is not None:
             self._sample_repeated(empty, full, rng)
         if self.compiled:
-            self.n = self._base.clone()
-        self._sweep(empty, full, n_sweeps + 1, rng, fresh=True)
+            self._assign(self.n + empty, rng)
+        else:
+            self._sweep(empty, full, 1, rng)
+        self._sweep(empty, full, n_sweeps, rng)
 
     def sweep(self, empty: Tensor, full: Tensor, rng: ChainRandom) -> None:
         """Sample the topic of every token once more."""
-        self._sweep(empty, full, 1, rng, fresh=False)
+        self._sweep(empty, full, 1, rng)
 
-    def _sweep(
-        self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom, *, fresh: bool
-    ) -> None:
-        if self.tokens.repeated is None:
-            self._sweep_tokens(empty, full, n_sweeps, rng, fresh=fresh)
+    def _sweep(self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
+        if self.tokens.repeated is None and n_sweeps:
+            self._sweep_tokens(empty, full, n_sweeps, rng)
             return
-        for sweep in range(n_sweeps):
-            self._sweep_tokens(empty, full, 1, rng, fresh=fresh and sweep == 0)
+        for _ in range(n_sweeps):
+            self._sweep_tokens(empty, full, 1, rng)
             self._sample_repeated(empty, full, rng)
             self.n = _counted(self._z, self.tokens, self.n) + self._base
 
-    def _sweep_tokens(
-        self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom, *, fresh: bool
-    ) -> None:
+    def _assign(self, concentration: Tensor, rng: ChainRandom) -> None:
+        """Give every token a topic, with proportions that are ``concentration`` up to a factor."""
+        from ..._kernels import documents
+
+        self.n = self._base.clone()
+        word, weight = self.tokens.word.numpy(), self.tokens.weight.numpy()
+        uniforms = rng.ragged_uniform(self.tokens.sizes, concentration.dtype).numpy()
+        given = concentration.contiguous().numpy(), uniforms, self._z.numpy(), self.n.numpy()
+        documents.assign(self.topics.numpy(), self._starts, word, weight, *given)
+
+    def _sweep_tokens(self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
         if self.compiled:
             from ..._kernels import documents
 
             sizes = [size * n_sweeps for size in self.tokens.sizes]
             uniforms = rng.ragged_uniform(sizes, empty.dtype).view(-1, n_sweeps).numpy()
             base = self._base.numpy()
-            documents.sweep(*self._arrays(empty, full), base, uniforms, fresh)
+            documents.sweep(*self._arrays(empty, full), base, uniforms)
             return
         for _ in range(n_sweeps):
             alpha = self._parameters(empty, full, rng)
