@@ -90,7 +90,7 @@ two tables share; the seeds are those of the methods. bde's own fits used 10 cor
 airfoil and 2,600 s for bike sharing.
 
 {published}
-{paired}{shorter}
+{paired}{shorter}{close}
 {tables}
 
 **Methods.**
@@ -104,6 +104,7 @@ DENSITIES = {
     "ours_larger": "`{options}`.",
     "ours_published": "`{options}`; bde's published runs had 10 members, 50,000 steps of warm-up "
     "and 10,000 for the draws.",
+    "ours_tanh": "`{options}`.",
     "ours_many_rows": "`{options}`: what docs/networks.md recommends for tables of many rows.",
     "bde": "the defaults of sklearn-contrib-bde (two members of 4-4 units, 50 steps of warm-up).",
     "bde_larger": "{options}. The members, 4 of 10, and the warm-up, 10,000 of 50,000 steps, are "
@@ -140,10 +141,11 @@ DENSITIES = {
 }
 
 
-def compose(args, results, missing, failed, methods, only):
+def compose(args, results, missing, failed, methods, only, close):
     """Body and figures; ``results`` are {(method, set): {seed: numbers}}.
 
-    ``only`` has the sets of the methods that run on some sets alone.
+    ``only`` has the sets of the methods that run on some sets alone, and ``close`` the results of
+    more seeds for :func:`more_seeds`.
     """
     asked = [name for name in args.sets if name in SETS]
     budgets = [key for key in args.methods if "max_steps" in methods[key].options]
@@ -176,6 +178,7 @@ def compose(args, results, missing, failed, methods, only):
         published=published(results, args, methods),
         shorter=shorter(results, budgets, asked, methods),
         paired=paired(results, rows, sets, methods),
+        close=more_seeds(close),
         least=LEAST_SEEDS,
         tables="\n\n".join(tables(results, rows, sets, methods)),
         methods="\n".join(
@@ -369,6 +372,26 @@ def shorter(results, budgets, sets, methods):
         f"Means over {max(n_seeds)} seeds."
     )
     return f"\n{words}\n\n{markdown_table(header, table)}\n"
+
+
+def more_seeds(close):
+    """Errors of ours and of one MLP on the same splits, and the standard error of the difference."""
+    lines = []
+    for name in dict.fromkeys(name for _, name in close):
+        ours, mlp = (close.get((key, name), {}) for key in ("ours", "mlp"))
+        seeds = sorted(set(ours) & set(mlp))
+        if len(seeds) < 2:
+            continue
+        a, b = (np.array([100 * runs[seed]["error"] for seed in seeds]) for runs in (ours, mlp))
+        mean, error = (a - b).mean(), (a - b).std(ddof=1) / math.sqrt(len(seeds))
+        nlls = [np.mean([runs[seed]["nll"] for seed in seeds]) for runs in (ours, mlp)]
+        lines.append(
+            f"**More seeds**: on {name}, with {len(seeds)} splits, ours have an error of "
+            f"{a.mean():.2f}% and one MLP of scikit-learn of {b.mean():.2f}% (difference "
+            f"{mean:+.2f}, standard error {error:.2f}), and an NLL of {nlls[0]:.3f} and "
+            f"{nlls[1]:.3f}."
+        )
+    return "\n" + "\n\n".join(lines) + "\n" if lines else ""
 
 
 def tables(results, rows, sets, methods):

@@ -51,7 +51,7 @@ def main():
     constants = {"a9a_rows": A9A_ROWS, "friedman_rows": FRIEDMAN_ROWS}
     args = parse_args(__doc__, 2, 1, runs="many_rows", constants=constants, more=more)
     args.sets, args.bde_python = MANY_SETS, None
-    results, missing, failed = fill(args)
+    results, missing, failed = fill(args, args.methods, args.sets, args.seeds)
     left_out = [METHODS[key].label for key in missing] + failed
     words = f"Left out: {', '.join(left_out)}." if left_out else ""
     tables = "\n\n".join(table_of(results, name, args.methods) for name in MANY_SETS)
