@@ -280,7 +280,9 @@ def assigned(corpus, n_topics, nan=False):
         topics[0, 2] = torch.nan
     full = torch.from_numpy(rng.uniform(0.1, 1.0, (len(corpus), n_topics)))
     assignments = Assignments(topics, tokens_of(corpus), compiled=True)
-    assignments.begin(0.5 * full, full, 2, streams())
+    rng = streams()
+    assignments.begin(0.5 * full, rng)
+    assignments.sweep(0.5 * full, full, rng, 2)
     return assignments, 0.5 * full, full
 
 
@@ -297,11 +299,15 @@ def test_expectations_of_documents(corpus, n_topics):
     torch.testing.assert_close(found, expected, **ROUNDING)
 
 
+@pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("nan", [False, True])
 @pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
 @pytest.mark.parametrize("n_topics", [1, 2, 9])
-def test_sweeps_over_documents(corpus, n_topics, nan):
-    """As the same loops without compilation; each token has one topic, whatever topics are."""
+def test_sweeps_over_documents(corpus, n_topics, nan, fresh):
+    """As the same loops without compilation; each token has one topic, whatever topics are.
+
+    So it is if no token has a topic before.
+    """
     compiled, empty, full = assigned(corpus, n_topics, nan)
     for one in (compiled._z, compiled.n):
         assert not one.isnan().any()
@@ -310,41 +316,12 @@ def test_sweeps_over_documents(corpus, n_topics, nan):
     assert len(compiled._z) == 0 or 0 <= compiled._z.min() <= compiled._z.max() < n_topics
     plain = assigned(corpus, n_topics, nan)[0]
     uniforms = np.random.default_rng(1).random((sum(lengths), 3))
-    documents.sweep(*compiled._arrays(empty, full), compiled._base.numpy(), uniforms)
-    documents.sweep.py_func(*plain._arrays(empty, full), plain._base.numpy(), uniforms)
+    for run, one in ((documents.sweep, compiled), (documents.sweep.py_func, plain)):
+        if fresh:
+            one.n.zero_()
+        run(*one._arrays(empty, full), one._base.numpy(), uniforms, fresh)
+        np.testing.assert_allclose(one.n.sum(1), lengths)
     assert torch.equal(compiled._z, plain._z) and torch.equal(compiled.n, plain.n)
-
-
-@pytest.mark.parametrize("nan", [False, True])
-@pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
-@pytest.mark.parametrize("n_topics", [1, 2, 9])
-def test_first_topics_of_documents(corpus, n_topics, nan):
-    """As the same loops without compilation, and counted on top of what is there."""
-    compiled, _, full = assigned(corpus, n_topics, nan)
-    tokens, found = compiled.tokens, []
-    uniforms = np.random.default_rng(1).random(len(tokens.word))
-    parts = compiled._starts, tokens.word.numpy(), tokens.weight.numpy(), full.numpy(), uniforms
-    for run in (documents.assign, documents.assign.py_func):
-        z, n = np.full(len(tokens.word), -1), np.ones(compiled.n.shape)
-        run(compiled.topics.numpy(), *parts, z, n)
-        np.testing.assert_allclose(n.sum(1), n_topics + np.array([len(c) for c in corpus]))
-        assert len(z) == 0 or 0 <= z.min() <= z.max() < n_topics
-        found.append((z, n))
-    assert np.array_equal(found[0][0], found[1][0]) and np.array_equal(found[0][1], found[1][1])
-
-
-@pytest.mark.statistical
-def test_first_topics_have_the_proportions_of_concentration_times_phi():
-    """20,000 tokens of one word: frequencies within four standard errors of 0.0035."""
-    n, phi = 20_000, np.array([[0.1, 0.6, 0.3]])
-    concentration = np.array([[5.0, 1.0, 0.0]])
-    uniforms = np.random.default_rng(0).random(n)
-    z, counts = np.empty(n, np.int64), np.zeros((1, 3))
-    zeros, one = np.zeros(n, np.int64), np.ones(n)
-    documents.assign(phi, np.array([0, n]), zeros, one, concentration, uniforms, z, counts)
-    p = (concentration * phi)[0] / (concentration * phi).sum()
-    np.testing.assert_allclose(counts[0] / n, p, atol=0.014)
-    assert counts[0, 2] == 0.0 and np.array_equal(np.bincount(z, minlength=3), counts[0])
 
 
 @pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)

@@ -375,7 +375,7 @@ def shorter(results, budgets, sets, methods):
 
 
 def more_seeds(close):
-    """Errors of ours and of one MLP on the same splits, and the standard error of the difference."""
+    """Errors of ours and of one MLP on the same splits, and the error of their difference."""
     lines = []
     for name in dict.fromkeys(name for _, name in close):
         ours, mlp = (close.get((key, name), {}) for key in ("ours", "mlp"))

@@ -13,38 +13,15 @@ from . import jit
 
 
 @jit
-def assign(topics, starts, words, weights, concentration, uniforms, z, n):
-    """Give each token a topic k with probability ~ concentration_dk phi_wk, and add it to ``n``.
-
-    Shapes are those of :func:`sweep`, with ``concentration`` (documents, topics) and one uniform
-    number for each token.
-    """
-    n_topics = topics.shape[1]
-    share = np.empty(n_topics, topics.dtype)
-    for d in range(len(starts) - 1):
-        of, prior = n[d], concentration[d]
-        for i in range(starts[d], starts[d + 1]):
-            if i == starts[d] or words[i] != words[i - 1]:
-                row, total = topics[words[i]], topics.dtype.type(0)
-                for k in range(n_topics):
-                    total += prior[k] * row[k]
-                    share[k] = total
-            at, chosen = uniforms[i] * share[n_topics - 1], 0
-            while chosen < n_topics - 1 and share[chosen] <= at:
-                chosen += 1
-            z[i] = chosen
-            of[chosen] += weights[i]
-
-
-@jit
-def sweep(topics, starts, words, weights, alpha, more, z, n, base, uniforms):
+def sweep(topics, starts, words, weights, alpha, more, z, n, base, uniforms, fresh):
     """Take sweeps of Gibbs sampling over the tokens of every document, given topics, in place.
 
     A token is assigned to topic k with probability ~ (n_k + alpha_dk) phi_wk, where n does not
     count this token. For topics that have other tokens, ``more`` is added to alpha. Shapes are
     (words, topics) for ``topics``, (documents, topics) for ``alpha``, ``more``, ``n`` and ``base``,
     (tokens,) for ``z`` and (tokens, sweeps) for ``uniforms``. The part ``base`` of n belongs to
-    other tokens, which keep their topics.
+    other tokens, which keep their topics. With ``fresh``, z has no values yet and n is ``base``, to
+    which the first sweep adds tokens one by one.
     """
     n_topics = topics.shape[1]
     longest = 0
@@ -72,18 +49,20 @@ def sweep(topics, starts, words, weights, alpha, more, z, n, base, uniforms):
                 for k in range(n_topics):
                     total += row[k] * prior[k]
                 totals[i - begin] = total
-            if held[z[i]] == 0:
-                active[n_active] = z[i]
-                n_active += 1
-            held[z[i]] += 1
+            if not fresh:
+                if held[z[i]] == 0:
+                    active[n_active] = z[i]
+                    n_active += 1
+                held[z[i]] += 1
         for s in range(uniforms.shape[1]):
             for i in range(begin, end):
-                k = z[i]
-                held[k] -= 1
-                of[k] -= weights[i]
-                if held[k] == 0:
-                    of[k] = 0
-                    n_active = remove(active, n_active, k)
+                if s > 0 or not fresh:
+                    k = z[i]
+                    held[k] -= 1
+                    of[k] -= weights[i]
+                    if held[k] == 0:
+                        of[k] = 0
+                        n_active = remove(active, n_active, k)
                 rest, u = totals[i - begin], uniforms[i, s]
                 row = topics[words[i]]
                 k = draw(row, rest, of, extra, active, n_active, prior, u, share)

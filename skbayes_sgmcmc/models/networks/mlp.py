@@ -118,8 +118,8 @@ def activate(z: Tensor, activation: str) -> Tensor:
         return z.relu_()
     if activation == "logistic":
         return z.sigmoid_()
-    # tanh z = 2 sigmoid(2z) - 1: torch's tanh takes ten times as long as its sigmoid, which autograd
-    # needs later
+    # tanh z = 2 sigmoid(2z) - 1, because torch's tanh takes ten times as long as its sigmoid, which
+    # is not overwritten: autograd needs it
     return z.mul_(2.0).sigmoid_().mul(2.0).sub_(1.0)
 
 

@@ -21,9 +21,11 @@ from .repeated import MOST_TOKENS, Repeated
 
 #: number of words in all documents from which the compiled kernels are worth their compilation
 WORTH_WORDS = 5000
-#: number of fixed-point steps before blocked Gibbs sampling starts; many tokens of one word move
-#: slowly, so that words with many need more
+#: number of fixed-point steps before Gibbs sampling starts; many tokens of one word move slowly, so
+#: that words with many need more
 START_STEPS, REPEATED_STEPS = 5, 20
+#: weight of expected counts relative to the tokens that already have topics
+SHARP = 0.1
 #: smallest weight of a topic that can occur in a document
 LEAST_SHARE = 1e-8
 #: remaining weight, relative to a token's weight, below which it is a rounding error
@@ -150,63 +152,57 @@ class Assignments:
             out += _expected_counts(concentration, self._of_repeated, many.row, many.total)
         return out
 
-    def begin(self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
-        """Give every token a topic, and sweep ``n_sweeps`` times over all tokens."""
-        many = self.tokens.repeated
-        self.n.fill_(1.0)
-        for _ in range(START_STEPS if many is None else REPEATED_STEPS):
-            self.n = self.expected_counts(self.n + empty)
-        if many is not None:
-            self._sample_repeated(empty, full, rng)
+    def begin(self, concentration: Tensor, rng: ChainRandom) -> None:
+        """Give every token a topic.
+
+        ``concentration`` (documents, topics) is the sum of expected counts of the tokens and of
+        Dirichlet parameters. The compiled kernel goes from token to token. It counts those that
+        have topics already, and ``concentration`` has little weight beside them: tokens drawn
+        without regard to each other spread over more topics than documents have. Otherwise all
+        tokens are drawn at once, given proportions.
+        """
+        if self.tokens.repeated is not None:
+            self._draw_repeated(concentration, rng)
+        self.n = self._base.clone()
         if self.compiled:
-            self._assign(self.n + empty, rng)
+            start = SHARP * concentration
+            self._sweep_compiled(start, start, 1, rng, fresh=True)
         else:
-            self._sweep(empty, full, 1, rng)
-        self._sweep(empty, full, n_sweeps, rng)
+            self._sweep_blocked(concentration, rng)
 
-    def sweep(self, empty: Tensor, full: Tensor, rng: ChainRandom) -> None:
-        """Sample the topic of every token once more."""
-        self._sweep(empty, full, 1, rng)
-
-    def _sweep(self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
-        if self.tokens.repeated is None and n_sweeps:
-            self._sweep_tokens(empty, full, n_sweeps, rng)
+    def sweep(self, empty: Tensor, full: Tensor, rng: ChainRandom, n_sweeps: int = 1) -> None:
+        """Sample the topic of every token once more, or several times."""
+        many = self.tokens.repeated is not None
+        if self.compiled and not many and n_sweeps:
+            self._sweep_compiled(empty, full, n_sweeps, rng)
             return
         for _ in range(n_sweeps):
-            self._sweep_tokens(empty, full, 1, rng)
-            self._sample_repeated(empty, full, rng)
-            self.n = _counted(self._z, self.tokens, self.n) + self._base
+            if self.compiled:
+                self._sweep_compiled(empty, full, 1, rng)
+            else:
+                self._sweep_blocked(self.n + self._parameters(empty, full, rng), rng)
+            if many:
+                self._draw_repeated(self.n + self._parameters(empty, full, rng), rng)
+                self.n = _counted(self._z, self.tokens, self.n) + self._base
 
-    def _assign(self, concentration: Tensor, rng: ChainRandom) -> None:
-        """Give every token a topic, with proportions that are ``concentration`` up to a factor."""
+    def _sweep_compiled(
+        self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom, *, fresh: bool = False
+    ) -> None:
         from ..._kernels import documents
 
-        self.n = self._base.clone()
-        word, weight = self.tokens.word.numpy(), self.tokens.weight.numpy()
-        uniforms = rng.ragged_uniform(self.tokens.sizes, concentration.dtype).numpy()
-        given = concentration.contiguous().numpy(), uniforms, self._z.numpy(), self.n.numpy()
-        documents.assign(self.topics.numpy(), self._starts, word, weight, *given)
+        sizes = [size * n_sweeps for size in self.tokens.sizes]
+        uniforms = rng.ragged_uniform(sizes, empty.dtype).view(-1, n_sweeps).numpy()
+        documents.sweep(*self._arrays(empty, full), self._base.numpy(), uniforms, fresh)
 
-    def _sweep_tokens(self, empty: Tensor, full: Tensor, n_sweeps: int, rng: ChainRandom) -> None:
-        if self.compiled:
-            from ..._kernels import documents
+    def _sweep_blocked(self, concentration: Tensor, rng: ChainRandom) -> None:
+        self._z, n = blocked_sweep(self._likelihood, self.tokens, concentration, rng)
+        self.n = n + self._base
 
-            sizes = [size * n_sweeps for size in self.tokens.sizes]
-            uniforms = rng.ragged_uniform(sizes, empty.dtype).view(-1, n_sweeps).numpy()
-            base = self._base.numpy()
-            documents.sweep(*self._arrays(empty, full), base, uniforms)
-            return
-        for _ in range(n_sweeps):
-            alpha = self._parameters(empty, full, rng)
-            self._z, self.n = blocked_sweep(self._likelihood, self.tokens, alpha, self.n, rng)
-            self.n += self._base
-
-    def _sample_repeated(self, empty: Tensor, full: Tensor, rng: ChainRandom) -> None:
-        """Sample the topics of words with many tokens, given the counts n."""
+    def _draw_repeated(self, concentration: Tensor, rng: ChainRandom) -> None:
+        """Sample the topics of words with many tokens, given all counts and parameters."""
         many = self.tokens.repeated
         assert many is not None
-        alpha = self._parameters(empty, full, rng)
-        proportions = draw_proportions(self.n + alpha, len(many.sizes), rng)
+        proportions = draw_proportions(concentration, len(many.sizes), rng)
         self._numbers = many.draw(self._of_repeated, proportions, rng)
         self._base = many.counts(self._numbers, len(self.n))
 
@@ -301,22 +297,27 @@ def topic_gradient(
     """
     assignments = Assignments(topics, tokens, compiled=compiled)
     equal = torch.full_like(assignments.n, alpha)
-    assignments.begin(equal, equal, n_sweeps, rng)
+    expected = torch.ones_like(equal)
+    for _ in range(START_STEPS if tokens.repeated is None else REPEATED_STEPS):
+        expected = assignments.expected_counts(expected + equal)
+    assignments.begin(expected + equal, rng)
+    assignments.sweep(equal, equal, rng, n_sweeps)
     return assignments.gradient(equal, equal)
 
 
 def blocked_sweep(
-    likelihood: Tensor, tokens: Tokens, alpha: Tensor | float, n: Tensor, rng: ChainRandom
+    likelihood: Tensor, tokens: Tokens, concentration: Tensor, rng: ChainRandom
 ) -> tuple[Tensor, Tensor]:
-    """Sample proportions given counts ``n`` (documents, topics), then all assignments given them.
+    """Sample proportions given counts and parameters, then all assignments given them.
 
-    ``likelihood`` (tokens, topics) is phi of each token's word. Returns assignments and counts.
+    ``concentration`` (documents, topics) is their sum, and ``likelihood`` (tokens, topics) is phi
+    of each token's word. Returns assignments and counts.
     """
-    proportions = draw_proportions(n + alpha, len(tokens.sizes), rng)
+    proportions = draw_proportions(concentration, len(tokens.sizes), rng)
     cumulative = likelihood.mul(proportions.index_select(0, tokens.row)).cumsum_(1)
-    u = rng.ragged_uniform(tokens.sizes, n.dtype) * cumulative[:, -1]
-    z = (cumulative <= u[:, None]).sum(1).clamp_(max=n.shape[1] - 1)
-    return z, _counted(z, tokens, n)
+    u = rng.ragged_uniform(tokens.sizes, concentration.dtype) * cumulative[:, -1]
+    z = (cumulative <= u[:, None]).sum(1).clamp_(max=concentration.shape[1] - 1)
+    return z, _counted(z, tokens, concentration)
 
 
 def draw_proportions(concentration: Tensor, n_chains: int, rng: ChainRandom) -> Tensor:

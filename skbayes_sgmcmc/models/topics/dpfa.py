@@ -32,7 +32,7 @@ from ..._metric import DiagonalMetric, Metric, State
 from .belief import BeliefNetwork
 from .completion import STEPS
 from .corpus import CorpusModel
-from .documents import Assignments, Tokens, fixed_point
+from .documents import REPEATED_STEPS, Assignments, Tokens, fixed_point
 from .parametrizations import Parametrization
 
 Array = NDArray[Any]
@@ -45,8 +45,6 @@ LEAST_R = 1e-6
 START_R = 0.1
 #: number of mean-field steps before Gibbs sampling starts
 START_STEPS = 10
-#: weight of this mean field relative to the tokens that already have topics
-SHARP = 0.1
 #: fraction of the sweeps, at the end, that include the layers above the lowest
 DEEP = 0.2
 
@@ -273,10 +271,9 @@ class DPFAModel(CorpusModel):
         assignments = Assignments(topics, tokens, compiled=self.compiled)
         field = MeanField(net, parameters, r, self.success)
         n = words[:, None].expand(-1, shape[2]) / shape[2]
-        for _ in range(START_STEPS):
+        for _ in range(START_STEPS if tokens.repeated is None else REPEATED_STEPS):
             n = assignments.expected_counts(n + field(n.view(shape)).flatten(0, 1))
-        start = SHARP * (n + field(n.view(shape)).flatten(0, 1))
-        assignments.begin(start, start, 0, rng)
+        assignments.begin(n + field(n.view(shape)).flatten(0, 1), rng)
         layers = [] if net is None else net.draw_layers(parameters, shape[1], rng)
         probabilities = list(layers)
         on = topics.new_ones(shape)

@@ -96,7 +96,7 @@ class GibbsChain:
             else:
                 likelihood = torch.from_numpy(self.topics().T[self.words])
                 n = torch.from_numpy(self.n_dk)
-                z, _ = blocked_sweep(likelihood, self.tokens, self.alpha, n, self.random)
+                z, _ = blocked_sweep(likelihood, self.tokens, n + self.alpha, self.random)
                 self._count(z.numpy(), self.numbers)
             if self.tokens.repeated is not None:
                 n = torch.from_numpy(self.n_dk)
