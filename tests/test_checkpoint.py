@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from _checkpoint import FITS, QUICK, assert_same, data, make
@@ -116,6 +117,27 @@ def test_a_finished_file_is_returned_at_once(tmp_path, monkeypatch):
     assert_same(first, again)
     (tmp_path / "file.npz").rename(tmp_path / "moved.npz")
     assert_same(first, make("default", tmp_path / "moved.npz").fit(*data()))
+
+
+def test_each_group_of_chains_has_a_file(tmp_path, monkeypatch):
+    """Of three chains in two groups; the group whose file is gone is drawn anew, the other is not.
+
+    So a chain goes on from its file when joblib gives it to another worker.
+    """
+
+    def fit(path):
+        with joblib.parallel_config("threading"):
+            return make("minibatches", path).set_params(n_chains=3, n_jobs=2).fit(*data())
+
+    whole, chunks = fit(None), count_chunks(monkeypatch)
+    assert_same(fit(tmp_path / "file.npz"), whole)
+    assert {file.name for file in tmp_path.iterdir()} == {"file.0-1.npz", "file.2-2.npz"}
+    of_both = len(chunks)
+    (tmp_path / "file.2-2.npz").unlink()
+    assert_same(fit(tmp_path / "file.npz"), whole)
+    assert 2 * (len(chunks) - of_both) == of_both
+    assert_same(fit(tmp_path / "file.npz"), whole)
+    assert 2 * (len(chunks) - of_both) == of_both
 
 
 # Ctrl-C -------------------------------------------------------------------------------------------

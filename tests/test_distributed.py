@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+import uuid
 from importlib import import_module
 
 import joblib
@@ -20,6 +21,7 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianModuleClassifier,
 )
+from skbayes_sgmcmc._engine import checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -65,30 +67,35 @@ def test_draws_of_a_cluster_are_those_of_this_machine(client, estimator):
 class Failure:
     """An augmentation that changes nothing, and waits until two processes have called it.
 
-    The first of them that has taken some steps then is killed, as if its machine had failed.
+    The first of them that has taken ``last`` steps is killed, as if its machine had failed. Each
+    copy leaves the number of its calls in a file.
     """
 
-    def __init__(self, folder):
-        self.folder, self.calls = folder, 0
+    def __init__(self, folder, last):
+        self.folder, self.last, self.calls, self.name = folder, last, 0, None
 
     def __call__(self, x, rng):
         self.calls += 1
         if self.calls == 1:
+            # write after every chunk
+            checkpoint.EVERY_SECONDS, checkpoint.WRITE_SHARE = 0.0, 1e9
+            self.name = uuid.uuid4().hex
             (self.folder / f"{os.getpid()}.mark").touch()
+        (self.folder / f"{self.name}.calls").write_text(str(self.calls))
         stop = time.monotonic() + PATIENCE
-        while self.calls == 50 and len(list(self.folder.glob("*.mark"))) < 2:
+        while self.calls == self.last // 2 and len(list(self.folder.glob("*.mark"))) < 2:
             assert time.monotonic() < stop, "no other worker has taken the other chain"
             time.sleep(0.05)
-        if self.calls == 100:
+        if self.calls == self.last:
             with contextlib.suppress(FileExistsError):
                 (self.folder / "killed").touch(exist_ok=False)
                 os.kill(os.getpid(), signal.SIGKILL)
         return x
 
 
-def marked(augment):
+def marked(augment, **options):
     module = torch.nn.Sequential(torch.nn.Linear(5, 2))
-    run = SHORT | {"burn_in": 200, "step_size": 0.1, "batch_size": 20}
+    run = SHORT | {"burn_in": 200, "step_size": 0.1, "batch_size": 20} | options
     return BayesianModuleClassifier(module, sample_parameters="all", augment=augment, **run)
 
 
@@ -100,10 +107,30 @@ def test_the_chain_of_a_worker_that_is_killed_is_drawn_again(client, tmp_path):
     here = marked(unchanged).fit(X, y)
     torch.manual_seed(0)
     with joblib.parallel_config("dask", client=client, wait_for_workers_timeout=PATIENCE):
-        there = fit_in_time(marked(Failure(tmp_path)), X, y)
+        there = fit_in_time(marked(Failure(tmp_path, 100)), X, y)
     assert (tmp_path / "killed").exists()
     for name, draws in here.posterior_.draws.items():
         np.testing.assert_array_equal(there.posterior_[name], draws)
+
+
+@pytest.mark.slow
+def test_with_a_checkpoint_the_chain_of_a_killed_worker_goes_on(client, tmp_path):
+    """It is killed in its second chunk of steps: the first, 1,024 steps, is not taken again."""
+    X, y = make_classification(200, 5, random_state=0)
+    torch.manual_seed(0)
+    here = marked(unchanged, burn_in=2048).fit(X, y)
+    torch.manual_seed(0)
+    augment, file = Failure(tmp_path, 1500), str(tmp_path / "file.npz")
+    with joblib.parallel_config("dask", client=client, wait_for_workers_timeout=PATIENCE):
+        there = fit_in_time(marked(augment, burn_in=2048, checkpoint=file), X, y)
+    assert {path.name for path in tmp_path.glob("*.npz")} == {"file.0-0.npz", "file.1-1.npz"}
+    for name, draws in here.posterior_.draws.items():
+        np.testing.assert_array_equal(there.posterior_[name], draws)
+    killed, resumed, whole = sorted(int(path.read_text()) for path in tmp_path.glob("*.calls"))
+    if killed != 1500:
+        killed, resumed = resumed, killed
+    assert killed == 1500
+    assert 1024 <= whole - resumed < 1030  # a few calls are a start's
 
 
 @pytest.mark.slow

@@ -78,7 +78,6 @@ def data():
         ({"dtype": "float16"}, "dtype='float16'"),
         ({"device": "nowhere"}, "device='nowhere' is not available here"),
         ({"n_jobs": 0}, "n_jobs=0"),
-        ({"n_jobs": 2, "checkpoint": "file.npz"}, "n_jobs=2 is not allowed with a checkpoint"),
         ({"checkpoint": 3}, "checkpoint=3"),
         ({"random_state": -1}, "random_state=-1"),
         ({"random_state": "seed"}, "random_state='seed'"),

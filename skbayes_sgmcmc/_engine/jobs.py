@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -136,8 +137,14 @@ class Job:
         return self.work.minibatches.ranks
 
     def of(self, chains: list[int]) -> Job:
-        """The job of some of all chains."""
-        return replace(self, group=chains, seeds=[self.seeds[c] for c in chains])
+        """The job of some of all chains, which has a checkpoint file of its own."""
+        settings = self.settings
+        if settings.checkpoint is not None and len(chains) < settings.n_chains:
+            path = Path(settings.checkpoint).resolve()  # workers may have another working directory
+            path = path.with_stem(f"{path.stem}.{chains[0]}-{chains[-1]}")
+            settings = replace(settings, checkpoint=path)
+        seeds = [self.seeds[c] for c in chains]
+        return replace(self, settings=settings, group=chains, seeds=seeds)
 
     def __call__(self, on_progress: OnProgress | None) -> Result:
         chains = self._chains()

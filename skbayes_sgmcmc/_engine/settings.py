@@ -200,10 +200,6 @@ class Settings:
             reason = getattr(error, "strerror", None) or error
             raise not_allowed(f"{refused} ({reason}): give another file name.") from None
         check_writable(refused, path.parent)
-        if self.n_jobs not in (None, 1):
-            raise not_allowed(
-                f"n_jobs={self.n_jobs!r} is not allowed with a checkpoint: give n_jobs=None."
-            )
 
     @property
     def kept(self) -> Storage:

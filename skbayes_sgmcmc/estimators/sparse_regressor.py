@@ -123,7 +123,8 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
     checkpoint : path or None, default=None
         File from which an interrupted fit resumes if it is called again with the same data and
         parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
-        file is kept after the fit.
+        file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
+        "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
     n_jobs : int or None, default=None
         Number of groups of chains that run in parallel through joblib. None: a single group.
     random_state : int, RandomState or None, default=None
