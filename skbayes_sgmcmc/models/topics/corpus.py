@@ -56,8 +56,8 @@ class CorpusModel(Model):
     kernels: Sequence[str] = ("documents",)
     needs_gamma = True
     n_reported = 50  # the proportions of each take a fixed point
-    #: fewest steps of a burn-in whose step size is found
-    least_burn_in = 3000
+    #: fewest steps of a burn-in with a metric, if its step size is found (docs/topics.md)
+    least_burn_in = 750
 
     def __init__(
         self,
@@ -161,8 +161,10 @@ class TopicTuning(ManyModes):
     model: CorpusModel
 
     def __init__(self, model: CorpusModel):
-        start = "map" if model.metric is None else "random"
-        super().__init__(model, start=start, least_burn_in=model.least_burn_in)
+        if model.metric is None:
+            super().__init__(model)
+        else:
+            super().__init__(model, start="random", least_burn_in=model.least_burn_in)
 
     def batch_size(self, *_: Any) -> int:
         return self.model.batch_size

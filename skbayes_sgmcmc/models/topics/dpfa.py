@@ -37,8 +37,6 @@ from .parametrizations import Parametrization
 
 Array = NDArray[Any]
 
-#: fewest steps of the burn-in of the expanded mean (docs/topics.md)
-LEAST_BURN_IN = 1500
 #: smallest r, for topics that occur in no document
 LEAST_R = 1e-6
 #: initial r of chains if every document has its own p_j
@@ -106,6 +104,8 @@ class DPFAModel(CorpusModel):
     modeling. Li, Chen, Fan & Carin (2016), High-order stochastic gradient thermostats.
     """
 
+    least_burn_in = 1500
+
     def __init__(
         self,
         parametrization: Parametrization,
@@ -127,7 +127,6 @@ class DPFAModel(CorpusModel):
             self.kernels = ("documents", "belief_network")
         self.shapes |= {"log_r": (parametrization.n_topics,), "log_gamma": ()}
         if self.metric is not None:
-            self.least_burn_in = LEAST_BURN_IN
             self.metric, self.project = self._metric, self._project
 
     def with_kernel(self, name: str) -> Self:

@@ -26,9 +26,6 @@ from .parametrizations import Parametrization
 
 Array = NDArray[Any]
 
-#: fewest steps of the burn-in of the expanded mean (docs/topics.md)
-LEAST_BURN_IN = 750
-
 
 class LDAModel(CorpusModel):
     """Latent Dirichlet allocation of counts (documents, words).
@@ -61,8 +58,6 @@ class LDAModel(CorpusModel):
         **options: Any,
     ):
         super().__init__(parametrization, frequency, doc_sweeps, **options)
-        if self.metric is not None:
-            self.least_burn_in = LEAST_BURN_IN
         self.doc_topic_prior = doc_topic_prior
 
     def proportions(self, draw: Mapping[str, Array], X: Any) -> Array:
