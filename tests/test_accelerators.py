@@ -53,6 +53,7 @@ def fitted(kind, **parameters):
         (LOGISTIC, {}, ("linear_sgld",)),
         (MLP, {}, ("fused_steps",)),
         (MLP, {"sampler": "psgld"}, ("fused_steps",)),
+        (MLP, {"sampler": "mclmc", "integrator": "auto"}, ("fused_turns",)),
         (SPARSE, {"sampler": "psgld"}, ("fused_steps", "spike_slab")),
         (SPARSE, {"sampler": "sghmc"}, ("spike_slab",)),
         (LDA, {}, ("documents",)),
@@ -134,6 +135,7 @@ def test_true_lists_every_reason_where_none_applies():
     for reason in (
         "cuda_graph: it needs a GPU, and the device is 'cpu'.",
         "fused_steps: it is for sampler='sgld' or 'psgld'",
+        "fused_turns: it is for sampler='mclmc'.",
         "spike_slab: the model has no spike-and-slab prior.",
     ):
         assert reason in message

@@ -19,6 +19,8 @@ from skbayes_sgmcmc import BayesianMLPRegressor
 
 #: gradients of a step with the integrator of step_size="auto"
 SAMPLERS = {"sgld": 1, "psgld": 1, "sghmc": 1, "sgnht": 1, "msgnht": 1, "mclmc": 2}
+#: samplers whose steps are also compiled
+COMPILED = ("mclmc",)
 CHAINS = (1, 4, 8)
 STEP_BOUND, CHAINS_BOUND = 1.15, 3.0
 BODY = """
@@ -33,7 +35,10 @@ blocks of {length} steps or gradients, which take turns.
 
 {steps}
 
-Target: a step takes at most 1.15 times its gradients. {verdict}
+Target: a step takes at most 1.15 times its gradients. {verdict} Steps are torch's operations
+(`compiled=False`) except where "compiled" is said. Gradients on their own find everything that they
+need in the processor's caches; between the other operations of a step the same ones take some 5%
+more time.
 
 ## More chains
 
@@ -46,10 +51,10 @@ Target: eight chains take at most three times as long as one. {verdict_chains}
 class Timed(KeptChains):
     """A run that is kept after its burn-in, to time its steps and its gradients."""
 
-    def __init__(self, sampler, n_chains, data):
+    def __init__(self, sampler, n_chains, data, compiled):
         regressor = BayesianMLPRegressor(
             sampler=sampler, n_chains=n_chains, n_draws=4, thinning=5, burn_in=20,
-            batch_size=len(data[0]), init="random", random_state=0,
+            batch_size=len(data[0]), init="random", random_state=0, compiled=compiled,
         )  # fmt: skip
         super().__init__(regressor, *data)
 
@@ -68,9 +73,9 @@ class Timed(KeptChains):
         return (time.process_time() - start) / length
 
 
-def measure(sampler, n_chains, data, args):
+def measure(sampler, n_chains, data, args, compiled=False):
     """Seconds of a step and of its gradients."""
-    timed = Timed(sampler, n_chains, data)
+    timed = Timed(sampler, n_chains, data, compiled)
     step, plain, valued = [], [], []
     for _ in range(args.repeats):
         step.append(timed.steps(args.length))
@@ -81,13 +86,15 @@ def measure(sampler, n_chains, data, args):
 
 
 def main():
-    args = parse_args(__doc__, seeds=1, numbers={"repeats": (7, 2), "length": (60, 10)})
+    args = parse_args(__doc__, seeds=1, numbers={"repeats": (15, 2), "length": (100, 10)})
     X, y, _, _ = load_split("airfoil", 0)
     rows, ratios = [], {}
-    for sampler, count in SAMPLERS.items():
-        step, gradient, n_parameters = measure(sampler, 4, (X, y), args)
-        ratios[sampler] = step / gradient
-        rows.append([sampler, count, f"{1e3 * gradient:.2f}", f"{1e3 * step:.2f}",
+    kinds = [(sampler, False) for sampler in SAMPLERS] + [(sampler, True) for sampler in COMPILED]
+    for sampler, compiled in kinds:
+        step, gradient, n_parameters = measure(sampler, 4, (X, y), args, compiled)
+        name = f"{sampler}, compiled" if compiled else sampler
+        ratios[name] = step / gradient
+        rows.append([name, SAMPLERS[sampler], f"{1e3 * gradient:.2f}", f"{1e3 * step:.2f}",
                      f"{step / gradient:.2f}"])  # fmt: skip
         print(rows[-1], flush=True)
     by_chains, more = {}, []
@@ -97,7 +104,7 @@ def main():
         more.append([n_chains, f"{1e3 * gradient:.2f}", f"{1e3 * step:.2f}",
                      f"{step / by_chains[1]:.2f}"])  # fmt: skip
         print(more[-1], flush=True)
-    over = [sampler for sampler, ratio in ratios.items() if ratio > STEP_BOUND]
+    over = [name for name, ratio in ratios.items() if ratio > STEP_BOUND]
     ratio = by_chains[8] / by_chains[1]
     header = ["gradients, ms", "step, ms"]
     body = BODY.format(
@@ -106,7 +113,7 @@ def main():
         repeats=args.repeats,
         length=args.length,
         steps=markdown_table(["sampler", "gradients", *header, "ratio"], rows),
-        verdict=f"Missed by {', '.join(over)}." if over else "Met by all.",
+        verdict=f"Missed by: {'; '.join(over)}." if over else "Met by all.",
         chains=markdown_table(["chains, MCLMC", *header, "times one chain"], more),
         verdict_chains=f"{'Met' if ratio <= CHAINS_BOUND else 'Missed'}: {ratio:.2f}.",
     )

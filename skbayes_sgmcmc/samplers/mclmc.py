@@ -211,19 +211,23 @@ class MCLMC(Sampler):
     def turn(
         self, state: State, step: Step, g: Tensor, epsilon: Tensor, s: float, turned: Tensor
     ) -> None:
-        """Turn u by the gradient g; add delta + log ``|u|`` before it is normalised to ``turned``.
+        """Turn u by g; add delta + log ``|u|``, before it is normalised, to ``turned``."""
+        if "scaling" in state:
+            g = g * state["scaling"]
+        factor = -s * step.n / (step.temperature * (g.shape[1] - 1))
+        self.turn_by(state["u"], g, epsilon, factor, turned)
+
+    def turn_by(self, u: Tensor, g: Tensor, epsilon: Tensor, factor: float, turned: Tensor) -> None:
+        """Turn u, where ``factor`` times epsilon ``|g|`` is -delta.
 
         With b = e^-delta - 1 and w = (1 - e'u) / 2, the turned u is ((1 + b) u - b (1 + b w) e) / q
         with q = 1 + w b (2 + b), and the kinetic energy grows by (d - 1) (delta + log q). All of
         these are finite for every delta, and exact to rounding for small ones.
         """
-        u = state["u"]
-        if "scaling" in state:
-            g = g * state["scaling"]
         size = torch.linalg.vector_norm(g, dim=1, keepdim=True)
         size.clamp_(min=torch.finfo(g.dtype).tiny)
         away = (g * u).sum(1, keepdim=True).div_(size)  # -e'u
-        slow = (epsilon * (-s * step.n / (step.temperature * (u.shape[1] - 1)))).mul_(size)
+        slow = (epsilon * factor).mul_(size)
         b = torch.expm1(slow)
         twice_bw = torch.addcmul(b, b, away)
         q = torch.addcmul(twice_bw, twice_bw, b, value=0.5)  # minus 1
@@ -261,8 +265,12 @@ class MCLMC(Sampler):
             adapt(state, torch.where(good, ratio, LARGEST_RATIO), step.progress)
         state["caution"].mul_(torch.where(good, RECOVERY, 0.5)).clamp_(max=1.0)
         self._measure(theta, state, epsilon)
-        nu = (epsilon / state["length"]).mul_(2.0).clamp_(max=FORGOTTEN).expm1_().sqrt_()
-        u = state["u"].addcmul_(step.xi, nu, value=d**-0.5)
+        self.refresh(state["u"], step.xi, epsilon, state["length"])
+
+    def refresh(self, u: Tensor, xi: Tensor, epsilon: Tensor, length: Tensor) -> None:
+        """Turn u by the standard normals xi, so that it is forgotten over the length L."""
+        nu = (epsilon / length).mul_(2.0).clamp_(max=FORGOTTEN).expm1_().sqrt_()
+        u.addcmul_(xi, nu, value=u.shape[1] ** -0.5)
         u.div_(torch.linalg.vector_norm(u, dim=1, keepdim=True))
 
     @staticmethod

@@ -16,6 +16,7 @@ from ..._exceptions import not_allowed
 from ._base import Accelerator, Engine, Offer, Workload, why_no_numba
 from .cuda_graphs import CUDAGraph
 from .fused_steps import FusedSteps
+from .fused_turns import FusedTurns
 from .linear_sgld import LinearSGLD
 from .model_kernels import ModelKernel
 
@@ -25,6 +26,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
     CUDAGraph(),
     LinearSGLD(),
     FusedSteps(),
+    FusedTurns(),
     ModelKernel("spike_slab", "the model has no spike-and-slab prior."),
     ModelKernel("documents", "the model is not one of documents."),
     ModelKernel("belief_network", "the model has no belief network."),

@@ -1,0 +1,73 @@
+"""Turns of MCLMC's direction in one pass, compiled by numba.
+
+A turn is some twenty operations on small tensors. In small networks torch's calls of them take a
+twentieth of a step. Given the same normals, the results are equal up to rounding. The functions
+need the optional extra ``fast`` and a CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ...samplers import MCLMC, Sampler
+from ...samplers._protocol import State, Step
+from ...samplers.integrators import Integrator
+from ...samplers.mclmc import FORGOTTEN
+from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
+
+#: a step saves the time of this many numbers besides those of its direction, each of which saves 1
+STEP_NUMBERS = 60_000
+#: such numbers of a whole run from which compilation, a second, saves more time than it takes
+WORTH_NUMBERS = 15 * 10**8
+#: number of parameters of a chain from which torch's threads are faster
+THREAD_NUMBERS = 2**16
+
+
+class CompiledMCLMC(MCLMC):
+    """MCLMC whose turns are compiled."""
+
+    def turn_by(self, u: Tensor, g: Tensor, epsilon: Tensor, factor: float, turned: Tensor) -> None:
+        from ..._kernels.turns import by_gradient
+
+        least = torch.finfo(g.dtype).tiny
+        by_gradient(u.numpy(), g.numpy(), epsilon.numpy(), factor, least, turned.numpy())
+
+    def refresh(self, u: Tensor, xi: Tensor, epsilon: Tensor, length: Tensor) -> None:
+        from ..._kernels.turns import by_chance
+
+        by_chance(u.numpy(), xi.numpy(), epsilon.numpy(), length.numpy(), FORGOTTEN)
+
+
+class WithCompiledTurns:
+    """Replacement of an integrator of MCLMC for the runs to which :class:`FusedTurns` applies."""
+
+    def __init__(self, integrator: Integrator, sampler: MCLMC):
+        self._integrator = integrator
+        self._sampler = CompiledMCLMC(**sampler.get_params())
+
+    def __call__(self, sampler: Sampler, theta: Tensor, state: State, step: Step) -> None:
+        self._integrator(self._sampler, theta, state, step)
+
+
+class FusedTurns(Accelerator):
+    """Turns of MCLMC's direction in compiled passes."""
+
+    name = "fused_turns"
+
+    def why_not(self, work: Workload) -> str | None:
+        if type(work.sampler) is not MCLMC:
+            return "it is for sampler='mclmc'."
+        return why_no_cpu(work) or why_no_numba()
+
+    def pays(self, work: Workload) -> bool:
+        n_parameters = work.target.model.n_parameters
+        if n_parameters >= THREAD_NUMBERS:
+            return False
+        return work.n_steps * (STEP_NUMBERS + n_parameters * work.n_chains) >= WORTH_NUMBERS
+
+    def equip(self, engine: Engine, work: Workload) -> Engine:
+        assert isinstance(work.sampler, MCLMC)
+        return replace(engine, integrator=WithCompiledTurns(engine.integrator, work.sampler))
