@@ -124,10 +124,14 @@ CASES = [(SIZES, 0.4), (SIZES, None), ((2, 2), 0.5), ((2,), 0.5), ((2,), None)]
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("compiled", "few_topics"), [(False, 64), (True, 64), (True, 0)], ids=["torch", "few", "many"]
+)
 @pytest.mark.parametrize("most_tokens", [200, pytest.param(1, id="repeated")])
 @pytest.mark.parametrize(("sizes", "success"), CASES)
-def test_documents_against_enumeration(sizes, success, compiled, most_tokens, monkeypatch):
+def test_documents_against_enumeration(
+    sizes, success, compiled, few_topics, most_tokens, monkeypatch
+):
     """Means of topic counts and of all units: the exact ones within their standard errors.
 
     1,500 independent copies of three documents (one empty), 200 sweeps from a mean field: after 60,
@@ -135,6 +139,7 @@ def test_documents_against_enumeration(sizes, success, compiled, most_tokens, mo
     ``most_tokens`` times in a document are sampled at once. The standard error of what has a
     probability of 1 / 1,500, and may be seen in no copy, is 1 / 1,500.
     """
+    monkeypatch.setattr(of_documents, "FEW_TOPICS", few_topics)
     monkeypatch.setattr(of_documents, "MOST_TOKENS", most_tokens)
     model = make_model(sizes, success, compiled)
     theta = position(model)

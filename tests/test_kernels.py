@@ -299,11 +299,12 @@ def test_expectations_of_documents(corpus, n_topics):
     torch.testing.assert_close(found, expected, **ROUNDING)
 
 
+@pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("nan", [False, True])
 @pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
 @pytest.mark.parametrize("n_topics", [1, 2, 9])
-def test_sweeps_over_documents(corpus, n_topics, nan, fresh):
+def test_sweeps_over_documents(corpus, n_topics, nan, fresh, few):
     """As the same loops without compilation; each token has one topic, whatever topics are.
 
     So it is if no token has a topic before.
@@ -319,7 +320,7 @@ def test_sweeps_over_documents(corpus, n_topics, nan, fresh):
     for run, one in ((documents.sweep, compiled), (documents.sweep.py_func, plain)):
         if fresh:
             one.n.zero_()
-        run(*one._arrays(empty, full), one._base.numpy(), uniforms, fresh)
+        run(*one._arrays(empty, full), one._base.numpy(), uniforms, fresh, few)
         np.testing.assert_allclose(one.n.sum(1), lengths)
     assert torch.equal(compiled._z, plain._z) and torch.equal(compiled.n, plain.n)
 

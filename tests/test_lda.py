@@ -59,7 +59,9 @@ def exact_gradient(topics, words, weights=None):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("compiled", "few_topics"), [(False, 64), (True, 64), (True, 0)], ids=["torch", "few", "many"]
+)
 @pytest.mark.parametrize(
     ("n_chains", "most_tokens"),
     [
@@ -69,13 +71,14 @@ def exact_gradient(topics, words, weights=None):
         pytest.param(2, 0, id="2-all", marks=pytest.mark.slow),
     ],
 )
-def test_gradient_of_documents(compiled, n_chains, most_tokens, monkeypatch):
+def test_gradient_of_documents(compiled, few_topics, n_chains, most_tokens, monkeypatch):
     """Mean over many gradients of three documents: the exact one, within its standard error.
 
     Forty sweeps for documents of at most four words leave nothing of where they began. One document
     is empty and adds nothing. Words that occur more than ``most_tokens`` times are sampled at once:
     those that occur twice, beside tokens that are sampled one by one, or all words.
     """
+    monkeypatch.setattr(of_documents, "FEW_TOPICS", few_topics)
     monkeypatch.setattr(of_documents, "MOST_TOKENS", most_tokens)
     documents = [(0, 0, 3), (), (1, 2, 4, 4)]
     X = np.zeros((3, 5))

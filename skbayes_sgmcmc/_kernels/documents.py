@@ -13,7 +13,7 @@ from . import jit
 
 
 @jit
-def sweep(topics, starts, words, weights, alpha, more, z, n, base, uniforms, fresh):
+def sweep(topics, starts, words, weights, alpha, more, z, n, base, uniforms, fresh, few):
     """Take sweeps of Gibbs sampling over the tokens of every document, given topics, in place.
 
     A token is assigned to topic k with probability ~ (n_k + alpha_dk) phi_wk, where n does not
@@ -21,7 +21,9 @@ def sweep(topics, starts, words, weights, alpha, more, z, n, base, uniforms, fre
     (words, topics) for ``topics``, (documents, topics) for ``alpha``, ``more``, ``n`` and ``base``,
     (tokens,) for ``z`` and (tokens, sweeps) for ``uniforms``. The part ``base`` of n belongs to
     other tokens, which keep their topics. With ``fresh``, z has no values yet and n is ``base``, to
-    which the first sweep adds tokens one by one.
+    which the first sweep adds tokens one by one. With ``few``, the weights of all topics are
+    computed for each token, which takes vector instructions, and otherwise those of the topics that
+    its document has.
     """
     n_topics = topics.shape[1]
     longest = 0
@@ -42,13 +44,14 @@ def sweep(topics, starts, words, weights, alpha, more, z, n, base, uniforms, fre
                 active[n_active] = k
                 n_active += 1
         for i in range(begin, end):
-            if i > begin and words[i] == words[i - 1]:
-                totals[i - begin] = totals[i - begin - 1]
-            else:
-                row, total = topics[words[i]], topics.dtype.type(0)
-                for k in range(n_topics):
-                    total += row[k] * prior[k]
-                totals[i - begin] = total
+            if not few:
+                if i > begin and words[i] == words[i - 1]:
+                    totals[i - begin] = totals[i - begin - 1]
+                else:
+                    row, total = topics[words[i]], topics.dtype.type(0)
+                    for k in range(n_topics):
+                        total += row[k] * prior[k]
+                    totals[i - begin] = total
             if not fresh:
                 if held[z[i]] == 0:
                     active[n_active] = z[i]
@@ -62,11 +65,15 @@ def sweep(topics, starts, words, weights, alpha, more, z, n, base, uniforms, fre
                     of[k] -= weights[i]
                     if held[k] == 0:
                         of[k] = 0
-                        n_active = remove(active, n_active, k)
-                rest, u = totals[i - begin], uniforms[i, s]
-                row = topics[words[i]]
-                k = draw(row, rest, of, extra, active, n_active, prior, u, share)
-                if held[k] == 0:
+                        if not few:
+                            n_active = remove(active, n_active, k)
+                u, row = uniforms[i, s], topics[words[i]]
+                if few:
+                    k = draw_of_few(row, of, extra, held, prior, u, share)
+                else:
+                    rest = totals[i - begin]
+                    k = draw(row, rest, of, extra, active, n_active, prior, u, share)
+                if not few and held[k] == 0:
                     active[n_active] = k
                     n_active += 1
                 held[k] += 1
@@ -131,6 +138,22 @@ def draw(row, rest, n, more, active, n_active, alpha, u, share):
             if at < 0:
                 break
     return last
+
+
+@jit
+def draw_of_few(row, n, more, held, alpha, u, share):
+    """Draw a topic k like :func:`draw`, by the weights of all topics."""
+    n_topics, zero = len(row), row.dtype.type(0)
+    for k in range(n_topics):
+        share[k] = (n[k] + alpha[k] + (more[k] if held[k] > 0 else zero)) * row[k]
+    total = zero
+    for k in range(n_topics):
+        total += share[k]
+        share[k] = total
+    at, k = u * total, 0
+    for j in range(n_topics):
+        k += share[j] <= at
+    return min(k, n_topics - 1)
 
 
 @jit
