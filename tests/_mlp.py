@@ -6,7 +6,8 @@ import numpy as np
 
 from skbayes_sgmcmc import BayesianMLPClassifier
 
-#: a sampler with minibatches and a fixed prior, in the precision that bounds of rounding want
+#: a sampler with minibatches and a fixed prior, in the precision that bounds of rounding want;
+#: probabilities are the averages over the draws
 SMALL = {
     "sampler": "psgld",
     "prior_scale": "fan_in",
@@ -16,6 +17,7 @@ SMALL = {
     "n_draws": 20,
     "burn_in": 100,
     "thinning": 2,
+    "calibrate": False,
     "random_state": 0,
 }
 

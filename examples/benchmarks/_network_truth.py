@@ -72,7 +72,7 @@ def estimator(name, **parameters):
     case = CASES[name]
     given = {"hidden_layer_sizes": case.hidden, "prior_scale": case.prior} | parameters
     if case.noise is None:
-        return BayesianMLPClassifier(**given)
+        return BayesianMLPClassifier(calibrate=False, **given)
     return BayesianMLPRegressor(noise=case.noise, **given)
 
 

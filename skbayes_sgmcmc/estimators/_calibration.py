@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: "auto" calibrates fits of more rows than this, whose X takes at most so many bytes
-FEW_ROWS, MOST_BYTES = 1000, 2**29
+#: "auto" calibrates fits of at least so many rows, whose X takes at most so many bytes
+LEAST_ROWS, MOST_BYTES = 50, 2**29
 #: a fifth of the rows is held out from a shorter run; so many times until there are enough of them
 FOLDS, MOST_FOLDS, ENOUGH_ROWS = 5, 4, 4000
-#: share of the fit's steps that a shorter run takes, but at least so many, and its draws
-SHARE, LEAST_STEPS, DRAWS = 1 / 8, 750, 50
+#: share of the fit's steps that a shorter run takes, but at least so many; its chains, at most as
+#: many as the fit has, and their draws
+SHARE, LEAST_STEPS, CHAINS, DRAWS = 1 / 8, 750, 2, 50
 #: standard deviation of the log power a priori, with mean zero; and its bounds
 LOG_POWER_SD, MOST_LOG_POWER = 0.25, 2.0
 
@@ -42,6 +43,7 @@ class CalibratedClassifier(NetworkClassifier):
     """
 
     calibrate: Any
+    init: Any
     max_steps: int | None
     calibration_power_: float = 1.0
 
@@ -87,7 +89,7 @@ class CalibratedClassifier(NetworkClassifier):
         X, settings = task.X, task.settings
         plain = is_auto(settings.step_size) and settings.temperature == 1.0
         # rows of a file would be read again
-        return plain and X.shape[0] > FEW_ROWS and bytes_in_memory(X) <= MOST_BYTES
+        return plain and X.shape[0] >= LEAST_ROWS and bytes_in_memory(X) <= MOST_BYTES
 
     def _held_out(self, codes: Array, rng: np.random.RandomState) -> list[Array]:
         """Rows that are held out together.
@@ -111,6 +113,9 @@ class CalibratedClassifier(NetworkClassifier):
         others = np.setdiff1d(np.arange(task.X.shape[0]), rows)
         weight = None if task.weight is None else task.weight[others]
         one = copy.copy(self)
+        one.n_chains = min(CHAINS, self.n_chains)
+        if np.ndim(self.init) == 2:
+            one.init = np.asarray(self.init)[: one.n_chains]
         one.n_draws = min(DRAWS, self.n_draws_, n_steps)
         one.thinning = max(1, n_steps // (2 * one.n_draws))
         one.burn_in = max(1, n_steps - one.n_draws * one.thinning)

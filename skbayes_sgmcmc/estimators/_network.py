@@ -18,8 +18,9 @@ from sklearn.utils.sparsefuncs import inplace_column_scale
 from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
 from .._data.scaling import WHOLE_BYTES, center_and_scale, sparse_scale
-from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
+from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
 from .._validation import check_choice, check_scale, check_scales
+from ..schedules import Schedule
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import LearnableScales
@@ -41,6 +42,8 @@ MIXING_ROWS, NETWORK_R_HAT_LIMIT, NETWORK_ESS_LIMIT = 50, 1.5, 8.0
 #: prior sd of a classifier's logits with ``prior_scale="fan_in"``: probabilities near 0 and 1 are
 #: then as likely as others
 LOGIT_GAIN = 4.0
+#: steps of a run at whose end schedules are looked at
+LONG_RUN = 10**5
 
 
 class NetworkEstimator(LearnableScales, SGMCMCEstimator):
@@ -65,6 +68,9 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
 
         return ModuleNetwork(build(self._architecture(n_outputs)), self._vectorized)
 
+    def _learns_unasked(self) -> bool:
+        return super()._learns_unasked() and not _is_cold(self.temperature)
+
     @property
     def _vectorized(self) -> bool:
         return self.chain_method == "vectorized"
@@ -86,6 +92,13 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
             check_scale("prior_scale", scales)
         elif self._learned_scale() is not None:
             self._check_learned()
+            if _is_cold(self.temperature):
+                warn(
+                    f"prior_scale={scales!r} with temperature={self.temperature!r}: below 1 the "
+                    "most probable scales of a network are those at which its weights vanish, and "
+                    "its predictions are the same for all rows. Give prior_scale='fan_in'.",
+                    "the-fit-does-not-describe-its-data",
+                )
         elif isinstance(scales, str):
             check_choice("prior_scale", scales, ("auto", "fan_in", "learned"))
         else:
@@ -242,6 +255,13 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
     def _output_labels(self) -> list[str]:
         """What the network's outputs are called before the name of a row: "class 1, "."""
         raise NotImplementedError
+
+
+def _is_cold(temperature: Any) -> bool:
+    """Whether chains end at a temperature below 1; at 0 learned scales stay where they begin."""
+    if isinstance(temperature, Schedule):
+        return bool(temperature.values(np.array([LONG_RUN - 1]), LONG_RUN)[0] < 1.0)
+    return isinstance(temperature, Real) and 0.0 < float(temperature) < 1.0
 
 
 def _given_scale(prior_scale: Any) -> Any:

@@ -46,7 +46,8 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         weights and 1 for biases. The prior of the function is then independent of the width.
         "learned": the scales of the normal prior are sampled, one for each input feature and each
         other block of weights or biases (see :class:`~skbayes_sgmcmc.priors.LearnedScale`).
-        "auto": "learned" with the normal prior, otherwise "fan_in".
+        "auto": "learned" with the normal prior, except at temperatures between 0 and 1, otherwise
+        "fan_in".
     likelihood : str, StudentT or TorchLikelihood, default="normal"
         Distribution of the targets: "normal"; "student_t", whose heavy tails reduce the influence
         of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; or for counts, "poisson"
