@@ -27,10 +27,11 @@ Array = NDArray[Any]
 #: "auto" calibrates fits of at least so many rows, whose X takes at most so many bytes
 LEAST_ROWS, MOST_BYTES = 50, 2**29
 #: a fifth of the rows is held out from a shorter run; so many times until there are enough of them
-FOLDS, MOST_FOLDS, ENOUGH_ROWS = 5, 4, 4000
-#: share of the fit's steps that a shorter run takes, but at least so many; its chains, at most as
-#: many as the fit has, and their draws
-SHARE, LEAST_STEPS, CHAINS, DRAWS = 1 / 8, 750, 2, 50
+FOLDS, MOST_FOLDS, ENOUGH_ROWS = 5, 3, 4000
+#: share of the fit's steps that a shorter run takes, but at least so many, and its draws
+SHARE, LEAST_STEPS, DRAWS = 1 / 8, 750, 50
+#: share of the steps of a fit with a budget that all runs together take at most
+BUDGET = 1 / 2
 #: standard deviation of the log power a priori, with mean zero; and its bounds
 LOG_POWER_SD, MOST_LOG_POWER = 0.25, 2.0
 
@@ -43,7 +44,6 @@ class CalibratedClassifier(NetworkClassifier):
     """
 
     calibrate: Any
-    init: Any
     max_steps: int | None
     calibration_power_: float = 1.0
 
@@ -66,7 +66,7 @@ class CalibratedClassifier(NetworkClassifier):
             return
         n_steps = self._steps_of_a_run()
         if self.max_steps is not None:  # fewer runs, since shorter ones would find other powers
-            parts = parts[: max(1, math.floor(MOST_FOLDS * SHARE * self.n_steps_ / n_steps))]
+            parts = parts[: max(1, math.floor(BUDGET * self.n_steps_ / n_steps))]
         seeds = rng.randint(np.iinfo(np.int32).max, size=len(parts)).tolist()
         try:
             runs = zip(parts, seeds, strict=True)
@@ -105,7 +105,7 @@ class CalibratedClassifier(NetworkClassifier):
         """Steps of a shorter run; with a budget, at most as many as all runs together may take."""
         share, least = SHARE * self.n_steps_, float(LEAST_STEPS)
         if self.max_steps is not None:
-            least = min(least, MOST_FOLDS * share)
+            least = min(least, BUDGET * self.n_steps_)
         return min(self.n_steps_, math.ceil(max(share, least)))
 
     def _given_others(self, task: Task, rows: Array, seed: int, n_steps: int) -> Array:
@@ -113,9 +113,6 @@ class CalibratedClassifier(NetworkClassifier):
         others = np.setdiff1d(np.arange(task.X.shape[0]), rows)
         weight = None if task.weight is None else task.weight[others]
         one = copy.copy(self)
-        one.n_chains = min(CHAINS, self.n_chains)
-        if np.ndim(self.init) == 2:
-            one.init = np.asarray(self.init)[: one.n_chains]
         one.n_draws = min(DRAWS, self.n_draws_, n_steps)
         one.thinning = max(1, n_steps // (2 * one.n_draws))
         one.burn_in = max(1, n_steps - one.n_draws * one.thinning)
