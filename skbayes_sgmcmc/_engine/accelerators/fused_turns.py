@@ -18,9 +18,9 @@ from ...samplers.integrators import Integrator
 from ...samplers.mclmc import FORGOTTEN
 from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
 
-#: a step saves the time of this many numbers besides those of its direction, each of which saves 1
+#: what a step saves, in units of what the passes over one number of a direction save: a nanosecond
 STEP_NUMBERS = 60_000
-#: such numbers of a whole run from which compilation, a second, saves more time than it takes
+#: what a whole run must save, so that it is more than compilation takes
 WORTH_NUMBERS = 15 * 10**8
 #: number of parameters of a chain from which torch's threads are faster
 THREAD_NUMBERS = 2**16
