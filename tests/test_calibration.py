@@ -173,6 +173,22 @@ def test_wine_is_calibrated_by_default():
     assert np.mean(after) < 0.9 * np.mean(before)
 
 
+@pytest.mark.parametrize(
+    ("n_steps", "runs"), [(100, [50]), (1500, [750]), (3000, [750, 750]), (6000, [750] * 3)]
+)
+def test_all_runs_together_take_half_of_the_steps_at_most(n_steps, runs, monkeypatch):
+    """Fewer runs rather than shorter ones, also of fits whose lengths are given."""
+    taken, given = [], CalibratedClassifier._given_others
+
+    def counted(self, task, rows, seed, n_steps):
+        taken.append(n_steps)
+        return given(self, task, rows, seed, n_steps)
+
+    monkeypatch.setattr(CalibratedClassifier, "_given_others", counted)
+    fitted(hidden_layer_sizes=2, burn_in=n_steps - 50, n_draws=10, thinning=5)
+    assert taken == runs
+
+
 def test_shorter_runs_begin_where_the_fit_does():
     """Also if every chain has a start of its own."""
     options = {"hidden_layer_sizes": 2, "n_chains": 3, "n_draws": 2}

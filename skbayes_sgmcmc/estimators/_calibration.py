@@ -30,7 +30,7 @@ LEAST_ROWS, MOST_BYTES = 50, 2**29
 FOLDS, MOST_FOLDS, ENOUGH_ROWS = 5, 3, 4000
 #: share of the fit's steps that a shorter run takes, but at least so many, and its draws
 SHARE, LEAST_STEPS, DRAWS = 1 / 8, 750, 50
-#: share of the steps of a fit with a budget that all runs together take at most
+#: share of the fit's steps that all runs together take at most
 BUDGET = 1 / 2
 #: standard deviation of the log power a priori, with mean zero; and its bounds
 LOG_POWER_SD, MOST_LOG_POWER = 0.25, 2.0
@@ -65,8 +65,8 @@ class CalibratedClassifier(NetworkClassifier):
         if not parts:
             return
         n_steps = self._steps_of_a_run()
-        if self.max_steps is not None:  # fewer runs, since shorter ones would find other powers
-            parts = parts[: max(1, math.floor(BUDGET * self.n_steps_ / n_steps))]
+        # of short fits fewer runs, since shorter ones would find other powers
+        parts = parts[: max(1, math.floor(BUDGET * self.n_steps_ / n_steps))]
         seeds = rng.randint(np.iinfo(np.int32).max, size=len(parts)).tolist()
         try:
             runs = zip(parts, seeds, strict=True)
@@ -102,11 +102,9 @@ class CalibratedClassifier(NetworkClassifier):
         return np.split(rng.permutation(others)[: n_parts * size], n_parts) if n_parts else []
 
     def _steps_of_a_run(self) -> int:
-        """Steps of a shorter run; with a budget, at most as many as all runs together may take."""
-        share, least = SHARE * self.n_steps_, float(LEAST_STEPS)
-        if self.max_steps is not None:
-            least = min(least, BUDGET * self.n_steps_)
-        return min(self.n_steps_, math.ceil(max(share, least)))
+        """Steps of a shorter run."""
+        least = min(LEAST_STEPS, BUDGET * self.n_steps_)
+        return math.ceil(max(SHARE * self.n_steps_, least))
 
     def _given_others(self, task: Task, rows: Array, seed: int, n_steps: int) -> Array:
         """Probabilities of some rows, given the others, by a shorter run."""

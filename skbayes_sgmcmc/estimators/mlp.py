@@ -186,8 +186,8 @@ class BayesianMLPClassifier(_DensePerceptron, CalibratedClassifier):
     calibrate : {"auto", True, False}, default="auto"
         Whether ``predict_proba`` is calibrated. The average over draws of a network is often too
         unsure. After the fit, two or three runs with an eighth of its steps each leave out a fifth
-        of the rows, and predict it; with ``max_steps`` fewer and longer runs, which together take
-        at most half of its steps. The power to which probabilities are raised, before they are
+        of the rows, and predict it. Short fits have fewer and longer runs, and all together take at
+        most half of the fit's steps. The power to which probabilities are raised, before they are
         normalised, is the most probable one given these rows. The draws, and what other methods
         make of them, stay as they are. "auto": with at least 50 rows, if X takes at most 512 MiB,
         ``step_size="auto"`` and ``temperature=1``. True copies four fifths of any X.
