@@ -106,6 +106,41 @@ def test_a_classification_is_near_the_maximum_of_its_marginal_likelihood(noise, 
     assert math.log(found / best(log_density)) == pytest.approx(0.0, abs=0.15)
 
 
+def likeliest(rows, labels, typical):
+    """The scale of the head's prior, whatever is thought typical: the hyperprior is weak."""
+    hyper = LearnedScale(shape=1e-4, scale=typical, inputs=False)
+    head = LogisticHead({"weight": (2, rows.shape[1]), "bias": (2,)}, Normal(), 1.0)
+    return head.estimated(head.make_data(rows, labels, None, torch.float64, "cpu"), hyper)[0]
+
+
+def labelled(n_rows=400, n_features=10):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((n_rows, n_features))
+    logits = rows @ rng.standard_normal(n_features)
+    return rows, (logits + rng.logistic(size=n_rows) > 0.0).astype(int)
+
+
+@pytest.mark.parametrize("typical", [1e-3, 1e-2, 0.1, 10.0])
+def test_the_search_ends_at_one_scale_wherever_it_begins(typical):
+    """To 10%, at which changes of log s end it.
+
+    From far below, successive changes are equal at first. A geometric series of them has no sum,
+    and one that was added anyway left a two-hundredth of the scale.
+    """
+    rows, labels = labelled()
+    assert likeliest(rows, labels, typical) == pytest.approx(likeliest(rows, labels, 1.0), rel=0.1)
+
+
+def test_the_scale_does_not_depend_on_where_the_features_have_their_zero():
+    """The intercept's prior is flat, so a shift of the features changes nothing.
+
+    It is integrated out. Held at its mean, it would lower the scale of these few rows by 4%.
+    """
+    rows, labels = labelled(60, 3)
+    found = likeliest(rows + np.array([1.0, -5.0, 3.0]), labels, 1.0)
+    assert found == pytest.approx(likeliest(rows, labels, 1.0), rel=1e-4)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_many_weights_of_few_rows_solve_the_equation_of_the_scale(n_classes, monkeypatch):
     """s^2 = (E|w|^2 + 2 a s_0^2) / (n + 2 a) with the approximation's own moments, to 2%.

@@ -220,6 +220,76 @@ def test_chains_shorten_their_steps_where_the_density_is_narrow():
     assert posterior.statistics["undone"].max() < 0.05
 
 
+def after_steps(n_steps, eta, caution=1.0, tuning=True, wanted=1e-12, d=10):
+    """States of 200 chains after steps on a Gaussian; L is so long that only turns change u."""
+    rng = np.random.default_rng(0)
+    theta, xi = (torch.from_numpy(rng.standard_normal((200, d))) for _ in range(2))
+    step = gaussian_step(
+        correlated(d), eta=eta, xi=xi, tuning=tuning, progress=1.0, energy_error=wanted,
+        same_target=True,
+    )  # fmt: skip
+    sampler = MCLMC(length=1e12)
+    state = sampler.init_state(theta, step)
+    state["caution"].fill_(caution)
+    start = theta.clone()
+    for _ in range(n_steps):
+        integrators.leapfrog(sampler, theta, state, step)
+    return sampler, state, step, theta - start
+
+
+def test_an_undone_step_is_followed_by_a_new_direction_of_half_the_length():
+    """Errors are a million times the wanted one, so every step is undone: the chain stays, and its
+    direction is drawn anew. The old one would lead to the same place again."""
+    _, state, step, moved = after_steps(1, eta=1.0)
+    assert (state["undone"] == 1.0).all() and (moved == 0.0).all()
+    assert (state["caution"] == 0.5).all()
+    torch.testing.assert_close(state["u"], step.xi / step.xi.norm(dim=1, keepdim=True))
+
+
+def test_after_undone_steps_chains_come_back_to_their_own_step_and_no_further():
+    """1.1^8 is more than 2: from half of it, in eight steps. One more would be a longer one."""
+    for n_steps, expected in ((2, 0.5 * 1.1**2), (8, 1.0), (12, 1.0)):
+        _, state, _, _ = after_steps(n_steps, eta=1e-6, caution=0.5)
+        torch.testing.assert_close(state["caution"], torch.full_like(state["caution"], expected))
+
+
+def test_a_shortened_step_tunes_as_the_whole_one_would():
+    """Errors of half a step are an eighth: the step size that is found is the same to 5%.
+
+    The wanted error is a hundredth of the mean one. Medians are compared, because a chain may have
+    nearly no error by chance.
+    """
+    given = {"eta": 0.02, "wanted": 1e-8}
+    half, whole = (after_steps(1, caution=c, **given)[1]["scale"].median() for c in (0.5, 1.0))
+    assert whole < 0.9
+    assert half == pytest.approx(float(whole), rel=0.05)
+
+
+def test_the_usual_error_follows_a_schedule_of_step_sizes():
+    """Squared errors grow like the cube of eta: by 64 from eta to 4 eta, within 10%."""
+    sampler, state, *_ = after_steps(1, eta=1e-3, tuning=False)
+    before = state["usual"].clone()
+    sampler.rescale(state, 4.0)
+    grown = (energy_error("leapfrog", 4e-3) / energy_error("leapfrog", 1e-3)) ** 2
+    torch.testing.assert_close(
+        state["usual"] / before, torch.full_like(before, grown), rtol=0.1, atol=0.0
+    )
+
+
+def test_one_huge_error_hardly_changes_the_usual_one():
+    """It counts as 30 of them in an average over 100 steps."""
+    _, state, *_ = after_steps(1, eta=1.0, tuning=False)
+    usual = 1e-12 * (1.0 + 29.0 / 100.0)
+    torch.testing.assert_close(state["usual"], torch.full_like(state["usual"], usual))
+
+
+def test_a_length_far_below_the_step_makes_the_direction_new():
+    """Also where e^(2 epsilon / L) is no number in float32."""
+    u, xi = unit(np.random.default_rng(0), 3, 5).float(), unit(np.random.default_rng(1), 3, 5)
+    MCLMC().refresh(u, xi.float(), torch.ones(3, 1), torch.full((3, 1), 1e-3))
+    torch.testing.assert_close(u, xi.float(), rtol=0.0, atol=1e-6)
+
+
 # what is not allowed ------------------------------------------------------------------------------
 
 

@@ -260,6 +260,36 @@ def test_wide_rows_keep_as_many_moments_as_they_can(n_columns):
     assert np.isfinite(kept.weight).all()
 
 
+@pytest.mark.statistical
+def test_a_row_that_stands_for_many_is_chosen_like_many():
+    """One row of weight 1,000 beside 3,999 of weight 1 is kept, like a thousand equal rows.
+
+    The leverages of weighted rows sum to the number of columns of their regression.
+    """
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((N, 4)), rng.integers(0, 2, N)
+    weight = np.ones(N)
+    weight[7] = 1000.0
+    X[7] = 3.0
+    columns = kept_rows._Columns(X, y, weight)
+    assert columns.leverages().sum() == pytest.approx(1 + 4 + 1, rel=1e-9)
+    assert columns.leverages()[7] == columns.leverages().max()
+    kept = KeptRows(X, y, weight).chosen(100)
+    assert (kept.x == 3.0).all(1).sum() == 1
+
+
+@pytest.mark.statistical
+def test_the_sum_of_the_weights_is_kept_where_single_weights_meet_their_bounds():
+    """Columns with tails of a Cauchy distribution, and few rows: no factors preserve all moments.
+
+    The sum says how much is known in all, so it comes first.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_cauchy((N, 6))
+    kept = KeptRows(X, rng.integers(0, 2, N)).chosen(100)
+    assert kept.total == pytest.approx(N, rel=1e-9)
+
+
 def test_weights_and_rows_of_unlike_kinds():
     """Sparse rows follow dense ones; weights are ones where none were given."""
     dense = KeptRows(np.eye(3), np.array([0, 1, 0]))

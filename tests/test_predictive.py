@@ -273,6 +273,19 @@ def test_densities_that_underflow_have_their_logarithm():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("block", [None, 3])
+def test_a_density_beyond_all_numbers_is_an_error_that_names_the_row(block, monkeypatch):
+    """1e200 is a possible target, and 1e400 no number: no density of zero is given out instead."""
+    loc, sd = np.zeros((4, 2, 1)), np.ones((4, 1, 1))
+    if block:
+        monkeypatch.setattr(prediction, "BLOCK_NUMBERS", block)
+    mixture = Mixture(slices_of(loc, sd), 4, 1, None)
+    rows, y = np.arange(2)[:, None], np.array([[0.0], [1e200]])
+    for found in (mixture.log_density, lambda *given: list(mixture.log_densities(*given))):
+        with pytest.raises(ValueError, match="the target 1e\\+200 of row 1 is so far"):
+            found(rows, y)
+
+
 @pytest.mark.statistical
 def test_samples_follow_the_weights():
     """Of three draws without noise, as often as these say: five binomial sds."""

@@ -223,6 +223,41 @@ def test_walls_are_found_in_any_block_of_rows(monkeypatch):
     assert step_at_walls(model, *given, 10.0) == pytest.approx(whole, rel=1e-12)
 
 
+def step_at_a_wall(row, distance, temperature=1.0):
+    """The step of SGLD beside a row of class 0 whose wall is ``distance`` sds from the centre.
+
+    The posterior of the rows' coefficients is standard normal here, and 100 is no limit.
+    """
+    x = np.vstack([row, np.full(len(row), 1e-3)])
+    model = LogisticModel(len(row), 2, Normal(), 1.0, False)
+    data = model.make_data(x, np.array([0, 1]), None, torch.float64, "cpu")
+    center, root = -distance * x[0] / np.linalg.norm(x[0]), np.eye(len(row))
+    return step_at_walls(model, SGLD(), data, data, center, root, temperature, 100.0)
+
+
+def test_a_wall_counts_up_to_five_sds_from_the_centre():
+    """A chain is at 4.9 sds in one direction for 10^-6 of its steps, and a throw leaves it there
+    for long; beyond it does not come."""
+    row = np.full(9, 1e4)
+    for distance in (0.5, 2.5, 4.9):
+        assert step_at_a_wall(row, distance) < 1.0
+    assert step_at_a_wall(row, 5.1) == 100.0
+
+
+def test_forces_at_a_wall_are_divided_by_the_temperature():
+    """The density is exp(-U / T): at T = 4 a row throws as far as one of a quarter of its size."""
+    row = np.full(9, 1e4)
+    hot = step_at_a_wall(row, 3.0, temperature=4.0)
+    assert hot == pytest.approx(4.0 * step_at_a_wall(row, 3.0), rel=1e-9)
+    assert hot == pytest.approx(step_at_a_wall(row / 4.0, 3.0), rel=1e-9)
+
+
+def test_a_row_of_many_columns_throws_each_coefficient_less():
+    """Of nine equal columns, a third as far as a row of one column with the same length."""
+    many, single = np.full(9, 1e4), np.r_[3e4, np.zeros(8)]
+    assert step_at_a_wall(many, 3.0) == pytest.approx(3.0 * step_at_a_wall(single, 3.0), rel=1e-6)
+
+
 def against_the_next(model, theta, data, row, label):
     """Gradient of row 7's class against the best other one; the score is 0 if the class is sure."""
     if model.k == 1:
