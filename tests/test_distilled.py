@@ -263,6 +263,57 @@ def test_students_of_other_teachers(make):
     assert (student.predict(X[:300]) == clf.predict(X[:300])).mean() > 0.85
 
 
+class Own(nn.Module):
+    """A module of a class of its own, whose outputs are in an object."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(64, 8), nn.Linear(8, 10)
+
+    def forward(self, x):
+        return {"logits": self.head(torch.tanh(self.body(x)))}
+
+
+def own():
+    return Own()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [nn.Sequential(nn.Linear(64, 10)), nn.Linear(64, 10), Own(), Own, own, (own, Own())],
+    ids=["sequential", "linear", "instance", "class", "function", "pair"],
+)
+def test_every_kind_of_module_has_a_student(module):
+    """It is a copy of the same architecture, and a pickle of it predicts the same."""
+    if isinstance(module, tuple):
+        module = (module[0], module[1].state_dict())
+    clf = BayesianModuleClassifier(module, **SHORT).fit(X[:100], y[:100])
+    student = clf.distill(X[:100], **QUICK)
+    assert student.weights_.keys() == clf._module.state_dict().keys()
+    again = pickle.loads(pickle.dumps(student))
+    np.testing.assert_array_equal(again.predict_proba(X[:9]), student.predict_proba(X[:9]))
+
+
+def test_students_take_one_array():
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(32, 10)
+
+        def forward(self, a, b):
+            return self.head(a + b)
+
+    parts = X[:100, :32], X[:100, 32:]
+    clf = BayesianModuleClassifier(Sum(), **SHORT).fit(parts, y[:100])
+    with pytest.raises(ValueError, match="distill is not allowed with several arrays"):
+        clf.distill(parts)
+
+
+def test_students_with_batch_norms_need_several_rows(teacher):
+    with pytest.raises(ValueError, match="batch_size=1 is not allowed .* batch norm"):
+        teacher.distill(X[:20], student=batch_norms, batch_size=1, n_epochs=1)
+
+
 def test_two_classes_with_names_and_features():
     pytest.importorskip("pandas")
     frame, labels = load_iris(return_X_y=True, as_frame=True)

@@ -21,6 +21,7 @@ from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
+    BayesianModuleClassifier,
     MixingDistance,
     PosteriorSamples,
     SamplingError,
@@ -365,6 +366,23 @@ def test_skops_refuses_what_it_was_not_told_of(data):
     odd.extra_ = subprocess.Popen
     with pytest.raises(UntrustedTypesFoundException, match="Popen"):
         skops.load(io.BytesIO(skops.dumps(odd)), trusted=skops_trusted_types())
+
+
+@pytest.mark.parametrize("through", ["estimator", "instance", "student"])
+def test_skops_says_that_modules_need_pickle(data, through):
+    """A skops file has no code; what pickle writes is not changed by saying so."""
+    skops, torch = pytest.importorskip("skops.io"), pytest.importorskip("torch")
+    X, y = data
+    module = torch.nn.Linear(X.shape[1], len(np.unique(y)))
+    clf = BayesianModuleClassifier(module, **SMALL, **SHORT)
+    if through != "instance":
+        clf.fit(X, y)
+    found = clf.distill(X, n_epochs=1) if through == "student" else clf
+    with pytest.raises(ValueError, match="skops is not allowed .*: use pickle or joblib"):
+        skops.dumps(found)
+    again = pickle.loads(pickle.dumps(found))
+    if through != "instance":
+        np.testing.assert_array_equal(again.predict_proba(X), found.predict_proba(X))
 
 
 def test_trusted_types_are_this_packages_and_complete():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,8 +13,15 @@ import torch
 from _modules import TINY, X, trained, y
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils import parametrizations, parametrize
 
-from skbayes_sgmcmc import BayesianModuleClassifier, RandomLayerWarning, SamplingWarning
+from skbayes_sgmcmc import (
+    BayesianModuleClassifier,
+    BayesianModuleRegressor,
+    RandomLayerWarning,
+    SamplingWarning,
+    to_torch,
+)
 from skbayes_sgmcmc.models.networks.module import ModuleNetwork
 from skbayes_sgmcmc.models.networks.module_checks import Rows, first_random
 
@@ -178,3 +187,157 @@ def test_compiled_modules_are_refused_by_name():
     module = torch.jit.trace(nn.Linear(64, 10), torch.zeros(2, 64))
     with pytest.raises(ValueError, match="what torch.jit has compiled does not take other param"):
         BayesianModuleClassifier(module, **TINY).fit(X, y)
+
+
+# what outputs are ---------------------------------------------------------------------------------
+
+
+def ending(*last, n_outputs=10):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, n_outputs), *last)
+
+
+class Within(nn.Module):
+    """A softmax that is no layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return functional.softmax(self.head(x), dim=1)
+
+
+class Twice(nn.Module):
+    """A final sigmoid that is an activation within the module, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.act = nn.Linear(64, 8), nn.Linear(8, 10), nn.Sigmoid()
+
+    def forward(self, x):
+        return self.act(self.head(self.act(self.body(x))))
+
+
+@pytest.mark.parametrize("chosen", ["trainable", "last_layer"])
+@pytest.mark.parametrize("last", [nn.Softmax(dim=-1), nn.Sigmoid()])
+def test_a_final_softmax_or_sigmoid_is_left_out(last, chosen):
+    """Draws, predictions, exports and students of the module without the layer: equal."""
+    found = []
+    for module in (ending(last), ending()):
+        clf = BayesianModuleClassifier(module, sample_parameters=chosen, **TINY)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            clf.fit(X, y)
+        said = [w for w in caught if "'3', is left out" in str(w.message)]
+        assert len(said) == (len(module) == 4)
+        student = clf.distill(X, n_epochs=1, random_state=0)
+        with torch.no_grad():
+            exported = to_torch(clf)(torch.from_numpy(X[:9]).float())
+        found.append((clf.predict_proba(X), student.predict_proba(X), exported))
+    for left_out, plain in zip(*found, strict=True):
+        np.testing.assert_array_equal(left_out, plain)
+
+
+def test_a_built_softmax_is_left_out_of_students_too():
+    build = partial(ending, nn.Softmax(dim=1))
+    clf = BayesianModuleClassifier(build, **TINY).fit(X, y)
+    for student in (clf.distill(X, n_epochs=1), clf.distill(X, n_epochs=1, student=build)):
+        last = [*pickle.loads(pickle.dumps(student))._module(torch.float32)[1]][-1]
+        assert isinstance(last, nn.Identity)
+
+
+@pytest.mark.parametrize("make", [Within, Twice, partial(ending, nn.Softmin(dim=1))])
+def test_other_probabilities_are_refused(make):
+    with pytest.raises(ValueError, match="its outputs are probabilities"):
+        BayesianModuleClassifier(make, **TINY).fit(X, y)
+
+
+def test_logits_that_happen_to_be_probabilities_stay():
+    """The outputs are 0.1 for all classes at the module's parameters, and only there."""
+    module = ending()
+    with torch.no_grad():
+        module[2].weight.zero_()
+        module[2].bias.fill_(0.1)
+    for last in ((), (nn.LogSoftmax(dim=1),), (nn.ReLU(),)):
+        clf = BayesianModuleClassifier(nn.Sequential(*module, *last), **TINY)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", ".*left out")
+            assert clf.fit(X, y)._left_out is None
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "student_t", "poisson", "negative_binomial"])
+@pytest.mark.parametrize("last", [nn.ReLU, nn.Softplus, nn.Sigmoid, None])
+def test_outputs_of_regressors_have_both_signs(likelihood, last):
+    module = ending(*([] if last is None else [last()]), n_outputs=1)
+    reg = BayesianModuleRegressor(module, likelihood=likelihood, **TINY)
+    if last is None:
+        reg.fit(X, y)
+    else:
+        with pytest.raises(ValueError, match="but none is negative"):
+            reg.fit(X, y)
+
+
+# parametrizations ---------------------------------------------------------------------------------
+
+
+class Unit(nn.Module):
+    def forward(self, weight):
+        return weight / torch.linalg.matrix_norm(weight, 2)
+
+
+def parametrized(kind, **options):
+    return nn.Sequential(nn.Linear(64, 8), nn.Tanh(), kind(nn.Linear(8, 10), **options))
+
+
+def unit(layer):
+    return parametrize.register_parametrization(layer, "weight", Unit())
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (partial(parametrized, parametrizations.spectral_norm), ["would update the buffers"]),
+        (partial(parametrized, parametrizations.weight_norm), []),
+        (partial(parametrized, parametrizations.orthogonal, orthogonal_map="cayley"), []),
+        (partial(parametrized, unit), []),
+    ],
+    ids=["spectral", "weight", "orthogonal", "own"],
+)
+def test_parametrizations_are_sampled_by_their_tensors(make, said):
+    """None is random. Only spectral_norm has buffers that training changes. torch is silent."""
+    clf = BayesianModuleClassifier(make, sample_parameters="last_layer", **TINY)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.fit(X, y)
+    texts = [str(w.message) for w in caught]
+    assert [w for w in caught if isinstance(w.message, RandomLayerWarning)] == []
+    assert not any("performance drop" in text for text in texts)
+    assert [text for text in texts if "buffers" in text] == [
+        text for text in texts if any(part in text for part in said)
+    ]
+    assert any("buffers" in text for text in texts) == bool(said)
+    names = {name for name in clf.posterior_.draws if not name.startswith("scale")}
+    assert names == {name for name, _ in make().named_parameters() if name.startswith("2.")}
+
+
+def test_looks_at_training_change_no_buffer():
+    module = parametrized(parametrizations.spectral_norm)
+    before = copy.deepcopy(module.state_dict())
+    clf = BayesianModuleClassifier(module, sample_parameters="0", **TINY).fit(X, y)
+    for name, value in clf._module.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0.0, atol=0.0)
+
+
+def test_parametrizations_that_jump_are_refused():
+    """Householder's map rounds signs, which any step would change."""
+    with pytest.raises(ValueError, match="its outputs jump .* orthogonal_map='matrix_exp'"):
+        BayesianModuleClassifier(parametrized(parametrizations.orthogonal), **TINY).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_modules_that_can_not_be_copied_are_refused_by_name():
+    build = partial(parametrized, nn.utils.weight_norm)
+    for module in (build, build()):
+        with pytest.raises(ValueError, match="can't be copied .* torch.nn.utils.parametrizations"):
+            BayesianModuleClassifier(module, **TINY).fit(X, y)

@@ -289,3 +289,20 @@ def test_whole_numbers_that_a_module_does_not_take_are_explained():
     ids = np.full((6, 3), 9)
     with pytest.raises(ValueError, match=r"as whole numbers: mat1 and mat2 .*; as floating-point"):
         BayesianModuleClassifier(words, **TINY).fit(ids, np.arange(6) % 2)
+
+
+@pytest.mark.parametrize("sampler", ["psgld", "mclmc"])
+@pytest.mark.parametrize("kind", [bool, np.int64, np.uint8])
+def test_warm_starts_take_whole_numbers_as_the_first_fit(kind, sampler):
+    """Layers that need floating-point numbers get them; embeddings get ids, and nothing else."""
+    X = (ids > WORDS // 2).astype(kind)
+    clf = BayesianModuleClassifier(
+        lambda: nn.Sequential(nn.Linear(LENGTH, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)),
+        warm_start=True, sampler=sampler, **TINY,
+    )  # fmt: skip
+    first = clf.fit(X, y).predict_proba(X)
+    assert not np.array_equal(clf.fit(X, y).predict_proba(X), first)
+    embed = nn.Sequential(nn.Embedding(WORDS, 2), nn.Flatten(), nn.Linear(2 * LENGTH, 3))
+    words = BayesianModuleClassifier(embed, warm_start=True, **TINY).fit(ids, y).fit(ids, y)
+    with pytest.raises(ValueError, match="it does not take rows of shape"):
+        words.fit(ids + 0.5, y)

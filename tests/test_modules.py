@@ -216,6 +216,24 @@ def test_batch_norms_keep_statistics_with_each_draw():
     np.testing.assert_allclose(posterior["1.running_var"][1, 7], hidden.var(0, ddof=1), rtol=3e-2)
 
 
+@pytest.mark.parametrize("chain_method", ["sequential", "vectorized"])
+def test_batch_norms_need_several_rows(chain_method):
+    """Where a row has one value for each channel. Images of one row have more."""
+    clf = BayesianModuleClassifier(norm_module, batch_size=1, chain_method=chain_method, **TINY)
+    with pytest.raises(ValueError, match="batch_size=1 is not allowed .* batch norm '1'"):
+        clf.fit(X[:50], y[:50])
+    clf.set_params(batch_size=2).fit(X[:50], y[:50])
+    with pytest.raises(ValueError, match="or more rows"):
+        clf.partial_fit(X[:1], y[:1])
+
+    def images():
+        return nn.Sequential(
+            nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(128, 10)
+        )
+
+    clf.set_params(module=images, input_shape=(1, 8, 8), batch_size=1).fit(X[:50], y[:50])
+
+
 def test_statistics_are_computed_one_draw_at_a_time(tmp_path, monkeypatch):
     """So that draws on disk, which may be larger than the memory, stay there."""
     sizes, decode = [], network.decode

@@ -230,7 +230,7 @@ class LastLayer(SparseNetwork):
         from .._engine.settings import prediction_device
         from ..models.networks.head import features_of
         from ..models.networks.module import precision
-        from ..models.networks.module_calls import light_copy
+        from ..models.networks.module_copies import light_copy
 
         body, head = self._body, self._head
         assert body is not None and head is not None
@@ -257,7 +257,7 @@ class LastLayer(SparseNetwork):
     def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
         from torch import nn
 
-        from ..models.networks.module_calls import light_copy
+        from ..models.networks.module_copies import light_copy
 
         inputs, network = super()._export_parts(chosen)
         if self._body is not None:

@@ -1,22 +1,21 @@
-"""What the estimators of torch modules share: the module, what is sampled, the shapes of rows."""
+"""What the estimators of torch modules share: the module, and what of it is sampled."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 
-from .._data.images import shape_in
-from .._data.layout import PLAIN, Layout, as_array, is_several, of_sequence
 from .._exceptions import RandomLayerWarning, not_allowed, warn
 from .._validation import brief, check_choice, check_int, check_random_state, check_sizes, is_real
 from ._last_layer import LastLayer
+from ._module_rows import ModuleRows, is_dataset_like
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
@@ -29,22 +28,20 @@ Array = NDArray[Any]
 NAMED_LAYERS = 3
 
 
-class ModuleEstimator(LastLayer):
+class ModuleEstimator(ModuleRows, LastLayer):
     """Mixin of estimators whose network is a torch module that the user gives.
 
     ``fit`` keeps its own copy of the module, ``_module``. Parameters that are not sampled, and
     buffers, keep the values that they have there.
     """
 
-    module: Any
-    input_shape: Any
     sample_parameters: Any
     prior_center: Any
-    n_workers: int
     init: Any
-    n_features_in_: int
     #: the parameters that ``_module`` and ``_sampled_names`` were made from
     _made_from: tuple[Any, Any]
+    #: the final softmax or sigmoid of the module, which ``_module`` does without
+    _left_out: str | None = None
 
     # parameters -----------------------------------------------------------------------------------
 
@@ -102,6 +99,14 @@ class ModuleEstimator(LastLayer):
             others["init"] = "auto"  # the network starts there, and the rest is as for "auto"
         return Settings.of(self, **others)
 
+    def __getstate__(self) -> dict[str, Any]:
+        from ..models.networks.module_copies import PickleOnly
+
+        state: dict[str, Any] = super().__getstate__()
+        contains = self._has_weights or hasattr(self, "_module")
+        # first, so that skops comes to it before it comes to a module
+        return {"_files": PickleOnly()} | state if contains else state
+
     # the module -----------------------------------------------------------------------------------
 
     @property
@@ -151,9 +156,14 @@ class ModuleEstimator(LastLayer):
         }
         return bind(self.module[0] if self._has_weights else self.module, **widths)
 
+    def _make_model(self, X: Any, *others: Any, first: bool) -> Any:
+        if not first:  # rows of whole numbers may reach the module as such, or as others do
+            self._try(self._module, self._few(self._module, X))
+        return super()._make_model(X, *others, first=first)
+
     def _make_network(self, n_outputs: int) -> Network:
         from ..models.networks.module import ModuleNetwork
-        from ..models.networks.module_calls import light_copy
+        from ..models.networks.module_copies import light_copy
 
         start = "module" if self._starts_at_module else "random"
         head = self._linear_head(start)
@@ -173,7 +183,7 @@ class ModuleEstimator(LastLayer):
         """Make ``_module``, and look at what it does with a few rows."""
         import torch
 
-        from ..models.networks.module import check_outputs, precision
+        from ..models.networks.module import check_outputs
         from ..models.networks.selection import select
 
         if self.input_shape is not None and math.prod(self._row_shape()) != X.shape[1]:
@@ -182,21 +192,31 @@ class ModuleEstimator(LastLayer):
                 "numbers."
             )
         module = self._build(self._n_outputs)
-        dtype = precision(module)
-        with np.errstate(over="ignore"):  # only shapes matter here
-            few = torch.from_numpy(np.ascontiguousarray(self._rows(X[:2]), np.float32)).to(dtype)
+        few = self._few(module, X)
         outputs, x = self._try(module, few)
         check_outputs("module", self.module, outputs, (len(few), self._n_outputs))
         self._check_behaviour(module, x)
+        self._left_out = self._check_range(module, x)
         self._sampled_names = select(module, self.sample_parameters, x)
         self._check_gradients(module, x)
+        self._check_parametrizations(module, x)
         self._module, self._made_from = module.requires_grad_(False), self._recipe
         self._split(x)
         if self._vectorized:  # raises an error if vmap can't
             network = self._make_network(self._n_outputs)
-            theta = torch.from_numpy(network.values()).to(dtype)
+            theta = torch.from_numpy(network.values()).to(few.dtype)
             few = few if self._body is None else self._body(few)
             network.forward(theta.expand(2, -1).clone(), few[None])
+
+    def _few(self, module: nn.Module, X: Any) -> Tensor:
+        """A few rows in the precision of the module."""
+        import torch
+
+        from ..models.networks.module import precision
+
+        with np.errstate(over="ignore"):  # only shapes and types matter here
+            few = np.ascontiguousarray(self._rows(X[:2]), np.float32)
+        return torch.from_numpy(few).to(precision(module))
 
     def _try(self, module: nn.Module, few: Any) -> tuple[Any, Rows]:
         """The module's outputs for a few rows, and these as the module takes them.
@@ -241,10 +261,10 @@ class ModuleEstimator(LastLayer):
 
         checks.batch_norms(module)
         changed = checks.changed_by_forward(module, x)
-        if changed is not None:
+        if changed:
             raise not_allowed(
-                f"module={brief(self.module)} is not allowed: its forward changes {changed!r} in "
-                "evaluation mode; a posterior needs a function that stays the same.",
+                f"module={brief(self.module)} is not allowed: its forward changes {changed[0]!r} "
+                "in evaluation mode; a posterior needs a function that stays the same.",
                 "a-module-is-not-allowed",
             )
         part = checks.first_random(module, x)
@@ -274,6 +294,26 @@ class ModuleEstimator(LastLayer):
                 RandomLayerWarning,
             )
 
+    def _check_range(self, module: nn.Module, x: Rows) -> str | None:
+        """Take a final softmax or sigmoid of a classifier off ``module``, and return its name.
+
+        Refuse other modules that return what the likelihood makes of their outputs.
+        """
+        from ..models.networks.module_checks import confined, leave_out_probabilities
+
+        if is_classifier(self):
+            return leave_out_probabilities("module", self.module, module, x)
+        link = self._family.link
+        if link != "none" and confined(module, x, 0.0, math.inf).any():
+            what = {"identity": "standardised targets", "log": "logarithms of means"}[link]
+            raise not_allowed(
+                f"module={brief(self.module)} is not allowed with likelihood={self.likelihood!r}: "
+                f"its outputs are {what}, which have both signs, but none is negative, whatever "
+                "its parameters are; leave out the activation at its end.",
+                "a-module-is-not-allowed",
+            )
+        return None
+
     def _check_gradients(self, module: nn.Module, x: Rows) -> None:
         """Refuse a choice of parameters in none of which the outputs have a gradient."""
         from ..models.networks.module_checks import without_gradient
@@ -297,35 +337,46 @@ class ModuleEstimator(LastLayer):
             "parameters-without-a-gradient",
         )
 
-    def _student(self, X: Array) -> Blueprint:
-        from ..models.networks.distillation import Trainable
+    def _check_parametrizations(self, module: nn.Module, x: Rows) -> None:
+        """Refuse those that are not continuous; warn of those that are others in training."""
+        from ..models.networks import module_checks as checks
 
+        for part, names in checks.parametrized(module, self._sampled_names).items():
+            if checks.jumps(module, names, x):
+                raise not_allowed(
+                    f"module={brief(self.module)} is not allowed: its outputs jump where the "
+                    f"parameters of {part!r} change, so that these have no density that gradients "
+                    "could sample; for orthogonal weights, give orthogonal_map='matrix_exp'.",
+                    "a-module-is-not-allowed",
+                )
+            if checks.moves_in_training(module, part, x):
+                warn(
+                    f"training would update the buffers of {part!r}, which keep their values while "
+                    "sampling, so that the weights of spectral_norm do not have the norm 1. "
+                    "Register a parametrization without buffers, or select other parameters.",
+                    "a-parametrization-keeps-its-buffers",
+                )
+
+    def _student(self, X: Array) -> Blueprint:
         if self._layout.whole.any():
             raise not_allowed(
                 "distill is not allowed with rows of whole numbers, to which it would add noise."
             )
-        blueprint: Blueprint = super()._student(X)
-        if self._has_weights or len(self._sampled_names) < len([*self._module.parameters()]):
-            # the student learns what is sampled, and has the rest
-            blueprint = replace(
-                blueprint, architecture=Trainable(self._module, self._sampled_names)
+        if self._layout.several:
+            raise not_allowed(
+                "distill is not allowed with several arrays: a student takes one array of rows."
             )
+        blueprint: Blueprint = super()._student(X)
         return blueprint
 
-    # rows -----------------------------------------------------------------------------------------
+    def _student_architecture(self) -> Any:
+        from ..models.networks.distillation import Trainable, Without
 
-    def _row_shape(self) -> tuple[int, ...]:
-        """Shape of a row as the module gets it; several arguments lie in one flat row."""
-        if self.input_shape is not None:
-            return check_sizes("input_shape", self.input_shape)
-        one = self._layout != PLAIN and not self._layout.several
-        return self._layout.fields[0].shape if one else super()._row_shape()
-
-    def _fit_inputs(self, X: Array, weight: Array | None) -> None:
-        super()._fit_inputs(X, weight)
-        if self.standardize and self._layout.several:  # whole numbers stay as they are
-            self._x_center = np.where(self._layout.whole, 0.0, self._x_center)
-            self._x_scale = np.where(self._layout.whole, 1.0, self._x_scale)
+        if self._has_weights or len(self._sampled_names) < len([*self._module.parameters()]):
+            # the student learns what is sampled, and has the rest
+            return Trainable(self._module, self._sampled_names)
+        architecture = super()._student_architecture()
+        return architecture if self._left_out is None else Without(architecture, self._left_out)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Sample the posterior of the parameters.
@@ -369,129 +420,8 @@ class ModuleEstimator(LastLayer):
         -------
         float
         """
-        if y is None and _is_dataset(X):
+        if y is None and is_dataset_like(X):
             from .._data.datasets import targets_of
 
             y = targets_of(X, self.n_workers)
         return float(super().score(X, y, sample_weight))
-
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        if _is_dataset(X):
-            return self._validate_dataset(X, y, reset=reset)
-        X = _as_arrays(X)
-        if reset:
-            X = self._by_name(X)
-            self._layout = self._layout_of(X)
-        flat, y = super()._validate_xy(self._flat(X), as_array(y), reset=reset)
-        if reset:
-            self._shape_in = None if self._layout.several else shape_in(X)
-        return flat, y
-
-    def _validate_dataset(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        from .._data.datasets import layout_of_items, targets_of
-
-        if self.standardize:
-            raise not_allowed(
-                "standardize=True is not allowed with a dataset, which is never in memory as a "
-                "whole: scale its items, and give standardize=False."
-            )
-        if reset:
-            self._layout, self._shape_in = layout_of_items(X), None
-        y = targets_of(X, self.n_workers) if y is None else np.asarray(as_array(y))
-        if len(y) != len(X):
-            raise not_allowed(
-                f"y of length {len(y)} is not allowed: the dataset has {len(X)} items."
-            )
-        # the targets are checked along with rows of zeros, which take no memory
-        blank = np.broadcast_to(np.float32(0.0), (len(X), self._layout.size))
-        _, y = super()._validate_xy(blank, y, reset=reset)
-        return self._dataset_rows(X), y
-
-    def _dataset_rows(self, X: Any) -> Any:
-        from .._data.datasets import DatasetRows
-        from .._data.layout import Field
-
-        layout = self._layout
-        if layout == PLAIN:  # the fit was to an array of rows
-            layout = Layout((Field(0, (self.n_features_in_,), "float"),))
-        return DatasetRows(X, layout, self._row_shape(), self.n_workers)
-
-    def _validate_rows(self, X: Any) -> Any:
-        if _is_dataset(X):
-            return self._dataset_rows(X)
-        return super()._validate_rows(self._flat(_as_arrays(X)))
-
-    def _layout_of(self, X: Any) -> Layout:
-        """What of a row of X is which argument of the module."""
-        if is_several(X):
-            if self.input_shape is not None:
-                raise not_allowed(
-                    f"input_shape={self.input_shape!r} is not allowed with several arrays, whose "
-                    "rows reach the module in the shapes that they have: give input_shape=None."
-                )
-            return Layout.of(X)
-        shaped = shape_in(X) is not None
-        whole = isinstance(X, np.ndarray) and X.dtype.kind in "iub" and X.ndim > 1
-        if not shaped and not whole:
-            return PLAIN  # rows of numbers, which scikit-learn checks
-        layout = Layout.of(X)
-        if self.standardize:
-            layout = layout.with_floats()
-        given = None if self.input_shape is None else check_sizes("input_shape", self.input_shape)
-        shape = layout.fields[0].shape
-        if given is not None and given != shape:
-            self._check_shape(X, shape, given)
-            layout = Layout((replace(layout.fields[0], shape=given),))
-        return layout
-
-    def _by_name(self, X: Any) -> Any:
-        """A table whose columns are arguments of the module, as a mapping of columns."""
-        from ..models.networks.module import argument_names
-
-        columns = list(getattr(X, "columns", ()))
-        named = len(columns) > 1 and set(columns) <= set(argument_names(self.module))
-        return {name: X[name].to_numpy() for name in columns} if named else X
-
-    def _flat(self, X: Any) -> Any:
-        """X as rows of numbers."""
-        layout = self._layout
-        if layout.several and hasattr(X, "columns"):
-            X = {name: X[name].to_numpy() for name in X.columns}
-        if layout.several or is_several(X):
-            return layout.flat(X)
-        shape = shape_in(X)
-        if shape is not None:
-            self._check_shape(X, shape, self._row_shape())
-            X = np.asarray(X).reshape(len(X), -1)
-        if isinstance(X, np.ndarray) and X.dtype.kind in "iuf":
-            layout.fields[0].check_whole("X", X)
-        return X
-
-    def _check_shape(self, X: Any, shape: tuple[int, ...], given: tuple[int, ...]) -> None:
-        """Refuse rows that are not flat and have another shape than ``given``."""
-        if len(shape) == 1 or shape == given:
-            return
-        if self.input_shape is None:
-            raise not_allowed(
-                f"X of shape {(len(X), *shape)} is not allowed: the estimator was fitted to rows "
-                f"of shape {given}."
-            )
-        raise not_allowed(
-            f"X of shape {(len(X), *shape)} is not allowed with input_shape={self.input_shape!r}: "
-            f"give input_shape={shape}, or rows of numbers."
-        )
-
-
-def _as_arrays(X: Any) -> Any:
-    """Lists and tensors as arrays; everything else as it is."""
-    rows = isinstance(X, list) or (isinstance(X, tuple) and not is_several(X))
-    return of_sequence("X", X) if rows else as_array(X)
-
-
-def _is_dataset(X: Any) -> bool:
-    """Whether X is a map-style dataset, without importing torch for what is an array or a table."""
-    if isinstance(X, np.ndarray | list | tuple) or type(X) is dict or hasattr(X, "__array__"):
-        return False
-    from .._data.datasets import is_dataset
-
-    return is_dataset(X)

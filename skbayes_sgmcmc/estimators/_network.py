@@ -294,8 +294,12 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
     def _student(self, X: Array) -> Blueprint:
         from ..models.networks.distillation import Blueprint
 
-        architecture = self._architecture(self._n_outputs)
+        architecture = self._student_architecture()
         return Blueprint(architecture, self._x_center, self._x_scale, self._row_shape())
+
+    def _student_architecture(self) -> Any:
+        """A callable that builds a student like the network."""
+        return self._architecture(self._n_outputs)
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         from ..models.networks.ensemble import MeanProbabilities

@@ -179,8 +179,9 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
         from .._engine.settings import resolve_device
         from ..models.networks import distillation as training
-        from ..models.networks.ensemble import Inputs
+        from ..models.networks.ensemble import Inputs, MainOutput
         from ..models.networks.module import build, check_outputs
+        from ..models.networks.module_checks import Rows, leave_out_probabilities
 
         settings = self._check()
         rows = check_array(teacher._validate_x(X), dtype=(np.float64, np.float32))
@@ -192,11 +193,14 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
             n_parameters = sum(p.numel() for p in network.parameters())
             dtype = settings.resolve_dtype(device, n_parameters)
             inputs = Inputs(blueprint.center, blueprint.scale, blueprint.row_shape, dtype)
-            module = torch.nn.Sequential(inputs, network).to(device, dtype)
+            module = torch.nn.Sequential(inputs, network, MainOutput()).to(device, dtype)
             some = torch.from_numpy(rows[:2].copy()).to(device)
             with torch.no_grad():
                 outputs = module.eval()(some)
             check_outputs("student", self.student, outputs, (len(some), len(teacher.classes_)))
+            left_out = leave_out_probabilities("student", self.student, network, Rows(inputs(some)))
+            if left_out is not None:
+                blueprint.architecture = training.Without(blueprint.architecture, left_out)
             weights = teacher.posterior_.spaced()[1]
             targets = training.few_draws(teacher._predict_block, weights, self.n_draws, rng)
             plan = training.Training(
@@ -310,13 +314,13 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         """The student as a module that maps rows to logits, for predictions."""
         import torch
 
-        from ..models.networks.ensemble import Inputs
+        from ..models.networks.ensemble import Inputs, MainOutput
         from ..models.networks.module import build
 
         network = build(self._architecture, "student").to(dtype)
         network.load_state_dict({name: torch.tensor(v) for name, v in self.weights_.items()})
         inputs = Inputs(self._x_center, self._x_scale, self._row_shape, dtype)
-        return torch.nn.Sequential(inputs, network).eval()
+        return torch.nn.Sequential(inputs, network, MainOutput()).eval()
 
     def _torch_module(self, n_draws: int | None = None) -> nn.Module:
         """The predictions of the student as a torch module."""

@@ -37,7 +37,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         ``random_state``, and torch's global state is untouched. The estimator can then be pickled
         only if the callable is a function or class of a Python module, or a ``functools.partial``
         of one. Weights in a pair are a state dict, or the path of a file that ``torch.save`` wrote.
-        Dropout and other random layers are switched off, with a :class:`RandomLayerWarning`.
+        Dropout and other random layers are switched off, with a :class:`RandomLayerWarning`. A
+        final softmax or sigmoid layer is left out, with a warning.
     input_shape : tuple of int or None, default=None
         Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
         be flat or have this shape. None: rows as they are. X may be an array or a tensor of any

@@ -29,6 +29,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..._exceptions import explained
+from .module_checks import batch_norms, explain_single_row
+from .module_copies import PickleOnly, put
 
 Array = NDArray[Any]
 
@@ -59,7 +61,7 @@ class Blueprint:
 
 
 @dataclass
-class Trainable:
+class Trainable(PickleOnly):
     """A function that copies a module, of which some parameters are then trained.
 
     Parameters
@@ -78,6 +80,27 @@ class Trainable:
         for name in self.names:
             copied.get_parameter(name).requires_grad_(True)
         return copied
+
+
+@dataclass
+class Without:
+    """A function that builds a module without one of its parts, such as a final softmax.
+
+    Parameters
+    ----------
+    architecture : callable
+        Function without arguments that builds the ``torch.nn.Module``.
+    part : str
+        Name of this part.
+    """
+
+    architecture: Callable[[], Any]
+    part: str
+
+    def __call__(self) -> nn.Module:
+        built: nn.Module = self.architecture()
+        put(built, self.part, nn.Identity())
+        return built
 
 
 @dataclass
@@ -153,7 +176,11 @@ class Training:
                 data = [torch.from_numpy(values).to(like) for values in (x, targets(x))]
                 for inputs, p in zip(*(v.tensor_split(n_parts) for v in data), strict=True):
                     optimizer.zero_grad()
-                    loss = cross_entropy(module(inputs), p)
+                    try:
+                        loss = cross_entropy(module(inputs), p)
+                    except ValueError as error:
+                        explain_single_row(error, len(inputs), batch_norms(module))
+                        raise
                     loss.backward()
                     optimizer.step()
                     rates.step()

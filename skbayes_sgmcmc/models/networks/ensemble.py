@@ -126,6 +126,14 @@ class StackedModule(nn.Module):
         return torch.stack([main_output(f) for f in outputs])
 
 
+class MainOutput(nn.Module):
+    """Takes the tensor of outputs from what a module returns."""
+
+    def forward(self, found: Any) -> Tensor:
+        """Outputs (rows, n_outputs)."""
+        return main_output(found)
+
+
 class Inputs(nn.Module):
     """Converts the user's rows to the network's inputs, (row - center) / scale.
 

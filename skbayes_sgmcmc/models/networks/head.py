@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..._data.layout import PLAIN, Layout
 from .ensemble import StackedLayers
 from .module_checks import Rows, call, main_output
+from .module_copies import light_copy, put
 from .module_ids import OUT_OF_RANGE, check_ids
 from .network import Network, draws_that_fit
 
@@ -136,13 +137,10 @@ def _returned(module: nn.Module, head: nn.Linear, rows: Rows, sign: float) -> Te
 
 
 def _without(module: nn.Module, layer: str, layout: Layout) -> Body:
-    from .module_calls import light_copy
-
     if not layer:
         return Body(None)
     copied = light_copy(module)
-    parent, _, child = layer.rpartition(".")
-    setattr(copied.get_submodule(parent), child, nn.Identity())
+    put(copied, layer, nn.Identity())
     return Body(copied, layout)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..._exceptions import not_allowed
 from ..._validation import check_int
+from .module_copies import put
 
 #: seed of the first values of the factors, which do not touch torch's global random numbers
 SEED = 0
@@ -109,9 +110,8 @@ def low_rank_adapters(
     for name in _chosen(layers, linear):
         if not name:
             return LowRankLinear(adapted.get_submodule(name), rank)  # type: ignore[arg-type]
-        parent, _, child = name.rpartition(".")
         layer: Any = adapted.get_submodule(name)
-        setattr(adapted.get_submodule(parent), child, LowRankLinear(layer, rank))
+        put(adapted, name, LowRankLinear(layer, rank))
     return adapted
 
 

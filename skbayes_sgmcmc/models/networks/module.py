@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pickle import UnpicklingError
 from typing import Any
@@ -21,8 +22,9 @@ from ..._data.layout import PLAIN, Layout
 from ..._exceptions import not_allowed
 from ..._validation import brief
 from .ensemble import StackedModule
-from .module_calls import Latest, ModuleCalls, light_copy
-from .module_checks import batch_norms, check_parameters, main_output
+from .module_calls import Latest, ModuleCalls
+from .module_checks import batch_norms, check_parameters, explain_single_row, main_output
+from .module_copies import copied, light_copy
 from .module_ids import with_checked_ids
 from .network import Network
 from .passes import Autocast
@@ -109,6 +111,7 @@ class ModuleNetwork(Network):
             for kind in ("running_mean", "running_var")
         ]
         self._separable = True  # until vmap says no
+        self._tried = vectorized  # whether it is known what vmap says
         self._here = _InThread(self)
 
     def _all_sampled(self, norm: nn.Module, name: str, n_parameters: int) -> bool:
@@ -152,7 +155,7 @@ class ModuleNetwork(Network):
             (leaves,) = here.leaves(theta, [every])
             try:
                 f = self._all_chains(leaves, x)
-            except RuntimeError as error:
+            except (RuntimeError, UserWarning) as error:
                 self._refuse(error)
             else:
                 # a copy, which the likelihood may write into: backward needs the outputs of what
@@ -196,10 +199,12 @@ class ModuleNetwork(Network):
         own = len(x) > 1
         with torch.enable_grad():
             call = torch.func.vmap(self._call, in_dims=(0, 0 if own else None))
-            f: Tensor = call(leaves | buffers, x if own else x[0])
+            with nullcontext() if self._tried else _no_loops():
+                f: Tensor = call(leaves | buffers, x if own else x[0])
+            self._tried = True
             return f.to(first.dtype)
 
-    def _refuse(self, error: RuntimeError) -> None:
+    def _refuse(self, error: RuntimeError | UserWarning) -> None:
         """Remember that vmap fails, or raise an error if the user has asked for it."""
         if self.vectorized:
             raise not_allowed(
@@ -212,7 +217,11 @@ class ModuleNetwork(Network):
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
         # these are copies, which the module may write into: the rows are those of all chains
         args, kwargs = self.layout.arguments(rows)
-        return main_output(self._here.calls(state, args, kwargs))
+        try:
+            return main_output(self._here.calls(state, args, kwargs))
+        except ValueError as error:
+            explain_single_row(error, len(rows), self.batch_norms)
+            raise
 
     @with_checked_ids
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
@@ -260,6 +269,14 @@ class ModuleNetwork(Network):
         }
 
 
+@contextmanager
+def _no_loops() -> Iterator[None]:
+    """An error where vmap would warn at every step that it goes through the chains in a loop."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "There is a performance drop", UserWarning)
+        yield
+
+
 class _InThread(threading.local):
     """What a thread has of its own: the module that it calls, and the blocks of positions.
 
@@ -281,15 +298,7 @@ def own_copy(module: nn.Module) -> nn.Module:
     ValueError
         The module can't be copied.
     """
-    try:
-        copied = copy.deepcopy(module)
-    except (RuntimeError, TypeError, AttributeError) as error:
-        raise not_allowed(
-            f"module={type(module).__name__} is not allowed: it can't be copied ({error}); give a "
-            "callable that builds it.",
-            "a-module-is-not-allowed",
-        ) from error
-    return in_one_precision(copied)
+    return in_one_precision(copied(module))
 
 
 def in_one_precision(module: nn.Module) -> nn.Module:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor, nn
 
 from .module_checks import evaluation_mode
-
-#: a module of some kind, of which functions return another one
-AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 class ModuleCalls:
@@ -112,15 +108,3 @@ def _slots(module: nn.Module) -> dict[str, list[tuple[Any, str]]]:
                     names[f"{prefix}.{key}" if prefix else key] = id(tensor)
                     places.setdefault(id(tensor), {})[id(held), key] = held, key
     return {name: list(places[tensor].values()) for name, tensor in names.items()}
-
-
-def light_copy(module: AnyModule) -> AnyModule:
-    """A copy that shares the memory of the parameters, which a call does not change.
-
-    The copy may be moved to another device or precision: its parameters then have their own memory.
-    """
-    shared = {
-        id(parameter): nn.Parameter(parameter.detach(), parameter.requires_grad)
-        for parameter in module.parameters()
-    }
-    return copy.deepcopy(module, shared)

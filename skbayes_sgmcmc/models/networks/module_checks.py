@@ -5,6 +5,7 @@ All functions call the module on a few rows. None of them changes torch's global
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils.parametrize import ParametrizationList
 
 from ..._data.layout import PLAIN, Layout
-from ..._exceptions import not_allowed
+from ..._exceptions import not_allowed, warn
+from ..._validation import brief
+from .module_copies import light_copy, put
 from .module_ids import OUT_OF_RANGE, check_ids
 
 #: layers with fused code for evaluation mode that has no derivative, which torch chooses where it
@@ -25,6 +30,10 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 #: largest difference between two evaluations of a row that rounding explains, in units of the
 #: largest output
 ROUNDING = 1e-3
+#: number of random parameters whose outputs show that a range is that of the module
+RANDOM_PARAMETERS = 24
+#: a change of parameters that hardly changes outputs, if these are continuous
+CLOSE = 1e-5
 
 
 def evaluation_mode(module: nn.Module, active: tuple[str, ...] = ()) -> None:
@@ -85,6 +94,17 @@ def batch_norms(module: nn.Module) -> list[str]:
     return found
 
 
+def explain_single_row(error: ValueError, n_rows: int, norms: Sequence[str]) -> None:
+    """Raise an error that names ``batch_size`` if that of a module is one of a single row."""
+    if n_rows == 1 and norms:
+        raise not_allowed(
+            f"batch_size=1 is not allowed for a module with the batch norm {norms[0]!r}, which "
+            f"needs the mean and the variance of several rows ({error}); give a larger batch_size, "
+            "or more rows.",
+            "a-module-is-not-allowed",
+        ) from error
+
+
 def check_parameters(module: nn.Module) -> None:
     """Refuse compiled modules, and those without parameters or whose parameters have no values."""
     if isinstance(module, torch.jit.ScriptModule):
@@ -109,22 +129,15 @@ def check_parameters(module: nn.Module) -> None:
 
 @torch.no_grad()
 def random_layers(module: nn.Module, rows: Rows) -> list[str]:
-    """Names of the layers that are random in training, such as dropout.
-
-    The module is in evaluation mode before and after.
-    """
+    """Names of the layers that are random in training, such as dropout."""
     named = module.named_modules()
     found = [name for name, part in named if isinstance(part, _DROPOUT) and part.p > 0.0]
     if found:
         return found
-    module.train()
-    for name in batch_norms(module):
-        module.get_submodule(name).eval()  # these are not random, and need more than one row
     try:
-        first = first_random(module, rows)
+        first = first_random(_in_training(module), rows)
     except (RuntimeError, ValueError, TypeError):
         first = None  # a module that can't be called in training is only evaluated
-    module.eval()
     return [] if first is None else [first]
 
 
@@ -135,7 +148,8 @@ def first_random(module: nn.Module, rows: Rows) -> str | None:
     If the calls go through different parts, it is the first of these. The name of the module itself
     is its class.
     """
-    first, second = (_trace(module, rows, seed) for seed in range(2))
+    # of copies, because a call in training may change buffers, from which the second would begin
+    first, second = (_trace(light_copy(module), rows, seed) for seed in range(2))
     for (name, before, after), (other, *again) in zip(first, second, strict=False):
         if name != other or (before == again[0] and after != again[1]):
             return name
@@ -203,26 +217,71 @@ class Rows:
         return Rows(self.values[chosen], self.layout)
 
 
-def call(module: nn.Module, rows: Rows) -> Any:
-    """The module's own outputs for rows, of which it gets a copy."""
+def call(module: nn.Module, rows: Rows, state: dict[str, Tensor] | None = None) -> Any:
+    """The module's outputs for rows, of which it gets a copy; with the parameters of ``state``."""
     args, kwargs = rows.layout.arguments(rows.values)
     try:
-        return module(*args, **kwargs)
+        if state is None:
+            return module(*args, **kwargs)
+        return functional_call(module, state, args, kwargs)
     except OUT_OF_RANGE:
         check_ids(module, rows.layout, rows.values)
         raise
 
 
 @torch.no_grad()
-def changed_by_forward(module: nn.Module, rows: Rows) -> str | None:
-    """Name of a parameter or buffer that a call in evaluation mode changes, or None."""
+def changed_by_forward(module: nn.Module, rows: Rows) -> list[str]:
+    """Names of the parameters and buffers that a call changes."""
     before = {name: value.clone() for name, value in _state(module)}
     call(module, rows)
-    for name, value in _state(module):
-        known = before.get(name)
-        if known is None or known.shape != value.shape or not _same(known, value):
-            return name
-    return None
+    return [
+        name
+        for name, value in _state(module)
+        if name not in before or before[name].shape != value.shape or not _same(before[name], value)
+    ]
+
+
+def _in_training(module: nn.Module) -> nn.Module:
+    """A copy in training mode, but for batch norms, which need more than one row there."""
+    copied = light_copy(module).train()
+    for name in batch_norms(copied):
+        copied.get_submodule(name).eval()
+    return copied
+
+
+def parametrized(module: nn.Module, sampled: Sequence[str]) -> dict[str, list[str]]:
+    """Sampled parameters from which torch computes others, by the name of the parametrization."""
+    parts = [n for n, part in module.named_modules() if isinstance(part, ParametrizationList)]
+    own = {part: [name for name in sampled if name.startswith(f"{part}.")] for part in parts}
+    return {part: names for part, names in own.items() if names}
+
+
+def moves_in_training(module: nn.Module, part: str, rows: Rows) -> bool:
+    """Whether a call in training changes buffers of some part of a module."""
+    changed = changed_by_forward(_in_training(module), rows)
+    return any(name.startswith(f"{part}.") for name in changed)
+
+
+@torch.no_grad()
+def jumps(module: nn.Module, names: Sequence[str], rows: Rows) -> bool:
+    """Whether the outputs are not continuous at the values of some parameters.
+
+    They then change as much if parameters change a little as if these change a hundred times more.
+    """
+    generator = torch.Generator().manual_seed(0)
+    values = {name: module.get_parameter(name) for name in names}
+    noise = {n: torch.randn(v.shape, generator=generator).to(v) for n, v in values.items()}
+
+    def outputs(by: float) -> Tensor:
+        return main_output(call(module, rows, {n: v + by * noise[n] for n, v in values.items()}))
+
+    start = outputs(0.0)
+    for by in (CLOSE, -CLOSE):
+        near = outputs(by)
+        change, further = ((f - start).abs().max() for f in (near, outputs(100.0 * by)))
+        if change > 0.01 * near.abs().max() and change > 0.3 * further:
+            return True
+    return False
 
 
 def _state(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -266,21 +325,94 @@ def mixes_rows(module: nn.Module, rows: Rows) -> bool:
 
 
 @torch.no_grad()
+def confined(module: nn.Module, rows: Rows, low: float, high: float) -> Tensor:
+    """Which outputs stay between two bounds whatever the parameters are, (n_outputs,) of bool.
+
+    This is seen at the module's parameters and at some that are random. Outputs that end in a
+    linear layer have either sign with probability 1/2 there, so that chance hardly keeps them
+    within the bounds 0 and infinity.
+    """
+    outputs = main_output(call(module, rows))
+    inside = torch.ones_like(outputs[0], dtype=torch.bool)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(RANDOM_PARAMETERS):
+        inside &= ((outputs >= low) & (outputs <= high)).all(0)
+        if not inside.any():
+            break
+        try:
+            outputs = main_output(call(module, rows, _random_parameters(module, generator)))
+        except Exception:  # whatever a module raises at parameters that it does not allow
+            return torch.zeros_like(inside)
+    return inside
+
+
+def _random_parameters(module: nn.Module, generator: torch.Generator) -> dict[str, Tensor]:
+    """Normal parameters with the variance of He et al. (2015); vectors have the variance 1."""
+    return {
+        name: torch.randn(parameter.shape, generator=generator).to(parameter)
+        * math.sqrt(2.0 / max(1, math.prod(parameter.shape[1:])) if parameter.ndim > 1 else 1.0)
+        for name, parameter in module.named_parameters()
+        if parameter.is_floating_point()
+    }
+
+
+def leave_out_probabilities(name: str, given: Any, module: nn.Module, rows: Rows) -> str | None:
+    """Put an identity in the place of a final softmax or sigmoid, warn, and return its name.
+
+    None: outputs are no probabilities, and the module is as before.
+
+    Raises
+    ------
+    ValueError
+        Outputs are probabilities, but not those of a last layer. The message shows the parameter
+        ``name`` as it was ``given``.
+    """
+    if not confined(module, rows, 0.0, 1.0).all():
+        return None
+    last = _ends_in(module, rows, nn.Softmax | nn.Sigmoid)
+    if last is not None:
+        put(module, last, nn.Identity())
+        if not confined(module, rows, 0.0, 1.0).all():
+            warn(
+                f"the outputs of {name} are probabilities: its last layer, {last!r}, is left out, "
+                "because the likelihood has a softmax and needs logits. Leave it out yourself.",
+                "the-outputs-of-a-module-are-probabilities",
+            )
+            return last
+    raise not_allowed(
+        f"{name}={brief(given)} is not allowed: its outputs are probabilities, which lie between "
+        "0 and 1 whatever its parameters are, but the softmax of the likelihood needs logits; "
+        "leave out the softmax or sigmoid at the end of its forward.",
+        "a-module-is-not-allowed",
+    )
+
+
+def _ends_in(module: nn.Module, rows: Rows, kinds: Any) -> str | None:
+    """Name of the part of some kinds that returns the module's outputs and is called once."""
+    called: list[tuple[str, Any]] = []
+    with _watched(module, called, kinds):
+        found = main_output(call(module, rows))
+    names = [name for name, _ in called]
+    last = [name for name, output in called if output is found and names.count(name) == 1]
+    return last[0] if last else None
+
+
+@torch.no_grad()
 def last_linear(module: nn.Module, rows: Rows) -> str | None:
     """Name of the linear layer that is called last, or None."""
-    called: list[str] = []
-    with _watched(module, called):
+    called: list[tuple[str, Any]] = []
+    with _watched(module, called, nn.Linear):
         call(module, rows)
-    return called[-1] if called else None
+    return called[-1][0] if called else None
 
 
 @contextmanager
-def _watched(module: nn.Module, called: list[str]) -> Iterator[None]:
-    """Append the names of linear layers to ``called`` in the order of their ends."""
+def _watched(module: nn.Module, called: list[tuple[str, Any]], kinds: Any) -> Iterator[None]:
+    """Append names and outputs of parts of some kinds to ``called`` in the order of their ends."""
     handles = [
-        part.register_forward_hook(lambda *_, name=name: called.append(name))
+        part.register_forward_hook(lambda _, __, out, name=name: called.append((name, out)))
         for name, part in module.named_modules()
-        if isinstance(part, nn.Linear)
+        if isinstance(part, kinds)
     ]
     try:
         yield

@@ -91,7 +91,8 @@ def _wanted(module: nn.Module, chosen: Any, rows: Rows, names: Sequence[str]) ->
                 f"{PARAMETER}='last_layer' is not allowed: the module calls no torch.nn.Linear; "
                 f"give some of {_list(names)}."
             )
-        return {name for name in names if name.rpartition(".")[0] == layer}
+        # a parametrization keeps its tensors in a part of the layer
+        return {name for name in names if not layer or name.startswith(f"{layer}.")}
     patterns = [chosen] if isinstance(chosen, str) else list(chosen)
     wanted: set[str] = set()
     for pattern in patterns:
