@@ -33,3 +33,9 @@ def problem(name, n=60):
     if name in COUNTS:
         return X, rng.poisson(np.exp(f) * rng.gamma(2.0, 0.5, (n, 2))).astype(float)
     return X, (f + 0.3 * np.exp(X[:, [2]]) * rng.standard_t(5, (n, 2))) * [1.0, 50.0] - 7.0
+
+
+def noise_sds(s):
+    """Sds of heteroscedastic noise for outputs s, in units of y's sd: linear from this sd on."""
+    t = s + np.log(0.3)
+    return 1e-3 + np.where(t > 0.0, 1.0 + t, np.exp(t))

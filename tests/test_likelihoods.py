@@ -163,22 +163,26 @@ def test_slopes_are_those_of_the_density(name, shift):
     torch.testing.assert_close(found, by_own, rtol=1e-10, atol=1e-10 * float(by_own.abs().max()))
 
 
-def test_noise_that_went_astray_stays_finite():
-    """Beyond s = 10, sds grow like the tangent of exp(s): without a jump, with the right slopes.
+def test_noise_above_the_sd_of_the_targets_grows_linearly():
+    """sd(s) is 0.001 + 0.3 exp(s) up to 1.001, and goes on with the slope that it has there: one.
 
-    Below, they are those of exp(s) to the last bit. In float32, exp(s) overflows at 89.
+    Densities integrate to one on both sides, slopes are autograd's, and in float32, where exp(s)
+    overflows at 89, all is finite at s = 1e5.
     """
-    likelihood = Heteroscedastic(1)
-    s = torch.tensor([-3.0, 9.9, 10.1, 30.0], dtype=torch.float64)
-    f = torch.stack([torch.zeros(4, dtype=torch.float64), s], 1)[None].requires_grad_(True)
-    y, own = torch.full((4, 1), 1e4, dtype=torch.float64), torch.zeros(1, 0)
-    sd = likelihood.predictive(f.detach(), own).sd[0, :, 0]
-    assert (sd[:2] == 1e-3 + 0.3 * torch.exp(s[:2])).all()
-    expected = 0.3 * np.exp(10.0) * (1.0 + s[2:] - 10.0)
-    torch.testing.assert_close(sd[2:], expected, rtol=1e-6, atol=0.0)
-    (by_f,) = torch.autograd.grad(-likelihood.log_density(f, y[None], own).sum(), f)
-    slope, _ = likelihood.slope(f.detach().clone(), y[None], own)
-    torch.testing.assert_close(slope, by_f, rtol=1e-10, atol=0.0)
+    likelihood, bend, own = Heteroscedastic(1), -np.log(0.3), torch.zeros(1, 0)
+    s = bend + np.array([-9.0, -1.0, -1e-6, 1e-6, 1.0, 9.0, 99.0])
+    f = torch.from_numpy(np.stack([np.zeros(7), s], 1)[None]).requires_grad_(True)
+    sd = likelihood.predictive(f.detach(), own).sd[0, :, 0].numpy()
+    np.testing.assert_allclose(sd[:3], 1e-3 + 0.3 * np.exp(s[:3]), rtol=1e-12)
+    np.testing.assert_allclose(sd[3:], 1.001 + s[3:] - bend, rtol=1e-12)
+    assert np.diff(sd)[2] / 2e-6 == pytest.approx(1.0, rel=1e-6)
+    for z in (0.0, 0.5, 3.0):
+        y = torch.from_numpy(z * sd)[:, None]
+        log_p = likelihood.log_density(f, y, own)
+        np.testing.assert_allclose(log_p.detach()[0], scipy.stats.norm(0.0, sd).logpdf(z * sd))
+        (by_f,) = torch.autograd.grad(-log_p.sum(), f)
+        slope, _ = likelihood.slope(f.detach().clone(), y[None], own)
+        torch.testing.assert_close(slope, by_f, rtol=1e-10, atol=1e-14)
     wild = torch.tensor([[[0.0, 1e5]]])
     assert torch.isfinite(likelihood.log_density(wild, torch.ones(1, 1), own)).all()
     assert torch.isfinite(likelihood.slope(wild.clone(), torch.ones(1, 1), own)[0]).all()

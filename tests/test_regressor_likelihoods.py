@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from _regressors import COUNTS, KINDS, SMALL, problem, small
+from _regressors import COUNTS, KINDS, SMALL, noise_sds, problem, small
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sklearn.base import clone
@@ -44,8 +44,7 @@ def standardised(y):
 
 
 def heteroscedastic(p, y):
-    sd = 1e-3 + 0.3 * np.exp(line(p, 2))
-    return scipy.stats.norm.logpdf(standardised(y), line(p), sd)
+    return scipy.stats.norm.logpdf(standardised(y), line(p), noise_sds(line(p, 2)))
 
 
 def student(p, y, df=None):
@@ -179,8 +178,7 @@ def by_scipy(reg, name, X, y):
         return scipy.stats.nbinom(r, r / (r + rate))
     unit, origin = y.std(0), y.mean(0)
     if name == "heteroscedastic":
-        sd = 1e-3 + 0.3 * np.exp(f[..., 2:])
-        return scipy.stats.norm(f[..., :2] * unit + origin, sd * unit)
+        return scipy.stats.norm(f[..., :2] * unit + origin, noise_sds(f[..., 2:]) * unit)
     scale = np.array([0.4, 0.4])
     if name != "given scale":
         scale = 0.3 * np.exp(blocks["log_noise"][:, None]) * unit

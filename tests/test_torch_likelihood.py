@@ -44,7 +44,8 @@ def correlated(outputs):
 
 
 def heteroscedastic(outputs):
-    return td.Normal(outputs[:, 0], 1e-3 + 0.3 * outputs[:, 1].exp())
+    t = outputs[:, 1] + math.log(0.3)
+    return td.Normal(outputs[:, 0], 1e-3 + torch.where(t > 0.0, 1.0 + t, t.exp()))
 
 
 def counts(outputs):

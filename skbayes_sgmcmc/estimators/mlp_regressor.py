@@ -188,7 +188,9 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
     .. math:: \sigma(x) = (0.001 + 0.3\, e^{s(x)})\, \mathrm{sd}(y)
 
     where s(x) is the second output of the network. The first term keeps the density bounded where
-    the network fits some rows exactly.
+    the network fits some rows exactly. From sd(y) on, noise grows linearly: with t = s(x) + log 0.3
+    above zero, 1 + t takes the place of :math:`0.3\, e^{s(x)} = e^t`, so that single draws cannot
+    dominate the predictive standard deviation.
 
     References
     ----------

@@ -32,9 +32,6 @@ TYPICAL_NOISE = 0.3
 #: smallest standard deviation of heteroscedastic noise, in units of y. Without it, the density of
 #: rows that the network fits exactly has no upper bound
 NOISE_FLOOR = 1e-3
-#: s of heteroscedastic noise beyond which exp(s) is continued by its tangent. The sd is then
-#: thousands of that of y, where no sensible fit is, and exp(s) would soon be infinite
-MOST_LOG_NOISE = 10.0
 #: inferred degrees of freedom exceed the first number, so that predictions have a variance; the
 #: second is the median of the excess
 LEAST_DF, TYPICAL_DF = 2.0, 8.0
@@ -203,10 +200,13 @@ class Heteroscedastic(Likelihood):
     The network has two outputs for each of k targets, the means :math:`\mu` and then the
     :math:`s`, which give the standard deviations:
 
-    .. math:: \sigma = \sigma_{\min} + s_0 e^s
+    .. math::
+        \sigma = \sigma_{\min} + e(s + \log s_0),\quad
+        e(t) = \begin{cases} e^t & t \le 0 \\ 1 + t & t > 0 \end{cases}
 
-    Above s = 10, the tangent at 10 takes the place of :math:`e^s`, which would overflow in chains
-    that have gone astray.
+    Noise is exponential in s up to the sd of y, and linear beyond. Few rows do not bound s from
+    above between them: with :math:`e^t` alone, single draws were thousands of times the others, and
+    made the predictive sd.
 
     Parameters
     ----------
@@ -231,34 +231,27 @@ class Heteroscedastic(Likelihood):
     def output_groups(self) -> tuple[slice, ...]:
         return slice(0, self.n_targets), slice(self.n_targets, self.n_outputs)
 
-    def _parts(self, f: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and standard deviations, each (chains, rows, k)."""
+    def _parts(self, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Means, standard deviations and their derivatives in s, each (chains, rows, k)."""
         mean, s = f[..., : self.n_targets], f[..., self.n_targets :]
-        grown = torch.exp(s.clamp(max=MOST_LOG_NOISE)) * _tangent(s)
-        return mean, self._floor.like(f) + self.typical * grown
+        t = s + math.log(self.typical)
+        by_s = torch.exp(t.clamp(max=0.0))
+        return mean, self._floor.like(f) + by_s + t.clamp(min=0.0), by_s
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
-        mean, sd = self._parts(f)
+        mean, sd, _ = self._parts(f)
         z = (y - mean) / sd
         return (-0.5 * z * z - torch.log(sd) - 0.5 * math.log(2.0 * math.pi)).sum(2)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
-        mean, sd = self._parts(f)
-        s = f[..., self.n_targets :]
+        mean, sd, by_s = self._parts(f)
         z = (mean - y).div_(sd)
         torch.div(z, sd, out=mean)
-        # d log(sd) / ds = (sd - floor) / sd, and less beyond the exponential
-        by_s = (1.0 - self._floor.like(f) / sd).div_(_tangent(s))
-        torch.mul(1.0 - z * z, by_s, out=s)
+        torch.mul(1.0 - z * z, by_s.div_(sd), out=f[..., self.n_targets :])
         return f, None
 
     def predictive(self, f: Tensor, own: Tensor) -> Normal:
-        return Normal(*self._parts(f))
-
-
-def _tangent(s: Tensor) -> Tensor:
-    """Factor of exp(min(s, 10)) that continues it by its tangent: 1 up to s = 10."""
-    return (s - MOST_LOG_NOISE).clamp_(min=0.0).add_(1.0)
+        return Normal(*self._parts(f)[:2])
 
 
 class StudentT(BaseEstimator):

@@ -97,7 +97,8 @@ class Posterior:
     def noise_sd(self, theta, f):
         if self.own:
             return TYPICAL_NOISE * jnp.exp(theta[-1]) * jnp.ones(len(f))
-        return self.floor + TYPICAL_NOISE * jnp.exp(f[:, 1])
+        t = f[:, 1] + np.log(TYPICAL_NOISE)
+        return self.floor + jnp.where(t > 0.0, 1.0 + t, jnp.exp(jnp.minimum(t, 0.0)))
 
     def log_lik(self, theta):
         f = self.outputs(theta, self.X)
