@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ._exceptions import explained
+from ._exceptions import explained, not_allowed
+from ._table_columns import column_names, is_missing, not_finite
 
 #: number of columns that a message names
 NAMED_COLUMNS = 3
@@ -24,6 +25,7 @@ def explained_conversion(name: str, values: Any, remedy: str = EQUAL_ROWS) -> It
 
     NumPy's own name neither the column nor the row. Errors with another cause stay as they are.
     """
+    _check_no_dates(name, values)
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -34,8 +36,30 @@ def explained_conversion(name: str, values: Any, remedy: str = EQUAL_ROWS) -> It
             raise explained(kind(reason)) from error
         if reason := _not_numeric(name, values):
             raise explained(kind(reason), "a-column-is-not-numeric") from error
+        # tables with pandas' NA are no numbers, but convert if these are filled
+        looked_at = f"Input {name} contains" in str(error) or not _is_numeric(values)
+        if looked_at and (reason := not_finite(name, values)):
+            raise not_allowed(reason) from None
         explained(error)
         raise
+
+
+def _check_no_dates(name: str, values: Any) -> None:
+    """Refuse dates and durations, which NumPy converts to numbers of a unit that nobody named."""
+    if hasattr(values, "indptr") or not hasattr(values, "__getitem__"):
+        return
+    try:
+        kind = _kind(values).strip("O") or _kind(np.asarray(values[:1]))
+    except Exception:  # no sequence of rows, or rows of several lengths
+        return
+    if kind in {*"mM"}:
+        what = "durations" if kind == "m" else "dates"
+        remedy = ".dt.total_seconds() of pandas" if kind == "m" else "the days since one of them"
+        raise not_allowed(
+            f"{name} is not allowed: it holds {what}, which are no numbers. Give {name} in a unit "
+            f"of your choice, for instance by {remedy}.",
+            "a-column-is-not-numeric",
+        )
 
 
 def differing_shapes(name: str, values: Any, remedy: str = EQUAL_ROWS) -> str | None:
@@ -96,7 +120,7 @@ def _not_numeric(name: str, values: Any) -> str | None:
     if table.ndim != 2:
         return None
     bad: dict[Any, str] = {}
-    for label, column in zip(_labels(values, table.shape[1]), table.T, strict=True):
+    for label, column in zip(column_names(values, table.shape[1]), table.T, strict=True):
         found = _first_no_number(column)
         if found is not None:
             bad[label] = found
@@ -124,14 +148,6 @@ def _is_numeric(values: Any) -> bool:
     return True
 
 
-def _labels(values: Any, n_columns: int) -> list[Any]:
-    """Names of the columns of a table of pandas, polars or pyarrow; numbers if it has none."""
-    for attribute in ("column_names", "columns"):  # first pyarrow's, whose columns are the values
-        if hasattr(values, attribute):
-            return list(getattr(values, attribute))
-    return list(range(n_columns))
-
-
 def _first_no_number(values: Any) -> str | None:
     """Number and value of the first item that is no number, or None."""
     try:
@@ -146,7 +162,7 @@ def _first_no_number(values: Any) -> str | None:
 
 def _why_no_number(value: Any) -> str | None:
     """Python's reason, left out for text, that a value is no number; None if it is one."""
-    if value is None or isinstance(value, numbers.Number):  # None is not a number: nan
+    if isinstance(value, numbers.Number) or is_missing(value):
         return None
     try:
         float(value)

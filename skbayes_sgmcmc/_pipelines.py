@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,16 @@ def with_column_names(estimator: Any) -> Any:
 def name_of(estimator: Any) -> str:
     """Class of the estimator, or of the last step of a pipeline or search."""
     return type(parts(estimator)[1]).__name__
+
+
+def called_from(*modules: str) -> bool:
+    """Whether code of one of these modules has led to the present call."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") in modules:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def scaling(estimator: Any, because: str) -> tuple[Array, Array] | None:

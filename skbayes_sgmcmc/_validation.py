@@ -215,8 +215,25 @@ def check_scales(name: str, values: Any, allowed: str) -> Any:
     return values
 
 
-def check_class_weight(classes: NDArray[Any], weights: NDArray[Any]) -> None:
-    """Refuse weights of classes that could not be weights of rows."""
+def class_weights(
+    given: Any, classes: NDArray[Any], codes: NDArray[Any], sample_weight: Any
+) -> NDArray[Any]:
+    """The weight of each class, by the parameter ``class_weight`` and the codes of the rows.
+
+    scikit-learn's function would take labels for whole numbers wherever they convert to them.
+    """
+    if not isinstance(given, dict):
+        places = np.arange(len(classes))
+        return np.asarray(
+            compute_class_weight(given, classes=places, y=codes, sample_weight=sample_weight)
+        )
+    known = [label for label in classes if label in given]
+    if len(known) < min(len(classes), len(given)):
+        raise not_allowed(
+            f"class_weight={given!r} is not allowed: give weights of the classes "
+            f"{classes.tolist()}, as labels of y."
+        )
+    weights = np.array([given.get(label, 1.0) for label in classes], dtype=np.float64)
     good = (weights == 0.0) | ((weights >= SMALLEST_WEIGHT) & (weights <= LARGEST_WEIGHT))
     if not good.all():
         raise not_allowed(
@@ -224,6 +241,7 @@ def check_class_weight(classes: NDArray[Any], weights: NDArray[Any]) -> None:
             f"{weights[~good][0]:g}; give 0, or numbers between {SMALLEST_WEIGHT:g} and "
             f"{LARGEST_WEIGHT:g}."
         )
+    return weights
 
 
 #: magnitudes of data beyond these limits have squares that overflow, or are zero

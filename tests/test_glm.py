@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 from scipy.special import gammaln
+from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFeatureSelector
 
 from skbayes_sgmcmc import BayesianGLMRegressor, Storage, StudentT
 from skbayes_sgmcmc.models.binomial_likelihood import Binomial
@@ -379,7 +380,8 @@ def test_trials_are_a_column():
     one = BayesianGLMRegressor(likelihood="binomial", prior_scale=1.0, random_state=1)
     one.fit(np.repeat(x, trials)[:, None], single)
     sd = one.posterior_["coef"].std()
-    assert abs(reg.coef_[0] - one.coef_[0]) < 0.15 * sd
+    assert reg.coef_[0] == 0.0  # the column of trials
+    assert abs(reg.coef_[1] - one.coef_[0]) < 0.15 * sd
     assert abs(reg.posterior_["coef"].std() / sd - 1.0) < 0.1
     new = pd.DataFrame({"n": [0, 8], "x": [0.5, 0.5]})
     mean, sd = reg.predict(new, return_std=True)
@@ -465,3 +467,61 @@ def test_rows_of_weight_zero_are_left_out():
     weight = np.r_[np.ones(20), np.zeros(10)]
     found = reg.fit(x[:, None], y, weight).posterior_["coef"]
     np.testing.assert_allclose(found, without, rtol=1e-9, atol=1e-12)
+
+
+# tools of scikit-learn that read the coefficients -------------------------------------------------
+
+
+def rates(n=400, seed=0):
+    """A table with the exposure "time" and four features, the first of which matters; counts."""
+    rng = np.random.default_rng(seed)
+    time, X = rng.uniform(0.2, 3.0, n), rng.uniform(0.0, 2.0, (n, 4))
+    frame = pd.DataFrame(np.column_stack([time, X]), columns=["time", *"abcd"])
+    return frame, rng.poisson(time * np.exp(X[:, 0]))
+
+
+@tiny_fits
+def test_coefficients_have_the_width_of_x():
+    """Zero for columns that are not features, wherever these are."""
+    frame, y = rates()
+    for order in (["time", *"abcd"], [*"ab", "time", *"cd"]):
+        reg = BayesianGLMRegressor(likelihood="poisson", exposure="time", **TINY)
+        reg.fit(frame[order], y)
+        assert reg.coef_.shape == (reg.n_features_in_,)
+        assert reg.coef_[order.index("time")] == 0.0
+        others = [j for j, name in enumerate(order) if name != "time"]
+        np.testing.assert_array_equal(reg.coef_[others], reg.posterior_.mean("coef"))
+
+
+@tiny_fits
+def test_features_are_selected_with_an_exposure():
+    """SelectFromModel leaves out the exposure, too; with its name, later fits do not miss it."""
+    frame, y = rates()
+    reg = BayesianGLMRegressor(likelihood="poisson", exposure="time", **TINY)
+    chosen = frame.columns[SelectFromModel(reg).fit(frame, y).get_support()]
+    assert list(chosen) == ["a"]
+    assert reg.fit(frame[["time", *chosen]], y).coef_[1] > 0.7
+    with pytest.raises(ValueError, match="exposure='time' is not allowed"):
+        reg.fit(frame[chosen], y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"exposure": 0, "likelihood": "poisson"}, "exposure=0 is not allowed inside RFE"),
+        ({"groups": 1}, "groups=1 is not allowed inside RFE"),
+    ],
+)
+@pytest.mark.parametrize("selector", [RFE, RFECV, SequentialFeatureSelector])
+def test_selectors_that_drop_columns_are_refused(selector, parameters, message):
+    """After the first column is gone, its index is that of another one."""
+    frame, y = rates()
+    with pytest.raises(ValueError, match=message):
+        selector(BayesianGLMRegressor(**parameters)).fit(frame, y)
+
+
+@tiny_fits
+def test_selectors_work_where_all_columns_are_features():
+    frame, y = rates()
+    kept = RFE(BayesianGLMRegressor(**TINY), n_features_to_select=2).fit(frame, y).get_support()
+    assert kept[:2].all()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ import torch
 
 from skbayes_sgmcmc import BayesianGLMRegressor, skops_trusted_types, to_onnx, to_torch
 from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc.inspection import PartialEffectDisplay
 from skbayes_sgmcmc.models._coefficient_priors import coefficient_prior
 from skbayes_sgmcmc.models._group_priors import GroupedCoefficients, GroupTerm
 from skbayes_sgmcmc.priors import LearnedScale, Normal
@@ -236,3 +239,154 @@ def test_files_know_the_groups(through):
     X, y = rows()
     reg = BayesianGLMRegressor(groups=1, group_slopes=0, **TINY).fit(X, y)
     np.testing.assert_array_equal(through(reg).predict(X), reg.predict(X))
+
+
+# labels as they are given -------------------------------------------------------------------------
+
+TABLES = {
+    "pandas": pd.DataFrame,
+    "nullable": lambda columns: pd.DataFrame(columns).convert_dtypes(),
+    "objects": lambda columns: pd.DataFrame(columns).astype(object).to_numpy(),
+    "list": lambda columns: [list(row) for row in zip(*columns.values(), strict=True)],
+    "polars": lambda columns: pytest.importorskip("polars").DataFrame(columns),
+    "pyarrow": lambda columns: pytest.importorskip("pyarrow").table(columns),
+    "sparse": lambda columns: sp.csr_array(np.column_stack([columns["bill"], columns["account"]])),
+}
+
+
+@functools.cache
+def with_codes():
+    """x, groups 0 to 3, targets, and the predictions of a fit to these numbers."""
+    rng = np.random.default_rng(0)
+    g, x = rng.integers(0, 4, 60), rng.integers(0, 9, 60)
+    y = x + 2.0 * g + 0.3 * rng.standard_normal(60)
+    X = np.column_stack([x, g]).astype(float)
+    return x, g, y, BayesianGLMRegressor(groups=1, **TINY).fit(X, y).predict(X)
+
+
+def labelled(labels):
+    """Columns "bill" (whole numbers) and "account", and the predictions that are right."""
+    x, g, y, expected = with_codes()
+    return {"bill": x, "account": labels[g]}, y, expected
+
+
+@tiny_fits
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("labels", [10**18, 2**63, "text"])
+def test_labels_are_compared_as_they_are_given(table, labels):
+    """As floating-point numbers, all of these are equal; the draws are those of 0, 1, 2, 3.
+
+    To float32's precision, which codes in a table of integers do not need.
+    """
+    if labels == "text":
+        labels = np.array(["a", "b", "c", "d"])
+    else:
+        labels = np.arange(4).astype("uint64" if labels >= 2**63 else "int64") + np.array(labels)
+    if table == "sparse" and labels.dtype.kind != "i":
+        pytest.skip("no such matrices")
+    columns, y, expected = labelled(labels)
+    X = TABLES[table](columns)
+    reg = BayesianGLMRegressor(groups=1, **TINY).fit(X, y)
+    np.testing.assert_allclose(reg.predict(X), expected, rtol=1e-6)
+    names = [name.partition("[")[2] for name in reg.summary()["name"][:4]]
+    assert names == [f"{label}]" for label in labels]
+    again = pickle.loads(pickle.dumps(reg))
+    np.testing.assert_array_equal(again.predict(X), reg.predict(X))
+
+
+@tiny_fits
+def test_equal_numbers_of_other_types_are_the_same_label():
+    """A fit to whole numbers in a table predicts rows of floating-point numbers, and back."""
+    columns, y, expected = labelled(np.arange(4) * 10)
+    frame = pd.DataFrame(columns)
+    for fitted, other in [(frame, frame.to_numpy(float)), (frame.to_numpy(float), frame)]:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X (has|does not have valid) feature names")
+            reg = BayesianGLMRegressor(groups=1, **TINY).fit(fitted, y)
+            np.testing.assert_allclose(reg.predict(other), expected, rtol=1e-6)
+
+
+@tiny_fits
+def test_names_of_effects_have_all_digits():
+    """Six digits, as before, made one name of ids that differ in the seventh."""
+    columns, y, _ = labelled(np.arange(4.0) + 12345670.0)
+    reg = BayesianGLMRegressor(groups=1, **TINY).fit(np.column_stack([*columns.values()]), y)
+    assert list(reg.summary()["name"][:2]) == ["x1[12345670]", "x1[12345671]"]
+
+
+FLOATS = np.arange(4.0)
+
+
+@pytest.mark.parametrize(
+    ("account", "message"),
+    [
+        (FLOATS + 2.0**53, "9007199254740992 in column 'account' is a float64.*as integers"),
+        ((FLOATS + 2**24).astype(np.float32), "16777216 in column 'account' is a float32"),
+        (pd.array([1, 2, None, 4], "Int64"), "row 2 in column 'account' is missing.*fillna"),
+        (["a", None, "b", "c"], "row 1 in column 'account' is missing"),
+        ([1.0, 2.0, np.inf, 3.0], "infinity: the value of row 2 in column 'account'"),
+        (pd.date_range("2026", periods=4), r"column 'account' holds dates.*\.astype\(str\)"),
+        ([1, "a", 2, "b"], "column 'account' holds.*labels of several types"),
+    ],
+)
+def test_labels_that_are_not_exact_or_missing_are_refused_by_name(account, message):
+    frame = pd.DataFrame({"x": FLOATS, "account": account})
+    with pytest.raises(ValueError, match=f"(?s)X.*{message}"):
+        BayesianGLMRegressor(groups="account", **TINY).fit(frame, FLOATS)
+
+
+@tiny_fits
+def test_later_rows_have_labels_of_the_same_kind():
+    columns, y, _ = labelled(np.arange(4) + 10**18)
+    frame = pd.DataFrame(columns)
+    reg = BayesianGLMRegressor(groups="account", **TINY).fit(frame, y)
+    with pytest.raises(ValueError, match="'account' has the label '1000000.*like 1000000"):
+        reg.predict(frame.astype({"account": str}))
+    with pytest.raises(ValueError, match="row 0 in column 'account' is missing"):
+        reg.predict(frame.assign(account=pd.Series([None], dtype="Int64")))
+    stream = BayesianGLMRegressor(groups="account", **TINY).partial_fit(frame, y)
+    with pytest.raises(ValueError, match="group 1000000000000000004 in column 'account'"):
+        stream.partial_fit(frame.assign(account=10**18 + 4), y)
+    new = frame[:2].assign(account=[10**18 + 4, -1])  # the prediction of the population
+    assert stream.predict(new) == pytest.approx(
+        stream.intercept_ + stream.coef_[0] * new["bill"].to_numpy()
+    )
+
+
+@tiny_fits
+@pytest.mark.parametrize("labels", [np.arange(4) + 2**24, np.array(["a", "b", "c", "d"])])
+def test_exports_refuse_labels_that_float32_does_not_hold(labels):
+    """2^24 + 1 would be the group 2^24 there."""
+    columns, y, _ = labelled(labels)
+    reg = BayesianGLMRegressor(groups="account", **TINY).fit(pd.DataFrame(columns), y)
+    with pytest.raises(ValueError, match=f"the group {labels[0]} in column 'account'.*float32"):
+        to_torch(reg)
+
+
+@tiny_fits
+@pytest.mark.parametrize("labels", [np.arange(4) + 10**18, np.arange(4) * 10, np.array([*"abcd"])])
+def test_callbacks_get_labels_not_codes(labels):
+    pytest.importorskip("sklearn.callback")
+    seen = []
+
+    class Rows:
+        def setup(self, estimator, context): ...
+        def teardown(self, estimator, context): ...
+        def on_fit_task_begin(self, estimator, context, *, X):
+            seen.append(X)
+
+        def on_fit_task_end(self, estimator, context): ...
+
+    columns, y, _ = labelled(labels)
+    reg = BayesianGLMRegressor(groups=1, **TINY).set_callbacks(Rows())
+    reg.fit(pd.DataFrame(columns), y)
+    assert seen[0][:, 1].tolist() == columns["account"].tolist()
+
+
+@tiny_fits
+def test_displays_refuse_columns_of_groups():
+    columns, y, _ = labelled(np.arange(4))
+    frame = pd.DataFrame(columns)
+    reg = BayesianGLMRegressor(groups="account", **TINY).fit(frame, y)
+    with pytest.raises(ValueError, match="features with 'account'.*holds groups"):
+        PartialEffectDisplay.from_estimator(reg, frame, "account")

@@ -18,9 +18,10 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 #: files from each other, without cycles). A new module needs a place here
 LAYERS = [
     {"_kernels", "_exceptions"},
+    {"_table_columns"},
     {"_conversion"},
     {"_validation", "_callbacks", "_metric"},
-    {"_pipelines"},
+    {"_pipelines", "_labels"},
     {"_export"},
     {"_draws", "_data", "schedules"},
     {"priors", "augmentation"},

@@ -9,7 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import torch
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -128,6 +131,139 @@ def test_other_faults_keep_their_errors():
         clf.predict(np.array([[1.0, None, 2.0, 3.0]], dtype=object))
     with pytest.raises(ValueError, match="Complex data not supported"):
         clf.predict(np.eye(4) * 1j)
+
+
+# missing values, dates and durations --------------------------------------------------------------
+
+NUMBERS = pd.Series(np.arange(40.0) % 7)
+GAP = NUMBERS.index != 7
+KINDS = ["Int64", "Float64", "boolean", "int64[pyarrow]", "double[pyarrow]", "bool[pyarrow]"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, float, object])
+def test_missing_values_are_called_missing(kind):
+    """The message has row, column and both remedies, which work; it has no word of encoding."""
+    pytest.importorskip("pyarrow")
+    income = (NUMBERS > 2).astype(kind).where(GAP)
+    X, y = pd.DataFrame({"age": NUMBERS, "income": income}), (NUMBERS > 3).astype(int)
+    message = (
+        r"Input X contains NaN: the value of row 7 in column 'income' is missing \((<NA>|nan)\)\. "
+        "Leave the row out, or put SimpleImputer"
+    )
+    clf = BayesianLogisticRegression(n_draws=20, n_chains=2)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y)
+    make_pipeline(SimpleImputer(), clf).fit(X, y)
+    clf.fit(X[GAP], y[GAP])
+    with pytest.raises(ValueError, match=message):
+        clf.predict(X)
+
+
+@pytest.mark.parametrize(
+    "name", ["BayesianICA", "LatentDirichletAllocation", "BayesianMLPRegressor"]
+)
+def test_other_estimators_say_so_too(name):
+    X = pd.DataFrame({"a": NUMBERS, "b": NUMBERS.astype("Int64").where(GAP)})
+    with pytest.raises(ValueError, match="row 7 in column 'b' is missing"):
+        getattr(skbayes_sgmcmc, name)().fit(X, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[1.0, 2.0], [np.nan, 3.0]], "NaN: the value of row 1 in column 0 is missing"),
+        ([[1.0, 2.0], [3.0, -np.inf]], r"infinity: the value of row 1 in column 1 is infinite"),
+        (sp.csr_array([[1.0, 0.0], [0.0, np.nan]]), "row 1 in column 1 is missing"),
+        (pd.DataFrame({"a": ["x", "y"], "b": [1.0, None]}), "column 'a' is not numeric"),
+    ],
+)
+def test_numbers_that_are_not_finite_have_a_place(X, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianLogisticRegression().fit(X, [0, 1])
+
+
+TWO = (NUMBERS > 3).astype(int)
+TARGETS = {
+    "Int64": TWO.astype("Int64"),
+    "boolean": (TWO > 0).astype("boolean"),
+    "int64[pyarrow]": TWO.astype("int64[pyarrow]"),
+    "category": TWO.astype("category"),
+    "objects": TWO.astype(object),
+    "string": TWO.map({0: "a", 1: "b"}).astype("string"),
+    "string[pyarrow]": TWO.map({0: "a", 1: "b"}).astype("string[pyarrow]"),
+    "dates": pd.Timestamp("2026-01-01") + pd.to_timedelta(TWO, unit="D"),
+    "list of text": TWO.map({0: "a", 1: "b"}),
+}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_targets_of_all_types(kind):
+    """They are classes, in the order of their labels, and a missing one is named."""
+    y, X = TARGETS[kind], NUMBERS.to_frame()
+    as_given = list if kind == "list of text" else pd.Series
+    clf = BayesianLogisticRegression(n_draws=20, n_chains=2, random_state=0).fit(X, as_given(y))
+    assert [*clf.classes_] == sorted(set(y.to_numpy()))
+    assert clf.score(X, as_given(y)) > 0.9
+    gaps = y.astype(object).where(GAP, None) if kind == "objects" else y.where(GAP)
+    message = "Input y contains NaN: the value of row 7 is missing.*Leave the row out"
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, as_given(gaps))
+    with pytest.raises(ValueError, match=message):
+        clf.score(X, as_given(gaps))
+    if kind in ("Int64", "boolean", "int64[pyarrow]", "category", "objects"):
+        with pytest.raises(ValueError, match=message):
+            BayesianGLMRegressor().fit(X, gaps)
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_durations_and_dates_are_no_numbers(unit):
+    """As numbers they would be counted in the unit of their storage; the remedy is a number."""
+    X, waits = NUMBERS.to_frame(), pd.to_timedelta(1.0 + NUMBERS, unit="h").astype(f"m8[{unit}]")
+    reg, clf = BayesianGLMRegressor(random_state=0), BayesianLogisticRegression()
+    dates = pd.Timestamp("2026-01-01") + waits
+    with pytest.raises(ValueError, match=r"y is not allowed: it holds durations.*total_seconds"):
+        reg.fit(X, waits)
+    for when in (dates, dates.dt.tz_localize("UTC")):
+        with pytest.raises(ValueError, match="y is not allowed: it holds dates"):
+            reg.fit(X, when)
+    with pytest.raises(ValueError, match="X is not allowed: it holds durations"):
+        clf.fit(waits.to_frame(), TWO)
+    with pytest.raises(ValueError, match="X is not allowed: it holds dates"):
+        clf.fit(dates.to_frame().to_numpy(), TWO)
+    with pytest.raises(ValueError, match="sample_weight is not allowed: it holds durations"):
+        clf.fit(X, TWO, waits)
+    reg.fit(X, waits.dt.total_seconds())
+    assert reg.coef_[0] == pytest.approx(3600.0, rel=1e-3)
+    with pytest.raises(ValueError, match="y is not allowed: it holds durations"):
+        reg.predict_log_density(X, waits)
+
+
+# labels of classes --------------------------------------------------------------------------------
+
+
+def test_classes_are_compared_as_they_are_given():
+    """Neighbours of 2^53 in int64 and uint64, whose common type of NumPy is float64."""
+    X, codes = NUMBERS.to_frame(), np.arange(40) % 3
+    first, later = codes.astype("uint64") + np.uint64(2**53), codes.astype("int64") + 2**53
+    clf = BayesianLogisticRegression(n_draws=20, n_chains=2).partial_fit(X, first)
+    clf.partial_fit(X, later)
+    assert clf.classes_.tolist() == [2**53, 2**53 + 1, 2**53 + 2]
+    assert clf.score(X, later) == clf.score(X, first) == clf.score(X, later.astype(object))
+    with pytest.raises(ValueError, match=r"labels \[9007199254740995\] that are not in classes"):
+        clf.partial_fit(X, later + 1)
+    with pytest.raises(ValueError, match="label 9007199254740992 is a float64"):
+        BayesianLogisticRegression().fit(X, codes + 2.0**53)
+
+
+def test_weights_are_those_of_classes_as_they_are_given():
+    """scikit-learn's function takes "01" for 1, and 0.5 for 0."""
+    X, y = NUMBERS.to_frame(), np.array(["01", "02"])[TWO]
+    kind = {"n_draws": 20, "n_chains": 2, "random_state": 0}
+    text = BayesianLogisticRegression(class_weight={"01": 3.0}, **kind).fit(X, y)
+    codes = BayesianLogisticRegression(class_weight={0: 3.0}, **kind).fit(X, TWO)
+    np.testing.assert_array_equal(text.predict_proba(X), codes.predict_proba(X))
+    with pytest.raises(ValueError, match=r"class_weight=\{1: 3.0\}.*\['01', '02'\]"):
+        BayesianLogisticRegression(class_weight={1: 3.0}, **kind).fit(X, y)
 
 
 # rows of several lengths --------------------------------------------------------------------------

@@ -305,8 +305,8 @@ def test_probabilities_may_be_off_by_rounding():
         ({"proba": [[0.5, 0.5]]}, "inconsistent numbers of samples"),
         ({"proba": np.full((2, 2, 2), 0.5)}, "dim 3"),
         ({"y_true": [[0, 1], [1, 0]]}, "1d array"),
-        ({"classes": [1, 0]}, r"classes=\[1, 0\] is not allowed: give them sorted"),
-        ({"classes": [0, 2]}, r"y has labels \[1\] that are not among the classes \[0, 2\]"),
+        ({"classes": [0, 0]}, r"classes=\[0, 0\] is not allowed: give each class once"),
+        ({"classes": [0, 2]}, r"y has labels \[1\] that are not in classes_=\[0, 2\]"),
     ],
 )
 def test_bad_predictions(changes, message):

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 from scipy.special import expit, logit
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -27,7 +27,7 @@ from skbayes_sgmcmc import (
     SamplingWarning,
     to_torch,
 )
-from skbayes_sgmcmc.inspection import CoefficientDisplay
+from skbayes_sgmcmc.inspection import CoefficientDisplay, ReliabilityDisplay
 from skbayes_sgmcmc.models.ordinal import CumulativeLogit, log_probabilities
 
 #: budgets too small to mix, on purpose, where draws are only compared with other draws
@@ -255,6 +255,110 @@ def test_strings_are_ordered_by_the_alphabet_which_is_said():
     with pytest.warns(SamplingWarning, match=r"\['high', 'low', 'medium'\].*OrdinalEncoder"):
         clf = BayesianOrdinalClassifier(**TINY).fit(X, labels)
     assert clf.classes_.tolist() == ["high", "low", "medium"]
+
+
+GRADES = ["low", "medium", "high"]
+ORDERED = {
+    "series": lambda y: pd.Series(y).astype(pd.CategoricalDtype(GRADES, ordered=True)),
+    "categorical": lambda y: pd.Categorical(y, GRADES, ordered=True),
+    "frame": lambda y: pd.DataFrame({"y": pd.Categorical(y, GRADES, ordered=True)}),
+    "declared": lambda y: pd.Categorical(y, ["none", *GRADES, "top"], ordered=True),
+    "enum": lambda y: pytest.importorskip("polars").Series(
+        y, dtype=pytest.importorskip("polars").Enum(GRADES)
+    ),
+}
+
+
+@tiny_fits
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+@pytest.mark.parametrize("kind", ORDERED)
+def test_a_declared_order_is_that_of_the_classes(kind, recwarn):
+    """The draws are those of the codes; classes without rows are none, as elsewhere."""
+    X, codes = grades(cuts=(-0.5, 1.0))
+    numbers = BayesianOrdinalClassifier(class_weight={1: 2.0}, **TINY).fit(X, codes)
+    text = np.array(GRADES)[codes]
+    clf = BayesianOrdinalClassifier(class_weight={"medium": 2.0}, **TINY).fit(
+        X, ORDERED[kind](text)
+    )
+    assert not any("alphabet" in str(each.message) for each in recwarn)
+    assert clf.classes_.tolist() == GRADES
+    np.testing.assert_array_equal(clf.posterior_["coef"], numbers.posterior_["coef"])
+    np.testing.assert_array_equal(clf.predict_proba(X), numbers.predict_proba(X))
+    np.testing.assert_array_equal(clf.predict(X), np.array(GRADES)[numbers.predict(X)])
+    assert list(clf.summary()["name"])[2:4] == ["low|medium", "medium|high"]
+    assert clf.score(X, ORDERED[kind](text)) == clf.score(X, text) == numbers.score(X, codes)
+
+
+@tiny_fits
+def test_numbers_and_intervals_have_a_declared_order_too():
+    """School grades 3 < 2 < 1, and the bins of pandas.cut."""
+    X, codes = grades(cuts=(-0.5, 1.0))
+    numbers = BayesianOrdinalClassifier(**TINY).fit(X, codes)
+    school = pd.Series(3 - codes).astype(pd.CategoricalDtype([3, 2, 1], ordered=True))
+    bins = pd.cut(codes, [-1, 0, 1, 2])
+    for y, classes in [(school, [3, 2, 1]), (bins, list(bins.categories))]:
+        clf = BayesianOrdinalClassifier(**TINY).fit(X, y)
+        assert list(clf.classes_) == classes
+        np.testing.assert_array_equal(clf.posterior_["coef"], numbers.posterior_["coef"])
+        assert clf.score(X, y) == numbers.score(X, codes)
+
+
+@tiny_fits
+def test_half_steps_are_classes():
+    """Numbers that recur, in fits, searches and streams; a target of many values is none."""
+    X, codes = grades(cuts=(-0.5, 1.0))
+    numbers = BayesianOrdinalClassifier(class_weight={0: 2.0}, **TINY).fit(X, codes)
+    clf = BayesianOrdinalClassifier(class_weight={0.5: 2.0}, **TINY).fit(X, 0.5 + 0.5 * codes)
+    assert clf.classes_.tolist() == [0.5, 1.0, 1.5]
+    np.testing.assert_array_equal(clf.posterior_["coef"], numbers.posterior_["coef"])
+    assert clf.score(X, 0.5 + 0.5 * codes) == numbers.score(X, codes)
+    search = GridSearchCV(BayesianOrdinalClassifier(**TINY), {"prior_scale": [1.0]}, cv=2)
+    assert search.fit(X, pd.Series(0.5 * codes)).best_score_ > 0.5
+    stream = BayesianOrdinalClassifier(**TINY)
+    stream.partial_fit(X[:3], [0.0, 0.5, 1.0], classes=[0.0, 0.5, 1.0]).partial_fit(X[:1], [0.5])
+    with pytest.raises(ValueError, match=r"labels \[0.25\] that are not in classes"):
+        stream.partial_fit(X[:1], [0.25])
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        clf.fit(X, X[:, 0])
+
+
+@tiny_fits
+def test_streams_of_ordered_categories():
+    """The first call knows all categories; later ones have the same order, or no order."""
+    X, codes = grades(cuts=(-0.5, 1.0))
+    text = np.array(GRADES)[codes]
+    y = ORDERED["series"](text)
+    few = codes < 2
+    stream = BayesianOrdinalClassifier(**TINY).partial_fit(X[few], y[few])
+    assert stream.classes_.tolist() == GRADES
+    stream.partial_fit(X, text).partial_fit(X[few], y[few].cat.remove_unused_categories())
+    with pytest.raises(ValueError, match=r"\['high', 'medium', 'low'\] is not allowed.*same order"):
+        stream.partial_fit(X, y.cat.reorder_categories(GRADES[::-1]))
+    for classes in (GRADES[::-1], ORDERED["categorical"](GRADES)):
+        again = BayesianOrdinalClassifier(**TINY)
+        labels = y if isinstance(classes, list) else text
+        assert again.partial_fit(X, labels, classes=classes).classes_.tolist() == GRADES
+    with pytest.raises(ValueError, match=r"classes with \['other'\].*ordered categories"):
+        BayesianOrdinalClassifier(**TINY).partial_fit(X, y, classes=[*GRADES, "other"])
+
+
+@tiny_fits
+def test_scorers_that_sort_labels_are_refused():
+    """They would score the columns in another order; with codes, the scores are right."""
+    X, codes = grades(90, cuts=(-0.5, 1.0))
+    y = ORDERED["series"](np.array(GRADES)[codes])
+    clf = BayesianOrdinalClassifier(**TINY)
+    options = {"cv": 2, "error_score": "raise"}
+    for model in (clf, make_pipeline(StandardScaler(), clf)):
+        with pytest.raises(ValueError, match=r"sorted by label.*y\.cat\.codes"):
+            cross_val_score(model, X, y, scoring="neg_log_loss", **options)
+    right = cross_val_score(clf, X, y.cat.codes, scoring="neg_log_loss", **options)
+    assert (right > -math.log(3.0)).all()  # better than equal probabilities
+    found = cross_val_score(clf, X, y, scoring="accuracy", **options)
+    np.testing.assert_allclose(found, cross_val_score(clf, X, codes, **options))
+    shown = ReliabilityDisplay.from_estimator(clf.fit(X, y), X, y)
+    plain = ReliabilityDisplay.from_estimator(clf.fit(X, codes), X, codes)
+    assert shown.expected_calibration_error == plain.expected_calibration_error
 
 
 @tiny_fits

@@ -453,12 +453,12 @@ def with_nan(row, kind=np.nan):
 @pytest.mark.parametrize("model", [BayesianLogisticRegression(**RUN), BayesianGLMRegressor(**RUN)])
 def test_the_row_of_a_missing_value_is_named(model, small_is_large):
     X, y = with_nan(1345)
-    with pytest.raises(ValueError, match=r"NaN(.|\n)*row of X is number 1345"):
+    with pytest.raises(ValueError, match="NaN: the value of row 1345 in column 2"):
         clone(model).fit(X, y)
     with pytest.raises(ValueError, match=r"row 1345 contains NaN or infinity"):
         clone(model).fit(Table(X), y)
     infinite, _ = with_nan(7, np.inf)
-    with pytest.raises(ValueError, match=r"infinity(.|\n)*row of X is number 7"):
+    with pytest.raises(ValueError, match="infinity: the value of row 7 in column 2"):
         clone(model).fit(sp.csr_matrix(infinite), y)
 
 

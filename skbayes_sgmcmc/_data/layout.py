@@ -60,9 +60,11 @@ class Field:
                 f"{name} is not allowed: it has fractions, and the estimator was fitted to whole "
                 "numbers."
             )
-        if np.abs(values).max(initial=0) > LARGEST_WHOLE:
+        # the magnitude of the least int64 is none
+        largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+        if largest > LARGEST_WHOLE:
             raise not_allowed(
-                f"{name} is not allowed: its largest magnitude is {np.abs(values).max()}; whole "
+                f"{name} is not allowed: its largest magnitude is {largest:.0f}; whole "
                 "numbers that a module gets may be at most 2**24.",
                 "numbers-are-too-large-or-too-small",
             )

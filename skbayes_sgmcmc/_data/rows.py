@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._exceptions import explained, not_allowed
+from .._table_columns import first_not_finite
 from .memory import whole_memory
 from .read_ahead import read_ahead
 
@@ -308,27 +309,6 @@ class StoredCSR:
             known = zip(arrays, self._files, strict=True)
             parts = tuple(Place.of(each, *where) or np.array(each) for each, where in known)
         return {"shape": self.shape, "_matrix": None, "_parts": parts, "_files": self._files}
-
-
-def first_not_finite(X: Any) -> int | None:
-    """The number of the first row with NaN or infinity; None if there is none."""
-    if hasattr(X, "indptr"):
-        bad = np.flatnonzero(~np.isfinite(X.data))
-        return int(np.searchsorted(X.indptr, bad[0], side="right")) - 1 if len(bad) else None
-    try:
-        rows = np.asarray(X)
-        with np.errstate(all="ignore"):
-            # in their own precision, which is quicker; sums that overflow are looked into
-            if rows.ndim != 2 or np.isfinite(rows.sum()):
-                return None
-        n_rows = max(1, READ_BYTES // max(1, rows.shape[1] * 8))
-        for start in range(0, len(rows), n_rows):
-            finite = np.isfinite(rows[start : start + n_rows].astype(np.float64)).all(axis=1)
-            if not finite.all():
-                return start + int(finite.argmin())
-    except (TypeError, ValueError):  # no numbers
-        pass
-    return None
 
 
 def file_of(table: Any) -> Any:

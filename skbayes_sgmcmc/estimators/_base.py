@@ -240,6 +240,17 @@ class SGMCMCEstimator(
         """Predictions of some pooled draws, of shape (draws, rows, outputs)."""
         raise NotImplementedError
 
+    def _with_codes(self, X: Any, *, reset: bool, more: bool = False) -> Any:
+        """X as it is given, with codes in place of the labels that columns hold.
+
+        ``reset``: the labels are those of X; otherwise, of the fit; ``more``: and new ones of X.
+        """
+        return X
+
+    def _with_labels(self, X: Any) -> Any:
+        """The reverse: checked rows with the labels that the user gave."""
+        return X
+
     def _of_features(self, X: Any) -> Any:
         """The columns of X that are features."""
         return X
@@ -282,7 +293,11 @@ class SGMCMCEstimator(
             model, rows.x, rows.target, rows.weight, settings
         )
         progress = Progress(
-            self, {"X": X, "y": lambda: None if target is None else self._given(target)}
+            self,
+            {
+                "X": lambda: self._with_labels(X),
+                "y": lambda: None if target is None else self._given(target),
+            },
         )
         if joined is not None:
             complete = self._is_complete(rows.target, after_others=previous is not None)

@@ -13,15 +13,14 @@ from sklearn.utils import Bunch
 from .._callbacks import with_callbacks
 from .._draws import prediction
 from .._exceptions import not_allowed, warn
+from .._labels import codes_of, in_order, known_codes, label_array
 from .._validation import (
-    check_class_weight,
     check_classification_targets,
     check_int,
     check_is_fitted,
     check_predictions,
     check_random_state,
-    column_or_1d,
-    compute_class_weight,
+    class_weights,
 )
 from ._base import SGMCMCEstimator, all_or_nothing
 from ._log_joint import Task, WithLogJoint
@@ -96,10 +95,10 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
 
     def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
         settings, before = self._check(), getattr(self, "n_features_in_", None)
-        X, y = self._validate_xy(X, y, reset=True)
-        check_classification_targets(y)
-        classes = np.unique(y)
-        codes = np.searchsorted(classes, y)  # the inverse of unique would sort the labels
+        X, labels = self._validate_xy(X, y, reset=True)
+        self._check_labels(labels, y)
+        classes = in_order(np.unique(labels), self._declared_order(labels, y))
+        codes = codes_of(labels, classes)
         X, codes, weight = self._weighted_rows(X, codes, classes, sample_weight)
         present = np.count_nonzero(np.bincount(codes))
         if present < 2:
@@ -151,10 +150,13 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         settings = self._check()
         self._check_stream()
         first = not hasattr(self, "posterior_")
-        X, y = self._validate_xy(X, y, reset=first)
-        check_classification_targets(y)
+        X, labels = self._validate_xy(X, y, reset=first)
+        self._check_labels(labels, y, classes if first else self.classes_)
         if first:
-            known = np.unique(y) if classes is None else np.unique(classes)
+            declared = self._declared_order(labels, classes, y)
+            listed = declared if classes is None else classes
+            known = np.unique(labels if listed is None else label_array("classes", listed))
+            known = in_order(known, declared)
             if len(known) < 2:
                 raise not_allowed(
                     f"classes={known.tolist()} is not allowed: give all classes (at least 2) in "
@@ -163,20 +165,21 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
                 )
         else:
             known = self.classes_
-            if classes is not None and not np.array_equal(np.unique(classes), known):
+            again = known if classes is None else np.unique(label_array("classes", classes))
+            if len(again) != len(known) or (codes_of(again, known) < 0).any():
                 raise not_allowed(
                     f"classes={classes!r} is not allowed: the first call gave {known.tolist()}. "
                     "Give the same classes, or None.",
                     "a-later-call-of-partial_fit-differs",
                 )
-        unseen = np.setdiff1d(y, known)
-        if len(unseen):
+        codes = codes_of(labels, known)
+        if (codes < 0).any():
+            unseen = np.unique(labels[codes < 0]).tolist()
             raise not_allowed(
-                f"y has labels {unseen.tolist()} that are not in classes={known.tolist()}: give "
-                "all classes in the first call of partial_fit.",
+                f"y has labels {unseen} that are not in classes={known.tolist()}: give all classes "
+                "in the first call of partial_fit.",
                 "a-later-call-of-partial_fit-differs",
             )
-        codes = np.searchsorted(known, y)
         X, codes, weight = self._weighted_rows(X, codes, known, sample_weight)
         previous = None if first else self._previous(stream=True)
         model = self._make_model(X, weight, len(known), first=first)
@@ -224,6 +227,14 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
 
     # what subclasses add --------------------------------------------------------------------------
 
+    def _check_labels(self, labels: Array, y: Any, known: Any = None) -> None:
+        """Refuse labels that are no classes; y is as given, ``known`` the classes if given."""
+        check_classification_targets(labels)
+
+    def _declared_order(self, labels: Array, *given: Any) -> Array | None:
+        """The order of the classes if the user has declared one that the model knows."""
+        return None
+
     def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Model:
         """The model of rows like X; ``first`` is False if earlier chains continue."""
         raise NotImplementedError
@@ -246,11 +257,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         factors = None
         if self.class_weight is not None:
             self._weights(codes, codes, sample_weight)  # our errors, not those of scikit-learn
-            per_class = compute_class_weight(
-                self.class_weight, classes=classes, y=classes[codes], sample_weight=sample_weight
-            )
-            if not isinstance(self.class_weight, str):
-                check_class_weight(classes, per_class)
+            per_class = class_weights(self.class_weight, classes, codes, sample_weight)
             factors = per_class[codes]
         return self._weights(X, codes, sample_weight, factors)
 
@@ -271,18 +278,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
     def _validate_rows(self, X: Any) -> Any:
         return validate_x(self, X)
 
-    def predict_proba(self, X: Any) -> Array:
-        """Predict class probabilities, averaged over the posterior.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-        """
+    def _probabilities(self, X: Any) -> Array:
         return self._mean_proba(self._validate_x(X))
 
     def _check_sense(self, X: Any, codes: Array) -> None:
@@ -367,13 +363,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         return self.classes_[np.concatenate(codes, axis=1)]
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
-        y = column_or_1d(y)
-        unseen = np.setdiff1d(y, self.classes_)
-        if len(unseen):
-            raise not_allowed(
-                f"y has labels {unseen.tolist()} that are not in classes_={self.classes_.tolist()}."
-            )
-        codes, start = np.searchsorted(self.classes_, y), 0
+        codes, start = known_codes(y, self.classes_), 0
         smallest = np.finfo(np.float64).tiny
         for p in self.iter_proba_samples(X):
             rows = np.arange(p.shape[1])

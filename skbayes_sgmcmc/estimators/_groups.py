@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._data.rows import StoredRows
 from .._exceptions import not_allowed
+from .._labels import label_text
 from .._validation import check_choice, check_scale
-from ._columns import NamedColumns
+from ._columns import LARGEST_CODE, NamedColumns
 
 if TYPE_CHECKING:
     from ..models._group_priors import GroupTerm
@@ -38,21 +38,24 @@ class Grouping:
         Name of the column.
     column : int
         Its index.
-    labels : array of shape (n_groups,)
-        Labels of the groups, sorted.
+    labels : list
+        Labels of the groups, sorted, as Python objects.
+    codes : array of shape (n_groups,)
+        What checked rows have in place of these, increasing.
     slopes : dict of str to int
         Columns of the features whose slopes depend on the group, by their names.
     """
 
     name: str
     column: int
-    labels: Array
+    labels: list[Any]
+    codes: Array
     slopes: dict[str, int]
 
     def find(self, values: Array) -> tuple[Array, Array]:
-        """Positions of labels, and whether they are among those of the first fit."""
-        place = np.searchsorted(self.labels, values).clip(max=len(self.labels) - 1)
-        return place, self.labels[place] == values
+        """Positions of codes, and whether they are among those of the first fit."""
+        place = np.searchsorted(self.codes, values).clip(max=len(self.codes) - 1)
+        return place, self.codes[place] == values
 
     def indicators(self, values: Array) -> Any:
         """Rows (n_rows, n_groups) with a one in the column of their group; none if it is new."""
@@ -68,11 +71,13 @@ class GroupedRows(NamedColumns):
     groups: Any
     group_slopes: Any
     group_scale: Any
+    _label_parameters = ("groups",)
     #: of the first fit
     _groupings: tuple[Grouping, ...] = ()
 
     def _check_groups(self) -> None:
         """Raise ``ValueError`` if ``group_scale`` or ``group_slopes`` is not allowed."""
+        self._check_columns_stay()
         if self.groups is None and self.group_slopes is not None:
             raise not_allowed(
                 f"group_slopes={self.group_slopes!r} is not allowed without groups: give groups, "
@@ -93,16 +98,7 @@ class GroupedRows(NamedColumns):
             )
 
     def _special_columns(self) -> dict[str, int]:
-        return super()._special_columns() | self._group_columns()
-
-    def _group_columns(self) -> dict[str, int]:
-        """Indices of the columns that hold groups, by what names them in messages."""
-        return self._named_columns("groups")
-
-    def _named_columns(self, parameter: str) -> dict[str, int]:
-        given = getattr(self, parameter)
-        given = [] if given is None else given if isinstance(given, (list, tuple)) else [given]
-        return {f"{parameter}={each!r}": self._column_of(parameter, each) for each in given}
+        return super()._special_columns() | self._label_columns()
 
     def _fit_groups(self, X: Any) -> None:
         """Learn which groups there are."""
@@ -111,10 +107,12 @@ class GroupedRows(NamedColumns):
             if j not in features:
                 raise not_allowed(f"{given} is not allowed: the column is not a feature.")
             slopes[labels[j]] = j
-        self._groupings = tuple(
-            Grouping(labels[j], j, np.unique(self._values_of(X, j)), slopes)
-            for j in self._group_columns().values()
-        )
+        groupings = []
+        for j in self._label_columns().values():
+            codes = np.unique(self._values_of(X, j)).astype(int)
+            groups = [self._known_labels[j][code] for code in codes]
+            groupings.append(Grouping(labels[j], j, groups, codes, slopes))
+        self._groupings = tuple(groupings)
         names = self._effect_names()
         if len(set(names)) < len(names):
             raise not_allowed(
@@ -128,10 +126,12 @@ class GroupedRows(NamedColumns):
             values = self._values_of(X, grouping.column)
             new = values[~grouping.find(values)[1]]
             if len(new):
+                label = self._known_labels[grouping.column][int(new[0])]
                 raise not_allowed(
-                    f"X with the group {new[0]:g} in column {grouping.name!r} is not allowed: the "
-                    "first rows of the stream had no such group. Give rows of all groups in the "
-                    "first call, or start a new stream with a clone of the estimator.",
+                    f"X with the group {label_text(label)} in column {grouping.name!r} is not "
+                    "allowed: the first rows of the stream had no such group. Give rows of all "
+                    "groups in the first call, or start a new stream with a clone of the "
+                    "estimator.",
                     "a-later-call-of-partial_fit-differs",
                 )
 
@@ -163,11 +163,6 @@ class GroupedRows(NamedColumns):
         """Columns of the effects, followed by the features."""
         if not self._groupings:
             return features
-        if isinstance(features, StoredRows):
-            raise not_allowed(
-                f"groups={self.groups!r} is not allowed with X of type "
-                f"{type(features.table).__name__}, which stays in its file: give X as an array."
-            )
         blocks = []
         for grouping in self._groupings:
             ones = grouping.indicators(self._values_of(X, grouping.column))
@@ -195,13 +190,24 @@ class GroupedRows(NamedColumns):
 
     def _effect_axes(self) -> dict[str, dict[str, list[Any]]]:
         """Names and labels of the axes of effects, for tables and conversions."""
-        return {
-            name: {grouping.name: list(grouping.labels)} for name, grouping, _ in self._effects()
-        }
+        return {name: {grouping.name: grouping.labels} for name, grouping, _ in self._effects()}
 
     def _effect_labels(self) -> dict[str, list[str]]:
         return {
-            name: [f"{name.removeprefix('effect_')}[{label:g}]" for label in labels]
+            name: [f"{name.removeprefix('effect_')}[{label_text(label)}]" for label in labels]
             for name, axis in self._effect_axes().items()
             for labels in axis.values()
         }
+
+
+def exported_labels(grouping: Grouping) -> list[Any]:
+    """Labels of the groups for a module of torch, whose rows are float32."""
+    for label in grouping.labels:
+        if not isinstance(label, Real) or abs(float(label)) >= LARGEST_CODE:
+            raise not_allowed(
+                f"a model with the group {label_text(label)} in column {grouping.name!r} is not "
+                "allowed in an export: rows of a module are float32, which holds whole numbers "
+                "below 2**24. Replace the labels by such numbers, for instance by OrdinalEncoder "
+                "of scikit-learn, and fit again."
+            )
+    return grouping.labels

@@ -15,6 +15,7 @@ from .._callbacks import with_callbacks
 from .._conversion import explained_conversion
 from .._draws.mixture import Mixture
 from .._exceptions import not_allowed
+from .._table_columns import not_finite
 from .._validation import (
     check_array,
     check_int,
@@ -163,6 +164,8 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
             X, y = validate_xy(self, X, y, reset=reset, multi_output=several, y_numeric=True)
             # scikit-learn leaves arrays of text as they are; torch warns of arrays to read only
             y = np.require(y, np.float64, "W")
+            if reason := not_finite("y", y):  # scikit-learn does not see None
+                raise not_allowed(reason)
         if reset:
             self._y_shape = y.shape[1:]
         check_magnitude("y", y)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.rows import StoredRows, first_not_finite, is_stored
-from .._exceptions import not_allowed
+from .._data.rows import StoredRows, is_stored
+from .._labels import label_array
 from .._validation import check_magnitude, check_X_y, validate_data
 
 Array = NDArray[Any]
@@ -21,34 +21,29 @@ READ_AT_ONCE = 2**26
 
 def validate_x(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     """X as an array, a CSR matrix or stored rows, with the columns of the fit."""
-    rows = _table(X)
+    rows = estimator._with_codes(_table(X), reset=reset)
     if isinstance(rows, StoredRows):
         # numbers of columns, and names that the fit had; rows are checked when they are read
         validate_data(estimator, rows[:1], reset=reset, dtype=DTYPES)
         return rows
-    try:
-        return validate_data(
-            estimator, rows, reset=reset, accept_sparse=estimator._sparse(), dtype=DTYPES
-        )
-    except ValueError as error:
-        raise _with_row(error, rows) from None
+    return validate_data(
+        estimator, rows, reset=reset, accept_sparse=estimator._sparse(), dtype=DTYPES
+    )
 
 
 def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> tuple[Any, Array]:
     """X as :func:`validate_x` returns it, and y; ``of_y`` are options of scikit-learn's check."""
-    rows = _table(X)
+    rows = estimator._with_codes(_table(X), reset=reset, more=not reset)
+    y = y[:] if is_stored(y) or hasattr(y, "chunks") else y
+    y = y if of_y.get("y_numeric") else label_array("y", y)
     if isinstance(rows, StoredRows):
         rows = validate_x(estimator, rows, reset=reset)
         # the targets are checked along with a column of zeros, which takes no memory
         blank = np.broadcast_to(np.float32(0.0), (len(rows), 1))
-        y = y[:] if is_stored(y) or hasattr(y, "chunks") else y
         return rows, check_X_y(blank, y, dtype=DTYPES, **of_y)[1]
-    try:
-        X, y = validate_data(
-            estimator, rows, y, reset=reset, accept_sparse=estimator._sparse(), dtype=DTYPES, **of_y
-        )
-    except ValueError as error:
-        raise _with_row(error, rows) from None
+    X, y = validate_data(
+        estimator, rows, y, reset=reset, accept_sparse=estimator._sparse(), dtype=DTYPES, **of_y
+    )
     check_magnitude("X", X)
     return X, y
 
@@ -58,13 +53,7 @@ def _table(X: Any) -> Any:
     if not is_stored(X):
         return X
     rows = X if isinstance(X, StoredRows) else StoredRows(X)
-    return rows[:] if rows.nbytes <= READ_AT_ONCE and not rows.searched else rows
-
-
-def _with_row(error: ValueError, X: Any) -> ValueError:
-    """An error of scikit-learn's, with the number of the first row that is not finite."""
-    if "Input X contains" not in str(error):
-        return error
-    row = first_not_finite(X)
-    more = "" if row is None else f"\nThe first such row of X is number {row}, counted from 0."
-    return not_allowed(f"{error}{more}")
+    if rows.nbytes > READ_AT_ONCE or rows.searched:
+        return rows
+    # whole numbers stay exact, since they may be labels
+    return np.asarray(X[:]) if X.dtype.kind in "iu" else rows[:]

@@ -270,23 +270,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     # prediction -----------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any) -> Array:
-        """Class probabilities predicted by the student.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features), or images
-            Rows, in a form that the estimator accepts.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-
-        Raises
-        ------
-        ValueError
-            X has another shape than the rows of the training, or predictions are not finite.
-        """
+    def _probabilities(self, X: Any) -> Array:
         check_is_fitted(self)
         flat, image_shape = flat_images(X)
         check_image_shape(image_shape, self._row_shape)

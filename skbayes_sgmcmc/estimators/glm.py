@@ -13,7 +13,7 @@ from scipy.special import logit
 from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from ..schedules import MixingDistance, Schedule
-from ._groups import GroupedRows
+from ._groups import GroupedRows, exported_labels
 from ._likelihoods import FAMILIES, LikelihoodChoice
 from ._linear import LinearEstimator
 
@@ -52,10 +52,12 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         Index or name of the column of X that holds the number of trials of each row, for
         ``likelihood="binomial"``. None: one trial each. The column is not a feature.
     groups : int, str, list of them or None, default=None
-        Indices or names of the columns of X that hold groups of rows, such as schools, as numbers.
-        Each group shifts the intercept by its own effect, with the prior N(0, s^2), where s is
-        learned. Groups that were not seen in ``fit`` are predicted with an effect of zero: the
-        prediction of the population. The columns are not features.
+        Indices or names of the columns of X that hold groups of rows, such as schools, as numbers
+        or text. Labels are compared as they are given: whole numbers of any size in tables, but
+        only up to 2^53 in arrays of floating-point numbers. Each group shifts the intercept by its
+        own effect, with the prior N(0, s^2), where s is learned. Groups that were not seen in
+        ``fit`` are predicted with an effect of zero: the prediction of the population. The columns
+        are not features.
     group_slopes : int, str, list of them or None, default=None
         Indices or names of the features whose coefficients depend on the group, too. All such
         effects are independent a priori, with a scale for each feature.
@@ -164,8 +166,8 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
 
     Attributes
     ----------
-    coef_ : array of shape (n_features,)
-        Posterior mean of the coefficients, in the order of the columns that are features.
+    coef_ : array of shape (n_features_in_,)
+        Posterior mean of the coefficients of all columns: zero for those that are not features.
     intercept_ : float
         Posterior mean of the intercept.
     posterior_ : PosteriorSamples
@@ -409,7 +411,8 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         return float(link(self._y_typical[0])), 1.0
 
     def _set_attributes(self) -> None:
-        self.coef_ = self.posterior_.mean("coef")
+        self.coef_ = np.zeros(self.n_features_in_)
+        self.coef_[self._feature_columns()] = self.posterior_.mean("coef")
         self.intercept_ = float(self.posterior_.mean("intercept"))
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
@@ -440,7 +443,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         effects = [
             (
                 groups.column,
-                torch.tensor(groups.labels).float(),
+                torch.tensor(exported_labels(groups)).float(),
                 slope,
                 torch.tensor(posterior.select(name, chosen) / scale).float(),
             )

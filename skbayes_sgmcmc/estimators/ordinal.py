@@ -15,7 +15,7 @@ from .._data.scaling import center_and_scale
 from .._draws import prediction
 from .._draws.storage import Storage
 from .._exceptions import not_allowed, warn
-from .._validation import check_classification_targets
+from .._labels import codes_of, declared_order
 from ..schedules import MixingDistance, Schedule
 from ._classifier import BayesianClassifier
 from ._linear import LinearEstimator
@@ -45,8 +45,13 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
     points :math:`c_0 < \dots < c_{K-2}` divide the line between them: proportional odds. A positive
     coefficient makes higher classes more probable. With two classes, it is the logistic regression.
 
-    Classes are ordered as their labels are sorted. Give numbers, since strings are sorted by the
-    alphabet; scikit-learn's ``OrdinalEncoder(categories=...)`` makes them.
+    Classes are in the order that y declares as an ordered ``Categorical`` of pandas or an ``Enum``
+    of polars. Otherwise they are in the order of their labels: numbers, which may have fractions,
+    such as half steps, or strings, by the alphabet.
+
+    Tools of scikit-learn that handle labels or probabilities themselves sort the labels: scorers
+    such as "neg_log_loss", ``cross_val_predict`` of probabilities, ``StackingClassifier``. For
+    these, give the codes of the categories, ``y.cat.codes`` of pandas.
 
     The defaults need no tuning, for scaled and unscaled features.
 
@@ -269,26 +274,42 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
     def _samplers(self) -> tuple[str, ...]:
         return (*super()._samplers(), "mclmc", "mala")
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        X, y = super()._validate_xy(X, y, reset=reset)
-        check_classification_targets(y)  # classes that can be ordered at all
-        if reset and y.dtype.kind in "OUS":
+    def _check_labels(self, labels: Array, y: Any, known: Any = None) -> None:
+        declared = declared_order(y)
+        if declared is not None and known is not None and hasattr(self, "posterior_"):
+            places = codes_of(declared, known)
+            if (np.diff(places[places >= 0]) < 0).any():
+                raise not_allowed(
+                    f"y with the ordered categories {declared.tolist()} is not allowed: the "
+                    f"classes are {known.tolist()}, the lowest first. Give the same order in "
+                    "every call, or start a new stream with a clone of the estimator.",
+                    "a-later-call-of-partial_fit-differs",
+                )
+        # numbers with fractions are classes, too, if they recur: stars of half steps
+        recur = labels.dtype.kind == "f" and 2 * len(np.unique(labels)) <= len(labels)
+        if known is None and declared is None and not recur:
+            super()._check_labels(labels, y)
+
+    def _declared_order(self, labels: Array, *given: Any) -> Array | None:
+        found = next((each for each in map(declared_order, given) if each is not None), None)
+        if found is None and labels.dtype.kind in "OUST":
             warn(
                 f"y holds strings, whose classes are ordered by the alphabet: "
-                f"{np.unique(y).tolist()}, the lowest first. Give numbers, such as those of "
-                "OrdinalEncoder(categories=[...]), to set their order.",
+                f"{np.unique(labels).tolist()}, the lowest first. Give an ordered Categorical of "
+                "pandas, or numbers, such as those of OrdinalEncoder(categories=[...]), to set "
+                "their order.",
                 "classes-are-ordered-by-the-alphabet",
             )
-        return X, y
+        return found
 
     def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
         task = super()._task(X, y, sample_weight)
         assert task.target is not None
         if task.target.min() > 0:
             raise not_allowed(
-                f"y has no row of the lowest class, {np.unique(y)[0]}, with positive weight, which "
-                "leaves the first cut point without a bound: leave out its rows, or give them a "
-                "weight."
+                f"y has no row of the lowest class, {self.classes_[0]}, with positive weight, "
+                "which leaves the first cut point without a bound: leave out its rows, or give "
+                "them a weight."
             )
         return task
 

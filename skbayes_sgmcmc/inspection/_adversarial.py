@@ -13,15 +13,15 @@ from sklearn.utils import gen_batches
 
 from .._draws import prediction
 from .._exceptions import not_allowed
+from .._labels import known_codes
 from .._pipelines import last_step, name_of, scaling
 from .._validation import (
     check_array,
     check_choice,
     check_consistent_length,
     check_real,
-    column_or_1d,
 )
-from ._common import class_codes, panels, pyplot, several
+from ._common import panels, pyplot, several
 
 Array = NDArray[Any]
 
@@ -113,7 +113,7 @@ def fgsm(
     estimator, rows, seen = _attackable(estimator, X, clip)
     codes = None
     if y is not None:
-        codes = class_codes(column_or_1d(y), estimator.classes_)
+        codes = known_codes(y, estimator.classes_)
         check_consistent_length(rows, codes)
     signs = _signs(estimator, seen(rows), codes)
     return _moved(rows, signs, eps, clip).reshape(np.shape(X))
@@ -230,7 +230,7 @@ class AdversarialCurveDisplay:
         several("metric", metric, LABELS)
         label = name_of(estimator) if name is None else name
         last, rows, seen = _attackable(estimator, X, clip)
-        codes = class_codes(column_or_1d(y), last.classes_)
+        codes = known_codes(y, last.classes_)
         check_consistent_length(rows, codes)
         signs = _signs(last, seen(rows), codes if attacked == "true" else None)
         values = np.empty((2, len(strengths)))

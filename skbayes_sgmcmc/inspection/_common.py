@@ -70,17 +70,6 @@ def several(name: str, values: Any, choices: Iterable[str]) -> list[str]:
     return [check_choice(name, value, choices) for value in listed or [None]]
 
 
-def class_codes(y: Array, classes: Array) -> Array:
-    """Index of every label in the sorted ``classes``."""
-    unseen = np.setdiff1d(y, classes)
-    if len(unseen):
-        raise not_allowed(
-            f"y has labels {unseen.tolist()} that are not among the classes {classes.tolist()}: "
-            "give labels of these classes only."
-        )
-    return np.searchsorted(classes, y)
-
-
 def one_output(estimator: Any, X: Any, y: Any) -> Array:
     """The targets (n_samples,) of rows, after checking that a regressor predicts one output."""
     if not hasattr(estimator, "sample_y") or estimator._n_targets != 1:

@@ -13,8 +13,8 @@ from sklearn.utils import gen_batches
 
 from .._draws import prediction
 from .._exceptions import not_allowed
-from .._validation import check_consistent_length, column_or_1d
-from ._common import class_codes
+from .._labels import known_codes
+from .._validation import check_consistent_length
 
 Array = NDArray[Any]
 
@@ -148,7 +148,7 @@ class ClassifierCurves(Curves):
 
     def _targets(self, estimator: Any, y: Any) -> Array:
         self.n_classes = len(estimator.classes_)
-        return class_codes(column_or_1d(y), estimator.classes_)
+        return known_codes(y, estimator.classes_)
 
     def _start(self, n_chains: int) -> None:
         self.sums = np.zeros((n_chains, len(self.y), self.n_classes))

@@ -121,6 +121,12 @@ class PartialEffectDisplay:
         labels = _column_labels(with_column_names(estimator))
         several = np.iterable(features) and not isinstance(features, str)
         columns = [_column(each, labels) for each in (features if several else [features])]
+        for j in columns:
+            if j in getattr(last, "_known_labels", ()):
+                raise not_allowed(
+                    f"features with {labels[j]!r} is not allowed: the column holds groups. Give "
+                    "columns of numbers."
+                )
         rows = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_ROWS).astype(int))]
         rows = rows.toarray() if sp.issparse(rows) else np.array(rows)
         posterior = last.posterior_

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._exceptions import not_allowed
+from .._labels import known_codes, label_array
 from .._pipelines import name_of
 from .._validation import (
     check_array,
     check_consistent_length,
     check_int,
     check_is_fitted,
-    column_or_1d,
 )
-from ._common import class_codes, one_axes, pyplot
+from ._common import one_axes, pyplot
 
 Array = NDArray[Any]
 
@@ -175,7 +175,7 @@ class ReliabilityDisplay:
         n_bins : int, default=15
             Number of bins of equal width between 0 and 1.
         classes : array of shape (n_classes,) or None, default=None
-            Sorted labels of the columns of proba. None: the labels that occur in y_true.
+            Labels of the columns of proba. None: the labels that occur in y_true, sorted.
         name : str or None, default=None
             Label of the curve.
         ax : Axes or None, default=None
@@ -259,7 +259,7 @@ def expected_calibration_error(
     n_bins : int, default=15
         Number M of bins of equal width.
     classes : array of shape (n_classes,) or None, default=None
-        Sorted labels of the columns of proba. None: the labels that occur in y_true.
+        Labels of the columns of proba. None: the labels that occur in y_true, sorted.
 
     Returns
     -------
@@ -294,7 +294,7 @@ def expected_calibration_error(
 def _bins(y_true: Any, proba: Any, n_bins: int, classes: Any) -> tuple[Array, Array, Array]:
     """Mean confidence, accuracy and number of rows of each bin."""
     check_int("n_bins", n_bins)
-    y, p = column_or_1d(y_true), check_array(proba, ensure_2d=False, input_name="proba")
+    y, p = label_array("y_true", y_true), check_array(proba, ensure_2d=False, input_name="proba")
     if p.ndim == 1:
         p = np.column_stack([1.0 - p, p])
     known = np.unique(y) if classes is None else np.asarray(classes)
@@ -304,17 +304,15 @@ def _bins(y_true: Any, proba: Any, n_bins: int, classes: Any) -> tuple[Array, Ar
             f"proba of shape {np.shape(proba)} is not allowed for the classes {known.tolist()}: "
             "give one column for each class, and the parameter classes if y_true lacks some."
         )
-    if not np.array_equal(known, np.unique(known)):
-        raise not_allowed(
-            f"classes={known.tolist()} is not allowed: give them sorted, each class once."
-        )
+    if len(np.unique(known)) < len(known):
+        raise not_allowed(f"classes={known.tolist()} is not allowed: give each class once.")
     if p.min() < -SUM_TOLERANCE or np.abs(p.sum(axis=1) - 1.0).max() > SUM_TOLERANCE:
         raise not_allowed(
             "proba is not allowed: give numbers between 0 and 1 whose rows sum to 1 "
             f"(the given numbers lie in [{p.min():g}, {p.max():g}], their sums in "
             f"[{p.sum(axis=1).min():g}, {p.sum(axis=1).max():g}])."
         )
-    confidence, right = p.max(axis=1), p.argmax(axis=1) == class_codes(y, known)
+    confidence, right = p.max(axis=1), p.argmax(axis=1) == known_codes(y, known)
     inner = np.arange(1, n_bins) / n_bins
     place = np.searchsorted(inner, confidence)  # an edge belongs to the bin below it
     counts = np.bincount(place, minlength=n_bins)

@@ -1,0 +1,116 @@
+"""Labels of classes and groups: compared as they are given, never as floating-point numbers."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._exceptions import not_allowed
+from ._table_columns import column_of, first_missing, is_missing, missing_value
+from ._validation import column_or_1d
+
+Array = NDArray[Any]
+
+#: rows whose labels are Python objects at the same time
+BLOCK_ROWS = 2**16
+
+
+def label_array(name: str, values: Any, where: str = "", remedy: str = "Leave the row out") -> Any:
+    """Labels as an array of the type that they have; missing and inexact ones are refused.
+
+    ``where`` and ``remedy`` belong to the error of a missing label. What is no array of labels is
+    returned as it is, for scikit-learn to refuse.
+    """
+    listed = isinstance(values, list | tuple)
+    try:  # of a list with texts and NaN, NumPy would make texts only
+        array = np.asarray(values, dtype=object if listed else None)
+        exact = np.asarray(values) if listed else array
+    except ValueError:
+        return values
+    if array.size == 0 or array.ndim == 0:
+        return values
+    row = first_missing(array)
+    if row is not None:
+        value = next(filter(is_missing, np.ravel(array[row])))
+        raise not_allowed(missing_value(name, row, value, where, remedy))
+    if exact.dtype.kind == "f" and not np.isfinite(exact).all():
+        row = int(np.isinf(exact).reshape(len(exact), -1).any(axis=1).argmax())
+        raise not_allowed(missing_value(name, row, np.inf, where, remedy))
+    if exact.dtype.kind == "O" and isinstance(exact.flat[0], numbers.Number):
+        found = np.asarray(exact.tolist())  # whole numbers of Python, as columns of objects hold
+        exact = found if found.dtype.kind in "biuf" else exact
+    _check_exact(name, exact, where)
+    return exact
+
+
+def _check_exact(name: str, values: Array, where: str) -> None:
+    """Refuse floating-point numbers so large that neighbouring whole numbers are equal."""
+    if values.dtype.kind != "f":
+        return
+    limit = 2 ** (np.finfo(values.dtype).nmant + 1)
+    wrong = np.abs(values) >= limit
+    if wrong.any():
+        raise not_allowed(
+            f"{name} is not allowed: the label {values[wrong][0]:.0f}{where} is a {values.dtype}, "
+            f"and some whole numbers above {limit} are not, so different labels may be equal. Give "
+            "labels as integers or as text; in a DataFrame, each column has its own type.",
+            "numbers-are-too-large-or-too-small",
+        )
+
+
+def codes_of(values: Array, known: Any) -> NDArray[np.intp]:
+    """Places of labels in ``known``, or -1; equal are those that are equal as Python objects."""
+    if getattr(known, "dtype", None) is not None:
+        if known.dtype.kind in "mM" and values.dtype.kind == known.dtype.kind:
+            common = np.result_type(values, known)  # the finer unit
+            values, known = values.astype(common), known.astype(common)
+        known = known.tolist()
+    place = {label: code for code, label in enumerate(known)}
+    found = np.empty(len(values), dtype=np.intp)
+    for start in range(0, len(values), BLOCK_ROWS):
+        some = values[start : start + BLOCK_ROWS].tolist()
+        found[start : start + BLOCK_ROWS] = [place.get(label, -1) for label in some]
+    return found
+
+
+def in_order(labels: Array, declared: Array | None) -> Array:
+    """Labels in a declared order, if there is one."""
+    if declared is None:
+        return labels
+    places = codes_of(labels, declared)
+    if (places < 0).any():
+        raise not_allowed(
+            f"classes with {labels[places < 0].tolist()} is not allowed: the ordered categories "
+            f"are {declared.tolist()}. Give classes that are among these."
+        )
+    return labels[np.argsort(places)]
+
+
+def known_codes(y: Any, classes: Array) -> NDArray[np.intp]:
+    """Places of the labels y in ``classes``; others are refused."""
+    y = column_or_1d(label_array("y", y))
+    codes = codes_of(y, classes)
+    if (codes < 0).any():
+        raise not_allowed(
+            f"y has labels {np.unique(y[codes < 0]).tolist()} that are not in "
+            f"classes_={classes.tolist()}: give labels of these classes only."
+        )
+    return codes
+
+
+def declared_order(labels: Any) -> Array | None:
+    """Categories of an ordered categorical of pandas or an Enum of polars, the lowest first."""
+    if hasattr(labels, "columns") and labels.shape[1] == 1:
+        labels = column_of(labels, 0)
+    dtype: Any = getattr(labels, "dtype", None)
+    ordered = getattr(dtype, "ordered", type(dtype).__name__ == "Enum")
+    return np.asarray(dtype.categories) if ordered else None
+
+
+def label_text(label: Any) -> str:
+    """A label in names of draws: without the fraction of whole numbers."""
+    whole = isinstance(label, float) and label.is_integer()
+    return str(int(label) if whole else label)

@@ -1,0 +1,122 @@
+"""Columns of tables as they are given: of NumPy, SciPy, pandas, polars and pyarrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+#: bytes of rows that are looked at together
+BLOCK_BYTES = 2**23
+
+
+def column_names(table: Any, n_columns: int) -> list[Any]:
+    """Names of the columns; numbers if the table has none."""
+    for attribute in ("column_names", "columns"):  # first pyarrow's, whose columns are the values
+        if hasattr(table, attribute):
+            return list(getattr(table, attribute))
+    return list(range(n_columns))
+
+
+def column_of(table: Any, j: int) -> Any:
+    """Column ``j`` in the type that it has in the table: an array, or what converts to one."""
+    if sp.issparse(table):
+        return table[:, [j]].toarray()[:, 0]
+    if hasattr(table, "iloc"):
+        return table.iloc[:, j]
+    return table.column(j) if hasattr(table, "column_names") else table[:, j]
+
+
+def with_column(table: Any, j: int, values: Array) -> Any:
+    """A table of the same kind with other values in column ``j``."""
+    if sp.issparse(table):
+        one = sp.csr_matrix(values[:, None])
+        return sp.hstack([table[:, :j], one, table[:, j + 1 :]], format="csr")
+    if hasattr(table, "iloc"):
+        table = table.copy(deep=False)
+        table.isetitem(j, values)
+        return table
+    if hasattr(table, "column_names"):
+        return table.set_column(j, table.column_names[j], [values])
+    if hasattr(table, "with_columns"):
+        return table.with_columns(**{table.columns[j]: values})
+    table = np.array(table, dtype=np.promote_types(table.dtype, values.dtype))
+    table[:, j] = values
+    return table
+
+
+# missing values -----------------------------------------------------------------------------------
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, NaT, or the NA of pandas."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # NA has no truth value, nor have arrays
+        return type(value).__name__ == "NAType"
+
+
+def first_missing(values: Array) -> int | None:
+    """The number of the first row of an array with a missing value; None if there is none."""
+    if values.dtype.kind == "O":
+        found = np.fromiter(map(is_missing, values.flat), bool, values.size)
+    elif values.dtype.kind in "fcmM":
+        found = np.isnan(values).ravel()
+    else:
+        return None
+    return int(found.argmax()) // max(1, values.size // len(values)) if found.any() else None
+
+
+def first_not_finite(table: Any) -> int | None:
+    """The number of the first row with a missing or infinite number; None if there is none."""
+    if sp.issparse(table):
+        bad = np.flatnonzero(~np.isfinite(table.data))
+        return int(np.searchsorted(table.indptr, bad[0], side="right")) - 1 if len(bad) else None
+    try:
+        rows = np.asarray(table)
+        if rows.dtype.kind == "O":
+            return first_missing(rows)
+        with np.errstate(all="ignore"):
+            # in their own precision, which is quicker; sums that overflow are looked into
+            if rows.ndim not in (1, 2) or np.isfinite(rows.sum()):
+                return None
+        rows = rows.reshape(len(rows), -1)
+        n_rows = max(1, BLOCK_BYTES // max(1, rows.shape[1] * 8))
+        for start in range(0, len(rows), n_rows):
+            finite = np.isfinite(rows[start : start + n_rows].astype(np.float64)).all(axis=1)
+            if not finite.all():
+                return start + int(finite.argmin())
+    except (TypeError, ValueError):  # no numbers
+        pass
+    return None
+
+
+def not_finite(name: str, values: Any) -> str | None:
+    """An error's text that names the first value that is missing or infinite, if there is one."""
+    if sp.issparse(values):
+        values = values.tocsr()
+    row = first_not_finite(values)
+    if row is None:
+        return None
+    one = values[row : row + 1]
+    items = one.toarray()[0] if sp.issparse(one) else np.asarray(one).ravel()
+    labels = column_names(values, len(items))
+    j = next(j for j, item in enumerate(items) if is_missing(item) or item in (np.inf, -np.inf))
+    where = f" in column {labels[j]!r}" if len(np.shape(values)) > 1 else ""
+    remedy = "Leave the row out"
+    if name == "X" and is_missing(items[j]):
+        remedy += ", or put SimpleImputer of scikit-learn before the estimator in a pipeline"
+    return missing_value(name, row, items[j], where, remedy)
+
+
+def missing_value(name: str, row: int, value: Any, where: str, remedy: str) -> str:
+    """An error's text for one value, with more words on its place and on what to do."""
+    kind, what = ("NaN", "missing") if is_missing(value) else ("infinity", "infinite")
+    return (
+        f"Input {name} contains {kind}: the value of row {row}{where} is {what} ({value!s}). "
+        f"{remedy}."
+    )
