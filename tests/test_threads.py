@@ -9,24 +9,30 @@ with errors of torch.
 
 from __future__ import annotations
 
+import pickle
+import pkgutil
 import sys
+import threading
 from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
 from joblib import parallel_config
+from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
+    BayesianGLMRegressor,
     BayesianICA,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianModuleClassifier,
     DeepPoissonFactorAnalysis,
+    DistilledClassifier,
     LatentDirichletAllocation,
     SparseBayesianClassifier,
     SparseBayesianRegressor,
@@ -192,3 +198,78 @@ def test_the_last_of_overlapping_fits_restores_the_threads(fails):
         with suppress(ValueError):
             second.__exit__(*error)
         assert blas_threads() == {2}
+
+
+def meanwhile(monkeypatch, place, look):
+    """Call ``look`` in another thread, once, when a fit comes to the function at this place."""
+    module, name = place.rsplit(".", 1)
+    function, pending = getattr(pkgutil.resolve_name(module), name), [look]
+
+    def looked(*args, **kwargs):
+        if pending:
+            thread = threading.Thread(target=pending.pop())
+            thread.start()
+            thread.join()
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(place, looked)
+
+
+DRAW = "skbayes_sgmcmc._engine.run.draw"
+FITTED_TWICE = {
+    "classifier": (BayesianLogisticRegression(step_size=0.1), "predict_proba", (X, Y), DRAW),
+    "regressor": (BayesianGLMRegressor(), "predict", (X, X[:, 0]), DRAW),
+    "ica": (BayesianICA(step_size=0.1), "transform", (X[:, :3],), DRAW),
+    "lda": (CASES["lda"][0], "transform", (COUNTS,), DRAW),
+    "student": (
+        DistilledClassifier(BayesianLogisticRegression(**RUN), n_epochs=2),
+        "predict_proba",
+        (X, Y),
+        "skbayes_sgmcmc.models.networks.distillation.Training.run",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FITTED_TWICE)
+def test_an_object_has_one_fit_at_a_time_which_appears_as_a_whole(case, monkeypatch):
+    """Another thread is refused a second fit, and predicts with the earlier one until the end."""
+    estimator, method, (x, *y), place = FITTED_TWICE[case]
+    run = {k: v for k, v in RUN.items() if k in estimator.get_params()}
+    estimator = clone(estimator).set_params(**run).fit(x, *y)
+    before, seen = getattr(estimator, method)(x), []
+
+    def look():
+        for name in ("fit", "partial_fit"):
+            if hasattr(estimator, name):
+                with pytest.raises(RuntimeError, match="is being fitted by another call"):
+                    getattr(estimator, name)(x, *y)
+        copy = pickle.loads(pickle.dumps(estimator))
+        seen.extend(getattr(each, method)(x) for each in (estimator, copy))
+        getattr(clone(estimator).fit(x, *y), method)(x)  # a clone is another object
+
+    meanwhile(monkeypatch, place, look)
+    fewer = [values[::2] for values in (x, *y)]
+    assert estimator.set_params(random_state=1).fit(*fewer) is estimator
+    for values in seen:
+        np.testing.assert_array_equal(values, before)
+    assert len(seen) == 2
+    after = getattr(estimator, method)(x)
+    np.testing.assert_array_equal(after, getattr(clone(estimator).fit(*fewer), method)(x))
+    assert not np.array_equal(after, before)
+    estimator.fit(*fewer)  # the end of a fit lets in the next
+
+
+def test_parameters_that_are_set_during_a_fit_are_of_the_next(monkeypatch):
+    """The fit ends with the draws it began with, and does not take the new value back."""
+    estimator = BayesianLogisticRegression(**RUN)
+    expected = estimator.fit(X, Y).posterior_["coef"]
+    meanwhile(monkeypatch, DRAW, lambda: estimator.set_params(n_draws=7))
+    np.testing.assert_array_equal(estimator.fit(X, Y).posterior_["coef"], expected)
+    assert estimator.n_draws == 7
+
+
+def test_a_fit_that_fails_lets_in_the_next():
+    estimator = BayesianLogisticRegression(**RUN)
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        estimator.fit(X, Y[:-1])
+    assert estimator.fit(X, Y).n_draws_ == RUN["n_draws"]

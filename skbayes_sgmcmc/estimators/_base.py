@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -17,10 +16,10 @@ from .._callbacks import CallbackSupportMixin, Progress
 from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import FIT_REMEDY, collected_warnings, explain_full_memory, not_allowed
+from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight, check_scale
 from ._html import PosteriorHTML
-from ._mixing import MixingWarnings, short_name, some_r_hat
+from ._mixing import MixingWarnings, some_r_hat
 from ._sense import SenseWarnings
 
 if TYPE_CHECKING:
@@ -43,25 +42,6 @@ COPIED_BYTES = 2**28
 CHECKED_ROWS = 5
 #: number of draws per chain that a stream keeps with ``n_draws="auto"``
 AUTO_DRAWS = 1000
-
-
-def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a fitting method restore the estimator's previous state if it raises an error."""
-
-    @functools.wraps(method)
-    def guarded(estimator: Any, *args: Any, **kwargs: Any) -> Any:
-        before = dict(vars(estimator))
-        try:
-            with collected_warnings(lambda: short_name(estimator)) as texts:
-                result = method(estimator, *args, **kwargs)
-            estimator._fit_warnings = texts
-            return result
-        except BaseException:
-            vars(estimator).clear()
-            vars(estimator).update(before)
-            raise
-
-    return guarded
 
 
 class SGMCMCEstimator(

@@ -22,7 +22,8 @@ from .._validation import (
     check_random_state,
     class_weights,
 )
-from ._base import SGMCMCEstimator, all_or_nothing
+from ._base import SGMCMCEstimator
+from ._fitting import all_or_nothing
 from ._log_joint import Task, WithLogJoint
 from ._probabilities import ProbabilityClassifier
 from ._sense import DRAWS_LOOKED_AT, some_rows

@@ -24,7 +24,8 @@ from .._validation import (
     check_random_state,
     check_real,
 )
-from ._base import SGMCMCEstimator, all_or_nothing
+from ._base import SGMCMCEstimator
+from ._fitting import all_or_nothing
 from ._log_joint import Task, WithLogJoint
 from ._tables import validate_x, validate_xy
 

@@ -27,7 +27,8 @@ from .._validation import (
     check_scale,
     validate_data,
 )
-from ._base import SGMCMCEstimator, all_or_nothing
+from ._base import SGMCMCEstimator
+from ._fitting import all_or_nothing
 
 Array = NDArray[Any]
 

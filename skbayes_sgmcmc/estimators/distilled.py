@@ -24,7 +24,7 @@ from .._validation import (
     check_sizes,
     validate_data,
 )
-from ._base import all_or_nothing
+from ._fitting import all_or_nothing
 from ._probabilities import ProbabilityClassifier
 
 if TYPE_CHECKING:
@@ -172,7 +172,6 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         check_array(X, allow_nd=True, input_name="X")  # dense: an error comes before any sampling
         return self._distill(clone(self.estimator).fit(X, y), X)
 
-    @all_or_nothing
     def _distill(self, teacher: Any, X: Any) -> Self:
         """Train the student on the predictions of a fitted classifier."""
         import torch

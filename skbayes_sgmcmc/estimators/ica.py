@@ -23,7 +23,8 @@ from .._validation import (
     validate_data,
 )
 from ..schedules import MixingDistance, Schedule
-from ._base import SGMCMCEstimator, all_or_nothing
+from ._base import SGMCMCEstimator
+from ._fitting import all_or_nothing
 
 if TYPE_CHECKING:
     from .._engine.run import Run

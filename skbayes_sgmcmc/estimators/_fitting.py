@@ -1,0 +1,61 @@
+"""How fitting methods change an estimator: at their end, at once, and one of them at a time."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .._exceptions import collected_warnings, explained
+from ._mixing import short_name
+
+#: by its id, each object that a call is fitting; an attribute would be copied and saved with it
+_taken: dict[int, object] = {}
+
+
+def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a fitting method replace the fit of its estimator at its end, or leave it as it was.
+
+    The method computes with a copy. Until it ends, other threads see the earlier fit as a whole.
+    """
+
+    @functools.wraps(method)
+    def guarded(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+        copy = object.__new__(type(estimator))
+        with _alone(estimator), _alone(copy):
+            before = dict(vars(estimator))
+            vars(copy).update(before)
+            with collected_warnings(lambda: short_name(copy)) as texts:
+                method(copy, *args, **kwargs)
+            copy._fit_warnings = texts
+            _take_over(estimator, before, vars(copy))
+        return estimator
+
+    return guarded
+
+
+@contextmanager
+def _alone(estimator: Any) -> Iterator[None]:
+    """Raise an error if another call is fitting this object."""
+    own = object()
+    if _taken.setdefault(id(estimator), own) is not own:  # one step, which no thread can interrupt
+        raise explained(
+            RuntimeError(
+                f"this {type(estimator).__name__} is being fitted by another call, in another "
+                "thread or one that has called this function: wait until that call ends, or fit "
+                "sklearn.base.clone(estimator)."
+            ),
+            "an-estimator-is-being-fitted",
+        )
+    try:
+        yield
+    finally:
+        del _taken[id(estimator)]
+
+
+def _take_over(estimator: Any, before: dict[str, Any], fitted: dict[str, Any]) -> None:
+    """Give an estimator what its fitted copy has changed; parameters set meanwhile stay."""
+    new = {k: v for k, v in fitted.items() if k not in before or before[k] is not v}
+    kept = {k: v for k, v in vars(estimator).items() if k in fitted or k not in before}
+    estimator.__dict__ = kept | new
