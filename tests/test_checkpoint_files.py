@@ -106,7 +106,7 @@ def flip(path, where):
 def test_a_file_of_other_parameters_is_refused(tmp_path, finished, change):
     path = tmp_path / "file.npz"
     path.write_bytes(finished)
-    with pytest.raises(CheckpointError, match="other data, parameters or versions"):
+    with pytest.raises(CheckpointError, match="other data or parameters"):
         make("default", path).set_params(**change).fit(*data())
     assert path.read_bytes() == finished
 
@@ -340,7 +340,7 @@ def test_a_file_of_another_generator_is_refused(tmp_path):
     used = np.random.RandomState(0)
     used.random_sample()
     for other in (np.random.RandomState(1), used, 0):
-        with pytest.raises(CheckpointError, match="other data, parameters"):
+        with pytest.raises(CheckpointError, match="other data or parameters"):
             fit(other)
     path.unlink()
     assert_same(fit(None), fit(None))
@@ -472,6 +472,33 @@ def test_links_into_folders_that_do_not_exist_are_refused_before_the_fit(tmp_pat
         make("default", ring).fit(*data())
 
 
+@pytest.mark.parametrize(
+    ("package", "its_version"),
+    [
+        ("skbayes_sgmcmc", "skbayes_sgmcmc._engine.fingerprint.__version__"),
+        ("torch", "torch.__version__"),
+        ("numpy", "numpy.__version__"),
+    ],
+)
+def test_a_file_of_other_versions_says_which_it_needs(
+    tmp_path, monkeypatch, finished, package, its_version
+):
+    """Its draws might go on as others, also where a release has changed the format or the digest.
+
+    It is whole, so that nothing is said of damage.
+    """
+    path = tmp_path / "file.npz"
+    path.write_bytes(finished)
+    monkeypatch.setattr(its_version, "0.0.1")
+    monkeypatch.setattr("skbayes_sgmcmc._engine.checkpoint.FORMAT", 99)
+    monkeypatch.setattr("skbayes_sgmcmc._engine.checkpoint._digest", lambda arrays: "another")
+    with pytest.raises(CheckpointError, match=rf"versions \({package} .*, now 0\.0\.1\)") as caught:
+        make("default", path).fit(*data())
+    assert "finish it with the versions of the file, or delete it" in str(caught.value)
+    assert "read" not in str(caught.value)
+    assert path.read_bytes() == finished
+
+
 # writing ------------------------------------------------------------------------------------------
 
 
@@ -496,6 +523,44 @@ def test_writes_are_atomic(tmp_path, monkeypatch):
 def test_a_fit_leaves_no_temporary_files(tmp_path):
     make("default", tmp_path / "file.npz").fit(*data())
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+
+
+KILLED = """
+import os, sys
+import numpy as np
+from pathlib import Path
+from skbayes_sgmcmc._engine.checkpoint import write_atomically
+if sys.argv[2] == "now":
+    np.savez = lambda *args, **kwargs: os.kill(os.getpid(), 9)
+else:
+    np.savez = lambda *args, **kwargs: (print("writes", flush=True), sys.stdin.read())
+write_atomically(Path(sys.argv[1]), {})
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks")
+def test_the_next_write_removes_what_killed_processes_left(tmp_path):
+    """And no other file: not one that a process still writes, nor one that looks similar."""
+    path, other = tmp_path / "file[1].npz", tmp_path / "file[1].npz.mine.tmp"
+    other.write_text("the user's")
+
+    def writer(when):
+        return subprocess.Popen(
+            [sys.executable, "-c", KILLED, path, when],
+            env=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    with writer("now") as killed:
+        assert killed.wait() == -9
+    assert len(left := set(tmp_path.iterdir()) - {other}) == 1
+    with writer("later") as alive:
+        assert alive.stdout.readline() == "writes\n"
+        write_atomically(path, {"a": np.arange(3)})
+        found = set(tmp_path.iterdir())
+        assert left.isdisjoint(found) and found > {path, other} and len(found) == 3
+        alive.stdin.close()
+    assert alive.returncode == 0
+    assert set(tmp_path.iterdir()) == {path, other}
 
 
 def test_divergence_does_not_overwrite_a_file(tmp_path):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,14 +91,14 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
     if folder is None:
         return np.empty(shape, kind)
     size = int(np.prod(shape)) * kind.itemsize
-    handle, name = tempfile.mkstemp(dir=folder, prefix="draws-", suffix=".bin")
     try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle, 0, max(size, 1))  # so a full disk fails now, not mid-run
-        else:
-            os.truncate(handle, max(size, 1))
-        # numpy maps the file with its own handle
-        return np.memmap(open(handle, "r+b", closefd=False), kind, "r+", shape=shape)
+        # a kill leaves nothing behind: the file has no name, and lives as long as its map
+        with tempfile.TemporaryFile(dir=folder, prefix="draws-", suffix=".bin") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, max(size, 1))  # a full disk fails now
+            else:
+                os.truncate(file.fileno(), max(size, 1))
+            return np.memmap(file, kind, "r+", shape=shape)
     except OSError as error:
         raise explained(
             OSError(
@@ -109,10 +108,6 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
             ),
             "the-memory-is-full",
         ) from error
-    finally:
-        os.close(handle)  # otherwise a failed fit would keep the file's space
-        if os.name == "posix":
-            Path(name).unlink(missing_ok=True)
 
 
 def dtype_name(dtype: Any) -> str:

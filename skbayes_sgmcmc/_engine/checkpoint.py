@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +16,16 @@ import torch
 from numpy.typing import NDArray
 
 from .._data.ranks import ALONE, Ranks
+from .._draws.storage import PROBE
 from .._exceptions import CheckpointError, more, warn
-from .fingerprint import fingerprint, same_probe
+from .fingerprint import fingerprint, same_probe, versions
 
 if TYPE_CHECKING:
     from .chains import Chains
 
 Array = NDArray[Any]
 
-FORMAT = 3
+FORMAT = 4
 #: least seconds between two writes, and the largest fraction of the run's time spent on writing
 EVERY_SECONDS, WRITE_SHARE = 10.0, 0.05
 
@@ -36,7 +39,8 @@ class Checkpoint:
         The file. It is replaced atomically at every write, and is kept after the run. A symbolic
         link is followed.
     fingerprint : str
-        Digest of data and parameters. Only a file with the same fingerprint is resumed.
+        Digest of data and parameters. Only a file with the same fingerprint, written by the same
+        versions of packages, is resumed.
     probe : dict of str to array
         Values of schedules, and of the functions of the model and the sampler at fixed positions.
         Only a file with the same values is resumed.
@@ -112,7 +116,7 @@ class Checkpoint:
             return None
         arrays = self._read()
         if str(arrays["fingerprint"]) != self.fingerprint:
-            raise self._foreign("data, parameters or versions")
+            raise self._foreign("data or parameters")
         kept = {name[6:]: values for name, values in arrays.items() if name[:6] == "probe/"}
         if not same_probe(self.probe, kept, precision):
             raise self._foreign(
@@ -121,10 +125,10 @@ class Checkpoint:
             )
         return arrays
 
-    def _foreign(self, others: str) -> CheckpointError:
+    def _foreign(self, others: str, remedy: str = "give another file name") -> CheckpointError:
         return CheckpointError(
             f"checkpoint={str(self.path)!r} belongs to a fit with other {others} and was left "
-            "untouched: give another file name, or delete it." + more("a-checkpoint-is-refused")
+            f"untouched: {remedy}, or delete it." + more("a-checkpoint-is-refused")
         )
 
     def _state_of(self, chains: Chains) -> dict[str, Array]:
@@ -135,17 +139,26 @@ class Checkpoint:
         try:
             with np.load(self.path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            if int(arrays["format"]) != FORMAT:
+            others = _other_versions(json.loads(str(arrays["versions"])))
+            if not others and int(arrays["format"]) != FORMAT:
                 raise ValueError(f"format {int(arrays['format'])}")
-            if str(arrays.pop("digest")) != str(_digest(arrays)):
+            if not others and str(arrays.pop("digest")) != str(_digest(arrays)):
                 raise ValueError("its contents are not those that were written")
-            return arrays
         except Exception as error:  # numpy and zipfile raise all kinds of errors on other files
             raise CheckpointError(
                 f"checkpoint={str(self.path)!r} can't be read and was left untouched ({error}): "
                 "give another file name, or delete it to start anew."
                 + more("a-checkpoint-is-refused")
             ) from error
+        if others:  # which may also have another format or digest
+            raise self._foreign(f"versions ({others})", "finish it with the versions of the file")
+        return arrays
+
+
+def _other_versions(found: dict[str, str]) -> str:
+    """Versions of a file that differ from those in use, as a text."""
+    changed = {name: version for name, version in versions().items() if found[name] != version}
+    return ", ".join(f"{name} {found[name]}, now {changed[name]}" for name in changed)
 
 
 def _snapshot(chains: Chains, fingerprint: str) -> dict[str, Array]:
@@ -162,6 +175,7 @@ def _snapshot(chains: Chains, fingerprint: str) -> dict[str, Array]:
     }
     arrays: dict[str, Any] = {
         "format": np.array(FORMAT),
+        "versions": np.array(json.dumps(versions())),
         "fingerprint": np.array(fingerprint),
         "kept": np.array(cursor.kept),
         "meta": np.array(json.dumps(meta)),
@@ -207,13 +221,35 @@ def _digest(arrays: dict[str, Array]) -> Array:
 
 def write_atomically(path: Path, arrays: dict[str, Any]) -> None:
     """Write an ``.npz`` file next to ``path``, then move it, so that no reader sees half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    prefix = f"{path.name[:200]}{PROBE}"
+    _remove_abandoned(path.parent, prefix)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
+            _lock(file)
             np.savez(file, **arrays)  # without allow_pickle, which numpy 2.0 takes for an array
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove what killed processes have left of their writes: the files that nobody has locked."""
+    for left in folder.glob(f"{glob.escape(prefix)}*.tmp"):
+        with suppress(OSError), open(left, "rb") as file:
+            if _lock(file):
+                left.unlink()
+
+
+def _lock(file: Any) -> bool:
+    """Lock a file until it is closed or its process ends; whether that was possible."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):  # Windows; another process has it, or a disk without locks
+        return False
+    return True

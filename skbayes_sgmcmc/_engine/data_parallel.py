@@ -9,17 +9,15 @@ from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
-from .. import __version__
 from .._data.minibatch import Data, Minibatches
 from .._data.ranks import ALONE, Ranks
 from .._exceptions import explained, not_allowed
 from ..models._protocol import Model
 from ..samplers import Sampler
-from .fingerprint import fingerprint, probe, same_probe
+from .fingerprint import fingerprint, probe, same_probe, versions
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -156,8 +154,7 @@ def grid_of_run(model: Model, data: Data, settings: Settings, sampler: Sampler) 
     grid = _grid.get() or Grid()
     if grid.alone:
         return Grid()
-    facts = {"the version of skbayes_sgmcmc": __version__}
-    facts |= {"the version of torch": torch.__version__, "the version of numpy": np.__version__}
+    facts = {f"the version of {name}": version for name, version in versions().items()}
     facts["the model"] = type(model).__name__
     for field in fields(settings):
         value = getattr(settings, field.name)

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from .. import __version__
 from .._data.chain_random import ChainRandom
 from .._data.rows import StoredCSR, StoredRows
 from .target import Evaluator
@@ -32,10 +33,16 @@ Array = NDArray[Any]
 PROBES, PROBE_ENTRIES = 2, 256
 
 
+def versions() -> dict[str, str]:
+    """Versions of the packages that decide which numbers a fit draws."""
+    ours = {"skbayes_sgmcmc": __version__}
+    return ours | {"torch": str(torch.__version__), "numpy": np.__version__}
+
+
 def fingerprint(*parts: Any) -> str:
     """A digest of data and parameters that is the same in another process."""
     digest = hashlib.sha256()
-    for part in (torch.__version__, np.__version__, *parts):
+    for part in parts:
         _update(digest, part)
     return digest.hexdigest()
 
