@@ -16,6 +16,7 @@ from ..schedules import MixingDistance, Schedule
 from ._groups import GroupedRows, exported_labels
 from ._likelihoods import FAMILIES, LikelihoodChoice
 from ._linear import LinearEstimator
+from ._offsets import OffsetRows
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
+class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodChoice):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -81,7 +82,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         proportional to their mean. The binomial one is for successes among ``n_trials``.
     noise : "infer" or float, default="infer"
         Standard deviation of the noise in units of y, or the scale of Student's t distribution.
-        "infer": log(noise / (0.3 sd(y))) ~ N(0, 1).
+        "infer": log(noise / (0.3 sd(y))) ~ N(0, 1). With an offset, y is y - offset here.
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc", "mala" (exact, with all rows in every
@@ -327,24 +328,13 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
 
     def _inputs(self, X: Any) -> tuple[Any, Array | None, Array | None]:
         """Columns of effects and features; offsets of rows, in units of f; what is known of y."""
-        special, known = self._special_columns(), None
-        named = [name for name in self._column_parameters if name in special]
-        values = {name: self._values_of(X, special[name]) for name in named}
+        values, known = self._special_values(X), None
         if self._family.trials:
             known = values.get("n_trials", np.ones(X.shape[0]))[:, None]
-        offsets = []
-        if "exposure" in values:
-            exposure = values["exposure"]
-            if not (exposure > 0.0).all():
-                raise not_allowed(
-                    f"X with the exposure {exposure.min():g} is not allowed: give positive numbers "
-                    f"in column {self.exposure!r}."
-                )
-            offsets.append(np.log(exposure))
-        if "offset" in values:
-            offsets.append(values["offset"] / float(np.ravel(self._y_scale)[0]))
-        total = np.sum(offsets, axis=0) if offsets else None
-        return self._with_groups(X, self._of_features(X)), total, known
+        offset = self._offsets(values)
+        if offset is not None:
+            offset = (offset - self._offset_center) / float(np.ravel(self._y_scale)[0])
+        return self._with_groups(X, self._of_features(X)), offset, known
 
     def _with_known(self, X: Any, y: Array) -> Array:
         known = self._inputs(X)[2]
@@ -377,8 +367,12 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
                     f"likelihood={self.likelihood!r}: it leaves the intercept without a bound. "
                     "Give rows with other targets, or fit_intercept=False."
                 )
+            known = self._fit_offsets(X, weight)
+            if known is not None and self._family.standardised:
+                targets = targets - known[:, None]
             self._fit_targets(targets, weight)
             self._fit_groups(X)
+        self._check_offsets(X, y)
         self._check_known_groups(X)
         features = self._of_features(X)
         n_features, units = features.shape[1], self._units(features, weight, first=first)
@@ -404,11 +398,13 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
             self._y_typical = np.array([self._family.at_zero])
 
     def _predictor_units(self) -> tuple[float, float]:
-        """Centre and scale of f, in units of users: f as the model sees it is standardised."""
+        """Centre and scale of f without offsets, in units of users: the model standardises f."""
         if self._family.standardised:
-            return float(np.ravel(self._y_center)[0]), float(np.ravel(self._y_scale)[0])
-        link = np.log if self._family.link == "log" else logit
-        return float(link(self._y_typical[0])), 1.0
+            center, scale = float(np.ravel(self._y_center)[0]), float(np.ravel(self._y_scale)[0])
+        else:
+            link = np.log if self._family.link == "log" else logit
+            center, scale = float(link(self._y_typical[0])), 1.0
+        return center - self._offset_center, scale
 
     def _set_attributes(self) -> None:
         self.coef_ = np.zeros(self.n_features_in_)
@@ -439,6 +435,8 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, LikelihoodChoice):
         coef[:, self._feature_columns()] = posterior.select("coef", chosen) / scale
         if "offset" in special:
             coef[:, special["offset"]] = 1.0 / scale
+        # the exported module adds offsets as they are
+        center += self._offset_center
         intercept = (posterior.select("intercept", chosen) - center) / scale
         effects = [
             (

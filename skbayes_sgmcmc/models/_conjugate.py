@@ -103,15 +103,19 @@ class NormalConditionals(Conditionals):
         if "offset" in data.fields:
             y = y - data.fields["offset"].double().cpu().numpy()[:, None]
         n, p = float(weight.sum()), form.n_features
-        gram = design.gram(weight)[:p, :p]
-        moments = design.transposed_times(weight[:, None] * y)[:p]
         mean_x, mean_y = np.zeros(p), np.zeros(form.k)
-        if form.fit_intercept:
-            mean_x = design.transposed_times(weight[:, None])[:p, 0] / n
-            mean_y = weight @ y / n
-            gram = gram - n * np.outer(mean_x, mean_x)
-            moments = moments - n * np.outer(mean_x, mean_y)
-        values, vectors = scipy.linalg.eigh(gram * form.units[:, None] * form.units)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            gram = design.gram(weight)[:p, :p]
+            moments = design.transposed_times(weight[:, None] * y)[:p]
+            if form.fit_intercept:
+                mean_x = design.transposed_times(weight[:, None])[:p, 0] / n
+                mean_y = weight @ y / n
+                gram = gram - n * np.outer(mean_x, mean_x)
+                moments = moments - n * np.outer(mean_x, mean_y)
+            scaled = gram * form.units[:, None] * form.units
+        if not np.isfinite(scaled).all():
+            raise _extreme()
+        values, vectors = scipy.linalg.eigh(scaled)
         # signs, which mirror the draws, are chosen here; LAPACK's depend on the last bits
         vectors = vectors * np.where(np.cos(np.arange(p)) @ vectors < 0.0, -1.0, 1.0)
         self.n, self.mean_x, self.mean_y = n, mean_x, mean_y
@@ -192,12 +196,7 @@ class NormalConditionals(Conditionals):
         signed = found.reshape(2, size, 2, size)
         bent = signed[0, :, 1] + signed[1, :, 0] - signed[0, :, 0] - signed[1, :, 1]
         if not np.isfinite(bent).all():
-            raise SamplingError(
-                "The density of the noise's logarithm could not be approximated within the range "
-                "of floating-point numbers: X, y, sample_weight or prior_scale is extreme, or y is "
-                "constant. Give moderate values, or another sampler."
-                + more("no-gaussian-approximation")
-            )
+            raise _extreme()
         curvatures, axes = np.linalg.eigh(bent / (4.0 * DIFFERENCE**2))
         root = axes / np.sqrt(np.maximum(curvatures, LEAST_CURVATURE))
         return torch.from_numpy(mode), torch.from_numpy(root)
@@ -288,3 +287,11 @@ def _held(weights: list[float], log_uniforms: list[float]) -> list[int]:
             at = i
         found.append(at)
     return found
+
+
+def _extreme() -> SamplingError:
+    return SamplingError(
+        "The density of the noise's logarithm could not be approximated within the range of "
+        "floating-point numbers: X, y, sample_weight or prior_scale is extreme, or y is constant. "
+        "Give moderate values, or another sampler." + more("no-gaussian-approximation")
+    )

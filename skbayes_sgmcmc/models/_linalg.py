@@ -21,7 +21,14 @@ def inverse_root(curvature: Array) -> Array:
 
     The diagonal is first scaled to one, so that the scales of the features cannot spoil the factor.
     If rounding has made the matrix indefinite, a small multiple of the identity is added.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        The matrix is not positive definite, or not finite.
     """
+    if not np.isfinite(curvature).all():  # of which scipy's own error says nothing
+        raise np.linalg.LinAlgError("the curvature is not finite")
     stretch = 1.0 / np.sqrt(np.maximum(curvature.diagonal(), np.finfo(float).tiny))
     scaled = curvature * stretch[:, None] * stretch
     identity = np.eye(len(scaled))
