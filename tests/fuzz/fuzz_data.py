@@ -46,6 +46,8 @@ KINDS = {
     "whole numbers": lambda rng, n, d: rng.integers(-3, 4, (n, d)).astype(float),
     "yes or no": lambda rng, n, d: rng.random((n, d)) < 0.5,
     "far away": lambda rng, n, d: 1e10 + rng.standard_normal((n, d)),
+    "tiny positive": lambda rng, n, d: np.full((n, d), 1e-12) * (1.0 + rng.random((n, d))),
+    "row numbers": lambda rng, n, d: _with_column(rng, n, d, np.arange(n) + 2.0**53),
     "not a number": lambda rng, n, d: _with_entry(rng, n, d, np.nan),
     "infinite": lambda rng, n, d: _with_entry(rng, n, d, np.inf),
     "complex": lambda rng, n, d: rng.standard_normal((n, d)) * 1j,
@@ -81,7 +83,10 @@ FORMS = {
     "int64": lambda X: np.nan_to_num(X).astype(np.int64),
     "object": lambda X: X.astype(object),
     "list": lambda X: X.tolist(),
-    "frame": lambda X: pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]),
+    "frame": lambda X: _frame(X),
+    "nullable": lambda X: _frame(X).convert_dtypes(),
+    "arrow": lambda X: _frame(X).convert_dtypes(dtype_backend="pyarrow"),
+    "ids": lambda X: _frame(X).assign(x0=10**18 + np.arange(len(X)) % 4),
     "csr": sp.csr_matrix,
     "csr array": sp.csr_array,
     "csc": sp.csc_matrix,
@@ -103,6 +108,10 @@ def _with_entry(rng, n, d, value):
     X = rng.standard_normal((n, d))
     X[-1, -1] = value
     return X
+
+
+def _frame(X):
+    return pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
 
 
 def _read_only(X):
@@ -157,6 +166,17 @@ LABELS = {
     "list": lambda rng, n: (np.arange(n) % 2).tolist(),
     "series": lambda rng, n: pd.Series(np.arange(n) % 2, index=np.arange(n) + 7),
     "categories": lambda rng, n: pd.Series(np.arange(n) % 2, dtype="category"),
+    "ordered": lambda rng, n: _ordered(np.arange(n) % 3),
+    "half steps": lambda rng, n: 0.5 * (np.arange(n) % 3),
+    "nullable": lambda rng, n: pd.Series(np.arange(n) % 2, dtype="Int64"),
+    "a missing one": lambda rng, n: pd.Series(np.arange(n) % 2, dtype="Int64").where(_not_first(n)),
+    "a missing text": lambda rng, n: pd.Series(["a", "b"] * n, dtype="string")[:n].where(
+        _not_first(n)
+    ),
+    "a missing date": lambda rng, n: pd.Series(pd.Timestamp("2020-01-01"), range(n)).where(
+        _not_first(n)
+    ),
+    "huge, next to each other": lambda rng, n: np.arange(n) % 3 + 2**53,
     "column": lambda rng, n: (np.arange(n) % 2)[:, None],
     "continuous": lambda rng, n: rng.standard_normal(n),
     "not a number": lambda rng, n: np.where(np.arange(n) == 0, np.nan, np.arange(n) % 2),
@@ -185,12 +205,24 @@ NUMBERS = {
     "infinite": lambda rng, n: np.where(np.arange(n) == 0, np.inf, 1.0),
     "text": lambda rng, n: np.array(["text"] * n),
     "dates": lambda rng, n: np.datetime64("2020-01-01") + np.arange(n),
+    "times": lambda rng, n: np.arange(n).astype("timedelta64[s]"),
+    "outliers": lambda rng, n: np.where(np.arange(n) == 0, 999_999.0, rng.standard_normal(n)),
+    "nullable": lambda rng, n: pd.Series(rng.standard_normal(n), dtype="Float64"),
     "decimals": lambda rng, n: _decimals(rng.standard_normal(n)),
     "ragged": lambda rng, n: [[0.0] * (1 + i % 2) for i in range(n)],
     "too long": lambda rng, n: rng.standard_normal(n + 1),
     "no columns": lambda rng, n: np.empty((n, 0)),
     "none": lambda rng, n: None,
 }
+
+
+def _not_first(n):
+    return np.arange(n) != 0
+
+
+def _ordered(codes):
+    kind = pd.CategoricalDtype(["low", "middle", "high"], ordered=True)
+    return pd.Series(np.array(kind.categories)[codes]).astype(kind)
 
 
 def targets(*, classes):

@@ -50,6 +50,18 @@ def bounded(n_features, n_outputs):
     return nn.Sequential(nn.Linear(n_features, n_outputs), nn.Softmax(dim=1))
 
 
+def log_bounded(n_features, n_outputs):
+    return nn.Sequential(nn.Linear(n_features, n_outputs), nn.LogSoftmax(dim=1))
+
+
+def squashed(n_features, n_outputs):
+    return nn.Sequential(nn.Linear(n_features, n_outputs), nn.Sigmoid())
+
+
+def positive(n_features, n_outputs):
+    return nn.Sequential(nn.Linear(n_features, n_outputs), nn.Softplus())
+
+
 def normed(n_features, n_outputs):
     return nn.Sequential(nn.BatchNorm1d(n_features), nn.Linear(n_features, n_outputs))
 
@@ -94,7 +106,7 @@ ORDINARY = {
     "doc_topic_prior": [None, 0.1, 1.0],
     "dtype": ["auto", "float32", "float64"],
     "estimator": [BayesianLogisticRegression(n_draws=3, burn_in=2, n_chains=2, random_state=0)],
-    "exposure": [None],
+    "exposure": [None, 0],
     "fit_intercept": [True, False],
     "gamma_prior": [(1.0, 1.0), (2.0, 0.5)],
     "gradient": ["auto", "minibatch", "control_variates", "linear_control_variates"],
@@ -105,7 +117,17 @@ ORDINARY = {
     "integrator": ["auto", *INTEGRATORS],
     "kernel_size": [1, 2, 3],
     "learning_rate": [1e-3, 0.1],
-    "module": [linear, two_layers, in_place, bounded, normed, nn.Linear(4, 2)],
+    "module": [
+        linear,
+        two_layers,
+        in_place,
+        bounded,
+        log_bounded,
+        squashed,
+        positive,
+        normed,
+        nn.Linear(4, 2),
+    ],
     "max_steps": [None, 25, 10_000],
     "validation_fraction": [0.15, 1e-6, 0.5, 1.0 - 1e-9],
     "n_chains": [1, 2, 3],

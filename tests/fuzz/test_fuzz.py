@@ -15,6 +15,7 @@ import fuzz_values as values
 import numpy as np
 import pytest
 from fuzz_property import LOG_DENSITIES, Broken, Case, check, check_sample, is_classifier, is_topics
+from fuzz_truth import check_truth, truths
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
@@ -67,7 +68,7 @@ def looked_at(config, strategy, property_):
 
     @seed(config.getoption("--fuzz-seed"))
     @settings(
-        max_examples=-(-config.getoption("--fuzz-cases") // (len(NAMES) + 1)),
+        max_examples=-(-config.getoption("--fuzz-cases") // (len(NAMES) + 2)),
         phases=[Phase.generate],  # all cases are run; smaller ones are not searched for
         database=None,
         deadline=None,
@@ -103,6 +104,11 @@ def test_estimators(name, request):
 @pytest.mark.fuzz
 def test_sample(request):
     looked_at(request.config, samples(), lambda case: check_sample(*case))
+
+
+@pytest.mark.fuzz
+def test_truth(request):
+    looked_at(request.config, truths(), check_truth)
 
 
 def test_every_parameter_has_values():
