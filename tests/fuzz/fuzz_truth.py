@@ -32,7 +32,7 @@ from skbayes_sgmcmc import (
 )
 
 #: what a short run may say of itself
-MIXING = "have not mixed|have not reached|not calibrated"
+MIXING = ".*(have not mixed|have not reached|not calibrated)"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def exposure(case, rng):
     likelihood = ("poisson", "negative_binomial", "gamma")[case.option % 3]
     y = rng.poisson(np.exp(0.3 * X[:, 0] + 1.0)) + 0.5 * (likelihood == "gamma")
     size = float(rng.uniform(-12.0, 12.0))
-    name, value = (("exposure", 10.0**size), ("offset", 30.0 * size))[case.option % 2]
+    counts = likelihood != "gamma"  # only rates of counts have an exposure
+    name, value = ("exposure", 10.0**size) if counts and case.option % 2 else ("offset", 30 * size)
     fits = []
     for column in (value, 1.0 if name == "exposure" else 0.0):
         glm = BayesianGLMRegressor(likelihood=likelihood, random_state=case.seed)
