@@ -342,6 +342,8 @@ def test_later_rows_have_labels_of_the_same_kind():
     reg = BayesianGLMRegressor(groups="account", **TINY).fit(frame, y)
     with pytest.raises(ValueError, match="'account' has the label '1000000.*like 1000000"):
         reg.predict(frame.astype({"account": str}))
+    with pytest.raises(ValueError, match="0 sample"):
+        reg.predict(frame[:0])
     with pytest.raises(ValueError, match="row 0 in column 'account' is missing"):
         reg.predict(frame.assign(account=pd.Series([None], dtype="Int64")))
     stream = BayesianGLMRegressor(groups="account", **TINY).partial_fit(frame, y)

@@ -223,7 +223,8 @@ class SGMCMCEstimator(
     def _with_codes(self, X: Any, *, reset: bool, more: bool = False) -> Any:
         """X as it is given, with codes in place of the labels that columns hold.
 
-        ``reset``: the labels are those of X; otherwise, of the fit; ``more``: and new ones of X.
+        ``reset``: learn the labels from X. ``more``: give codes to new labels, too; otherwise they
+        get -1.
         """
         return X
 

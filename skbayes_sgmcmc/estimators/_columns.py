@@ -18,10 +18,9 @@ from .._validation import check_int, validate_data
 
 Array = NDArray[Any]
 
-
 #: what to do with a row without a label
 MISSING_LABEL = "Leave the row out, or fill in a label of its own, for instance by fillna of pandas"
-#: what scikit-learn's selectors that fit an estimator to fewer and fewer columns are called
+#: modules of scikit-learn's selectors that fit an estimator to fewer and fewer columns
 SELECTORS = "sklearn.feature_selection._rfe", "sklearn.feature_selection._sequential"
 #: whole numbers below it are exact in float32: codes, and labels in exported modules
 LARGEST_CODE = 2**24
@@ -80,7 +79,7 @@ class NamedColumns:
             )
         X = X.tocsr() if sp.issparse(X) else X
         X = X if hasattr(X, "shape") else np.array(X, dtype=object)
-        if len(X.shape) != 2:  # the error is scikit-learn's
+        if len(X.shape) != 2 or X.shape[0] == 0:  # the error is scikit-learn's
             return X
         validate_data(self, X, reset=reset, skip_check_array=True)  # the names of the columns
         known = dict(self._known_labels)
