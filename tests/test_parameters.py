@@ -39,7 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 #: what a model is made of, which each estimator has for itself; then what they share, in its order
 MODEL = [
     "module", "image_shape", "input_shape", "sample_parameters", "conv_channels", "kernel_size",
-    "pool_size", "hidden_layer_sizes", "activation", "n_components", "whiten",
+    "pool_size", "hidden_layer_sizes", "activation", "n_components", "whiten", "density",
     "exposure", "offset", "n_trials", "groups", "group_slopes", "group_scale", "fit_intercept",
     "doc_topic_prior", "success_probability", "topic_word_prior", "r_rate", "gamma_prior",
     "network_scale", "parametrization",

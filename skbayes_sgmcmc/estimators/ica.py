@@ -8,23 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from .._callbacks import with_callbacks
-from .._exceptions import not_allowed
+from .._exceptions import not_allowed, warn
 from .._validation import (
-    check_array,
     check_choice,
     check_int,
-    check_is_fitted,
     check_magnitude,
-    check_predictions,
     check_scale,
     validate_data,
 )
 from ..schedules import MixingDistance, Schedule
-from ._base import SGMCMCEstimator
 from ._fitting import all_or_nothing
+from ._unmixing import Unmixing
 
 if TYPE_CHECKING:
     from .._engine.run import Run
@@ -35,15 +31,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: number of points in the trace of the sampling threshold, and of draws for each median
-TRACE_POINTS, TRACE_DRAWS = 50, 5
 
-
-class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
+class BayesianICA(Unmixing):
     r"""Bayesian independent component analysis, sampled by stochastic-gradient MCMC.
 
     .. math::
-        p(x, W) = |\det W| \prod_i \frac{1}{4\cosh^2(w_i^\top x/2)} \; \prod_{ij} p(W_{ij}), \qquad
+        p(x, W) = |\det W| \prod_i p_i(w_i^\top x) \; \prod_{ij} p(W_{ij}), \qquad
         W_{ij} \sim N(0, s^2)
 
     Here x are centred and whitened rows, and the sources are y = W x. FastICA estimates a single
@@ -59,6 +52,10 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         If True, the centred rows are reduced to their first ``n_components`` principal components,
         scaled to variance 1 and rotated towards the features. If False, W acts on the centred rows,
         and there must be as many components as features.
+    density : {"extended", "logistic"}, default="extended"
+        Densities p_i of the sources, of variance 3.3. "extended": each component has the density
+        with heavy, normal or light tails that is most likely at the mode, as in extended infomax.
+        "logistic": 1 / (4 cosh^2(y/2)) for all, as in Welling & Teh, for heavy tails only.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the entries of W.
     prior_scale : float, default=1.0
@@ -151,7 +148,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     instability_ : array of shape (n_components,)
         :math:`I_i = \sum_j \mathrm{var}(W_{ij})\,\mathrm{var}(x_j)` with variances over the
         posterior and over the rows, in the order of the components (not sorted). This is the part
-        of a source's variance (about 3.3 in total) that is due to the uncertainty of W.
+        of a source's variance (about 3.3 in total) that is due to the uncertainty of W. If a source
+        contradicts its density, the fit warns, and all of its variance is added.
+    density_shapes_ : array of shape (n_components,)
+        Shapes of the densities of the sources: 1 is logistic, 0 normal, and negative ones have
+        lighter tails.
     sampling_threshold_ : dict
         "step": indices of up to 50 steps. "noise_ratio": alpha_t at these steps, the ratio of the
         gradient noise to the injected noise in the worst direction (median over 5 draws, with the
@@ -182,13 +183,16 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     Notes
     -----
-    The density of the sources suits sources with heavier tails than a Gaussian. The posterior does
-    not depend on the order and the signs of the components. Each draw is therefore aligned with the
-    mode, by the assignment with the largest absolute correlations.
+    The shapes of the densities are chosen before sampling and are the same for all chains. The
+    posterior does not depend on the order (of equal shapes) and the signs of the components. Each
+    draw is therefore aligned with the mode, by the assignment with the largest absolute
+    correlations.
 
     References
     ----------
     Welling & Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, section 5.3.
+    Lee, Girolami & Sejnowski (1999), ICA using an extended infomax algorithm for mixed subgaussian
+    and supergaussian sources.
     Amari, Cichocki & Yang (1996), A new learning algorithm for blind signal separation.
 
     Examples
@@ -211,6 +215,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         n_components: int | None = None,
         *,
         whiten: bool = True,
+        density: Literal["extended", "logistic"] = "extended",
         prior: Prior | Literal["normal", "laplace"] = "normal",
         prior_scale: float = 1.0,
         sampler: str | Sampler = "rsgld",
@@ -238,6 +243,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     ):
         self.n_components = n_components
         self.whiten = whiten
+        self.density = density
         self.prior = prior
         self.prior_scale = prior_scale
         self.sampler = sampler
@@ -262,11 +268,6 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     @all_or_nothing
     @with_callbacks
@@ -328,9 +329,10 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         shape = self._asked_shape(X)
         if not first and shape != self._shape:
             raise not_allowed(
-                f"n_components={self.n_components!r} with whiten={self.whiten!r} is not allowed "
-                f"here: earlier calls had {self._shape[0]} components and whiten={self._shape[2]}. "
-                "Keep them, or start a new stream with a clone of the estimator.",
+                f"n_components={self.n_components!r} with whiten={self.whiten!r} and "
+                f"density={self.density!r} is not allowed here: earlier calls had {self._shape[0]} "
+                f"components, whiten={self._shape[2]} and density={self._shape[3]!r}. Keep them, "
+                "or start a new stream with a clone of the estimator.",
                 "a-later-call-of-partial_fit-differs",
             )
         self._shape = shape
@@ -346,13 +348,14 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         return ("rsgld", *super()._samplers(), "mala")
 
     n_features_in_: int
-    #: numbers of components and features of the fitted model, and whether rows are whitened
-    _shape: tuple[int, int, bool]
+    #: numbers of components and features of the fitted model, whether rows are whitened, densities
+    _shape: tuple[int, int, bool, str]
 
     def _check(self) -> Settings:
         settings = super()._check()
         check_scale("prior_scale", self.prior_scale)
         check_choice("whiten", self.whiten, (True, False))
+        check_choice("density", self.density, ("extended", "logistic"))
         if self.n_components is not None:
             check_int("n_components", self.n_components)
         if isinstance(self.init, str):
@@ -377,7 +380,10 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
             check_magnitude("X", X)
         return np.asarray(X)
 
-    def _asked_shape(self, X: Array) -> tuple[int, int, bool]:
+    def _validate_rows(self, X: Any) -> Array:
+        return self._validate(X, reset=False)
+
+    def _asked_shape(self, X: Array) -> tuple[int, int, bool, str]:
         n_features = X.shape[1]
         n_components = n_features if self.n_components is None else self.n_components
         check_int("n_components", n_components, high=n_features)
@@ -386,14 +392,15 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
                 f"n_components={n_components} is not allowed with whiten=False, which needs one "
                 f"component per feature ({n_features}): give n_components=None, or whiten=True."
             )
-        return n_components, n_features, bool(self.whiten)
+        return n_components, n_features, bool(self.whiten), self.density
 
     def _make_model(self, X: Array, *, first: bool) -> ICAModel:
         """The model of rows like X; ``first`` is False if earlier chains continue."""
-        from ..models.ica import ICAModel, mode_start, symmetric_whitening
+        from ..models._ica_start import mode_start, symmetric_whitening
+        from ..models.ica import ICAModel
 
         if first:
-            n_components, n_features, whiten = self._shape
+            n_components, n_features, whiten, density = self._shape
             rounding = float(np.abs(X).max() * np.finfo(X.dtype).eps)
             self.mean_ = X.mean(axis=0, dtype=np.float64)
             self.whitening_ = np.eye(n_features)
@@ -402,8 +409,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
                 self.whitening_ = symmetric_whitening(centred, n_components, rounding)
             x = self._inputs(X)
             self._x_variance = x.var(axis=0, dtype=np.float64)
-            self._reference = mode_start(x, 0.0 if whiten else rounding)
-        return ICAModel(self._reference, self._prior(), self.prior_scale, self.whitening_)
+            self._reference, self.density_shapes_ = mode_start(
+                x, 0.0 if whiten else rounding, learn_shapes=density == "extended"
+            )
+        prior, shapes = self._prior(), self.density_shapes_
+        return ICAModel(self._reference, prior, self.prior_scale, self.whitening_, shapes)
 
     def _inputs(self, X: Any) -> Array:
         return (X - self.mean_) @ self.whitening_.T
@@ -428,13 +438,37 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     ) -> None:
         settings = replace(settings, init=self._starts())
         self._fit_rows(model, X, None, None, settings, previous=previous, stream=stream)
+        self._check_densities(X)
+
+    def _check_densities(self, X: Array) -> None:
+        """Count sources that contradict their densities as unknown, and warn of them."""
+        from ..models._ica_densities import contradicted
+        from ..models._ica_start import START_ROWS
+
+        y = (X[:: -(-len(X) // START_ROWS)] - self.mean_) @ self.components_.T
+        wrong = contradicted(y, self.density_shapes_)
+        if not wrong.any():
+            return
+        self.instability_[wrong] += y.var(axis=0)[wrong]
+        remedy = "Give density='extended'."
+        if self.density == "extended":
+            remedy = "Fit anew to all rows, or begin the stream with a larger part of them."
+        names = ", ".join(self.get_feature_names_out()[wrong])
+        warn(
+            f"{names} in {self._short_name()} do not have the densities that density_shapes_ says, "
+            "and may be mixtures: normal sources, or sources with lighter tails, need other "
+            f"densities than those with heavy tails. {remedy}",
+            "densities-do-not-suit-the-sources",
+        )
 
     def _check_mixing(self, X: Any) -> None:
         self._warn_of_mixing({"components": self.posterior_["components"]})
 
     def _sample(self, model: Any, data: Any, settings: Settings, **options: Any) -> Run:
+        from .._engine.threshold import threshold_trace
+
         run = super()._sample(model, data, settings, **options)
-        self.sampling_threshold_ = _threshold_trace(run)
+        self.sampling_threshold_ = threshold_trace(run)
         return run
 
     def _set_attributes(self) -> None:
@@ -447,73 +481,3 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         away = draws - np.average(draws, axis=0, weights=weights)
         variance = np.average(away**2, axis=0, weights=weights)
         self.instability_ = variance @ self._x_variance
-
-    # what a fitted model does ---------------------------------------------------------------------
-
-    def transform(self, X: Any) -> Array:
-        """Compute the sources of the rows, averaged over the posterior.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-        """
-        X = self._validate_x(X)
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            sources = ((X - self.mean_) @ self.components_.T).astype(X.dtype)
-        return check_predictions(sources, X)
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Compute the rows that have the given sources.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_components)
-            Sources.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "posterior_")
-        X = check_array(X, dtype=(np.float64, np.float32))
-        if X.shape[1] != len(self.components_):
-            raise not_allowed(
-                f"X with {X.shape[1]} columns is not allowed: there are {len(self.components_)} "
-                "components; give one column for each of them."
-            )
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            rows = (X @ self.mixing_.T + self.mean_).astype(X.dtype)
-        return check_predictions(rows, X)
-
-    def _validate_rows(self, X: Any) -> Array:
-        return self._validate(X, reset=False)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
-    def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        names = self.get_feature_names_out().tolist()
-        return {"components": {"component": names, "feature": self._feature_labels()}}
-
-    def _labels(self) -> dict[str, list[str]]:
-        names = self.get_feature_names_out()
-        return {"components": [f"{c}: {name}" for c in names for name in self._feature_labels()]}
-
-
-def _threshold_trace(run: Run) -> dict[str, Array]:
-    """alpha_t along the run: eta of each step times the median of alpha_t / eta over some draws."""
-    import torch
-
-    flat = run.draws.reshape(-1, run.draws.shape[2])
-    spaced = np.unique(np.linspace(0, len(flat) - 1, TRACE_DRAWS).astype(int))
-    theta = torch.from_numpy(flat[spaced]).to(run.target.like)
-    ratio = np.median([run.alpha(one[None]) for one in theta])
-    step = np.unique(np.geomspace(1, run.n_steps, TRACE_POINTS).astype(int))
-    eta = run.plan.step_size.values(step - 1, run.plan.n_steps)
-    return {"step": step, "noise_ratio": ratio * eta}

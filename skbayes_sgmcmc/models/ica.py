@@ -1,9 +1,10 @@
 r"""Independent component analysis: an unmixing matrix W of rows x, with sources y = W x.
 
-.. math:: p(x|W) = |\det W| \prod_i \frac{1}{4\cosh^2(w_i^\top x/2)}
+.. math:: p(x|W) = |\det W| \prod_i p_{s_i}(w_i^\top x)
 
-The sources have a logistic density. In the metric M = I (x) W'W of the natural gradient, a step is
-W <- (I + A) W. The distribution of A depends only on the sources, and not on the mixing.
+The densities p_s of the sources are those of ``_ica_densities.py``. In the metric M = I (x) W'W of
+the natural gradient, a step is W <- (I + A) W. The distribution of A depends only on the sources,
+and not on the mixing.
 """
 
 from __future__ import annotations
@@ -20,18 +21,14 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
-from .._exceptions import not_allowed
 from .._metric import Metric, State
-from ..priors.factorised import Normal, Prior
+from ..priors.factorised import Prior
+from ._ica_densities import Densities
 from ._metric_tuning import MetricModel
 from ._protocol import Anchor
 
 Array = NDArray[Any]
 
-#: standard deviation of the sources' logistic density 1 / (4 cosh^2(y/2))
-LOGISTIC_SD = np.pi / np.sqrt(3.0)
-#: largest number of rows used to find the start
-START_ROWS = 20_000
 #: largest number of Newton steps at a mode, and of conjugate gradient steps in each
 NEWTON_STEPS, CG_STEPS = 8, 200
 
@@ -80,14 +77,24 @@ class ICAModel(MetricModel):
     whitening : array of shape (d, n_features)
         Rows x of the model are ``whitening`` times the user's rows. Draws are converted to unmixing
         matrices of the user's rows.
+    shapes : array of shape (d,) or None
+        Shapes of the sources' densities. None: all sources have a logistic density.
     """
 
-    def __init__(self, reference: Array, prior: Prior, prior_scale: float, whitening: Array):
+    def __init__(
+        self,
+        reference: Array,
+        prior: Prior,
+        prior_scale: float,
+        whitening: Array,
+        shapes: Array | None = None,
+    ):
         self.d = len(reference)
         self.reference = reference
         self.prior = prior
         self.prior_scale = prior_scale
         self.whitening = whitening
+        self.densities = Densities(np.ones(self.d) if shapes is None else shapes)
         self.smooth = prior.smooth
         self.shapes = {"unmixing": (self.d, self.d)}
         self.rate = float(prior.rates(np.asarray(prior_scale)))
@@ -120,8 +127,7 @@ class ICAModel(MetricModel):
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         w = self._w(theta)
-        y = torch.abs(batch.fields["x"] @ w.mT)
-        log_p = -(y + 2.0 * torch.log1p(torch.exp(-y))).sum(-1)
+        log_p = self.densities.log_density(batch.fields["x"] @ w.mT)
         return log_p + torch.linalg.slogdet(w).logabsdet[:, None]
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
@@ -138,7 +144,7 @@ class ICAModel(MetricModel):
         scale: float,
     ) -> dict[str, Tensor]:
         w, x, weight = self._w(theta), batch.fields["x"], batch.weight
-        psi = _psi(x @ w.mT, batch)  # (chains, rows, d)
+        psi = self._psi(x @ w.mT, batch)  # (chains, rows, d)
         total: Any = float(batch.size)
         if isinstance(weight, Tensor):
             psi *= weight[..., None]
@@ -149,7 +155,7 @@ class ICAModel(MetricModel):
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         w, x = self._w(theta)[0], batch.fields["x"]
-        outer = _psi(x @ w.mT, batch)[:, :, None] * x[:, None]
+        outer = self._psi(x @ w.mT, batch)[:, :, None] * x[:, None]
         return (_inverse(w).mT - outer).flatten(1)
 
     def anchor(self, center: Array, data: Data, root: Array | None = None) -> Anchor | None:
@@ -157,17 +163,23 @@ class ICAModel(MetricModel):
         if root is not None:
             return None
         x = data.fields["x"]
-        psi = torch.tanh(0.5 * (x @ torch.from_numpy(self._at(center).T).to(x)))
+        psi = self.densities.psi(x @ torch.from_numpy(self._at(center).T).to(x))
         weighted = psi if data.weight is None else psi * data.weight[:, None]
         gradient = np.asarray((weighted.mT @ x).double().cpu()).ravel()
         return Anchor({"anchor_psi": psi}, gradient, None)
 
+    def _psi(self, y: Tensor, batch: Batch) -> Tensor:
+        """-d log p(y) / dy, minus its control variate if the batch has one."""
+        psi = self.densities.psi(y)
+        return psi - batch.fields["anchor_psi"] if "anchor_psi" in batch.fields else psi
+
     # centre and curvature -------------------------------------------------------------------------
 
-    def find_map(self, data: Data) -> Array | None:
-        """The mode to which a descent from the reference leads.
+    def find_map(self, data: Data, max_steps: int | None = None) -> Array | None:
+        """The mode to which a descent from the reference leads, or a position on the way there.
 
-        The posterior has one mode for every order and sign of the rows.
+        The posterior has one mode for every order and sign of the rows. With ``max_steps``, the
+        descent ends after so many steps.
         """
         batch, random = data.all_rows(), ChainRandom([])
         like = data.fields["x"]
@@ -193,10 +205,10 @@ class ICAModel(MetricModel):
             np.eye(self.d).ravel(),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-12},
+            options={"maxiter": max_steps or 1000, "maxfun": 2000, "ftol": 1e-12},
         )
         flat = found.x
-        if self.smooth:
+        if self.smooth and max_steps is None:
             flat = _polished(flat, lambda at: potential(at)[1], curved)
         center = (self._at(flat) @ self.reference).ravel()
         return center if np.isfinite(center).all() else None
@@ -213,7 +225,7 @@ class ICAModel(MetricModel):
         """
         w, x = self._at(center), data.fields["x"]
         y = np.asarray((x @ torch.from_numpy(w.T).to(x)).double().cpu())
-        h = (0.5 * (1.0 - np.tanh(0.5 * y) ** 2)).T @ y**2 / len(y)
+        h = self.densities.curvature(y).T @ y**2 / len(y)
         i, j = np.triu_indices(self.d, 1)
         blocks = np.ones((len(i), 2, 2))
         blocks[:, 0, 0], blocks[:, 1, 1] = h[i, j], h[j, i]
@@ -233,7 +245,7 @@ class ICAModel(MetricModel):
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
         w, x = self._at(theta), data.fields["x"]
         v = self._at(vector)
-        curvature = 0.5 * (1.0 - torch.tanh(0.5 * (x @ torch.from_numpy(w.T).to(x))) ** 2)
+        curvature = self.densities.curvature(x @ torch.from_numpy(w.T).to(x))
         slope = curvature * (x @ torch.from_numpy(v.T).to(x))
         if data.weight is not None:
             slope *= data.weight[:, None]
@@ -256,12 +268,6 @@ class ICAModel(MetricModel):
         with np.errstate(over="ignore", invalid="ignore"):
             whitening = self.whitening.astype(draws.dtype)
             return {"components": aligned(w, self.reference) @ whitening}
-
-
-def _psi(y: Tensor, batch: Batch) -> Tensor:
-    """-d log p(y) / dy = tanh(y / 2), minus its control variate if the batch has one."""
-    psi = torch.tanh(0.5 * y)
-    return psi - batch.fields["anchor_psi"] if "anchor_psi" in batch.fields else psi
 
 
 def _inverse(w: Tensor) -> Tensor:
@@ -292,79 +298,6 @@ def aligned(w: Array, reference: Array) -> Array:
     at = np.arange(len(flat))[:, None]
     sign = np.where(correlation[at, order, np.arange(len(reference))] < 0.0, -1, 1)
     return (flat[at, order] * sign[:, :, None].astype(w.dtype)).reshape(w.shape)
-
-
-def symmetric_whitening(x: Array, n_components: int, rounding: float = 1e-15) -> Array:
-    """Whitening matrix K (n_components, n_features): the rows of X K' have unit covariance.
-
-    ``x`` are centred rows. The whitened columns are the first principal components, rotated to be
-    as close as possible to the features, or to ``n_components`` of them. If principal components
-    have equal variances, as in rows that are already white, rounding decides their rotation, but K
-    is the same for all rotations. K is undetermined only if the last component and the first
-    omitted one have equal variances.
-
-    ``rounding`` is the relative rounding error of the rows. Directions that are not larger than
-    rounding errors do not count.
-
-    Raises
-    ------
-    ValueError
-        The rank of the rows is less than ``n_components``.
-    """
-    _, s, axes = scipy.linalg.svd(x, full_matrices=False)
-    rank = int((s > 4.0 * rounding * np.sqrt(x.size)).sum())
-    if rank < n_components:
-        constant = int((np.ptp(x, axis=0) == 0.0).sum())
-        raise not_allowed(
-            f"n_components={n_components} is not allowed here: X has rank {rank} after centring "
-            f"({x.shape[0]} rows, {x.shape[1]} features, {constant} of them constant); "
-            + (f"give n_components={rank} or fewer." if rank else "give features that vary.")
-        )
-    s, axes = s[:n_components, None], axes[:n_components]
-    loadings = (s * axes).T
-    turn = _nearest_rotation(loadings[_independent(loadings)])
-    return np.asarray(turn @ (axes * (np.sqrt(len(x)) / s)))
-
-
-def mode_start(x: Array, rounding: float = 1e-15) -> Array:
-    """Unmixing matrix (d, d) of rows (n, d), near a mode, with sources of the model's variance.
-
-    The descent to a mode starts at the whitened rows, as in Picard (Ablin et al. 2018). The mode
-    and the order and signs of the components are therefore a continuous function of the rows, and
-    rounding errors in the rows are not amplified. FastICA is not used, because an iteration that
-    does not converge is chaotic, which is common with several Gaussian sources. Rounding decides
-    the mode only if the rows have an exact symmetry.
-    """
-    rows = x[:: -(-len(x) // START_ROWS)]
-    rows = rows - rows.mean(axis=0)
-    axes = symmetric_whitening(rows, x.shape[1], rounding)
-    # practically flat, so that the start depends only on the data
-    flat = 1e6 * LOGISTIC_SD * float(np.abs(axes).max())
-    model = ICAModel(LOGISTIC_SD * axes, Normal(), flat, np.eye(len(axes)))
-    mode = model.find_map(model.make_data(rows, None, None, torch.float64, "cpu"))
-    if mode is not None:
-        axes = _nearest_rotation(mode.reshape(axes.shape) @ np.linalg.inv(axes)) @ axes
-    return np.asarray(LOGISTIC_SD * axes)
-
-
-def _nearest_rotation(matrix: Array) -> Array:
-    u, _, v = np.linalg.svd(matrix)
-    return np.asarray(u @ v)
-
-
-def _independent(loadings: Array) -> Array:
-    """Indices, in ascending order, of d rows of ``loadings`` (n, d) that span its row space.
-
-    Rows are chosen one by one. Each chosen row has the largest component orthogonal to the rows
-    chosen before; ties go to the first row.
-    """
-    left, chosen = np.array(loadings), []
-    for _ in range(loadings.shape[1]):
-        size = np.linalg.norm(left, axis=1)
-        chosen.append(int(np.flatnonzero(size >= (1.0 - 1e-6) * size.max())[0]))
-        direction = left[chosen[-1]] / size[chosen[-1]]
-        left -= np.outer(left @ direction, direction)
-    return np.sort(chosen)
 
 
 def _polished(at: Array, gradient: Any, curved: Any) -> Array:
