@@ -106,8 +106,8 @@ class BayesianICA(Unmixing):
         Starting points of the chains. "auto": draws of a Gaussian approximation around the mode
         that gradient descent finds; their spread is large in directions of W that the data do not
         determine. "random": the sources of the mode, with a different random rotation for each
-        chain. An array is an unmixing matrix like ``components_``, or one such matrix for each
-        chain.
+        chain; sources of the same kind may then get each other's density. An array is an unmixing
+        matrix like ``components_``, or one such matrix for each chain.
     total_samples : float or None, default=None
         Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
