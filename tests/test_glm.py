@@ -194,7 +194,9 @@ def test_posterior_is_exact(name):
            "gamma": "log_dispersion"}  # fmt: skip
     if name in own:
         blocks["own"] = posterior[own[name]][:, :, 0]
-    unit = y.std() if name in ("normal", "student_t") else 1.0
+    unit = {"normal": y.std(), "student_t": 1.4826 * np.median(np.abs(y - np.median(y)))}.get(
+        name, 1.0
+    )
 
     def log_density(w, b, g=None):
         g = np.zeros_like(w) if g is None else g

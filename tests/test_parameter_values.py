@@ -234,7 +234,12 @@ def test_steps_and_temperatures_beyond_float32_are_refused(sampler, dtype, param
         (BayesianMLPClassifier, "prior_scale", 10**400, r"\[1e-15, 1e\+15\]"),
         (BayesianMLPRegressor, "noise", 1e300, r"\[1e-150, 1e\+150\]"),
         (BayesianMLPRegressor, "noise", 1e-300, r"\[1e-150, 1e\+150\]"),
-        (BayesianMLPRegressor, "noise", 1e100, r"it is .* times the sd of y, .*; give a number"),
+        (
+            BayesianMLPRegressor,
+            "noise",
+            1e100,
+            r"it is .* times the spread of y, .*; give a number",
+        ),
         (LatentDirichletAllocation, "doc_topic_prior", 1e39, r"\[1e-15, 1e\+15\]"),
         (LatentDirichletAllocation, "topic_word_prior", 1e30, r"\[1e-15, 1e\+15\]"),
         (LatentDirichletAllocation, "topic_word_prior", 1e-300, r"\[1e-15, 1e\+15\]"),

@@ -43,13 +43,24 @@ def standardised(y):
     return (y - y.mean()) / y.std()
 
 
+def medians(y):
+    """Centre and scale of targets of heavy tails; for normal ones, the mean and the sd."""
+    center = np.median(y, axis=0)
+    return center, 1.4826 * np.median(np.abs(y - center), axis=0)
+
+
+def standardised_by_medians(y):
+    center, scale = medians(y)
+    return (y - center) / scale
+
+
 def heteroscedastic(p, y):
     return scipy.stats.norm.logpdf(standardised(y), line(p), noise_sds(line(p, 2)))
 
 
 def student(p, y, df=None):
     df = 2.0 + 8.0 * np.exp(p[:, [3]]) if df is None else df
-    return scipy.stats.t.logpdf(standardised(y), df, line(p), 0.3 * np.exp(p[:, [2]]))
+    return scipy.stats.t.logpdf(standardised_by_medians(y), df, line(p), 0.3 * np.exp(p[:, [2]]))
 
 
 def poisson(p, y):
@@ -179,7 +190,7 @@ def by_scipy(reg, name, X, y):
     unit, origin = y.std(0), y.mean(0)
     if name == "heteroscedastic":
         return scipy.stats.norm(f[..., :2] * unit + origin, noise_sds(f[..., 2:]) * unit)
-    scale = np.array([0.4, 0.4])
+    (origin, unit), scale = medians(y), np.array([0.4, 0.4])
     if name != "given scale":
         scale = 0.3 * np.exp(blocks["log_noise"][:, None]) * unit
     df = 4.0 if name == "given df" else 2.0 + 8.0 * np.exp(blocks["log_df"][:, None])

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
-from skbayes_sgmcmc._data.scaling import MOST_VALUES, center_and_scale, shared_scale
+from skbayes_sgmcmc._data.scaling import (
+    MOST_VALUES,
+    center_and_scale,
+    robust_center_and_scale,
+    shared_scale,
+)
 
 RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 1, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -74,3 +79,31 @@ def test_perceptrons_see_pixels_of_one_scale(estimator):
     assert abs(dense._inputs(X)[:, 0]).max() < 1.0
     apart = estimator(hidden_layer_sizes=4, standardize=False, **RUN).fit(X, y)
     np.testing.assert_array_equal(apart._inputs(X), X)
+
+
+def test_medians_ignore_a_few_values_of_any_size():
+    """The scale is the sd of normal numbers, to 5% with 10,000 of them, whatever 10 others are."""
+    y = np.random.default_rng(0).normal(7.0, 2.0, (10_000, 1))
+    y[:10] = [[1e140]] * 5 + [[-1e20]] * 5
+    center, scale = robust_center_and_scale(y, None)
+    assert center[0] == pytest.approx(7.0, abs=0.1) and scale[0] == pytest.approx(2.0, rel=0.05)
+
+
+def test_medians_of_weighted_values_are_those_of_repeated_ones():
+    rng = np.random.default_rng(0)
+    y, weight = rng.standard_normal((21, 2)), rng.integers(1, 4, 21)
+    repeated = robust_center_and_scale(np.repeat(y, weight, axis=0), None)
+    np.testing.assert_array_equal(robust_center_and_scale(y, weight.astype(float)), repeated)
+    np.testing.assert_array_equal(repeated[0], np.median(np.repeat(y, weight, axis=0), axis=0))
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, -3e20])
+def test_medians_of_mostly_equal_values(constant):
+    """The distances of the others count, if they are more than rounding; 1 for constants."""
+    y = np.full((10, 1), constant)
+    expected = max(1.0, 10.0 * np.finfo(float).eps * abs(constant))
+    assert robust_center_and_scale(y, None) == (constant, expected)
+    y[:3, 0] += np.array([2.0, -4.0, 9.0]) * max(abs(constant), 1.0)
+    center, scale = robust_center_and_scale(y, None)
+    assert center[0] == constant
+    assert scale[0] == pytest.approx(1.4826 * 4.0 * max(abs(constant), 1.0))

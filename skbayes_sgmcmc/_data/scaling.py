@@ -19,6 +19,8 @@ SPARE_BITS = 30
 ROUNDING = 10.0
 #: larger arrays are read block by block, and more often, to save copies
 WHOLE_BYTES = 2**26
+#: sd of a normal distribution over the median of the distances from its median
+SD_OVER_MAD = 1.4826
 #: features have the same unit if their values are at most this many different ones, and at most
 #: this share of all values; so many rows are looked at
 MOST_VALUES, LARGEST_SHARE, LOOK_ROWS = 256, 0.05, 1000
@@ -41,6 +43,37 @@ def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Arr
         center, sd = np.ldexp(center, unit), np.ldexp(sd, unit)
     rounding = ROUNDING * np.finfo(X.dtype).eps * np.abs(center)
     return center[0], np.where(sd == 0.0, np.maximum(1.0, rounding), sd)[0]
+
+
+def robust_center_and_scale(y: Array, weight: Array | None) -> tuple[Array, Array]:
+    """The same by medians, on which a few values of any size have no influence.
+
+    The scale is that of the median distance from the median (MAD), among values that differ from it
+    if most do not.
+    """
+    weight = np.ones(len(y)) if weight is None else weight
+    center, scale = np.empty(y.shape[1]), np.ones(y.shape[1])
+    for j, column in enumerate(y.T):
+        center[j] = _median(column, weight)
+        away = np.abs(column - center[j])
+        rounding = ROUNDING * np.finfo(y.dtype).eps * abs(center[j])
+        for some in (away >= 0.0, away > rounding):
+            found = SD_OVER_MAD * _median(away[some], weight[some]) if some.any() else 0.0
+            if found > rounding:
+                scale[j] = found
+                break
+        else:
+            scale[j] = max(1.0, rounding)
+    return center, scale
+
+
+def _median(values: Array, weight: Array) -> float:
+    """Median of values, of which one of weight two counts as two."""
+    order = np.argsort(values)
+    reached = np.cumsum(weight[order], dtype=np.float64)
+    ends = [np.searchsorted(reached, 0.5 * reached[-1], side) for side in ("left", "right")]
+    low, high = values[order[np.minimum(ends, len(values) - 1)]]
+    return float(0.5 * low + 0.5 * high)
 
 
 def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:

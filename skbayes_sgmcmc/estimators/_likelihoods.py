@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.scaling import center_and_scale
+from .._data.scaling import center_and_scale, robust_center_and_scale
 from .._exceptions import not_allowed
 from .._validation import LARGEST_DATA, SMALLEST_DATA, check_choice, check_ratio, check_real
 from ._network import NetworkRegressor
@@ -35,6 +35,8 @@ class Family:
     module, name : str
         Where its class is, below ``models``. The constructor takes the typical means of the
         targets, unless they are standardised.
+    heavy_tails : bool
+        Whether a few targets may be of any size: targets are standardised by medians then.
     counts : bool
         Whether the targets are counts of events, which have rates and exposures.
     trials : bool
@@ -44,6 +46,7 @@ class Family:
     link: str
     module: str = "likelihoods"
     name: str = "Likelihood"
+    heavy_tails: bool = False
     counts: bool = False
     trials: bool = False
 
@@ -65,7 +68,7 @@ class Family:
 #: values of ``likelihood``
 FAMILIES = {
     "normal": Family("identity"),
-    "student_t": Family("identity"),
+    "student_t": Family("identity", heavy_tails=True),
     "poisson": Family("log", "count_likelihoods", "Poisson", counts=True),
     "negative_binomial": Family("log", "count_likelihoods", "NegativeBinomial", counts=True),
     "gamma": Family("log", "gamma_likelihood", "Gamma"),
@@ -195,11 +198,12 @@ class LikelihoodChoice(BayesianRegressor):
         if self._family.standardised:
             from ..models.likelihoods import rounding
 
-            self._y_center, self._y_scale = center_and_scale(y, weight)
+            standard = robust_center_and_scale if self._family.heavy_tails else center_and_scale
+            self._y_center, self._y_scale = standard(y, weight)
             self._y_rounding = rounding(y, weight) / self._y_scale
             if not isinstance(self.noise, str):
                 for scale in self._y_scale:
-                    check_ratio("noise", self.noise, "the sd of y", float(scale))
+                    check_ratio("noise", self.noise, "the spread of y", float(scale))
         else:
             self._y_center, self._y_scale = np.zeros(self._n_targets), np.ones(self._n_targets)
             if self._given_own() is None:

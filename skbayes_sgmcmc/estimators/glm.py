@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+#: rows with the same target, beyond the coefficients, whose noise may be learned if there are few
+#: others: the noise is then about 0.3 exp(-10) units of y
+MOST_ALIKE = 10.0
+
 
 class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodChoice):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
@@ -82,7 +86,9 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
         proportional to their mean. The binomial one is for successes among ``n_trials``.
     noise : "infer" or float, default="infer"
         Standard deviation of the noise in units of y, or the scale of Student's t distribution.
-        "infer": log(noise / (0.3 sd(y))) ~ N(0, 1). With an offset, y is y - offset here.
+        "infer": log(noise / (0.3 sd(y))) ~ N(0, 1). With an offset, y is y - offset here. With
+        ``likelihood="student_t"``, sd(y) is 1.48 times the median distance of y from its median,
+        here and for all priors: outliers do not change it.
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc", "mala" (exact, with all rows in every
@@ -370,6 +376,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
             known = self._fit_offsets(X, weight)
             if known is not None and self._family.standardised:
                 targets = targets - known[:, None]
+            self._check_spread_of(targets, weight)
             self._fit_targets(targets, weight)
             self._fit_groups(X)
         self._check_offsets(X, y)
@@ -390,6 +397,32 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
         )
         self._sampled = self._kind
         return model
+
+    def _check_spread_of(self, y: Array, weight: Array | None) -> None:
+        """Raise ``ValueError`` if constant f leave no noise: most targets have the same value.
+
+        If they meet n targets exactly, the likelihood is proportional to noise^-n near zero. Each
+        other row has a factor of noise^df or less with Student's t distribution, where df > 2, and
+        forbids this with the normal one.
+        """
+        if not self._family.standardised or not isinstance(self.noise, str):
+            return
+        weight = np.ones(len(y)) if weight is None else weight
+        values, place = np.unique(y[:, 0], return_inverse=True)
+        alike = np.bincount(place, weight)
+        if not self.fit_intercept:
+            alike = np.where(values == 0.0, alike, 0.0)
+        most, total = int(alike.argmax()), float(weight.sum())
+        others = total - float(alike[most])
+        if others > 0.0 and not self._family.heavy_tails:
+            return
+        if alike[most] - 2.0 * others > MOST_ALIKE + len(self._feature_columns()):
+            less = " - offset" if self.offset is not None else ""
+            raise not_allowed(
+                f"y{less} with the value {values[most]:g} in {alike[most] / total:.0%} of the rows "
+                f"is not allowed with likelihood={self.likelihood!r} and noise={self.noise!r}: it "
+                "leaves no noise to learn. Give the noise as a number, or rows with other targets."
+            )
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
         super()._fit_targets(y, weight)

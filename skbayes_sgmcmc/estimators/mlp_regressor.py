@@ -58,8 +58,9 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         "infer": each output has its own sigma with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or
         Laplace(0, 1) with ``prior="laplace"``. "heteroscedastic": sigma depends on x, through a
         second output of the network for each target. With ``likelihood="student_t"``, sigma is the
-        scale. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood and
-        prior, unless ``fit`` gets fewer than 20 rows; otherwise "infer".
+        scale, and sd(y) is 1.48 times the median distance of y from its median, which outliers do
+        not change. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood
+        and prior, unless ``fit`` gets fewer than 20 rows; otherwise "infer".
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
         such as pixels or yes and no, are divided by one number: the root mean square of their

@@ -32,6 +32,9 @@ TYPICAL_NOISE = 0.3
 #: smallest standard deviation of heteroscedastic noise, in units of y. Without it, the density of
 #: rows that the network fits exactly has no upper bound
 NOISE_FLOOR = 1e-3
+#: power of the largest number of a precision beyond which targets of heavy tails count as this far,
+#: so that their squares are finite; the logarithms of their densities hardly change
+FARTHEST = 0.4
 #: inferred degrees of freedom exceed the first number, so that predictions have a variance; the
 #: second is the median of the excess
 LEAST_DF, TYPICAL_DF = 2.0, 8.0
@@ -319,6 +322,15 @@ class StudentNoise(Gaussian):
         if df is None:
             self.shapes = self.shapes | {"log_df": (n_outputs,)}
 
+    def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
+        far = torch.finfo(dtype).max ** FARTHEST
+        return super().targets(np.clip(y, -far, far), dtype, device)
+
+    @staticmethod
+    def _square(z: Tensor) -> Tensor:
+        """Squares of z up to a number whose product with degrees of freedom is finite."""
+        return (z * z).clamp(max=torch.finfo(z.dtype).max ** (2.0 * FARTHEST))
+
     def log_sd(self, own: Tensor) -> Tensor:
         """Logarithms of the scales, (chains or 1, 1, k)."""
         return super().log_sd(own[:, : self.n_outputs])
@@ -334,12 +346,13 @@ class StudentNoise(Gaussian):
         z = (y - f) * torch.exp(-log_scale)
         half = 0.5 * df
         constant = torch.lgamma(half + 0.5) - torch.lgamma(half) - 0.5 * torch.log(math.pi * df)
-        return (constant - log_scale - (half + 0.5) * torch.log1p(z * z / df)).sum(2)
+        square = self._square(z)
+        return (constant - log_scale - (half + 0.5) * torch.log1p(square / df)).sum(2)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
-        precision, df = torch.exp(-2.0 * self.log_sd(own)), self.df(own)
-        away = f.sub_(y)
-        square = away * away * precision
+        weight, df = torch.exp(-self.log_sd(own)), self.df(own)
+        z = f.sub_(y).mul_(weight)
+        square = self._square(z)
         pull = (df + 1.0) / (df + square)  # 1 for normal noise
         own_slopes = [] if self.noise is not None else [1.0 - pull * square]
         if self.given_df is None:
@@ -347,7 +360,7 @@ class StudentNoise(Gaussian):
             constant = torch.digamma(half) - torch.digamma(half + 0.5) + 1.0 / df
             by_df = 0.5 * (constant + torch.log1p(ratio) - pull * ratio)
             own_slopes.append(by_df * (df - LEAST_DF))
-        slope = away.mul_(precision).mul_(pull)
+        slope = z.mul_(weight).mul_(pull)
         return slope, torch.cat(own_slopes, dim=2) if own_slopes else None
 
     def predictive(self, f: Tensor, own: Tensor) -> Predictive:

@@ -3,7 +3,8 @@
 All scales are parameters here, which the package integrates out: coefficients are
 w_j = s u_j z_j with z_j ~ N(0, 1), u_j = 1 / sd(x_j), s^2 ~ IG(5, 5 s_0^2) and
 s_0 = min(1, 2 / sqrt(number of features)); effects of groups are s z_g with s^2 ~ IG(1, 0.09).
-The intercept is flat. Real targets are standardised. log(noise / 0.3), log((df - 2) / 8) and
+The intercept is flat. Real targets are standardised, those of Student's t distribution by their
+median and 1.4826 times the median distance from it. log(noise / 0.3), log((df - 2) / 8) and
 log(dispersion / 0.3) are standard normal.
 
 For each set the file holds, under the keys ``<name>/...``, "X", "y", the mean and sd of every block
@@ -105,6 +106,9 @@ def model(kind, columns, X, y):
     d, center, scale = features.shape[1], features.mean(0), features.std(0)
     real = kind in ("normal", "student_t")
     y_center, y_scale = (y.mean(), y.std()) if real else (0.0, 1.0)
+    if kind == "student_t":
+        y_center = np.median(y)
+        y_scale = 1.4826 * np.median(np.abs(y - y_center))
     typical = np.log(y.mean()) if kind in ("poisson", "gamma", "negative_binomial") else 0.0
     s = precision("log_scale", 5.0, min(1.0, 2.0 / np.sqrt(d)))
     w = s * numpyro.sample("z", dist.Normal(0, 1).expand([d]).to_event(1))
