@@ -97,9 +97,10 @@ def test_targets_without_spread_or_almost_no_rows(name, rows):
 
 @pytest.mark.parametrize(("n", "own"), [(3, False), (19, False), (20, True)])
 def test_few_rows_have_one_noise(n, own):
-    """They do not say how noise depends on x: of 3 rows, the median sd was 3,000 times that of y.
+    """They do not say how noise depends on x.
 
-    With one noise it was 5 times; 20 is between the two.
+    With noise that was exponential in s everywhere, the median sd of 3 rows was 3,000 times that of
+    y. With one noise it was 5 times; 20 is between the two.
     """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))

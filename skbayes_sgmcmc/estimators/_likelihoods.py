@@ -78,7 +78,7 @@ FAMILIES = {
 OWN = Family("none", "torch_likelihood", "DistributionLikelihood")
 #: values of ``noise`` that are not numbers
 AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
-#: fewer rows do not say how noise depends on x: with 10 rows, its sds were up to 10^5 times y's
+#: with fewer rows, noise is the same for all: they do not say how it depends on x
 FEWEST_FOR_OWN_NOISE = 20
 
 
