@@ -180,6 +180,11 @@ class Nothing(nn.Linear):
         (Words(), {"input_ids": ids + LARGEST_WHOLE}, "whole numbers that a module gets may be at"),
         (
             Words(),
+            {"input_ids": np.full_like(ids, np.iinfo(np.int64).min)},
+            "whole numbers that a module gets may be at",
+        ),
+        (
+            Words(),
             {"input_ids": 3},
             r"X\['input_ids'\] is not allowed: give an array with the rows",
         ),

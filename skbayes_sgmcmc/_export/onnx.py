@@ -159,7 +159,7 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     row_shape = getattr(last, "_shape_in", None) or (estimator.n_features_in_,)  # as in fit
     program = _program(module, row_shape, outputs)
     if classifier:
-        program.model.metadata_props["classes"] = json.dumps(last.classes_.tolist(), default=str)
+        program.model.metadata_props["classes"] = json.dumps(last.classes_.tolist())
     # beside the file and then moved there: readers never see half of it
     with tempfile.TemporaryDirectory(dir=path.absolute().parent) as folder:
         program.save(Path(folder) / path.name)
