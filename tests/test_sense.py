@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,7 +24,7 @@ from skbayes_sgmcmc import (
     SamplingWarning,
 )
 from skbayes_sgmcmc.estimators._linear import _differences
-from skbayes_sgmcmc.estimators._sense import SenseWarnings
+from skbayes_sgmcmc.estimators._sense import SenseWarnings, some_of_each
 
 RUN = {"n_chains": 2, "n_draws": 20, "burn_in": 200, "thinning": 5, "random_state": 0}
 FORMER = {"prior_scale": 1.0, "noise": "infer", "hidden_layer_sizes": (50,)}
@@ -144,11 +145,16 @@ def test_one_warning_names_all_outputs():
 
 @pytest.mark.parametrize(("p", "warned"), [(0.5, False), (0.44, False), (0.42, True)])
 def test_bounds_of_classification(p, warned):
-    """Two equal classes: the log loss of their frequencies is log 2; 1.2 of that is p = 0.435."""
+    """Two equal classes: the log loss of their frequencies is log 2; 1.2 of that is p = 0.435.
+
+    One parameter and 100 rows add 1 / 200.
+    """
     codes = np.repeat([0, 1], 50)
     proba = np.full((100, 2), 1.0 - p)
     proba[np.arange(100), codes] = p
-    found = messages(lambda: Stub()._check_classification(proba, np.log(proba), codes, 100))
+    found = messages(
+        lambda: Stub()._check_classification(proba, np.log(proba), codes, np.ones(100), 1)
+    )
     assert [("log loss of its training rows" in text) for text in found] == [True] * warned
 
 
@@ -160,15 +166,15 @@ def test_bounds_of_single_draws(p, temperature, warned):
     """Half of the draws give the right class p, the others 1 - p: their average is log 2.
 
     The log loss of single draws is -log(p (1 - p)) / 2, which is 1.2 log 2 for p = 0.254. At a
-    temperature T, one parameter and 100 rows may add (T - 1) / 200, so that the bound is at 0.151
-    for 40 and at 0.085 for 90.
+    temperature T, one parameter and 100 rows may add T / 200, so that the bound is at 0.250 for 1,
+    at 0.150 for 40 and at 0.084 for 90.
     """
     codes = np.repeat([0, 1], 50)
     one = np.full((100, 2), 1.0 - p)
     one[np.arange(100), codes] = p
     stub = Stub(temperature=temperature)
     average, logs = 0.5 * (one + one[:, ::-1]), 0.5 * np.log(one * one[:, ::-1])
-    found = messages(lambda: stub._check_classification(average, logs, codes, 100))
+    found = messages(lambda: stub._check_classification(average, logs, codes, np.ones(100), 1))
     assert ["log loss of single draws for its" in text for text in found] == [True] * warned
 
 
@@ -325,3 +331,56 @@ def test_honest_fits_do_not_warn_of_nonsense(name):
         X, y = X[:2], y[:2]
     found = messages(lambda: estimator.fit(X, y))
     assert not [text for text in found if "does not describe" in text]
+
+
+@pytest.mark.parametrize("weights", ["none", "balanced", "rows", "small"])
+def test_rare_events_and_weights_are_no_nonsense(weights):
+    """Ten events among 2,000 rows, and features of noise: an honest fit is near the frequencies.
+
+    Frequencies are weighted like the rows; those of the rows alone were 13 times as good here as a
+    fit with balanced weights. Small weights let single draws be far from any fit: by half a nat for
+    each parameter, in all rows together.
+    """
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((2000, 8)), (np.arange(2000) % 200 == 7).astype(int)
+    weight = {"rows": np.where(y, 199.0, 1.0), "small": rng.lognormal(-5.0, 1.0, 2000)}.get(weights)
+    clf = BayesianLogisticRegression(
+        class_weight="balanced" if weights == "balanced" else None, n_draws=100, random_state=0
+    )
+    assert not [text for text in messages(lambda: clf.fit(X, y, weight)) if "describe" in text]
+
+
+def test_frequencies_are_weighted():
+    """1 of 100 rows has the weight of all others: a log loss of log 2 is honest, 2 is not."""
+    codes, mass = np.zeros(100, int), np.ones(100)
+    codes[0], mass[0] = 1, 99.0
+    for p, warned in [(0.5, False), (0.1, True)]:
+        proba = np.where(codes[:, None] == [0, 1], p, 1.0 - p)
+        rows = proba, np.log(proba), codes, mass
+        found = messages(partial(Stub()._check_classification, *rows, 1))
+        assert len(found) == warned
+
+
+def test_rows_that_are_looked_at_stand_for_their_class():
+    """All of a rare class and as many of the others, among them a row that outweighs all."""
+    codes, weight = (np.arange(6000) % 2000 == 0).astype(int), np.ones(6000)
+    rows, mass = some_of_each(codes, weight)
+    assert np.bincount(codes[rows]).tolist() == [100, 3]
+    np.testing.assert_allclose(np.bincount(codes[rows], mass), [5997.0, 3.0])
+    weight[17] = 1e8
+    rows, mass = some_of_each(codes, weight)
+    assert mass[rows == 17] / mass.sum() > 0.98
+    np.testing.assert_allclose(np.bincount(codes[rows], mass), np.bincount(codes, weight))
+
+
+def test_errors_of_regression_are_weighted():
+    """The prediction is that of the heavy rows: the error of a constant, 0.3, is theirs.
+
+    Without weights it is 5, of which 1.2 times the sd of y is 3.6.
+    """
+    y = np.repeat([-0.3, 0.3, 5.0], [50, 50, 100])[:, None]
+    weight = np.repeat([1e4, 1.0], 100)
+    stub = Stub(0.0, 0.3)
+    assert not messages(lambda: stub._check_regression(stub, y, y, weight))
+    (text,) = messages(lambda: Stub(4.0, 0.3)._check_regression(Stub(4.0, 0.3), y, y, weight))
+    assert "further from the training targets" in text

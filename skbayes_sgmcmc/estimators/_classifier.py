@@ -26,7 +26,7 @@ from ._base import SGMCMCEstimator
 from ._fitting import all_or_nothing
 from ._log_joint import Task, WithLogJoint
 from ._probabilities import ProbabilityClassifier
-from ._sense import DRAWS_LOOKED_AT, some_rows
+from ._sense import DRAWS_LOOKED_AT, some_of_each
 from ._tables import validate_x, validate_xy
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         )
         self._stream_classes, self._order_told = None, False
         self._check_mixing(task.X)
-        self._check_sense(task.X, task.target)
+        self._check_sense(task.X, task.target, task.weight)
         self._calibrate(task)
         return self
 
@@ -282,9 +282,11 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
     def _probabilities(self, X: Any) -> Array:
         return self._mean_proba(self._validate_x(X))
 
-    def _check_sense(self, X: Any, codes: Array) -> None:
+    def _check_sense(self, X: Any, codes: Array, weight: Array | None) -> None:
         """Warn if the fit is plainly nonsense."""
-        rows, total = some_rows(len(codes)), self.posterior_.n_chains * self.posterior_.n_draws
+        weight = np.ones(len(codes)) if weight is None else weight
+        rows, mass = some_of_each(codes, weight)
+        total = self.posterior_.n_chains * self.posterior_.n_draws
         chosen, weights = self.posterior_.spaced(min(total, DRAWS_LOOKED_AT))
         predict = self._predictor()
 
@@ -296,7 +298,8 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         with np.errstate(all="ignore"):  # what is not finite is refused
             found = prediction.average(with_logs, some, len(chosen), 2 * k, weights)
         check_predictions(found, some)
-        self._check_classification(found[:, :k], found[:, k:], codes[rows], len(codes))
+        directions = min(self._n_numbers(), len(codes) - int(np.bincount(codes).max()))
+        self._check_classification(found[:, :k], found[:, k:], codes[rows], mass, directions)
 
     def _mean_proba(self, x: Any) -> Array:
         """Probabilities (rows, classes), averaged over the draws."""

@@ -76,8 +76,8 @@ class LinearEstimator(LearnableScales):
             self._x_scale = np.asarray(scale, dtype=np.float64)
         return 1.0 / self._x_scale
 
-    def _check_sense(self, X: Any, y: Array) -> None:
-        super()._check_sense(X, y)  # type: ignore[misc]
+    def _check_sense(self, X: Any, y: Array, weight: Array | None) -> None:
+        super()._check_sense(X, y, weight)  # type: ignore[misc]
         if self._learned_scale() is not None:  # it is in units of the features
             return
         n_rows, allowed = X.shape[0], _differences(self._of_features(X), self.prior_scale)

@@ -81,7 +81,7 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
             stream=False,
         )
         self._check_mixing(task.X)
-        self._check_sense(task.X, task.target)
+        self._check_sense(task.X, task.target, task.weight)
         return self
 
     def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
@@ -129,10 +129,10 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         self._check_stream_mixing(X)
         return self
 
-    def _check_sense(self, X: Any, y: Array) -> None:
+    def _check_sense(self, X: Any, y: Array, weight: Array | None) -> None:
         """Warn if the fit is plainly nonsense."""
         if self._likelihood().has_moments:
-            self._check_regression(self._mixture(), X, y)
+            self._check_regression(self._mixture(), X, y, weight)
 
     def _widths(self) -> tuple[int, ...]:
         """Numbers of features and outputs of the data; an empty tuple before the first fit."""

@@ -53,17 +53,22 @@ class SenseWarnings:
     def _short_name(self) -> str:
         raise NotImplementedError
 
-    def _check_regression(self, mixture: Mixture, X: Any, y: Array) -> None:
+    def _check_regression(
+        self, mixture: Mixture, X: Any, y: Array, weight: Array | None = None
+    ) -> None:
         """Warn if predictions of training rows are worse than a constant, or all noise."""
-        if len(y) < FEWEST_ROWS:
+        weight = np.ones(len(y)) if weight is None else weight
+        if min(len(y), weight.sum()) < FEWEST_ROWS:
             return
-        rows = some_rows(len(y))
-        target, spread = y[rows], y[rows].std(0)
-        mean, variance = mixture.moments(X[rows], variance=True)
+        rows, times = np.unique(some_rows(weight), return_counts=True)
+        target, (mean, moment) = y[rows], mixture.moments(X[rows], variance=True)
+        variance = np.broadcast_to(np.asarray(moment), target.shape)
+        target, mean, variance = (np.repeat(a, times, axis=0) for a in (target, mean, variance))
+        spread = target.std(0)
         away = np.abs(mean - target)
         unit = np.maximum(away.max(axis=0), np.finfo(float).tiny)  # squares could overflow
         error = unit * np.sqrt(np.mean((away / unit) ** 2, axis=0))
-        noise = np.sqrt(np.median(np.asarray(variance), axis=0))
+        noise = np.sqrt(np.median(variance, axis=0))
         far = (spread > 0.0) & (error > WORST_ERROR * spread)
         wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * spread)
         found = []
@@ -83,32 +88,40 @@ class SenseWarnings:
             self._nonsense(", and ".join(found))
 
     def _check_classification(
-        self, proba: Array, log_proba: Array, codes: Array, n_rows: int
+        self, proba: Array, log_proba: Array, codes: Array, mass: Array, n_directions: int
     ) -> None:
         """Warn if training rows are predicted worse than by the frequencies of the classes.
 
         ``proba`` are the probabilities of some rows (rows, classes), averaged over draws, and
-        ``log_proba`` averages of the logarithms of single draws' probabilities.
+        ``log_proba`` averages of the logarithms of single draws' probabilities. A row stands for
+        training rows with the total weight ``mass``. The data inform about at most
+        ``n_directions`` of the parameters.
 
-        Draws of a posterior at T = 1 describe its rows better than the frequencies do on average,
-        even if X says nothing of y: ratios of 0.06 to 0.92 were measured for labels at random. A
-        higher temperature adds up to (T - 1) / 2 for each parameter. Draws of steps that are too
-        long can be far worse, although their average is near the frequencies.
+        Single draws are a nat times T / 2 worse than the best fit for each of these, summed over
+        the training rows, while the best fit may be hardly better than the frequencies if X says
+        little of y. Where one class is rare, or weights are small, this is as much as the log loss
+        itself. Elsewhere it is little: draws of networks describe rows better than the frequencies
+        do even if labels are random, with ratios of 0.06 to 0.92. Draws of steps that are too long
+        can be far worse, although their average is near the frequencies.
         """
-        if len(codes) < FEWEST_ROWS:
+        total = float(mass.sum())
+        if min(len(codes), total) < FEWEST_ROWS:
             return
-        frequency = np.bincount(codes, minlength=proba.shape[1]) / len(codes)
+        frequency = np.bincount(codes, mass) / total
         constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
-        allowed, given = WORST_ERROR * constant, (np.arange(len(codes)), codes)
-        whose, loss = "its", -float(np.log(np.maximum(proba[given], 1e-300)).mean())
-        if loss <= allowed:
-            whose, loss = "single draws for its", -float(log_proba[given].mean())
-            allowed += 0.5 * max(self._hottest() - 1.0, 0.0) * self._n_numbers() / n_rows
-        if constant > 0.0 and loss > allowed:
-            self._nonsense(
-                f"the log loss of {whose} training rows is larger than that of the classes' "
-                f"frequencies ({loss:.3g}; {constant:.3g})"
-            )
+        allowed = WORST_ERROR * constant + 0.5 * max(self._hottest(), 1.0) * n_directions / total
+        given = (np.arange(len(codes)), codes)
+        for whose, logs in (
+            ("its", np.log(np.maximum(proba, 1e-300))),
+            ("single draws for its", log_proba),
+        ):
+            loss = -float(mass @ logs[given]) / total
+            if constant > 0.0 and loss > allowed:
+                self._nonsense(
+                    f"the log loss of {whose} training rows is larger than that of the classes' "
+                    f"frequencies ({loss:.3g}; {constant:.3g})"
+                )
+                return
 
     def _hottest(self) -> float:
         """The higher one of the first and the last temperature."""
@@ -215,6 +228,20 @@ def _outputs(which: Array, excess: Array) -> tuple[str, int]:
     return f" of outputs {named} and {last} (worst: {worst})", worst
 
 
-def some_rows(n: int) -> Array:
-    """Indices of the training rows that are looked at."""
-    return np.unique(np.linspace(0, n - 1, min(n, LOOKED_AT)).astype(int))
+def some_rows(weight: Array, n: int = LOOKED_AT) -> Array:
+    """Indices of the training rows that are looked at, sorted; each stands for the same weight."""
+    n = min(n, len(weight))
+    reached = np.cumsum(weight, dtype=np.float64)
+    return np.searchsorted(reached, (np.arange(n) + 0.5) / n * reached[-1])
+
+
+def some_of_each(codes: Array, weight: Array) -> tuple[Array, Array]:
+    """The same in equal parts for each class, and the weight that each of the rows stands for."""
+    classes = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    classes = [rows for rows in classes if len(rows)]
+    of_each, stands = max(1, LOOKED_AT // len(classes)), np.zeros(len(codes))
+    for rows in classes:
+        chosen = rows[some_rows(weight[rows], of_each)]
+        np.add.at(stands, chosen, weight[rows].sum() / len(chosen))
+    chosen = np.flatnonzero(stands)
+    return chosen, stands[chosen]
