@@ -264,7 +264,7 @@ def test_students_of_other_teachers(make):
 
 
 class Own(nn.Module):
-    """A module of a class of its own, whose outputs are in an object."""
+    """A module of a class of its own, with outputs in a mapping."""
 
     def __init__(self):
         super().__init__()

@@ -30,7 +30,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 #: largest difference between two evaluations of a row that rounding explains, in units of the
 #: largest output
 ROUNDING = 1e-3
-#: number of random parameters whose outputs show that a range is that of the module
+#: number of random parameters that show the range of a module's outputs
 RANDOM_PARAMETERS = 24
 #: a change of parameters that hardly changes outputs, if these are continuous
 CLOSE = 1e-5

@@ -9,7 +9,7 @@ from torch import nn
 
 from ..._exceptions import not_allowed
 
-#: a module of some kind, of which functions return another one
+#: the kind of a module, which copies keep
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
