@@ -35,6 +35,18 @@ BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", 
 SHELLS = {"bash", "console"}
 #: pages with networks of default size, 70 s of one core together: .ci/run runs them, too
 LONG = {"README.md", "docs/guide.md", "docs/topics.md"}
+#: packages of extras, and others that examples could need
+EXTRAS = {
+    "fast": {"numba"},
+    "plot": set(),  # matplotlib, which these tests need
+    "arviz": {"arviz"},
+    "parquet": {"pyarrow"},
+    "onnx": {"onnx", "onnxscript"},
+    "progress": {"rich"},
+    "secure": {"skops"},
+    "distributed": {"dask", "distributed"},
+}
+OPTIONAL = {"pandas", "polars", "h5py"}.union(*EXTRAS.values())
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*DOCS.glob("*.md"), *DOCS.glob("project/*.md"), *ROOT.glob("*.md")]
@@ -52,14 +64,44 @@ def test_the_reader_of_blocks_reads():
     ]
 
 
+@pytest.fixture
+def only_installed(monkeypatch):
+    """Packages that the README's first command does not install can't be imported.
+
+    Not by us, scikit-learn and the page: others have asked before whether a package is there.
+    """
+    command = re.search(r'pip install .* "\.\[(.*?)\]"', (ROOT / "README.md").read_text())
+    missing = OPTIONAL.difference(*(EXTRAS[extra] for extra in command[1].split(",")))
+    import_ = builtins.__import__
+
+    def limited(name, names=None, *others):
+        importer = str((names or {}).get("__name__")).partition(".")[0]
+        ours = importer in ("a_page", "sklearn", "skbayes_sgmcmc")
+        if ours and name.partition(".")[0] in missing:
+            raise ImportError(name)
+        return import_(name, names, *others)
+
+    monkeypatch.setattr(builtins, "__import__", limited)
+
+
+def test_the_first_example_needs_what_the_first_command_installs(only_installed):
+    """The other examples are run without optional packages, too, by the slow test of pages."""
+    _, _, code = next(
+        block for block in BLOCK.findall((ROOT / "README.md").read_text()) if block[1] == "python"
+    )
+    exec(code, {"__name__": "a_page"})
+
+
 @pytest.mark.usefixtures("figures")
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=pytest.mark.slow if page in LONG else []) for page in PAGES],
 )
-def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, request):
     """In one session, without a warning of ours."""
     monkeypatch.chdir(tmp_path)
+    if page == "README.md":
+        request.getfixturevalue("only_installed")
     names: dict[str, object] = {"__name__": "a_page"}
     text = (ROOT / page).read_text()
     with warnings.catch_warnings():
