@@ -6,20 +6,26 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
 
 import joblib
 import numpy as np
 import pytest
 import skops.io
+import torch
+from sklearn.base import clone
 
 from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianMLPRegressor,
+    BayesianOrdinalClassifier,
     DeepPoissonFactorAnalysis,
+    DistilledClassifier,
     SparseBayesianClassifier,
     Storage,
 )
 from skbayes_sgmcmc._draws.storage import PROBE
+from skbayes_sgmcmc.inspection import fgsm
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -141,3 +147,30 @@ def test_a_checkpoint_is_the_only_file_of_a_fit(tmp_path):
         assert not [path for kind, path in events if kind == "write" and (kind, path) not in own]
         assert (("open", f"{folder}/fit.npz") in own) == existed
         assert [path.name for path in tmp_path.iterdir()] == ["fit.npz"]
+
+
+@pytest.fixture
+def torch_warns_always():
+    torch.set_warn_always(True)  # not only once in a process
+    yield
+    torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize("kind", ["ordinal", "logistic", "student", "regressor"])
+def test_draws_in_a_memory_map_predict_without_a_warning(tmp_path, torch_warns_always, kind):
+    """They are read-only, of which torch would warn where it takes them for tensors."""
+    linear = BayesianLogisticRegression(**RUN)
+    ordinal = BayesianOrdinalClassifier(**RUN)
+    fitted = {
+        "ordinal": lambda: ordinal.fit(X, LABELS),
+        "logistic": lambda: linear.fit(X, LABELS),
+        "student": lambda: DistilledClassifier(linear, n_epochs=1).fit(X, LABELS),
+        "regressor": lambda: clone(MODELS["regressor"][0]).fit(X, X[:, 0]),
+    }[kind]()
+    joblib.dump(fitted, tmp_path / "file")
+    loaded = joblib.load(tmp_path / "file", mmap_mode="r")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+        if kind in ("ordinal", "logistic"):
+            fgsm(loaded, X, LABELS, eps=0.1, clip=None)  # along gradients of all draws

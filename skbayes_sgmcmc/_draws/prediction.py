@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, gen_batches
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Array = NDArray[Any]
 
@@ -25,6 +28,13 @@ def blocks(n_rows: int, n_draws: int, n_outputs: int) -> Iterator[tuple[slice, l
     draws = list(gen_batches(n_draws, draws_at_once))
     for rows in gen_batches(n_rows, rows_at_once):
         yield rows, draws
+
+
+def tensor_of(draws: Array) -> Tensor:
+    """Draws as a tensor. Those of a read-only file are copied: tensors can be written to."""
+    import torch
+
+    return torch.from_numpy(np.require(draws, requirements="W"))
 
 
 def average(predict: Predict, x: Any, n_draws: int, n_outputs: int, weights: Array | None) -> Array:

@@ -291,7 +291,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         """The precision in which the student was trained."""
         import torch
 
-        return torch.from_numpy(next(iter(self.weights_.values()))).dtype
+        return torch.from_numpy(np.empty(0, next(iter(self.weights_.values())).dtype)).dtype
 
     def _module(self, dtype: Any) -> nn.Sequential:
         """The student as a module that maps rows to logits, for predictions."""

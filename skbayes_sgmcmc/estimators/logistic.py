@@ -340,7 +340,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         from ..models.logistic import logits
 
         coef, intercept = (
-            torch.from_numpy(self.posterior_.pooled(name)) for name in ("coef", "intercept")
+            prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "intercept")
         )
         at_once = prediction.BLOCK_NUMBERS // (len(x) * len(self.classes_))
         for draws in gen_batches(len(coef), max(1, at_once)):

@@ -338,17 +338,15 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         from ..models.ordinal import log_probabilities
 
         f = np.asarray(x @ self.posterior_.select("coef", draws).T).T
-        cutpoints = self.posterior_.select("cutpoints", draws)
-        log_p = log_probabilities(torch.from_numpy(f.copy()), torch.from_numpy(cutpoints))
+        cutpoints = prediction.tensor_of(self.posterior_.select("cutpoints", draws))
+        log_p = log_probabilities(torch.from_numpy(f.copy()), cutpoints)
         return np.asarray(log_p.exp_())
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        import torch
-
         from ..models.ordinal import log_probabilities
 
         coef, cutpoints = (
-            torch.from_numpy(self.posterior_.pooled(name)) for name in ("coef", "cutpoints")
+            prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "cutpoints")
         )
         at_once = prediction.BLOCK_NUMBERS // (len(x) * len(self.classes_))
         for draws in gen_batches(len(coef), max(1, at_once)):
