@@ -222,8 +222,16 @@ def class_weights(
 
     scikit-learn's function would take labels for whole numbers wherever they convert to them.
     """
+    places = np.arange(len(classes))
     if not isinstance(given, dict):
-        places = np.arange(len(classes))
+        of_rows = codes if sample_weight is None else codes[np.asarray(sample_weight) > 0.0]
+        missing = np.setdiff1d(places, of_rows)
+        if len(missing):
+            raise not_allowed(
+                f"class_weight={given!r} is not allowed here: class "
+                f"{classes.tolist()[missing[0]]!r} has no row of positive weight. Give it one, "
+                "leave its rows out of fit, or give class_weight as a dict."
+            )
         return np.asarray(
             compute_class_weight(given, classes=places, y=codes, sample_weight=sample_weight)
         )

@@ -393,6 +393,22 @@ def test_weights_of_zero_are_refused_by_name_with_balanced_classes():
         clf.fit(np.eye(4), [0, 1, 0, 1], sample_weight=np.zeros(4))
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_classes_without_weight_can_not_be_balanced():
+    """No factor makes their sum that of the others. A dict, or leaving the rows out, is allowed."""
+    X, y = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 3
+    weight, some = (y < 2) * 1.0, y < 2
+    clf = small(class_weight="balanced")
+    refused = r"class_weight='balanced' is not allowed here: class 2 has no row of positive weight"
+    with pytest.raises(ValueError, match=refused):
+        clf.fit(X, y, sample_weight=weight)
+    with pytest.raises(ValueError, match=refused):
+        clf.partial_fit(X[some], y[some], classes=[0, 1, 2])
+    assert clf.fit(X[some], y[some]).classes_.tolist() == [0, 1]
+    clf.set_params(class_weight={0: 1.0, 1: 2.0, 2: 1.0}).fit(X, y, sample_weight=weight)
+    assert clf.classes_.tolist() == [0, 1, 2]
+
+
 def test_rsgld_needs_a_metric(binary):
     with pytest.raises(ValueError, match=r"RSGLD is not allowed: .*LogisticModel has no metric"):
         small(sampler="rsgld").fit(*binary)
