@@ -15,9 +15,6 @@ Error = TypeVar("Error", bound=Exception)
 NOT_ALLOWED = "a-parameter-or-the-data-are-not-allowed"
 #: remedies if a run does not fit into the memory of its device; draws are on the host
 FIT_REMEDY = "give a smaller batch_size, fewer n_chains, or dtype='float32'"
-#: what helps, too, if the memory is not the host's
-OTHER_DEVICE = ", or device='cpu'"
-
 
 #: whose code is between a user's line and ours
 _LIBRARIES = (
@@ -30,8 +27,8 @@ _fit: ContextVar[tuple[list[str], Callable[[], str]] | None] = ContextVar("fit",
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 #: where messages and notes send the reader
 MORE = "More: docs/warnings.md"
-#: how messages about it begin
-FULL = "the device's memory is full"
+#: how messages about it begin, if it is the host's or that of another device
+FULL, FULL_DEVICE = "memory is full", "the device's memory is full"
 
 
 class SamplingError(RuntimeError):
@@ -63,11 +60,13 @@ def explain_full_memory(remedy: str) -> Iterator[None]:
         yield
     except (MemoryError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
-        if reason.startswith(FULL) or not _is_full(error):
+        if reason.startswith((FULL, FULL_DEVICE)) or not _is_full(error):
             raise
-        other = OTHER_DEVICE if isinstance(error, _device_error()) else ""
-        remedies = f"{remedy}{other}; other programs may also hold memory of the device"
-        message = f"{FULL}: {remedies}. ({reason})"
+        if isinstance(error, _device_error()):
+            message = f"{FULL_DEVICE}: {remedy}, or device='cpu'; other programs may also hold some"
+        else:
+            message = f"{FULL}: {remedy}; other programs may also hold some"
+        message += f" of it. ({reason})"
         raise MemoryError(message + more("the-memory-is-full")) from error
 
 

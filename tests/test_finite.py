@@ -203,12 +203,10 @@ def test_a_full_memory_says_what_to_change(monkeypatch, allocate):
 
     monkeypatch.setattr("skbayes_sgmcmc._engine.run._run_groups", too_much)
     classifier = BayesianMLPClassifier(**MLP, **RUN)
-    with pytest.raises(
-        MemoryError, match=r"^the device's memory is full: .*smaller batch_size.* \("
-    ) as caught:
+    with pytest.raises(MemoryError, match=r"^memory is full: .*smaller batch_size.* \(") as caught:
         classifier.fit(X, LABELS)
     assert not hasattr(classifier, "posterior_")
-    assert "device='cpu'" not in str(caught.value)  # it is the CPU's
+    assert "device" not in str(caught.value)  # it is the CPU's
 
 
 def test_the_cpu_is_a_remedy_for_a_full_memory_of_other_devices():
