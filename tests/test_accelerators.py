@@ -153,6 +153,37 @@ def test_missing_numba_is_a_reason(monkeypatch, kind, parameters):
     assert fitted(kind, compiled="auto", **parameters).compiled_ == ()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "OSError('Could not find/load libllvmlite.so')",
+        "ImportError('Numba needs NumPy 2.3 or less')",
+    ],
+)
+@pytest.mark.parametrize("parameters", [{}, {"algorithm": "gibbs"}])
+def test_a_numba_that_can_not_be_imported_is_a_reason(tmp_path, monkeypatch, error, parameters):
+    """Its library is not found if the memory of the process is limited, for instance.
+
+    "auto" takes torch, also where compiled code would pay, and imports numba only there.
+    """
+    (tmp_path / "numba.py").write_text(f"raise {error}")
+    monkeypatch.delitem(sys.modules, "numba")
+    monkeypatch.syspath_prepend(tmp_path)
+    for where in ("documents", "corpus"):
+        monkeypatch.setattr(f"skbayes_sgmcmc.models.topics.{where}.WORTH_WORDS", 0)
+    with pytest.raises(ValueError, match=r"numba can't be imported \(\w+: (Could|Numba)"):
+        fitted(LDA, compiled=True, **parameters)
+    assert fitted(LDA, compiled="auto", **parameters).compiled_ == ()
+
+
+def test_numba_is_not_imported_where_it_does_not_pay(monkeypatch):
+    def forbidden():
+        raise AssertionError
+
+    monkeypatch.setattr("skbayes_sgmcmc._engine.accelerators.why_no_numba", forbidden)
+    assert fitted(MLP, compiled="auto").compiled_ == ()
+
+
 def test_a_refused_fit_leaves_the_estimator_unfitted():
     clf = BayesianMLPClassifier(sampler="sghmc", compiled=True)
     with pytest.raises(ValueError, match="compiled=True"):

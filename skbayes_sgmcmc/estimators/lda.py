@@ -312,12 +312,12 @@ class LatentDirichletAllocation(TopicModel):
         return LDAModel(*parts, **self._options())
 
     def _fit_gibbs(self, X: Any, settings: Any) -> None:
-        from .._engine.accelerators import Offer, choose, why_no_numba
+        from .._engine.accelerators import Offer, choose
         from .._engine.lengths import Lengths
         from ..models.topics.documents import WORTH_WORDS
         from ..models.topics.gibbs import gibbs_draws
 
-        offer = Offer("documents", "sweeps", why_no_numba(), bool(X.sum() >= WORTH_WORDS))
+        offer = Offer("documents", "sweeps", None, bool(X.sum() >= WORTH_WORDS), numba=True)
         self.compiled_ = choose(self.compiled, [offer])
         lengths = Lengths(GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING).asked(settings)
         n_steps = lengths.n_steps

@@ -20,7 +20,7 @@ from .fused_turns import FusedTurns
 from .linear_sgld import LinearSGLD
 from .model_kernels import ModelKernel
 
-__all__ = ["ACCELERATORS", "Offer", "Workload", "choose", "equip", "offers", "why_no_numba"]
+__all__ = ["ACCELERATORS", "Offer", "Workload", "choose", "equip", "offers"]
 
 ACCELERATORS: tuple[Accelerator, ...] = (
     CUDAGraph(),
@@ -51,9 +51,13 @@ def choose(compiled: Any, offered: Iterable[Offer]) -> tuple[str, ...]:
     chosen: dict[str, str] = {}  # by part
     reasons = []
     for offer in offered:
-        if offer.why_not is not None:
-            reasons.append(f"\n  {offer.name}: {offer.why_not}")
-        elif offer.part not in chosen and (compiled is True or offer.pays):
+        wanted = offer.part not in chosen and (compiled is True or offer.pays)
+        why_not = offer.why_not
+        if why_not is None and wanted and offer.numba:
+            why_not = why_no_numba()
+        if why_not is not None:
+            reasons.append(f"\n  {offer.name}: {why_not}")
+        elif wanted:
             chosen[offer.part] = offer.name
     if compiled is True and not chosen:
         raise not_allowed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -62,12 +63,15 @@ class Offer:
         The reason why it does not apply, in one short sentence. None if it applies.
     pays : bool
         Whether it applies and makes the run faster, so that ``compiled="auto"`` takes it.
+    numba : bool
+        Whether it needs numba, which is looked at only before it is taken: importing it takes time.
     """
 
     name: str
     part: str
     why_not: str | None
     pays: bool
+    numba: bool = False
 
 
 class Accelerator:
@@ -77,6 +81,8 @@ class Accelerator:
     name: str
     #: the part of a run that it computes
     part: str = "steps"
+    #: whether it needs numba
+    numba: bool = True
 
     def why_not(self, work: Workload) -> str | None:
         """The reason why it does not apply to this run, in one short sentence; else None."""
@@ -92,13 +98,19 @@ class Accelerator:
 
     def offer(self, work: Workload) -> Offer:
         why_not = self.why_not(work)
-        return Offer(self.name, self.part, why_not, why_not is None and self.pays(work))
+        pays = why_not is None and self.pays(work)
+        return Offer(self.name, self.part, why_not, pays, self.numba)
 
 
 def why_no_numba() -> str | None:
     """The reason why compiled code is not available; None if it is."""
     if find_spec("numba") is None:
         return "numba is not installed; install the extra 'skbayes-sgmcmc[fast]'."
+    try:
+        import_module("numba")
+    except Exception as error:  # another NumPy than it knows; its library does not fit in memory
+        reason = str(error).partition("\n")[0]
+        return f"numba can't be imported ({type(error).__name__}: {reason})."
     return None
 
 

@@ -123,6 +123,7 @@ class CUDAGraph(Accelerator):
     """Gradients as a CUDA graph, used only with ``compiled=True``."""
 
     name = "cuda_graph"
+    numba = False
 
     def why_not(self, work: Workload) -> str | None:
         if work.device not in DEVICES:

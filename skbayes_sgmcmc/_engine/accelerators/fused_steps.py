@@ -22,7 +22,7 @@ from ..._draws.storage import dtype_name
 from ...samplers import PSGLD, SGLD, Sampler
 from ...samplers._protocol import State, Step
 from ...samplers.integrators import euler
-from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
+from ._base import Accelerator, Engine, Workload, why_no_cpu
 
 #: number of normals of a whole run from which compilation saves more time than it takes
 WORTH_NUMBERS = 10**9
@@ -124,7 +124,7 @@ class FusedSteps(Accelerator):
             return "the model needs gamma variates, which the compiled generator does not have."
         if work.torch_numbers:
             return "the earlier chains that this fit continues use torch's random numbers."
-        return why_no_cpu(work) or why_no_numba()
+        return why_no_cpu(work)
 
     def pays(self, work: Workload) -> bool:
         numbers = work.target.model.n_parameters * work.n_steps * work.n_chains

@@ -16,7 +16,7 @@ from ...samplers import MCLMC, Sampler
 from ...samplers._protocol import State, Step
 from ...samplers.integrators import Integrator
 from ...samplers.mclmc import FORGOTTEN
-from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
+from ._base import Accelerator, Engine, Workload, why_no_cpu
 
 #: what a step saves, in units of what the passes over one number of a direction save: a nanosecond
 STEP_NUMBERS = 60_000
@@ -60,7 +60,7 @@ class FusedTurns(Accelerator):
     def why_not(self, work: Workload) -> str | None:
         if type(work.sampler) is not MCLMC:
             return "it is for sampler='mclmc'."
-        return why_no_cpu(work) or why_no_numba()
+        return why_no_cpu(work)
 
     def pays(self, work: Workload) -> bool:
         n_parameters = work.target.model.n_parameters

@@ -21,7 +21,7 @@ from ..._data.minibatch import Minibatches
 from ..._draws.storage import dtype_name
 from ...samplers import SGLD, integrators
 from ..target import Target
-from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
+from ._base import Accelerator, Engine, Workload, why_no_cpu
 
 Array = NDArray[Any]
 Kernel = Callable[..., torch.Tensor]
@@ -51,7 +51,7 @@ class LinearSGLD(Accelerator):
             return "the rows are in a file."
         if work.minibatches.ranks.size > 1:
             return "several ranks share the minibatches."
-        return why_no_cpu(work) or why_no_numba()
+        return why_no_cpu(work)
 
     def pays(self, work: Workload) -> bool:
         return work.minibatches.numbers <= DENSE_LIMIT

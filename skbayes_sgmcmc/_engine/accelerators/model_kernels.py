@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ._base import Accelerator, Engine, Workload, why_no_cpu, why_no_numba
+from ._base import Accelerator, Engine, Workload, why_no_cpu
 
 
 class ModelKernel(Accelerator):
@@ -30,7 +30,7 @@ class ModelKernel(Accelerator):
     def why_not(self, work: Workload) -> str | None:
         if self.name not in work.target.model.kernels:
             return self.without
-        return why_no_cpu(work) or why_no_numba()
+        return why_no_cpu(work)
 
     def pays(self, work: Workload) -> bool:
         return work.target.model.kernels_pay(work.target.data, work.n_steps)
