@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import numpy as np
@@ -47,3 +48,13 @@ def test_a_worker_without_the_file_of_sparse_rows_says_so(tmp_path):
     (tmp_path / "indices.npy").unlink()
     with pytest.raises(FileNotFoundError, match=r"indices\.npy.* does not exist on '"):
         there.rows(np.array([0]))
+
+
+@pytest.mark.parametrize("name", ["data", "indices", "indptr"])
+def test_a_file_of_sparse_rows_that_shrinks_is_refused_before_it_is_read(tmp_path, name):
+    """To read a map beyond the end of its file would kill the process, without a message."""
+    design = StoredSparseDesign(stored_csr(tmp_path), torch.float64, "cpu", intercept=True)
+    design.rows(np.array([7]))
+    os.truncate(tmp_path / f"{name}.npy", 200)
+    with pytest.raises(RuntimeError, match=rf"{name}\.npy' of X has changed since the call began"):
+        design.rows(np.array([7]))

@@ -217,18 +217,8 @@ class StoredRows:
 
         To read beyond the end of a file that has shrunk would end the process.
         """
-        if isinstance(self._table, Place):
-            return  # it is compared when it is opened
-        state = state_of(self._file)
-        # a map of a file that was deleted or replaced by another one keeps its rows
-        if state is not None and state != self._state and state[:1] == (self._state or state)[:1]:
-            raise explained(
-                RuntimeError(
-                    f"the file {os.fspath(self._file)!r} of X has changed since the call began. "
-                    "Keep it as it is until the call ends; write new rows to another file."
-                ),
-                "the-rows-cannot-be-read",
-            )
+        if not isinstance(self._table, Place):  # which is compared when it is opened
+            check_state(self._file, self._state)
 
 
 @dataclass(frozen=True)
@@ -296,7 +286,12 @@ class StoredCSR:
 
     @property
     def matrix(self) -> Any:
-        """The matrix; in another process, memory maps are opened when it is first needed."""
+        """The matrix; in another process, memory maps are opened when it is first needed.
+
+        Raises ``RuntimeError`` if one of their files is no longer as it was.
+        """
+        for where in self._files:
+            check_state(*where)
         if self._matrix is None:
             parts = [p.opened() if isinstance(p, Place) else p for p in self._parts]
             self._matrix = sp.csr_matrix(tuple(parts), shape=self.shape)
@@ -335,6 +330,20 @@ def state_of(file: Any) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def check_state(file: Any, state: tuple[int, int, int] | None) -> None:
+    """Raise ``RuntimeError`` if the file of a map is not in this state any more."""
+    found = state_of(file)
+    # a map of a file that was deleted or replaced by another one keeps its rows
+    if found is not None and found != state and found[:1] == (state or found)[:1]:
+        raise explained(
+            RuntimeError(
+                f"the file {os.fspath(file)!r} of X has changed since the call began. "
+                "Keep it as it is until the call ends; write new rows to another file."
+            ),
+            "the-rows-cannot-be-read",
+        )
 
 
 def _chunk_rows(table: Any) -> int:
