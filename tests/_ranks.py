@@ -22,8 +22,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 import skbayes_sgmcmc as sk
-from skbayes_sgmcmc._engine import chains
-from skbayes_sgmcmc._engine import data_parallel as engine
+from skbayes_sgmcmc._engine import chains, fingerprint
 from skbayes_sgmcmc._engine.checkpoint import Checkpoint
 
 N_RANKS = 2
@@ -142,12 +141,12 @@ def refused(rank):
 
 
 def other_version(estimator, second):
-    before = engine.__version__
-    engine.__version__ = "0.0.0" if second else before
+    before = fingerprint.__version__
+    fingerprint.__version__ = "0.0.0" if second else before
     try:
         estimator.fit(X, Y)
     finally:
-        engine.__version__ = before
+        fingerprint.__version__ = before
 
 
 def error_of(call):
