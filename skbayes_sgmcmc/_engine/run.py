@@ -40,6 +40,8 @@ NAMED_CHAINS = 5
 #: fewest steps of a call of a stream whose rows become a Gaussian, which takes longer than they do;
 #: and of the first one
 LEAST_STEPS, FIRST_STEPS = 20, 500
+#: number of points in the trace of the sampling threshold, and of draws for each median
+TRACE_POINTS, TRACE_DRAWS = 50, 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,16 @@ class Run:
     moved: Callable[[Array], Array] | None = None
     #: whether these rows need not be kept, since their Gaussian says the same
     settled: bool = True
+
+    def threshold_trace(self) -> dict[str, Array]:
+        """alpha_t along the run: eta of each step times alpha_t / eta, the median of some draws."""
+        flat = self.draws.reshape(-1, self.draws.shape[2])
+        spaced = np.unique(np.linspace(0, len(flat) - 1, TRACE_DRAWS).astype(int))
+        theta = torch.from_numpy(flat[spaced]).to(self.target.like)
+        ratio = np.median([self.alpha(one[None]) for one in theta])
+        step = np.unique(np.geomspace(1, self.n_steps, TRACE_POINTS).astype(int))
+        eta = self.plan.step_size.values(step - 1, self.plan.n_steps)
+        return {"step": step, "noise_ratio": ratio * eta}
 
 
 def draw(

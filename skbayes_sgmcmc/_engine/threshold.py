@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,13 +13,7 @@ from ..models._scores import largest_score_variance, score_covariance
 from ..samplers import Sampler
 from .target import Target
 
-if TYPE_CHECKING:
-    from .run import Run
-
 Array = NDArray[Any]
-
-#: number of points in the trace of the sampling threshold, and of draws for each median
-TRACE_POINTS, TRACE_DRAWS = 50, 5
 
 
 def threshold_per_step(
@@ -48,14 +42,3 @@ def threshold_per_step(
         temperature=max(temperature, 1e-12),
         root=root,
     )
-
-
-def threshold_trace(run: Run) -> dict[str, Array]:
-    """alpha_t along the run: eta of each step times the median of alpha_t / eta over some draws."""
-    flat = run.draws.reshape(-1, run.draws.shape[2])
-    spaced = np.unique(np.linspace(0, len(flat) - 1, TRACE_DRAWS).astype(int))
-    theta = torch.from_numpy(flat[spaced]).to(run.target.like)
-    ratio = np.median([run.alpha(one[None]) for one in theta])
-    step = np.unique(np.geomspace(1, run.n_steps, TRACE_POINTS).astype(int))
-    eta = run.plan.step_size.values(step - 1, run.plan.n_steps)
-    return {"step": step, "noise_ratio": ratio * eta}

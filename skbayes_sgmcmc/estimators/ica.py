@@ -465,10 +465,8 @@ class BayesianICA(Unmixing):
         self._warn_of_mixing({"components": self.posterior_["components"]})
 
     def _sample(self, model: Any, data: Any, settings: Settings, **options: Any) -> Run:
-        from .._engine.threshold import threshold_trace
-
         run = super()._sample(model, data, settings, **options)
-        self.sampling_threshold_ = threshold_trace(run)
+        self.sampling_threshold_ = run.threshold_trace()
         return run
 
     def _set_attributes(self) -> None:
