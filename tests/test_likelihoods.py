@@ -59,6 +59,55 @@ def test_families_are_those_of_scipy(name):
         assert (low <= other.ppf(q)).all() and (other.ppf(q) <= high).all()
 
 
+def exact_log_density(name, y, mean, own):
+    """In 60 digits: ``own`` is the dispersion, or the number of trials."""
+    mp = pytest.importorskip("mpmath")
+    with mp.workdps(60):
+        y, mean, own = mp.mpf(y), mp.mpf(mean), mp.mpf(own)
+        if name == "poisson":
+            return float(y * mp.log(mean) - mean - mp.loggamma(y + 1))
+        if name == "binomial":
+            p = mean / own
+            ways = mp.loggamma(own + 1) - mp.loggamma(y + 1) - mp.loggamma(own - y + 1)
+            return float(ways + y * mp.log(p) + (own - y) * mp.log(1 - p))
+        r = 1 / own
+        if name == "gamma":
+            return float(r * mp.log(r / mean) + (r - 1) * mp.log(y) - r * y / mean - mp.loggamma(r))
+        ways = mp.loggamma(y + r) - mp.loggamma(r) - mp.loggamma(y + 1)
+        return float(ways + r * mp.log(r / (r + mean)) + y * mp.log(mean / (r + mean)))
+
+
+@pytest.mark.parametrize("size", [1.0, 90.0, 1e3, 1e8, 1e15, 1e30])
+@pytest.mark.parametrize("name", ["poisson", "negative binomial", "gamma", "binomial"])
+def test_log_densities_of_numbers_of_any_size_are_exact(name, size):
+    """Against 60 digits, a few sds from the mean: to 1e-9, beside what rounding of the mean does.
+
+    Sums of factorials and powers were off by 1e14 for counts of 1e30, and log probabilities were
+    +1.5e20. The mean is rounded to 1e-16, which is 1e-16 mean / sd of an sd.
+    """
+    for sds in (0.0, -0.7, 2.5):
+        for own in (1e-12, 1e-3, 2.0, 1e-40) if name in ("negative binomial", "gamma") else (0.0,):
+            sd = {"poisson": size**0.5, "gamma": own**0.5 * size, "binomial": size**0.5}.get(
+                name, (size + own * size**2) ** 0.5
+            )
+            y = size + sds * sd if name == "gamma" else np.rint(size + sds * sd)
+            if y <= 0.0 or (name == "gamma" and own < 1e-20):
+                continue
+            mean, trials = np.full((1, 1, 1), size), 4.0 * np.rint(size)
+            one = {
+                "poisson": lambda m=mean: Poisson(m),
+                "negative binomial": lambda m=mean, a=own: NegativeBinomial(
+                    m, np.full((1, 1, 1), a)
+                ),
+                "gamma": lambda m=mean, a=own: Gamma(m, np.full((1, 1, 1), a)),
+                "binomial": lambda m=mean, t=trials: Binomial(np.full((1, 1, 1), t), m / t),
+            }[name]()
+            found = one.log_density(np.array([[y]])).item()
+            exact = exact_log_density(name, y, size, trials if name == "binomial" else own)
+            assert found == pytest.approx(exact, abs=1e-9 + 1e-15 * size / sd, rel=1e-11)
+            assert found <= 0.0 or not one.discrete
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", FAMILIES)
 def test_samples_of_families_have_scipys_distribution(name):

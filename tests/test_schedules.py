@@ -7,7 +7,13 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from skbayes_sgmcmc import MixingDistance, sample
+from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianOrdinalClassifier,
+    MixingDistance,
+    sample,
+)
 from skbayes_sgmcmc.schedules import (
     BlockDecay,
     Constant,
@@ -218,3 +224,26 @@ def test_a_users_own_schedule():
 
     _, theta = travel(Odd(), burn_in=0, n_draws=6)
     np.testing.assert_allclose(theta, np.cumsum([0.1, 0.2] * 3), rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # of so few draws
+@pytest.mark.parametrize(
+    ("kind", "parameters", "error"),
+    [
+        (BayesianLogisticRegression, {}, 1e-4),  # by moments of the draws
+        (BayesianOrdinalClassifier, {}, 1e-12),
+        (BayesianMLPClassifier, {"hidden_layer_sizes": 5}, 1e-6),  # in float32
+    ],
+)
+def test_probabilities_are_means_that_are_weighted_by_step_sizes(kind, parameters, error):
+    """Step sizes fall by a factor of 1,000. The plain mean of the draws is another number."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 3))
+    y = np.digitize(X[:, 0] + rng.logistic(size=100), [-1.0, 1.0])
+    run = {"n_chains": 2, "n_draws": 40, "burn_in": 100, "thinning": 3, "random_state": 0}
+    clf = kind(sampler="sgld", step_size=Exponential(0.1, 1e-4), **parameters, **run).fit(X, y)
+    p, draws = clf.predict_proba(X), clf.predict_proba_samples(X)
+    weights = clf.posterior_.pooled_weights()
+    assert weights.max() > 30.0 * weights.min()
+    np.testing.assert_allclose(np.tensordot(weights, draws, 1), p, atol=error)
+    assert np.abs(draws.mean(0) - p).max() > 30.0 * error

@@ -322,7 +322,9 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
             Rows.
         n_draws : int or None, default=None
             Number of draws, chosen with replacement in proportion to their weights. None: every
-            draw once.
+            draw once. ``predict_proba`` averages them with the weights
+            ``posterior_.pooled_weights()``, which are the draws' step sizes: under a decreasing
+            schedule, the plain mean is another number.
         random_state : int, RandomState or None, default=None
             Seed for the choice of draws.
 

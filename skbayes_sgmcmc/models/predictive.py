@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.special import (
     bdtr,
     betaincc,
-    betaln,
     gammainc,
     gammaln,
     ndtr,
@@ -34,6 +33,8 @@ Array = NDArray[Any]
 T_QUANTILE_ERROR = 1e-6
 #: squares of larger numbers are those plus one
 FAR = 1e10
+#: numbers from which the series of factorials is exact, and up to which that of logarithms is
+SERIES_START, SMALL = 100.0, 1e-3
 #: Poisson samples of larger rates are those of a normal distribution
 LARGEST_RATE = 1e15
 #: negative binomial probabilities are summed up to this count, if the logarithm of the first is so
@@ -217,7 +218,7 @@ class Poisson(Predictive):
 
     def log_density(self, y: Array) -> Array:
         count = _counts(y)
-        log_p = xlogy(count, self.rate) - self.rate - gammaln(count + 1)
+        log_p = -_factorial_rest(count) - _deviance(count, self.rate, self.rate - count)
         return np.where(self.possible(y), log_p, -np.inf)
 
     def possible(self, y: Array) -> Array:
@@ -256,9 +257,12 @@ class NegativeBinomial(Predictive):
         return self.rate + self.dispersion * self.rate**2
 
     def log_density(self, y: Array) -> Array:
-        count, size, ratio = _counts(y), 1.0 / self.dispersion, self.dispersion * self.rate
-        ways = -np.log(count + size) - betaln(size, count + 1.0)
-        log_p = ways - size * np.log1p(ratio) + xlogy(count, ratio / (1.0 + ratio))
+        count, size = _counts(y), 1.0 / self.dispersion
+        total, share = count + size, self.rate / (size + self.rate)
+        ways = _factorial_rest(total) - _factorial_rest(size) - _factorial_rest(count)
+        more = (self.rate - count) * (size / (size + self.rate))
+        log_p = np.log(size / total) + ways - _deviance(count, total * share, more)
+        log_p = log_p - _deviance(size, total * (size / (size + self.rate)), -more)
         return np.where(self.possible(y), log_p, -np.inf)
 
     def possible(self, y: Array) -> Array:
@@ -313,8 +317,8 @@ class Gamma(Predictive):
 
     def log_density(self, y: Array) -> Array:
         shape, known = 1.0 / self.dispersion, np.where(y > 0.0, y, 1.0)
-        rate = shape / self.location
-        log_p = xlogy(shape, rate) + xlogy(shape - 1.0, known) - rate * known - gammaln(shape)
+        log_p = np.log(shape / known) - _factorial_rest(shape)
+        log_p = log_p - shape * _excess(self.location, known, known - self.location)
         return np.where(self.possible(y), log_p, -np.inf)
 
     def possible(self, y: Array) -> Array:
@@ -367,8 +371,10 @@ class Binomial(Predictive):
         possible = self.possible(y)
         count = np.where(possible, y, 0.0)
         failures = self.trials - count
-        ways = -np.log1p(self.trials) - betaln(count + 1.0, failures + 1.0)
-        log_p = ways + xlogy(count, self.p) + xlogy(failures, self.failure)
+        ways = _factorial_rest(self.trials) - _factorial_rest(count) - _factorial_rest(failures)
+        more = self.p * failures - self.failure * count
+        log_p = ways - _deviance(count, self.trials * self.p, more)
+        log_p = log_p - _deviance(failures, self.trials * self.failure, -more)
         return np.where(possible, log_p, -np.inf)
 
     def possible(self, y: Array) -> Array:
@@ -386,6 +392,34 @@ class Binomial(Predictive):
 def _counts(y: Array) -> Array:
     """The largest whole numbers up to y; 0 for negative numbers."""
     return np.asarray(np.maximum(np.floor(y), 0.0))
+
+
+def _factorial_rest(x: Array) -> Array:
+    """log(x!) - x log(x) + x, for x >= 0: what Stirling's formula leaves, log(2 pi x) / 2 and less.
+
+    Log probabilities are made of these and of deviances (Loader 2000). Sums of factorials and
+    powers, which are as large as the counts, would round to anything: to 1e20 for counts of 1e30.
+    """
+    far = np.maximum(x, SERIES_START)
+    w = 1.0 / (far * far)
+    series = 0.5 * np.log(2.0 * math.pi * far) + (1 / 12 - w * (1 / 360 - w / 1260)) / far
+    near = np.minimum(x, SERIES_START)
+    direct = gammaln(near + 1.0) - xlogy(near, near) + near
+    return np.where(x > SERIES_START, series, direct)
+
+
+def _deviance(x: Array, mean: Array, more: Array) -> Array:
+    """x log(x / mean) + more, for x >= 0, where ``more`` is mean - x without its rounding."""
+    known = np.where(x > 0.0, x, 1.0)
+    return np.where(x > 0.0, known * _excess(known, mean, more), mean)
+
+
+def _excess(a: Array, b: Array, more: Array) -> Array:
+    """u - log(b / a) with u = b / a - 1, which is ``more`` / a; zero for a = b."""
+    u = more / a
+    series = u * u * (1 / 2 - u * (1 / 3 - u * (1 / 4 - u * (1 / 5 - u / 6))))
+    with np.errstate(all="ignore"):
+        return np.where(np.abs(u) < SMALL, series, u - (np.log(b) - np.log(a)))
 
 
 def _poisson(rate: Array, rng: np.random.RandomState) -> Array:
