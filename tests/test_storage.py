@@ -104,6 +104,7 @@ def test_a_failed_allocation_keeps_no_file_open(monkeypatch, tmp_path):
 
 def test_a_full_disk_is_said_before_any_step(monkeypatch, tmp_path):
     def full(handle, offset, size):
+        assert list(tmp_path.iterdir()) == []  # a kill now would leave no file, either
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(storage.os, "posix_fallocate", full, raising=False)
