@@ -93,7 +93,7 @@ def main():
     clf = BayesianModuleClassifier(
         partial(ResNet20, channels=1, width=4),
         input_shape=(1, 32, 32),
-        prior=SpikeSlab(spike_scale=0.05, slab_variance=1e-2, layers=SPARSE_LAYERS),
+        prior=SpikeSlab(0.05, slab_variance=1e-2, adaptation="sa", layers=SPARSE_LAYERS),
         prune=Pruning(sparsity=0.9, start=150, interval=10),
         sampler=SGHMC(friction=0.1),
         step_size=0.02,

@@ -66,11 +66,12 @@ def test_prior_gradient_is_the_slope_of_the_energy():
     torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_compiled_latents_are_those_of_torch():
+@pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
+def test_compiled_latents_are_those_of_torch(adaptation):
     pytest.importorskip("numba")
     theta = np.random.default_rng(0).standard_normal((2, model_of().n_parameters))
-    expected, gradient = stepped(model_of(compiled=False), theta)
-    found, same = stepped(model_of(compiled=True), theta)
+    expected, gradient = stepped(model_of(adaptation, compiled=False), theta, n_steps=20)
+    found, same = stepped(model_of(adaptation, compiled=True), theta, n_steps=20)
     torch.testing.assert_close(same, gradient, rtol=1e-12, atol=1e-12)
     for name, values in expected.items():
         torch.testing.assert_close(found[name], values, rtol=1e-12, atol=1e-12)

@@ -43,13 +43,11 @@ def gradient(theta, slab, sigma, starts, stops, spike, slope, out):
 
 
 @jit
-def move(beta, rho, slab, inverse, odds_0, gain, upper, lower, z, power, bits):
-    """Update rho and slab of at most PART coefficients; return sum (1-r) z, sum r z^2, sum rho.
+def against(beta, inverse, odds_0, upper, lower, z, power, bits):
+    """Write z, and exp(-log odds) of the slabs as the product of exp(f) and 2^k.
 
-    The last three arguments are working memory for z, exp(f) and 2^k. The product of the last two
-    is exp(-log odds).
+    The last three arguments are for these, and hold at least as many numbers as ``beta``.
     """
-    two = bits.view(np.float64)
     for i in range(len(beta)):
         z[i] = abs(float(beta[i])) * inverse
         x = -(odds_0 + z[i] * (upper - lower * z[i]))
@@ -57,6 +55,16 @@ def move(beta, rho, slab, inverse, odds_0, gain, upper, lower, z, power, bits):
         k = np.floor(x * (1 / math.log(2.0)) + 0.5)
         power[i] = exp_rest(x - k * LOG_TWO_HIGH - k * LOG_TWO_LOW)
         bits[i] = np.int64(np.int32(k) + EXPONENT_BIAS) << EXPONENT_BITS
+
+
+@jit
+def move(beta, rho, slab, inverse, odds_0, gain, upper, lower, z, power, bits):
+    """Update rho and slab of at most PART coefficients; return sum (1-r) z, sum r z^2, sum rho.
+
+    The last three arguments are working memory.
+    """
+    against(beta, inverse, odds_0, upper, lower, z, power, bits)
+    two = bits.view(np.float64)
     absolute = squares = total = 0.0
     for i in range(len(beta)):
         target = 1 / (1 + power[i] * two[i])
@@ -109,3 +117,52 @@ def follow(
             square = (squares / v_1 + n * s * s * mean_square_slope[c, 0]) * s * s + least_squares
             mode = (linear + math.sqrt(linear * linear + 4 * count * square)) / (2 * count)
             sigma[c, 0] = s + gain * (mode - s)
+
+
+@jit
+def draw(
+    theta, rho, slab, sigma, log_odds, mean_square_slope, starts, stops, u, noise, level, v_0, v_1,
+    sigma_terms, width, included,
+):  # fmt: skip
+    """Draw slabs by the uniform numbers ``u``, and take a Metropolis-Hastings step of log sigma.
+
+    ``noise`` and ``level`` are the normal number of its proposal, which is ``width`` times as
+    wide as the target, and the logarithm of the uniform number that accepts it. ``included``
+    (chains, blocks) receives the numbers of slabs.
+    """
+    z, power, bits = np.empty(PART), np.empty(PART), np.empty(PART, np.int64)
+    two = bits.view(np.float64)
+    constant = math.log(2 * v_0) - 0.5 * math.log(2 * math.pi * v_1)
+    upper, lower = 1 / v_0, 0.5 / v_1
+    n, count, least_squares = sigma_terms
+    for c in range(len(theta)):
+        s = float(sigma[c, 0])
+        absolute = squares = 0.0
+        first = 0
+        for block in range(len(starts)):
+            odds_0, total = constant + float(log_odds[c, block]), 0.0
+            for start in range(starts[block], stops[block], PART):
+                stop = min(start + PART, stops[block])
+                against(theta[c, start:stop], 1 / s, odds_0, upper, lower, z, power, bits)
+                for i in range(stop - start):
+                    j = first + i
+                    rho[c, j] = 1 / (1 + power[i] * two[i])
+                    r = 1.0 if u[c, j] < rho[c, j] else 0.0
+                    slab[c, j] = r
+                    absolute += (1 - r) * z[i]
+                    squares += r * z[i] * z[i]
+                    total += r
+                first += stop - start
+            included[c, block] = total
+        if count > 0:
+            linear = absolute * upper * s
+            square = (squares / v_1 + n * s * s * mean_square_slope[c, 0]) * s * s + least_squares
+            mode = (linear + math.sqrt(linear * linear + 4 * count * square)) / (2 * count)
+            sd = width / math.sqrt(linear / mode + 2 * square / (mode * mode))
+            now, proposal = math.log(s), math.log(mode) + sd * noise[c]
+            back = (now - math.log(mode)) / sd
+            ratio = 0.5 * (noise[c] * noise[c] - back * back) - count * (proposal - now)
+            ratio -= linear * (math.exp(-proposal) - math.exp(-now))
+            ratio -= 0.5 * square * (math.exp(-2 * proposal) - math.exp(-2 * now))
+            if level[c] < ratio:
+                sigma[c, 0] = math.exp(proposal)

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import betaincinv, expit
+from sklearn.base import clone
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import gen_batches
 
 from .._draws.prediction import BLOCK_NUMBERS
-from .._exceptions import not_allowed
+from .._exceptions import not_allowed, warn
 from .._validation import check_choice, check_is_fitted, check_real
 from ._likelihoods import LikelihoodRegressor
 from ._network import NetworkEstimator
+from ._sense import some_rows
 from .mlp import _MLP
 
 if TYPE_CHECKING:
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
     from ..priors.spike_slab import SpikeSlab
 
 Array = NDArray[Any]
+
+#: a mean of delta beyond this quantile of the draws of an exact chain, with none or all of its
+#: coefficients in the slab, has run away
+RUN_AWAY = 1e-4
+#: log likelihood for each feature beyond which predictions depend on features without any doubt
+SURE_GAIN = 4.0
+SECTION = "nothing-is-selected"
 
 
 class SparseNetwork(NetworkEstimator):
@@ -39,15 +48,11 @@ class SparseNetwork(NetworkEstimator):
     # parameters -----------------------------------------------------------------------------------
 
     def _check(self) -> Any:
-        from ..schedules import Constant, as_schedule
-
         settings = super()._check()
         pruning, prior = self._pruning(), self._spike_slab()
         if pruning is not None:
             pruning.check("prune")
-        exact = prior is not None and prior.adaptation == "gibbs"
-        temperature = as_schedule("temperature", self.temperature)
-        if exact and not (isinstance(temperature, Constant) and temperature.value == 1.0):
+        if prior is not None and prior.exact and not self._at_one():
             raise not_allowed(
                 f"temperature={self.temperature!r} is not allowed with prior.adaptation='gibbs', "
                 "which samples the posterior only at temperature 1: give temperature=1.0, or "
@@ -86,9 +91,20 @@ class SparseNetwork(NetworkEstimator):
         """The spike-and-slab prior, or None if the prior is another one."""
         from ..priors.spike_slab import SpikeSlab
 
-        if isinstance(self.prior, str) and self.prior == "spike_slab":
-            return SpikeSlab()
-        return self.prior if isinstance(self.prior, SpikeSlab) else None
+        named = isinstance(self.prior, str) and self.prior == "spike_slab"
+        prior = SpikeSlab() if named else self.prior
+        if not isinstance(prior, SpikeSlab):
+            return None
+        if prior.adaptation == "auto" and not self._at_one():
+            return clone(prior).set_params(adaptation="sa")
+        return prior
+
+    def _at_one(self) -> bool:
+        """Whether the temperature is 1 throughout, which exact conditionals need."""
+        from ..schedules import Constant, as_schedule
+
+        temperature = as_schedule("temperature", self.temperature)
+        return isinstance(temperature, Constant) and temperature.value == 1.0
 
     def _prior(self) -> Any:
         from ..priors.factorised import Normal
@@ -143,6 +159,26 @@ class SparseNetwork(NetworkEstimator):
             weights = posterior.pooled_weights()
             delta = expit(posterior.pooled("logit_delta").astype(np.float64))
             self.delta_ = np.average(delta, axis=0, weights=weights)
+            self._check_delta()
+
+    def _check_delta(self) -> None:
+        """Warn if delta is where no draw of it would be, whatever is in the slab."""
+        prior = self._spike_slab()
+        if prior is None or not prior.learn_inclusion or prior.adaptation is None:
+            return
+        for name, delta in zip(self._sparse_blocks, self.delta_, strict=True):
+            p = math.prod(self.posterior_.shapes[name])
+            a, b = prior.beta_prior(p)
+            if betaincinv(a, b + p, RUN_AWAY) <= delta <= 1.0 - betaincinv(b, a + p, RUN_AWAY):
+                continue
+            slab, remedy = ("no", "a") if delta < 0.5 else ("every", "b")
+            warn(
+                f"delta of {name!r} has run away to {delta:.2g} with {slab} weight in the slab, "
+                f"and adaptation={prior.adaptation!r} cannot bring it back, whatever the data say. "
+                "Give prior=SpikeSlab(adaptation='gibbs'), or at temperatures other than 1 a "
+                f"larger {remedy} in inclusion_prior=(a, b), such as (2.0, 2.0).",
+                SECTION,
+            )
 
     def compress(self) -> Any:
         """Return a copy whose draws store only the nonzero weights.
@@ -248,6 +284,33 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
         for some in gen_batches(len(weights), -(-BLOCK_NUMBERS // (n_features * n_units))):
             inclusion += weights[some] @ posterior.select("rho_weight_1", some).max(axis=2)
         return np.minimum(inclusion, 1.0)  # sums of weights are rounded
+
+    def _check_sense(self, X: Any, target: Array) -> None:
+        super()._check_sense(X, target)
+        if "weight_1" in self._sparse_blocks and self.inclusion_probability_.max() < 0.5:
+            self._check_spike(X, target)
+
+    def _check_spike(self, X: Any, target: Array) -> None:
+        """Warn if the spikes hold effects: predictions depend on features that are all left out."""
+        prior, rows = self._spike_slab(), some_rows(len(target))
+        found, given = self._fitted(X[rows], target[rows])
+        with np.errstate(all="ignore"):  # constant targets, and squares that overflow
+            rest = np.sum((given - found) ** 2) / np.sum((given - given.mean(axis=0)) ** 2)
+            gain = -0.5 * len(target) * np.log(rest)
+        if prior is None or not gain > SURE_GAIN * self.n_features_in_:
+            return
+        fixed = ", learn_sigma=False" if prior.learn_sigma is True else ""
+        warn(
+            f"{self._short_name()} leaves out every feature, and yet its predictions explain "
+            f"{1.0 - rest:.0%} of the variance of the training targets: the spikes are wide enough "
+            f"to hold all effects (sigma {self.sigma_:.3g}). Give a smaller spike_scale, such as "
+            f"prior=SpikeSlab(spike_scale=0.02{fixed}).",
+            SECTION,
+        )
+
+    def _fitted(self, X: Any, target: Array) -> tuple[Array, Array]:
+        """Predictions of training rows and their targets, (rows, outputs)."""
+        raise NotImplementedError
 
     def _set_coefficients(self) -> None:
         """Set ``coef_`` and ``intercept_`` of a linear model, in the units of X and y."""

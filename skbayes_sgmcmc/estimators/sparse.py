@@ -265,3 +265,6 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         if n_outputs > 2:
             return super()._make_network(n_outputs)
         return ReferenceClass(super()._make_network(1))
+
+    def _fitted(self, X: Any, target: Any) -> tuple[Any, Any]:
+        return self._mean_proba(X), np.eye(len(self.classes_))[target]

@@ -279,3 +279,6 @@ class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
         super()._set_coefficients()
         if not self._y_shape:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+
+    def _fitted(self, X: Any, target: Any) -> tuple[Any, Any]:
+        return self._mixture().moments(X)[0], target

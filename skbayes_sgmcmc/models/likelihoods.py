@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: smallest noise of a row as a measurement of its logit: the minimum of 1 / sqrt(p (1 - p))
-LOGIT_NOISE = 2.0
 #: median of the prior of the noise, in units of y
 TYPICAL_NOISE = 0.3
 #: smallest standard deviation of heteroscedastic noise, in units of y. Without it, the density of
@@ -84,6 +82,10 @@ class Likelihood:
         """Approximate sd of the noise of one row, in units of f, for a linear model."""
         raise NotImplementedError
 
+    def noise_of_targets(self, y: Array, weight: Array) -> float:
+        """The same for likelihoods without a noise of their own, from the targets alone."""
+        raise NotImplementedError
+
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         """log p(y | f) of every row, (chains, rows); ``own`` (chains, m) are the own parameters."""
         raise NotImplementedError
@@ -120,8 +122,16 @@ class Categorical(Likelihood):
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)
 
-    def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
-        return LOGIT_NOISE
+    def noise_of_targets(self, y: Array, weight: Array) -> float:
+        """1 / sqrt(p (1 - p)) at the shares p of the classes, whose variances are averaged.
+
+        It is 2 for two classes of equal size, and larger if one of them is rare.
+        """
+        total = weight.sum()
+        share = np.bincount(y, weight, minlength=2) / total
+        # that of a class of one row, for calls with rows of a single class
+        least = min(0.25, 1.0 / total)
+        return 1.0 / math.sqrt(max(np.mean(share * (1.0 - share)), least))
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         chosen = f.gather(2, y.expand(f.shape[:2])[..., None])[..., 0]

@@ -27,7 +27,7 @@ from ..schedules import Constant, Polynomial, Schedule, as_schedule
 
 #: largest automatic scale of the spike, and its scale as a fraction of the standard error
 WIDEST_SPIKE, SPIKE_SHARE = 0.1, 0.4
-ADAPTATIONS = ("sa", "em", "gibbs", None)
+ADAPTATIONS = ("auto", "sa", "em", "gibbs", None)
 
 
 class SpikeSlab(BaseEstimator):
@@ -40,9 +40,9 @@ class SpikeSlab(BaseEstimator):
     spike_scale : float or "auto", default="auto"
         v_0. The spike is a Laplace distribution with scale sigma v_0. "auto" is 0.1. For linear
         models with N rows, "auto" is at most 0.4 / sqrt(N) in regression and
-        0.8 / (sigma sqrt(N)) in classification. This is about half the standard error of a
-        coefficient, so the spike does not reach coefficients that the data can distinguish from
-        zero.
+        0.4 / (sigma sqrt(N p (1 - p))) in classification, where p (1 - p) is averaged over the
+        shares p of the classes. This is about half the standard error of a coefficient, so the
+        spike does not reach coefficients that the data can distinguish from zero.
     slab_variance : float, default=10.0
         v_1. The slab is a normal distribution with variance sigma^2 v_1.
     inclusion : float, default=0.5
@@ -61,14 +61,17 @@ class SpikeSlab(BaseEstimator):
     learn_sigma : bool or "auto", default="auto"
         Whether sigma is adapted. "auto" adapts it in regression only. In classification, sigma can
         diverge once the spike is wide enough to hold every coefficient.
-    adaptation : {"sa", "em", "gibbs"} or None, default="sa"
+    adaptation : {"auto", "sa", "em", "gibbs"} or None, default="auto"
         How the latent variables (the probabilities rho of the slabs, sigma and delta) are updated
         at every step.
 
-        * "sa": stochastic approximation, x <- (1 - omega_k) x + omega_k target, as published.
-        * "em": the same with omega_k = 1.
+        * "auto": "gibbs" at temperature 1, "sa" at other temperatures.
         * "gibbs": draws from the conditional distributions. The chain then targets the exact
-          posterior of the spike-and-slab model; with "sa" it does not.
+          posterior of the spike-and-slab model.
+        * "sa": stochastic approximation, x <- (1 - omega_k) x + omega_k target, as published. Its
+          limit is not the posterior: if the data leave open which features matter, it may leave
+          out all of them.
+        * "em": the same with omega_k = 1.
         * None: the latent variables keep their initial values.
     gain : "auto", float or Schedule, default="auto"
         omega_k of "sa", at most 1. "auto" is 10 (k + 1000)^-0.7. The step number k starts at 0 in
@@ -99,7 +102,7 @@ class SpikeSlab(BaseEstimator):
         sigma: float = 1.0,
         sigma_prior: tuple[float, float] = (1.0, 0.1),
         learn_sigma: bool | str = "auto",
-        adaptation: str | None = "sa",
+        adaptation: str | None = "auto",
         gain: float | Schedule | Literal["auto"] = "auto",
         layers: Sequence[str] | Literal["all"] = "all",
     ):
@@ -137,6 +140,11 @@ class SpikeSlab(BaseEstimator):
                 "give a number or a schedule in (0, 1]."
             )
         check_layers(f"{name}.layers", self.layers, ("all",))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the latent variables are drawn from their conditional distributions."""
+        return self.adaptation in ("auto", "gibbs")
 
     def gains(self) -> Schedule:
         """The schedule of the gains omega_k; they are 1 with ``adaptation="em"``."""

@@ -24,6 +24,7 @@ LEAST_DELTA = 1e-35
 GAIN_BLOCK = 1024
 #: width of the proposals of sigma relative to the target; above 1 so that the tails are reached
 PROPOSAL_WIDTH = 1.5
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class Latents:
@@ -75,6 +76,7 @@ class Latents:
         )
         # a - 1 and p + b - 1 of every block, which enter the mode of delta
         counts = np.array([(p, *prior.beta_prior(p)) for p in blocks.sizes]).T
+        self._beta_counts = counts[1], counts[2], counts[0]
         learned = slice(None) if prior.learn_inclusion else slice(0)
         self._delta_counts = counts[1][learned] - 1.0, (counts[0] + counts[2])[learned] - 1.0
         self._gains: tuple[int, list[float]] = (-1, [])
@@ -161,9 +163,8 @@ class Latents:
         """Update the latent variables after step k, in place."""
         if self.prior.adaptation is None:
             return
-        if self.prior.adaptation == "gibbs":
-            z, rho = self.probabilities(theta, state)
-            self._draw(z, rho, state, aux, rng)
+        if self.prior.exact:
+            self._draw(theta, state, aux, rng)
         else:
             self._follow(theta, state, aux, self._gain(k))
 
@@ -241,30 +242,54 @@ class Latents:
             n = self.n_data
             return n, count + n * self.n_outputs, nu * lam
         # as published, this is the mode in sigma^2; in regression it is the mode in log sigma
-        return 0.0, count + (0.0 if self.prior.adaptation == "gibbs" else 2.0), nu * lam
+        return 0.0, count + (0.0 if self.prior.exact else 2.0), nu * lam
 
     # exact conditionals ---------------------------------------------------------------------------
 
-    def _draw(
-        self, z: Tensor, rho: Tensor, state: State, aux: dict[str, Tensor], rng: ChainRandom
-    ) -> None:
+    def _draw(self, theta: Tensor, state: State, aux: dict[str, Tensor], rng: ChainRandom) -> None:
         """Draw the latent variables from their conditionals, which gives the exact posterior."""
-        prior, sizes = self.prior, self.blocks.sizes
-        state["rho"].copy_(rho)
-        slab = state["slab"]
-        slab.copy_(rng.uniform(self.blocks.n, dtype=rho.dtype) < rho)
-        if self.learn_sigma:
-            absolute, squares = prior.penalties(z, slab)
-            sigma = state["sigma"]
-            _draw_sigma(sigma, *self._sigma_terms(absolute, squares, sigma, aux), rng)
-        if prior.learn_inclusion:
-            u = rng.uniform(len(sizes), dtype=torch.float64).cpu().numpy()
-            for number, part in enumerate(slab.split(sizes, 1)):
-                a, b = prior.beta_prior(part.shape[1])
-                included = part.sum(1).double().cpu().numpy()
-                delta = betaincinv(a + included, b + part.shape[1] - included, u[:, number])
-                delta = np.clip(delta, np.finfo(np.float64).tiny, 1.0 - 2.0**-53)
-                state["logit_delta"][:, number] = torch.from_numpy(logit(delta)).to(slab)
+        u = rng.uniform(self.blocks.n, dtype=theta.dtype)
+        few = rng.uniform(2 + len(self.blocks.sizes), dtype=torch.float64)
+        noise, level = torch.special.ndtri(few[:, :1].clamp_(min=TINY)), few[:, 1:2].log()
+        kernels = self.kernels(theta)
+        if kernels is not None:
+            included = self._draw_compiled(kernels, theta, state, aux, u, noise, level)
+        else:
+            z, rho = self.probabilities(theta, state)
+            state["rho"].copy_(rho)
+            slab = state["slab"].copy_(u < rho)
+            if self.learn_sigma:
+                sums, sigma = self.prior.penalties(z, slab), state["sigma"]
+                _draw_sigma(sigma, *self._sigma_terms(*sums, sigma, aux), noise, level)
+            shares = [part.sum(1) for part in slab.split(self.blocks.sizes, 1)]
+            included = torch.stack(shares, 1).double().cpu().numpy()
+        if self.prior.learn_inclusion:
+            a, b, p = self._beta_counts
+            delta = betaincinv(a + included, b + p - included, few[:, 2:].cpu().numpy())
+            delta = np.clip(delta, TINY, 1.0 - 2.0**-53)
+            state["logit_delta"].copy_(torch.from_numpy(logit(delta)))
+
+    def _draw_compiled(
+        self,
+        kernels: Any,
+        theta: Tensor,
+        state: State,
+        aux: dict[str, Tensor],
+        u: Tensor,
+        noise: Tensor,
+        level: Tensor,
+    ) -> Array:
+        """The compiled version of the draws of slabs and sigma; returns the numbers of slabs."""
+        prior, included = self.prior, np.empty((len(theta), len(self.blocks.sizes)))
+        n, count, least = self._sigma_counts(aux)
+        kernels.draw(
+            theta.numpy(), *self.arrays(state),
+            aux.get("mean_square_slope", state["sigma"]).numpy(), *self._places, u.numpy(),
+            noise[:, 0].numpy(), level[:, 0].numpy(), float(prior.spike_scale),
+            float(prior.slab_variance), (n, count if self.learn_sigma else 0.0, least),
+            PROPOSAL_WIDTH, included,
+        )  # fmt: skip
+        return included
 
 
 def _columns(state: State) -> list[Tensor]:
@@ -273,16 +298,16 @@ def _columns(state: State) -> list[Tensor]:
 
 
 def _draw_sigma(
-    sigma: Tensor, absolute: Tensor, squares: Tensor, count: float, rng: ChainRandom
+    sigma: Tensor, absolute: Tensor, squares: Tensor, count: float, noise: Tensor, level: Tensor
 ) -> None:
     """Take a Metropolis-Hastings step of log sigma in place, with a normal proposal at its mode.
 
     The density of x = log sigma, exp(-count x - absolute e^-x - squares e^-2x / 2), is log-concave.
+    ``noise`` and ``level`` are a normal number and the logarithm of a uniform number.
     """
     mode = sigma_mode(absolute, squares, count)
     curvature = absolute / mode + 2.0 * squares / mode**2
     sd = PROPOSAL_WIDTH / torch.sqrt(curvature)
-    noise = rng.normal(1, dtype=sigma.dtype)
     proposal = torch.log(mode) + sd * noise
     now = torch.log(sigma)
 
@@ -292,5 +317,4 @@ def _draw_sigma(
 
     back = ((now - torch.log(mode)) / sd) ** 2
     log_ratio = log_density(proposal) - log_density(now) + 0.5 * (noise**2 - back)
-    accepted = torch.log(rng.uniform(1, dtype=sigma.dtype)) < log_ratio
-    sigma.copy_(torch.where(accepted, torch.exp(proposal), sigma))
+    sigma.copy_(torch.where(level < log_ratio, torch.exp(proposal), sigma))
