@@ -87,7 +87,9 @@ class GLMModel(LinearModel):
     ):
         own, k = likelihood.shapes, likelihood.n_outputs
         n_intercepts = k if fit_intercept else 0
-        super().__init__(n_features, k, prior, prior_scale, n_intercepts, units, own, terms)
+        super().__init__(
+            n_features, k, prior, prior_scale, n_intercepts, units, own, terms, likelihood.own_prior
+        )
         self.likelihood, self.center, self.scale = likelihood, center, scale
         #: m, the number of own parameters of a target
         self.n_own = (self.n_parameters - self.n_linear) // k
@@ -323,6 +325,36 @@ class GLMModel(LinearModel):
             square += weights @ np.square(left).sum((2, 3))
         return np.asarray(np.sqrt(square))
 
+    def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array] | None:
+        found = self._margins(center, data)
+        if found is None:
+            return None
+        margin, slope = found
+        sd = self._sds_of_margins(slope, root, data)
+        certain = np.where(margin > 0.0, margin, np.inf)
+        # of a row of weight 1: a weight of two must mean the same as two rows
+        return certain / sd, data.scale * sd
+
+    def wall_correlations(self, center: Array, root: Array, data: Data) -> Array:
+        found = self._margins(center, data)
+        assert found is not None
+        slope, sds = found[1], np.sqrt(np.square(root).sum(1))
+        scaled = root @ (root / np.maximum(sds, np.finfo(float).tiny)[:, None]).T
+        moves = slope[:, :1] * data.fields["x"].times(scaled[: self.n_used])
+        moves += slope[:, 1:] @ scaled[self.n_linear :]
+        return np.asarray(np.abs(moves).max(1) / self._sds_of_margins(slope, root, data))
+
+    def _margins(self, center: Array, data: Data) -> tuple[Array, Array] | None:
+        """The likelihood's ``walls``, if there is one target."""
+        if self.k > 1:
+            return None
+        f, y = self._at(center, data)[:, 0, 0], data.fields["y"][:, 0].double().cpu().numpy()
+        return self.likelihood.walls(f, self._own(center)[0], y)
+
+    def _sds_of_margins(self, slope: Array, root: Array, data: Data) -> Array:
+        A = self._roots(root, data, (len(slope), 1, 1 + self.n_own))[:, 0]
+        return np.linalg.norm(np.einsum("nq,nqr->nr", slope, A), axis=1)
+
     def _roots(self, root: Array | None, data: Data, shape: tuple[int, ...]) -> Array:
         """A (rows, k, q, q): predictor and own parameters of a target are A e + mean."""
         n, k, q = shape
@@ -361,10 +393,8 @@ class GLMModel(LinearModel):
             out[np.ix_(own, own)] = bent[:, 1:, 1:].sum(0)
         return out
 
-    @summed_over_blocks
     def hessian(self, theta: Array, data: Data) -> Array:
-        """A positive semidefinite part of the Hessian, for descents: no cross terms."""
-        return self._separate(self._expected(theta, None, data)[1], data)
+        return self.expected_curvature(theta, None, data)[1]
 
     def _separate(self, curvature: Array, data: Data) -> Array:
         diagonal = np.zeros_like(curvature)
@@ -372,9 +402,11 @@ class GLMModel(LinearModel):
         diagonal[..., index, index] = np.abs(curvature[..., index, index])
         return self._gram(diagonal, data)
 
-    def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
+    def expected_curvature(
+        self, theta: Array, root: Array | None, data: Data
+    ) -> tuple[Array, Array]:
+        """No cross terms where the Hessian is indefinite: heavy tails, far from the maximum."""
         gradient, full, separate = self._expected_sums(theta, root, data)
-        # heavy tails, far from the maximum
         return gradient, full if self._convex(full, theta) else separate
 
     def looked_at(
@@ -392,7 +424,9 @@ class GLMModel(LinearModel):
         return smallest > 0.0
 
     @summed_over_blocks
-    def _expected_sums(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Array]:
+    def _expected_sums(
+        self, theta: Array, root: Array | None, data: Data
+    ) -> tuple[Array, Array, Array]:
         """Expected gradient, Hessian, and a positive semidefinite part of the Hessian."""
         slope, curvature = self._expected(theta, root, data)
         full = self._gram(curvature, data)
@@ -445,11 +479,12 @@ def _rule(n_own: int) -> Rule:
     A product of rules grows exponentially with the parameters, one of third degree in proportion to
     their number.
     """
-    own = [_gauss(OWN_NODES)] * n_own if n_own <= MOST_MULTIPLIED else [_third_degree(n_own)]
-    return _product([_gauss(NODES), *own])
+    own = [gauss(OWN_NODES)] * n_own if n_own <= MOST_MULTIPLIED else [_third_degree(n_own)]
+    return _product([gauss(NODES), *own])
 
 
-def _gauss(size: int) -> Rule:
+def gauss(size: int) -> Rule:
+    """Gauss-Hermite quadrature over N(0, 1)."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(size)
     return nodes[:, None], weights / weights.sum()
 

@@ -22,6 +22,7 @@ from .predictive import Normal, Predictive
 
 if TYPE_CHECKING:
     from .._draws.posterior_samples import PosteriorSamples
+    from ..priors.factorised import Prior
 
 Array = NDArray[Any]
 
@@ -47,6 +48,8 @@ class Likelihood:
     """
 
     shapes: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
+    #: prior of these in linear models; None: standard normal
+    own_prior: Prior | None = None
     n_outputs: int
     #: whether each output has its own target, as the linear models of last layers need it
     separable = True
@@ -96,6 +99,15 @@ class Likelihood:
         The first may overwrite f. The second is None if there are no own parameters in theta.
         """
         raise NotImplementedError
+
+    def walls(self, f: Array, own: Array, y: Array) -> tuple[Array, Array] | None:
+        """Margins (rows,) of rows whose gradient is constant beyond them, or None.
+
+        The second array (rows, 1 + m) has the slope of the margin in the row's predictor and in the
+        own parameters (m,). It is for one target, with f and y of shape (rows,). Rows with a
+        negative margin are beyond it.
+        """
+        return None
 
     def own_draws(self, posterior: PosteriorSamples, draws: Any) -> Tensor:
         """The likelihood's own parameters (draws, m) for some pooled draws, in float64."""

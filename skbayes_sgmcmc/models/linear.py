@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.linalg
 import scipy.optimize
 import torch
 from numpy.typing import NDArray
@@ -21,9 +22,10 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._metric import State
-from ..priors.factorised import Prior
+from ..priors.factorised import Normal, Prior
 from ._blocks import joined_over_blocks, summed_over_blocks
 from ._coefficient_priors import CoefficientPrior, coefficient_prior
+from ._constants import Constant
 from ._gaussian_tuning import CurvedModel, Fitted
 from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import few_directions, inverse_root
@@ -45,7 +47,7 @@ class LinearModel(CurvedModel):
     """Base class of linear models.
 
     theta holds the effects of groups, the coefficients (n_features, k), the intercepts, the prior's
-    own parameters and then the likelihood's, which have standard normal priors.
+    own parameters and then the likelihood's.
 
     Parameters
     ----------
@@ -64,6 +66,8 @@ class LinearModel(CurvedModel):
         Names and shapes of the likelihood's own parameters.
     terms : sequence of GroupTerm, default=()
         Effects of groups, for k = 1. Their columns come before those of the features.
+    own_prior : Prior or None, default=None
+        Prior of the likelihood's own parameters, with rates of 1. None: standard normal.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class LinearModel(CurvedModel):
         units: Array | None = None,
         own_shapes: dict[str, tuple[int, ...]] | None = None,
         terms: Sequence[GroupTerm] = (),
+        own_prior: Prior | None = None,
     ):
         self.n_features, self.k, self.terms = n_features, k, terms
         #: what the earlier rows of a stream say; it is the prior of these
@@ -100,9 +105,10 @@ class LinearModel(CurvedModel):
         self.shapes |= own_shapes or {}
         #: how many coordinates linear predictors do not use; needed at every step
         self.n_others = self.n_parameters - self.n_used
+        self.own_prior = Normal() if own_prior is None else own_prior
+        self._own_rates = Constant(np.ones(self.n_parameters - self.n_linear))
         #: typical distances of the parameters from zero
-        own = np.ones(self.n_parameters - self.n_linear)
-        self.typical = np.concatenate([bound.typical, own])
+        self.typical = np.concatenate([bound.typical, self._own_rates.values])
 
     def after(self, past: Past | None, near: Array | None) -> Self:
         model = copy.copy(self)
@@ -129,29 +135,33 @@ class LinearModel(CurvedModel):
             self.coefficient_prior.gradient(theta, out, scale)
             return
         self.coefficient_prior.gradient(theta[:, :n], out[:, :n], scale)
-        torch.mul(theta[:, n:], scale, out=out[:, n:])
+        self.own_prior.gradient(theta[:, n:], self._own_rates.like(theta, scale), out[:, n:])
 
     def log_prior(self, theta: Tensor) -> Tensor:
         if self.past is not None:
             return self.past.log_density(theta)
         n = self.n_linear
-        own = 0.5 * (theta[:, n:] ** 2 + math.log(2.0 * math.pi)).sum(1)
-        return self.coefficient_prior.log_density(theta[:, :n]) - own
+        own = self.own_prior.log_density(theta[:, n:], self._own_rates.like(theta))
+        return self.coefficient_prior.log_density(theta[:, :n]) + own
 
     def _prior_potential(self, theta: Array, sd: Array) -> tuple[float, Array]:
         """-log p(theta), averaged over N(theta, sd^2), and its gradient."""
         if self.past is not None:
             return self.past.potential(theta)
-        n, prior = self.n_linear, self.coefficient_prior
-        value = prior.expected_potential(theta[:n], sd[:n]) + 0.5 * float((theta[n:] ** 2).sum())
-        return value, np.concatenate([prior.expected_gradient(theta[:n], sd[:n]), theta[n:]])
+        n, prior, own = self.n_linear, self.coefficient_prior, self.own_prior
+        of_own = theta[n:], sd[n:], self._own_rates.values
+        value = prior.expected_potential(theta[:n], sd[:n]) + own.expected_potential(*of_own)
+        slope = prior.expected_gradient(theta[:n], sd[:n]), own.expected_gradient(*of_own)
+        return value, np.concatenate(slope)
 
     def _prior_curvature(self, theta: Array, sd: Array) -> tuple[Array, Array]:
         """A diagonal c and columns V: the prior's expected Hessian is diag(c) - V V'."""
         n = self.n_linear
         curvature, columns = self.coefficient_prior.expected_curvature(theta[:n], sd[:n])
-        own = len(theta) - n
-        return np.concatenate([curvature, np.ones(own)]), np.pad(columns, ((0, own), (0, 0)))
+        own = self.own_prior.expected_curvature(theta[n:], sd[n:], self._own_rates.values)
+        down = np.diag(np.sqrt(np.maximum(-own, 0.0)))[:, own < 0.0]
+        columns = scipy.linalg.block_diag(columns, down)
+        return np.concatenate([curvature, np.maximum(own, 0.0)]), columns
 
     def prior_hessian(self, theta: Array) -> Array:
         """Diagonal of the prior's curvature, averaged over typical distances."""
