@@ -30,9 +30,9 @@ SHAPES = np.array([1.0, 0.75, 0.5, 0.25, 0.0, -0.5, -1.0, -2.0, -4.0, -8.0, -16.
 NORMAL = int(np.flatnonzero(SHAPES == 0.0)[0])
 #: how exact the scales are with which shapes are compared, and the largest number of Newton steps
 SCALE_ERROR, SCALE_STEPS = 1e-4, 30
-#: log likelihood by which a shape is better by chance, at most: a mode looks at Gaussian sources
-#: from the direction that makes them least normal. Of 20 sets of 100 to 20,000 rows and 2 to 20
-#: Gaussian sources each, the largest was 9 for 2 and 34 for 20 of them
+#: log likelihood by which a shape is better by chance: a mode looks at Gaussian sources from the
+#: direction that makes them least normal. In 5 to 20 data sets of each size (100 to 20,000 rows, 2
+#: to 20 Gaussian sources), the largest was 9 for 2 and 34 for 20 sources
 CHANCE, CHANCE_PER_COMPONENT = 8.0, 2.0
 
 
