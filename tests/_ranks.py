@@ -5,13 +5,14 @@ Each writes what it has drawn and the errors that it has met to the folder.
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
 import sys
 import time
 import warnings
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 import skbayes_sgmcmc as sk
-from skbayes_sgmcmc._engine import chains, fingerprint
+from skbayes_sgmcmc._data.ranks import Ranks
+from skbayes_sgmcmc._engine import chains, descent, fingerprint
 from skbayes_sgmcmc._engine.checkpoint import Checkpoint
 
 N_RANKS = 2
@@ -76,6 +78,11 @@ FITS = {
     "glm": (sk.BayesianGLMRegressor(sampler="sghmc", batch_size=30, **SHORT), REAL, None),
     "mlp": (sk.BayesianMLPClassifier(**MLP, **LONG), Y, None),
     "mlp, psgld": (sk.BayesianMLPClassifier(sampler="psgld", **MLP, **SHORT), Y, WEIGHT),
+    "mlp, mclmc": (  # whose start is found by a descent
+        sk.BayesianMLPClassifier(sampler="mclmc", dtype="float64", **MLP, **SHORT),
+        Y,
+        WEIGHT,
+    ),
     "mlp, learned scale": (
         sk.BayesianMLPRegressor(prior_scale="learned", shared_minibatch=True, **MLP, **SHORT),
         REAL,
@@ -167,11 +174,21 @@ def main(folder, rank):
         found["asked"] = [asked_for(burn_in) for burn_in in (10, 30)]
         found["compiled"] = fitted("logistic", compiled="auto", n_draws=1).compiled_
         found["drifted"] = drifted(rank)
+        found["descended"] = descended(rank)
         found["resumed"] = interrupted_and_resumed(folder / f"of_{rank}")
+        found["damaged"] = error_of(lambda: fitted_in_chunks(damaged(folder / f"of_{rank}", rank)))
+        found["printed"] = [printed()]
+        found["columns"] = exchanged_columns(rank)
+    # outside, each rank is alone again
+    found["outside"] = error_of(lambda: changed(random_state=rank, n_draws=2))
     own = [dist.new_group([each]) for each in range(N_RANKS)][rank]
     with sk.data_parallel(own, chain_group=dist.group.WORLD):
         found["by chain"] = fitted("logistic").posterior_.draws
+        found["printed"].append(printed())
         found["errors"] |= {name: error_of(call) for name, call in REFUSED_CHAINS.items()}
+    found["not a rank"] = error_of(
+        lambda: in_group(own if rank == 0 else dist.GroupMember.NON_GROUP_MEMBER)
+    )
     group = dist.new_group(timeout=timedelta(seconds=PATIENCE))
     started = time.monotonic()
     if rank == 0:
@@ -205,6 +222,50 @@ def drifted(rank):
     draws = fitted_in_chunks(None)
     chains.Chains._chunk = chunk
     return draws
+
+
+def descended(rank):
+    """Draws of a fit whose descent takes rank 1 a little beside rank 0 in each of its parts."""
+    loss = descent.Descent._loss
+
+    def shifted(self, active):
+        self.phi += 0.001 * rank
+        return loss(self, active)
+
+    descent.Descent._loss = shifted
+    draws = fitted("mlp, mclmc").posterior_["weight_1"]
+    descent.Descent._loss = loss
+    return draws
+
+
+def damaged(folder, rank):
+    """A checkpoint, which can't be read on rank 0 and does not exist on others."""
+    path = folder / "damaged.npz"
+    if rank == 0:
+        path.write_text("not a checkpoint")
+    return path
+
+
+def printed():
+    """What a fit prints that is asked to."""
+    with redirect_stdout(io.StringIO()) as text:
+        fitted("logistic", verbose=1)
+    return text.getvalue()
+
+
+def exchanged_columns(rank):
+    """Sums and rank 0's values of tensors whose numbers are not in one piece of memory."""
+    ranks, found = Ranks(dist.group.WORLD), []
+    for exchange in (ranks.add_up, ranks.follow_first):
+        columns = (torch.arange(6.0).view(2, 3) + 10.0 * rank).mT
+        exchange(columns)
+        found.append(columns.tolist())
+    return found
+
+
+def in_group(group):
+    with sk.data_parallel(group):
+        pass
 
 
 def interrupted_and_resumed(folder):

@@ -37,6 +37,7 @@ from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.ranks import Ranks
 from skbayes_sgmcmc._data.rows import StoredRows
 from skbayes_sgmcmc._data.stored_inputs import ScaledRows
+from skbayes_sgmcmc._engine import data_parallel as engine
 from skbayes_sgmcmc._engine.chains import Chains
 
 pytestmark = [
@@ -119,6 +120,45 @@ def test_ranks_whose_processors_round_otherwise_stay_together(ranks):
     alone = fitted_in_chunks(None)
     for draws in found:
         np.testing.assert_allclose(draws, alone, rtol=0, atol=1e-10)
+
+
+def test_descents_of_ranks_stay_together(ranks):
+    """They start the chains at the same place, and stop after the same number of steps."""
+    first, second = (each["descended"] for each in ranks[0])
+    np.testing.assert_array_equal(first, second)
+    alone = fitted("mlp, mclmc").posterior_["weight_1"]
+    np.testing.assert_allclose(first, alone, rtol=0, atol=1e-5)
+
+
+def test_exchanged_tensors_need_not_be_in_one_piece(ranks):
+    """Their sum, and the values of rank 0, also arrive in a view of other strides."""
+    columns = np.arange(6.0).reshape(2, 3).T
+    for each in ranks[0]:
+        np.testing.assert_array_equal(each["columns"], [2 * columns + 10.0, columns])
+
+
+def test_only_rank_0_prints(ranks):
+    """Of ranks that share the rows, and of those that share the chains."""
+    (first, second) = (each["printed"] for each in ranks[0])
+    assert all("step 60 of 60" in text for text in first)
+    assert second == ["", ""]
+
+
+def test_a_file_that_rank_0_can_not_read_is_refused_by_all(ranks):
+    errors = [each["damaged"] for each in ranks[0]]
+    assert errors[0] == errors[1]
+    assert re.match(r"CheckpointError: .*can't be read", errors[0])
+
+
+def test_the_end_of_the_context_is_the_end_of_sharing(ranks):
+    """Fits of other seeds are then fits of other processes."""
+    assert [each["outside"] for each in ranks[0]] == ["none", "none"]
+
+
+def test_a_process_outside_the_group_is_refused(ranks):
+    inside, outside = (each["not a rank"] for each in ranks[0])
+    assert inside == "none"
+    assert re.match(r"RuntimeError: group=.* this process is none of its ranks", outside)
 
 
 def test_a_rank_reads_its_rows_only(ranks):
@@ -216,6 +256,50 @@ class Part(Ranks):
     def __init__(self, rank, size):
         super().__init__()
         self.rank, self.size = rank, size
+
+
+class Other(Ranks):
+    """Two ranks, the second of which differs in one fact, or in what its functions return."""
+
+    def __init__(self, fact):
+        super().__init__()
+        self.size, self.fact = 2, fact
+
+    def gathered(self, value):
+        theirs = dict(value)
+        if self.fact == "gradient" and "gradient" in value:
+            theirs = {name: values + 1.0 for name, values in value.items()}
+        elif self.fact in value:
+            theirs[self.fact] = "another"
+        return [value, theirs]
+
+
+COMPARED = {
+    "the model": r"\w+Model",
+    "the version of torch": re.escape(torch.__version__),
+    "the parameter random_state": "0",
+    "the number of steps": "60",
+    "the burn-in": "30",
+    "the rows of a minibatch": "21",
+    "the rows that are read at once": "0",
+    "compiled": r"\(\)",
+}
+
+
+@pytest.mark.parametrize("side", ["rows", "chains"])
+@pytest.mark.parametrize("fact", [*COMPARED, "gradient"])
+def test_ranks_agree_on_all_that_decides_their_steps(monkeypatch, side, fact):
+    """Ranks of the same rows do, and ranks of the same chains, before any of them moves."""
+    monkeypatch.setattr(Chains, "_chunk", lambda *_: pytest.fail("a step was taken"))
+    message = f"the ranks differ in {fact}: {COMPARED.get(fact)} on rank 0, another on rank 1"
+    if fact == "gradient":
+        message = "rank 1 computes other gradients than rank 0"
+    token = engine._grid.set(engine.Grid(**{side: Other(fact)}))
+    try:
+        with pytest.raises(ValueError, match=message):
+            fitted("logistic")
+    finally:
+        engine._grid.reset(token)
 
 
 @pytest.mark.parametrize("n", [3, 7, 100])
