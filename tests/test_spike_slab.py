@@ -163,7 +163,7 @@ def test_em_is_sa_with_a_gain_of_one():
     X, y = orthonormal()
     settings = {"n_draws": 20, "burn_in": 20, "thinning": 1, "n_chains": 2, "random_state": 0}
     em = SparseBayesianRegressor(prior=SpikeSlab(adaptation="em"), **settings).fit(X, y)
-    sa = SparseBayesianRegressor(prior=SpikeSlab(gain=1.0), **settings).fit(X, y)
+    sa = SparseBayesianRegressor(prior=SpikeSlab(gain=1.0, adaptation="sa"), **settings).fit(X, y)
     np.testing.assert_array_equal(em.posterior_["weight_1"], sa.posterior_["weight_1"])
 
 
@@ -172,9 +172,10 @@ def test_gains_are_as_documented():
     """10 (k + 1000)^-0.7 for "auto": its run is that of this schedule bit by bit, of no other."""
     X, y = orthonormal()
     settings = {"n_draws": 20, "burn_in": 200, "thinning": 1, "n_chains": 2, "random_state": 0}
-    auto = SparseBayesianRegressor(**settings).fit(X, y).posterior_["sigma"]
+    auto = SparseBayesianRegressor(prior=SpikeSlab(adaptation="sa"), **settings)
+    auto = auto.fit(X, y).posterior_["sigma"]
     for gamma in (0.7, 0.71):
-        prior = SpikeSlab(gain=Polynomial(a=10.0, b=1000.0, gamma=gamma))
+        prior = SpikeSlab(gain=Polynomial(a=10.0, b=1000.0, gamma=gamma), adaptation="sa")
         given = SparseBayesianRegressor(prior=prior, **settings).fit(X, y).posterior_["sigma"]
         assert np.array_equal(given, auto) == (gamma == 0.7)
 
@@ -262,13 +263,17 @@ def test_a_feature_selector_in_a_pipeline():
 
 
 def test_default_spikes_follow_the_standard_errors():
-    """0.4 of them in linear models, 1 / sqrt(N) sigma and 2 / sqrt(N) logits; at most 0.1."""
-    X = np.random.default_rng(0).standard_normal((400, 5))
+    """0.4 of them in linear models: 1 / sqrt(N) sigma, 1 / sqrt(N p (1 - p)) logits; at most 0.1.
+
+    The latter are 2 / sqrt(N) if classes have the same size, and 5 / sqrt(N) for one of 24 rows.
+    """
+    X = np.random.default_rng(0).standard_normal((9600, 5))
     for n, likelihood, sizes, prior, expected in (
         (400, LatentGaussian(1), (5, 1), SpikeSlab(), 0.02),
         (400, LatentGaussian(1), (5, 1), SpikeSlab(sigma=3.0), 0.02),
         (400, Categorical(), (5, 2), SpikeSlab(), 0.04),
         (400, Categorical(), (5, 2), SpikeSlab(sigma=2.0), 0.02),
+        (9600, Categorical(), (5, 2), SpikeSlab(), 0.4 / np.sqrt(9600 * 23 / 24**2)),
         (4, LatentGaussian(1), (5, 1), SpikeSlab(), 0.1),
         (400, LatentGaussian(1), (5, 3, 1), SpikeSlab(), 0.1),
         (400, LatentGaussian(1), (5, 1), SpikeSlab(0.3), 0.3),
@@ -277,7 +282,10 @@ def test_default_spikes_follow_the_standard_errors():
             MLP(sizes, "tanh"), likelihood, Normal(), 1.0, spike_slab=prior,
             sparse_blocks=("weight_1",),
         )  # fmt: skip
-        data = model.make_data(X[:n], np.zeros((n, 1)), None, torch.float64, "cpu")
+        y = np.zeros((n, 1))
+        if isinstance(likelihood, Categorical):
+            y = np.arange(n) % (24 if n == 9600 else 2) == 0
+        data = model.make_data(X[:n], y, None, torch.float64, "cpu")
         assert model.bound(data).spike_slab.spike_scale == pytest.approx(expected)
         # what is known of the data is on a copy
         assert model.spike_slab.spike_scale == prior.spike_scale

@@ -61,14 +61,14 @@ def fitted(name, seed, method, short):
 
 
 def main():
-    args = parse_args(__doc__, seeds=3, quick_seeds=1)
+    args = parse_args(__doc__, seeds=2, quick_seeds=1)
     names = QUICK if args.quick else tuple(PROBLEMS)
     rows, least, every = [], np.inf, {method: [] for method in METHODS}
     for name in names:
         cells = {method: [] for method in METHODS}
         for seed in args.seeds:
             X, y, *_ = make_problem(name, seed)
-            exact, ess = exact_inclusion(X, y, PROBLEMS[name][0], 500 if args.quick else 3000)
+            exact, ess = exact_inclusion(X, y, PROBLEMS[name][0], 500 if args.quick else 2000)
             least = min(least, ess)
             for method in METHODS:
                 found, loss, seconds = fitted(name, seed, method, args.short)

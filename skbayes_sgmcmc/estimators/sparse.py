@@ -61,7 +61,8 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         pSGLD takes up to 0.02, as long as a step is small compared with the width of the spike.
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
-        values, otherwise 100.
+        values, otherwise 100; for linear models with pSGLD one fiftieth of the rows, from 100 to
+        5000.
     shared_minibatch : bool, default=False
         If True, all chains use the same minibatch in a step. This is faster, but the errors of the
         chains are then correlated, which makes R-hat and MCSE too small.

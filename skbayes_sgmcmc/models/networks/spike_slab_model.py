@@ -37,8 +37,8 @@ MOST_NOISE = 0.2
 #: number of rows for each of which a minibatch of a linear model has one, and its largest size
 ROWS_FOR_ONE, LARGEST_BATCH = 50, 5000
 #: least distance that pSGLD, whose steps are at most about eta long, can go in the burn-in: from a
-#: random start to coefficients of standardised features
-TRAVEL = 3.0
+#: random start to coefficients of standardised features; and the longest burn-in that is worth it
+TRAVEL, LONGEST_BURN_IN = 3.0, 100_000
 #: smallest sigma, as a fraction of its initial value, for which the spike's curvature bounds the
 #: steps: in general, and in linear models with at least as many rows as coefficients. With a
 #: smaller sigma, steps widen the spikes, which matters if there are many coefficients
@@ -240,7 +240,7 @@ class SparseTuning(ManyModes):
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
         values = super().tuned(data, request)
-        if self._has_own_step(request) and not request.stream and values.step_size is not None:
+        if self._has_own_step(request) and not request.stream:
             self._limit_noise(values, data, request.batch_size)
         return values
 
@@ -262,8 +262,10 @@ class SparseTuning(ManyModes):
             )
         if n < data.n_rows:
             most = 2.0 * MOST_NOISE * self._noise_sd(data) * math.sqrt(n) / data.total
-            values.step_size = min(values.step_size, most)
-            values.least_burn_in = max(self.least_burn_in, math.ceil(TRAVEL / values.step_size))
+            assert values.step_size is not None
+            step = min(values.step_size, max(most, TRAVEL / LONGEST_BURN_IN))
+            values.step_size = step
+            values.least_burn_in = max(self.least_burn_in, math.ceil(TRAVEL / step))
 
     def _noise_sd(self, data: Data) -> float:
         """Approximate sd of the noise of one row, in units of f."""
