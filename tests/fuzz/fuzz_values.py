@@ -101,6 +101,7 @@ ORDINARY = {
     "class_weight": [None, "balanced"],
     "compiled": ["auto", False, True],
     "conv_channels": [(2,), (2, 3), ()],
+    "density": ["extended", "logistic"],
     "device": ["auto", "cpu"],
     "doc_sweeps": [0, 1, 3],
     "doc_topic_prior": [None, 0.1, 1.0],
