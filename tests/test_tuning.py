@@ -8,9 +8,16 @@ import torch
 from _targets import GaussianMean
 from sklearn.datasets import load_iris, make_classification
 
-from skbayes_sgmcmc import BayesianLogisticRegression, sample
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    SamplingError,
+    sample,
+)
 from skbayes_sgmcmc._data import minibatch
+from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc.models import CurvedModel, Data, DensityModel, ManyModes
+from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 from skbayes_sgmcmc.models._linalg import largest_of_symmetric
 from skbayes_sgmcmc.models._walls import step_at_walls
 from skbayes_sgmcmc.models.logistic import LogisticModel
@@ -303,3 +310,56 @@ def test_the_largest_curvature_of_few_parameters_ends_with_their_number():
     matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
     assert largest_of_symmetric(lambda v: matrix @ v, 2, 30) == pytest.approx(3.0, abs=1e-12)
     assert largest_of_symmetric(lambda v: 5.0 * v, 1, 30) == pytest.approx(5.0, abs=1e-12)
+
+
+# chains that diverge ------------------------------------------------------------------------------
+
+
+def counts_with_step(monkeypatch, eta, **parameters):
+    """An unfitted Poisson regression that takes ``eta`` for the automatic step, and its data."""
+    set_step = WhitenedGaussian.set_step
+
+    def too_large(self, values, data, request):
+        set_step(self, values, data, request)
+        values.step_size, values.spacing = eta, request.sampler.spacing(eta)
+
+    monkeypatch.setattr(WhitenedGaussian, "set_step", too_large)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    reg = BayesianGLMRegressor(likelihood="poisson", n_draws=100, random_state=0, **parameters)
+    return reg, X, rng.poisson(np.exp(X[:, 0])).astype(float)
+
+
+@pytest.mark.filterwarnings("error::skbayes_sgmcmc.SamplingWarning")
+def test_runs_with_automatic_steps_that_diverge_are_repeated(monkeypatch, tmp_path):
+    """With a quarter of the step for all chains: the bits of a fit that begins with this step.
+
+    A chain diverges with a step of 3.2. An interrupted repetition goes on from a file of its own.
+    """
+    reg, *rows = counts_with_step(monkeypatch, 0.8)
+    expected = reg.fit(*rows)
+    reg, *rows = counts_with_step(monkeypatch, 3.2, checkpoint=tmp_path / "file.npz")
+    with monkeypatch.context() as patch:
+        followed, save = [], Chains._follow_first
+
+        def interrupted(self):
+            followed.append(self.cursor.last_eta)
+            if followed.count(0.8) == 3:
+                raise KeyboardInterrupt
+            save(self)
+
+        patch.setattr(Chains, "_follow_first", interrupted)
+        with pytest.raises(KeyboardInterrupt, match=r"continue from .*file.again-1.npz"):
+            reg.fit(*rows)
+    assert 3.2 in followed
+    reg.fit(*rows)
+    assert (reg.step_size_, reg.n_chains_) == (pytest.approx(0.8), 4)
+    np.testing.assert_array_equal(reg.posterior_["coef"], expected.posterior_["coef"])
+
+
+def test_a_fit_fails_if_every_repetition_diverges(monkeypatch):
+    """Runs with 1e6, a quarter and a sixteenth of it."""
+    reg, *rows = counts_with_step(monkeypatch, 1e6)
+    with pytest.raises(SamplingError, match=r"last step size 62500.* 16 times this step"):
+        reg.fit(*rows)
+    assert not hasattr(reg, "posterior_")

@@ -52,6 +52,9 @@ class Plan:
     start_rows: int | None = None
     #: whether the step size is "auto", so that samplers may change it in the burn-in
     auto: bool = False
+    #: whether the run ends as soon as a chain diverges. The others have stayed where the step is
+    #: small enough, which makes them a biased sample
+    all_needed: bool = False
     #: whether chains start at positions that were given, which a simpler density would lead away
     given_starts: bool = False
     #: whether more rows will come, so that samplers that adapt in burn-in continue to adapt
@@ -400,6 +403,7 @@ class Chains:
         for position in range(len(self.alive)):
             if position not in good:
                 self.cursor.diverged[self.alive[position]] = self.cursor.step
+        good = [] if self.plan.all_needed else good
         self.alive = [self.alive[position] for position in good]
         if not good:
             return

@@ -42,6 +42,8 @@ NAMED_CHAINS = 5
 LEAST_STEPS, FIRST_STEPS = 20, 500
 #: number of points in the trace of the sampling threshold, and of draws for each median
 TRACE_POINTS, TRACE_DRAWS = 50, 5
+#: how often a run with an automatic step size is repeated with smaller steps if chains diverge
+REPEATS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,22 +137,27 @@ def draw(
         warm.total = data.total
         previous = summary.brought_along(previous, warm)
     same_moves = previous is not None and previous.moves == moves_of(sampler, cell)
-    plan = _plan(
-        settings,
-        found,
-        temperature=temperature,
-        # a sampler that finds its step size needs a burn-in for it
-        going_on=same_moves if sampler.finds_step else previous is not None,
-        stream=stream,
-    )
-    _check_plan(plan, sampler, tuned=same_moves)
-    if stream is None:
-        found = replace(found, target=found.target.with_model(model.prepared(plan.n_steps)))
     found = replace(found, minibatches=found.minibatches.over(grid.rows))
-    job = _job(found, plan, settings, previous)
-    check_same_run(grid, job.work, plan, job.accelerators)
+    for attempt in range(1 + REPEATS):
+        plan = _plan(
+            settings,
+            found,
+            temperature=temperature,
+            # a sampler that finds its step size needs a burn-in for it
+            going_on=same_moves if sampler.finds_step else previous is not None,
+            stream=stream,
+        )
+        _check_plan(plan, sampler, tuned=same_moves)
+        if stream is None:
+            found = replace(found, target=found.target.with_model(model.prepared(plan.n_steps)))
+        job = _job(found, plan, settings.attempt(attempt), previous)
+        check_same_run(grid, job.work, plan, job.accelerators)
+        results = _run_groups(job, on_progress if grid.first else None, grid.chains)
+        if not (plan.all_needed and any(result.diverged for result in results)):
+            break
+        found = found.slower()
     run = _combine(
-        _run_groups(job, on_progress if grid.first else None, grid.chains),
+        results,
         job,
         n_asked=n_asked,
         rows_seen=data.total if stream is None else stream.seen,
@@ -357,6 +364,7 @@ def _plan(
         descent=lengths.burn_in // 2 if descends else 0,
         start_rows=start_rows(settings.max_steps, minibatches.size),
         auto=warm.step_size is not None,
+        all_needed=settings.auto and tuning.one_mode and not found.sampler.finds_step,
         given_starts=not isinstance(warm.init, str),
     )
 
@@ -367,7 +375,7 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
     alive = [result for result in results if len(result.draws)]
     diverged = {chain: step for result in results for chain, step in result.diverged.items()}
     report = _divergence_report(diverged, job, results[0].state.last_eta)
-    if not alive:
+    if not alive or (plan.all_needed and diverged):
         raise SamplingError(report + more("chains-diverged"))
     # groups keep equal numbers of draws, except with mixing distance, where the start of
     # collection depends on the positions of the chains
@@ -379,7 +387,8 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
             "a larger noise_ratio." + more("no-draw-was-kept")
         )
     if diverged:
-        warn(report + " The other chains were kept.", "chains-diverged")
+        kept_others = " The other chains were kept; their draws may be biased."
+        warn(report + kept_others, "chains-diverged")
     _warn_of_doubts(alive, job)
     first = alive[0]
 
@@ -439,12 +448,14 @@ def _divergence_report(diverged: dict[int, int], job: Job, step_size: float) -> 
         where += f" and {len(diverged) - NAMED_CHAINS} others"
     given = "" if sampler.endswith("()") else f", sampler {sampler}"
     more_steps = "" if job.settings.max_steps is None else ", a larger max_steps"
-    remedy = (
-        f"Give burn_in='auto'{more_steps} or more than {plan.burn_in} steps, or a step_size below "
-        f"{step_size:g}"
-        if plan.auto
-        else "Reduce step_size (try a tenth), or give step_size='auto'"
-    )
+    remedy = "Reduce step_size (try a tenth), or give step_size='auto'"
+    if plan.all_needed:
+        remedy = f"Runs with {4**REPEATS} times this step diverged, too. Give a narrower prior"
+    elif plan.auto:
+        remedy = (
+            f"Give burn_in='auto'{more_steps} or more than {plan.burn_in} steps, or a step_size "
+            f"below {step_size:g}"
+        )
     return (
         f"{len(diverged)} of {len(job.group)} chains diverged ({where} of {plan.n_steps}; "
         f"last step size {step_size:g}{given}). {remedy}; scaling the features to unit variance "

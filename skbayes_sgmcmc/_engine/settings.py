@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +205,13 @@ class Settings:
     def kept(self) -> Storage:
         """How draws are stored."""
         return Storage() if self.storage is None else self.storage
+
+    def attempt(self, number: int) -> Settings:
+        """Those of a run that is repeated, which has a checkpoint file of its own."""
+        if number == 0 or self.checkpoint is None:
+            return self
+        path = Path(self.checkpoint)
+        return replace(self, checkpoint=path.with_stem(f"{path.stem}.again-{number}"))
 
     def seeds(self) -> list[np.random.SeedSequence]:
         """One seed per chain."""

@@ -33,6 +33,14 @@ class Tuned:
     minibatches: Minibatches
     step_size: Any
 
+    def slower(self) -> Tuned:
+        """The same with an automatic step size that is a quarter of this one."""
+        warm, eta = self.warm, self.step_size / 4.0
+        spacing = None if warm.spacing is None else self.sampler.spacing(eta)
+        relaxation = None if warm.relaxation is None else 4.0 * warm.relaxation
+        warm = replace(warm, step_size=eta, spacing=spacing, relaxation=relaxation)
+        return replace(self, warm=warm, step_size=eta)
+
 
 def chosen(
     model: Model, data: Data, settings: Settings, *, stream: bool = False, whole: bool = False
