@@ -147,7 +147,7 @@ def test_one_warning_names_all_outputs():
 def test_bounds_of_classification(p, warned):
     """Two equal classes: the log loss of their frequencies is log 2; 1.2 of that is p = 0.435.
 
-    One parameter and 100 rows add 1 / 200.
+    One parameter and 100 rows add 0.015.
     """
     codes = np.repeat([0, 1], 50)
     proba = np.full((100, 2), 1.0 - p)
@@ -166,8 +166,8 @@ def test_bounds_of_single_draws(p, temperature, warned):
     """Half of the draws give the right class p, the others 1 - p: their average is log 2.
 
     The log loss of single draws is -log(p (1 - p)) / 2, which is 1.2 log 2 for p = 0.254. At a
-    temperature T, one parameter and 100 rows may add T / 200, so that the bound is at 0.250 for 1,
-    at 0.150 for 40 and at 0.084 for 90.
+    temperature T, one parameter and 100 rows may add T / 200 + 1 / 100, so that the bound is at
+    0.245 for 1, at 0.146 for 40 and at 0.083 for 90.
     """
     codes = np.repeat([0, 1], 50)
     one = np.full((100, 2), 1.0 - p)
@@ -247,12 +247,25 @@ def test_many_rows_outweigh_a_narrow_prior():
     assert _differences(1e150 * x[:60], 1e15) == np.inf
 
 
+@pytest.mark.parametrize(
+    ("heat", "n_parameters", "warned"),
+    [(3.2, 2, False), (7.0, 2, True), (0.2, 2, False), (2.0, 100, True), (0.5, 100, True)],
+)
+def test_few_momenta_are_random(heat, n_parameters, warned):
+    """Of eight momenta, one honest fit in 800 has a mean square of 3.2, and one in 3e8 has 7."""
+    model, statistics = SimpleNamespace(n_parameters=n_parameters), np.full(4, heat)
+    run = SimpleNamespace(
+        statistics={"kinetic_temperature": statistics}, target=SimpleNamespace(model=model)
+    )
+    assert len(messages(lambda: Stub()._check_run(run))) == warned
+
+
 @pytest.mark.parametrize(("batch_size", "warned"), [(2, True), (100, False)])
 def test_kinetic_temperature(batch_size, warned):
     """Gradients of two rows heat SGHMC with little friction; those of all rows do not.
 
-    The bound is 20% and three standard errors, sqrt(2 / (152 * 2)) = 8% each; without gradient
-    noise the kinetic temperature is 1 within a few percent for this step.
+    The bound is 20% and the range of the chi-square distribution of 304 momenta, 0.66 to 1.43;
+    without gradient noise the kinetic temperature is 1 within a few percent for this step.
     """
     X, y = sine()
     reg = BayesianMLPRegressor(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtri
 
 from .._draws.storage import decode
 from .._exceptions import warn
@@ -26,8 +27,10 @@ FEWEST_ROWS = 10
 WORST_ERROR = 1.2
 #: the same for the sd of the noise over that of the targets
 WORST_NOISE = 1.5
-#: relative error of the kinetic temperature beyond its Monte Carlo error
-WORST_HEAT = 0.2
+#: relative error of the kinetic temperature beyond the range of its chi-square distribution, and
+#: the probability of values beyond either end of this range. Three standard errors of the few
+#: momenta of small models are exceeded by one honest fit in 170
+WORST_HEAT, RARE_HEAT = 0.2, 1e-6
 #: fall of the potential while draws are kept, in units of its own sd in a posterior of so many
 #: parameters, sqrt(d / 2); and how many of the draws and rows it is computed for
 WORST_DRIFT, DRIFT_DRAWS, DRIFT_ROWS = 2.0, 6, 2000
@@ -99,17 +102,19 @@ class SenseWarnings:
 
         Single draws are a nat times T / 2 worse than the best fit for each of these, summed over
         the training rows, while the best fit may be hardly better than the frequencies if X says
-        little of y. Where one class is rare, or weights are small, this is as much as the log loss
-        itself. Elsewhere it is little: draws of networks describe rows better than the frequencies
-        do even if labels are random, with ratios of 0.06 to 0.92. Draws of steps that are too long
-        can be far worse, although their average is near the frequencies.
+        little of y. Another nat is that of an intercept that next to nothing bounds on one side.
+        Where one class is rare, or weights are small, this is as much as the log loss itself.
+        Elsewhere it is little: draws of networks describe rows better than the frequencies do even
+        if labels are random, with ratios of 0.06 to 0.92. Draws of steps that are too long can be
+        far worse, although their average is near the frequencies.
         """
         total = float(mass.sum())
         if min(len(codes), total) < FEWEST_ROWS:
             return
         frequency = np.bincount(codes, mass) / total
         constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
-        allowed = WORST_ERROR * constant + 0.5 * max(self._hottest(), 1.0) * n_directions / total
+        excess = 0.5 * max(self._hottest(), 1.0) * n_directions + 1.0
+        allowed = WORST_ERROR * constant + excess / total
         given = (np.arange(len(codes)), codes)
         for whose, logs in (
             ("its", np.log(np.maximum(proba, 1e-300))),
@@ -140,8 +145,9 @@ class SenseWarnings:
         heat = run.statistics.get("kinetic_temperature")
         if heat is None:
             return
-        error = 3.0 * math.sqrt(2.0 / (run.target.model.n_parameters * len(heat)))
-        if not abs(float(heat.mean()) - 1.0) <= WORST_HEAT + error:
+        n_momenta = run.target.model.n_parameters * len(heat)
+        low, high = chdtri(n_momenta, [1.0 - RARE_HEAT, RARE_HEAT]) / n_momenta
+        if not (1.0 - WORST_HEAT) * low <= float(heat.mean()) <= (1.0 + WORST_HEAT) * high:
             self._nonsense(
                 f"the kinetic energy of its chains is {float(heat.mean()):.2f} times what the "
                 "temperature implies, so steps are too large or minibatches too small"
