@@ -33,7 +33,6 @@ Array = NDArray[Any]
 RUN_AWAY = 1e-4
 #: log likelihood for each feature beyond which predictions depend on features without any doubt
 SURE_GAIN = 4.0
-SECTION = "nothing-is-selected"
 
 
 class SparseNetwork(NetworkEstimator):
@@ -177,7 +176,7 @@ class SparseNetwork(NetworkEstimator):
                 f"and adaptation={prior.adaptation!r} cannot bring it back, whatever the data say. "
                 "Give prior=SpikeSlab(adaptation='gibbs'), or at temperatures other than 1 a "
                 f"larger {remedy} in inclusion_prior=(a, b), such as (2.0, 2.0).",
-                SECTION,
+                "nothing-is-selected",
             )
 
     def compress(self) -> Any:
@@ -285,18 +284,18 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
             inclusion += weights[some] @ posterior.select("rho_weight_1", some).max(axis=2)
         return np.minimum(inclusion, 1.0)  # sums of weights are rounded
 
-    def _check_sense(self, X: Any, target: Array) -> None:
-        super()._check_sense(X, target)
+    def _check_sense(self, X: Any, target: Array, weight: Array | None) -> None:
+        super()._check_sense(X, target, weight)
         if "weight_1" in self._sparse_blocks and self.inclusion_probability_.max() < 0.5:
-            self._check_spike(X, target)
+            self._check_spike(X, target, np.ones(len(target)) if weight is None else weight)
 
-    def _check_spike(self, X: Any, target: Array) -> None:
+    def _check_spike(self, X: Any, target: Array, weight: Array) -> None:
         """Warn if the spikes hold effects: predictions depend on features that are all left out."""
-        prior, rows = self._spike_slab(), some_rows(len(target))
+        prior, rows = self._spike_slab(), some_rows(weight)
         found, given = self._fitted(X[rows], target[rows])
         with np.errstate(all="ignore"):  # constant targets, and squares that overflow
             rest = np.sum((given - found) ** 2) / np.sum((given - given.mean(axis=0)) ** 2)
-            gain = -0.5 * len(target) * np.log(rest)
+            gain = -0.5 * weight.sum() * np.log(rest)
         if prior is None or not gain > SURE_GAIN * self.n_features_in_:
             return
         fixed = ", learn_sigma=False" if prior.learn_sigma is True else ""
@@ -305,7 +304,7 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
             f"{1.0 - rest:.0%} of the variance of the training targets: the spikes are wide enough "
             f"to hold all effects (sigma {self.sigma_:.3g}). Give a smaller spike_scale, such as "
             f"prior=SpikeSlab(spike_scale=0.02{fixed}).",
-            SECTION,
+            "nothing-is-selected",
         )
 
     def _fitted(self, X: Any, target: Array) -> tuple[Array, Array]:
