@@ -32,7 +32,9 @@ FULL, FULL_DEVICE = "memory is full", "the device's memory is full"
 
 
 class SamplingError(RuntimeError):
-    """There is no posterior to return: every chain diverged to values that are not finite.
+    """There is no posterior to return: chains diverged to values that are not finite.
+
+    With a given step size these are all chains. With an automatic one it may be one of them.
 
     It is also raised before chains begin if the approximation that they need is not finite.
     """
