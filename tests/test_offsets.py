@@ -132,7 +132,7 @@ def test_rows_without_events_may_have_next_to_no_exposure():
     found = BayesianGLMRegressor(likelihood="poisson", exposure=2, random_state=0)
     found.fit(np.column_stack([X, exposure]), y)
     known = BayesianGLMRegressor(likelihood="poisson", random_state=1).fit(X[5:], y[5:])
-    difference = np.abs(found.coef_ - known.coef_)
+    difference = np.abs(found.coef_[:2] - known.coef_)
     assert (difference < 0.1 * known.posterior_.std("coef")).all()
 
 

@@ -37,6 +37,10 @@ Over all problems and seeds: {summary}.
 
 The exact probabilities come from importance sampling, and the smallest effective sample size of a
 set with a probability above 0.001 is {ess:.0f}.
+
+With correlations of 0.9, neighbours rarely change places in the slab. Seed 0 of "regression,
+correlated" has 0.37 and 0.79 for the third and fourth features by default, 0.14 and 0.91 with
+`burn_in=20000, n_draws=400, thinning=400`, and exactly 0.13 and 0.93.
 """
 
 
