@@ -173,7 +173,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
 
     Attributes
     ----------
-    coef_ : array of shape (n_features_in_,)
+    coef_ : array of shape ``(n_features_in_,)``
         Posterior mean of the coefficients of all columns: zero for those that are not features.
     intercept_ : float
         Posterior mean of the intercept.

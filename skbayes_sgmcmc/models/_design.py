@@ -271,7 +271,8 @@ class StoredDesign(_Dense):
         """Rows as they are stored, with the column of ones, factors and the precision."""
         out = torch.empty(len(x), self.shape[1], dtype=self.dtype)
         columns = out.numpy()
-        columns[:, : x.shape[1]] = x
+        with np.errstate(over="ignore"):  # what is not finite is refused
+            columns[:, : x.shape[1]] = x
         if self.intercept:
             columns[:, -1] = 1.0
         if self.factor is not None:
