@@ -164,7 +164,7 @@ def separable(case, rng):
     y = np.argsort(np.argsort(noisy)) * n_classes // case.n
     clf = BayesianOrdinalClassifier(random_state=case.seed).fit(X, y)
     _require(clf.posterior_["coef"].shape[0] == clf.n_chains, "chains were dropped")
-    # 30 rows leave seven narrow classes uncertain at their borders; by chance at most half are right
+    # 30 rows leave the borders of seven narrow classes open; by chance at most half are right
     _require(clf.score(X, y) > 0.7, f"accuracy {clf.score(X, y):.2f}")
 
 
