@@ -134,7 +134,7 @@ def test_spikes_that_hold_all_effects_warn_with_a_remedy_that_helps():
     """Sigma that is adapted in classification makes the spikes as wide as the coefficients."""
     X, y = load_breast_cancer(return_X_y=True)
     run = {"random_state": 0, "n_chains": 2, "max_steps": 10_000}
-    wide = SparseBayesianClassifier(prior=SpikeSlab(learn_sigma=True), **run)
+    wide = SparseBayesianClassifier(prior=SpikeSlab(0.1, learn_sigma=True), **run)
     _, (text,) = texts_of(lambda: wide.fit(X, y))
     assert "leaves out every feature, and yet" in text and "learn_sigma=False" in text
     prior = SpikeSlab(spike_scale=0.02, learn_sigma=False)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import expit
+from scipy.stats import gamma, kstest
 
 from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian
-from skbayes_sgmcmc.models.networks.latents import LEAST_DELTA
+from skbayes_sgmcmc.models.networks.latents import LEAST_DELTA, log_gamma
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.network import ReferenceClass
 from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
@@ -287,3 +288,16 @@ def test_delta_underflows_to_its_least_value_and_comes_back():
     aux = {"mean_square_slope": torch.ones(1, 1)}
     model.after_step(torch.full((1, model.n_parameters), 5.0), state, aux, 0, None, 1.0)
     assert (state["logit_delta"] > -5.0).all()
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("count", [0.3, 1.0, 7.5, 400.0])
+def test_logarithms_of_gamma_variables(count):
+    """The accepted ones have the gamma distribution, by Kolmogorov's test, and 95% are accepted."""
+    rng = np.random.default_rng(0)
+    normal = torch.from_numpy(rng.standard_normal(20_000))
+    accept, power = torch.from_numpy(np.log(rng.uniform(size=(2, 20_000))))
+    found = log_gamma(torch.full_like(normal, count), normal, accept, power).numpy()
+    accepted = found[~np.isnan(found)]
+    assert len(accepted) > 0.95 * len(found)
+    assert kstest(np.exp(accepted), gamma(count).cdf).pvalue > 1e-3

@@ -120,16 +120,29 @@ def follow(
 
 
 @jit
-def draw(
-    theta, rho, slab, sigma, log_odds, mean_square_slope, starts, stops, u, noise, level, v_0, v_1,
-    sigma_terms, width, included,
-):  # fmt: skip
-    """Draw slabs by the uniform numbers ``u``, and take a Metropolis-Hastings step of log sigma.
+def log_gamma(count, normal, accept, power):
+    """The logarithm of a gamma variable, or NaN; see ``models/networks/latents.py``."""
+    d = count + (1.0 - 1.0 / 3.0)
+    v = (1.0 + normal / math.sqrt(9.0 * d)) ** 3
+    if v <= 0.0 or accept >= 0.5 * normal * normal + d * (1.0 - v + math.log(v)):
+        return math.nan
+    return math.log(d) + math.log(v) + power / count
 
-    ``noise`` and ``level`` are the normal number of its proposal, which is ``width`` times as
-    wide as the target, and the logarithm of the uniform number that accepts it. ``included``
-    (chains, blocks) receives the numbers of slabs.
+
+@jit
+def draw(
+    theta, rho, slab, sigma, log_odds, mean_square_slope, starts, stops, numbers, v_0, v_1,
+    sigma_terms, width, delta_counts,
+):  # fmt: skip
+    """Draw slabs and deltas, and take a Metropolis-Hastings step of log sigma.
+
+    ``numbers`` are uniform numbers (chains, n) for the slabs; the normal number of sigma's
+    proposal, which is ``width`` times as wide as the target, and the logarithm of the uniform
+    number that accepts it, (chains, 1); and the numbers of ``log_gamma``, (chains, 2, blocks) and
+    (chains, 2, 2, blocks). ``delta_counts`` are a and p + b; empty arrays keep delta fixed.
     """
+    u, noise, accept, normal, level = numbers
+    a, rest = delta_counts
     z, power, bits = np.empty(PART), np.empty(PART), np.empty(PART, np.int64)
     two = bits.view(np.float64)
     constant = math.log(2 * v_0) - 0.5 * math.log(2 * math.pi * v_1)
@@ -153,16 +166,26 @@ def draw(
                     squares += r * z[i] * z[i]
                     total += r
                 first += stop - start
-            included[c, block] = total
+            if len(a):
+                one = log_gamma(
+                    a[block] + total, normal[c, 0, block], level[c, 0, 0, block],
+                    level[c, 1, 0, block],
+                )  # fmt: skip
+                other = log_gamma(
+                    rest[block] - total, normal[c, 1, block], level[c, 0, 1, block],
+                    level[c, 1, 1, block],
+                )  # fmt: skip
+                if one == one and other == other:  # neither is NaN
+                    log_odds[c, block] = one - other
         if count > 0:
             linear = absolute * upper * s
             square = (squares / v_1 + n * s * s * mean_square_slope[c, 0]) * s * s + least_squares
             mode = (linear + math.sqrt(linear * linear + 4 * count * square)) / (2 * count)
             sd = width / math.sqrt(linear / mode + 2 * square / (mode * mode))
-            now, proposal = math.log(s), math.log(mode) + sd * noise[c]
+            now, proposal = math.log(s), math.log(mode) + sd * noise[c, 0]
             back = (now - math.log(mode)) / sd
-            ratio = 0.5 * (noise[c] * noise[c] - back * back) - count * (proposal - now)
+            ratio = 0.5 * (noise[c, 0] * noise[c, 0] - back * back) - count * (proposal - now)
             ratio -= linear * (math.exp(-proposal) - math.exp(-now))
             ratio -= 0.5 * square * (math.exp(-2 * proposal) - math.exp(-2 * now))
-            if level[c] < ratio:
+            if accept[c, 0] < ratio:
                 sigma[c, 0] = math.exp(proposal)

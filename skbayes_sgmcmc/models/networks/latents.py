@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import betaincinv, logit
+from scipy.special import logit
 from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
@@ -76,9 +76,9 @@ class Latents:
         )
         # a - 1 and p + b - 1 of every block, which enter the mode of delta
         counts = np.array([(p, *prior.beta_prior(p)) for p in blocks.sizes]).T
-        self._beta_counts = counts[1], counts[2], counts[0]
         learned = slice(None) if prior.learn_inclusion else slice(0)
         self._delta_counts = counts[1][learned] - 1.0, (counts[0] + counts[2])[learned] - 1.0
+        self._drawn_counts = counts[1][learned], (counts[0] + counts[2])[learned]
         self._gains: tuple[int, list[float]] = (-1, [])
         self._views: Any = None
 
@@ -248,26 +248,33 @@ class Latents:
 
     def _draw(self, theta: Tensor, state: State, aux: dict[str, Tensor], rng: ChainRandom) -> None:
         """Draw the latent variables from their conditionals, which gives the exact posterior."""
+        blocks = len(self.blocks.sizes)
         u = rng.uniform(self.blocks.n, dtype=theta.dtype)
-        few = rng.uniform(2 + len(self.blocks.sizes), dtype=torch.float64)
-        noise, level = torch.special.ndtri(few[:, :1].clamp_(min=TINY)), few[:, 1:2].log()
+        few = rng.uniform(2 + 6 * blocks, dtype=torch.float64).clamp_(min=TINY)
+        normal = torch.special.ndtri(few[:, : 1 + 2 * blocks])
+        level = few[:, 1 + 2 * blocks :].log_()
+        noise, normal = normal[:, :1], normal[:, 1:].unflatten(1, (2, blocks))
+        accept, level = level[:, :1], level[:, 1:].unflatten(1, (2, 2, blocks))
         kernels = self.kernels(theta)
         if kernels is not None:
-            included = self._draw_compiled(kernels, theta, state, aux, u, noise, level)
-        else:
-            z, rho = self.probabilities(theta, state)
-            state["rho"].copy_(rho)
-            slab = state["slab"].copy_(u < rho)
-            if self.learn_sigma:
-                sums, sigma = self.prior.penalties(z, slab), state["sigma"]
-                _draw_sigma(sigma, *self._sigma_terms(*sums, sigma, aux), noise, level)
-            shares = [part.sum(1) for part in slab.split(self.blocks.sizes, 1)]
-            included = torch.stack(shares, 1).double().cpu().numpy()
+            self._draw_compiled(kernels, theta, state, aux, (u, noise, accept, normal, level))
+            return
+        z, rho = self.probabilities(theta, state)
+        state["rho"].copy_(rho)
+        slab = state["slab"].copy_(u < rho)
+        if self.learn_sigma:
+            sums, sigma = self.prior.penalties(z, slab), state["sigma"]
+            _draw_sigma(sigma, *self._sigma_terms(*sums, sigma, aux), noise, accept)
         if self.prior.learn_inclusion:
-            a, b, p = self._beta_counts
-            delta = betaincinv(a + included, b + p - included, few[:, 2:].cpu().numpy())
-            delta = np.clip(delta, TINY, 1.0 - 2.0**-53)
-            state["logit_delta"].copy_(torch.from_numpy(logit(delta)))
+            counts = []
+            parts = slab.split(self.blocks.sizes, 1)
+            for part, a, rest in zip(parts, *self._drawn_counts, strict=True):
+                included = part.sum(1).double()
+                counts.append(torch.stack([included + float(a), float(rest) - included], 1))
+            both = log_gamma(torch.stack(counts, 2), normal, level[:, 0], level[:, 1])
+            one, other = both.unbind(1)
+            logit_delta = state["logit_delta"]
+            logit_delta.copy_(torch.where(torch.isnan(one - other), logit_delta, one - other))
 
     def _draw_compiled(
         self,
@@ -275,21 +282,18 @@ class Latents:
         theta: Tensor,
         state: State,
         aux: dict[str, Tensor],
-        u: Tensor,
-        noise: Tensor,
-        level: Tensor,
-    ) -> Array:
-        """The compiled version of the draws of slabs and sigma; returns the numbers of slabs."""
-        prior, included = self.prior, np.empty((len(theta), len(self.blocks.sizes)))
+        numbers: tuple[Tensor, ...],
+    ) -> None:
+        """The compiled version of :meth:`_draw`, equal up to rounding, with its random numbers."""
+        prior = self.prior
         n, count, least = self._sigma_counts(aux)
         kernels.draw(
             theta.numpy(), *self.arrays(state),
-            aux.get("mean_square_slope", state["sigma"]).numpy(), *self._places, u.numpy(),
-            noise[:, 0].numpy(), level[:, 0].numpy(), float(prior.spike_scale),
+            aux.get("mean_square_slope", state["sigma"]).numpy(), *self._places,
+            tuple(part.numpy() for part in numbers), float(prior.spike_scale),
             float(prior.slab_variance), (n, count if self.learn_sigma else 0.0, least),
-            PROPOSAL_WIDTH, included,
+            PROPOSAL_WIDTH, self._drawn_counts,
         )  # fmt: skip
-        return included
 
 
 def _columns(state: State) -> list[Tensor]:
@@ -318,3 +322,24 @@ def _draw_sigma(
     back = ((now - torch.log(mode)) / sd) ** 2
     log_ratio = log_density(proposal) - log_density(now) + 0.5 * (noise**2 - back)
     sigma.copy_(torch.where(level < log_ratio, torch.exp(proposal), sigma))
+
+
+def log_gamma(count: Tensor, normal: Tensor, accept: Tensor, power: Tensor) -> Tensor:
+    """Logarithms of gamma variables; NaN where the one proposal of a number is refused.
+
+    Source: Marsaglia & Tsang (2000), ACM TOMS 26(3), with the power of a uniform number for counts
+    below 1. At least 95% are accepted. A refusal does not depend on the variable's value before,
+    so a chain that keeps it stays exact, and a GPU need not be asked whether to try again.
+
+    Parameters
+    ----------
+    count : Tensor
+        Shapes of the gamma distributions.
+    normal, accept, power : Tensor
+        Standard normal numbers, and logarithms of uniform numbers.
+    """
+    d = count + (1.0 - 1.0 / 3.0)
+    v = (1.0 + normal / torch.sqrt(9.0 * d)) ** 3
+    log_v = torch.log(v)  # NaN below zero, which compares as false
+    accepted = accept < 0.5 * normal**2 + d * (1.0 - v + log_v)
+    return torch.where(accepted, torch.log(d) + log_v + power / count, torch.nan)
