@@ -226,17 +226,17 @@ def test_weights_images_and_two_rows():
 def test_shorter_runs_have_not_seen_the_rows_that_they_predict(monkeypatch):
     """Together, the rows of a run and those that it predicts are all rows, each once."""
     seen, predicted = [], []
-    fit, mean = NetworkClassifier._fit_rows, NetworkClassifier._mean_proba
+    run, mean = NetworkClassifier._run, NetworkClassifier._mean_proba
 
-    def fit_rows(clf, model, X, *others, **options):
-        seen.append(X)
-        fit(clf, model, X, *others, **options)
+    def run_of(clf, task):
+        seen.append(task.rows.x)
+        run(clf, task)
 
     def mean_proba(clf, x):
         predicted.append(x)
         return mean(clf, x)
 
-    monkeypatch.setattr(NetworkClassifier, "_fit_rows", fit_rows)
+    monkeypatch.setattr(NetworkClassifier, "_run", run_of)
     monkeypatch.setattr(NetworkClassifier, "_mean_proba", mean_proba)
     fitted()
     everything = np.unique(seen.pop(0), axis=0)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from _seeds import as_given
 
+from skbayes_sgmcmc._data.kept_rows import KeptRows
 from skbayes_sgmcmc._engine.target import Target
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "benchmarks"))
@@ -37,10 +38,10 @@ def target_of(name):
     estimator.n_features_in_ = X.shape[1]
     if truth.CASES[name].noise is None:
         estimator.classes_ = np.unique(y)
-        model, given = estimator._make_model(X, None, len(estimator.classes_), first=True), y
+        model, given = estimator._make_model(KeptRows(X, y), first=True), y
     else:
         estimator._y_shape = ()
-        model = estimator._make_model(X, y[:, None], None, first=True)
+        model = estimator._make_model(KeptRows(X, y[:, None]), first=True)
         given = estimator._targets(y[:, None])
     data = model.make_data(estimator._inputs(X), given, None, torch.float64, "cpu")
     return Target(model.bound(data), data)

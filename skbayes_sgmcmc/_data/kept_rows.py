@@ -49,12 +49,17 @@ class KeptRows:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.target)
+        return int(self.x.shape[0])
 
     @property
     def total(self) -> float:
         """The sum of the weights."""
         return float(self.n_rows if self.weight is None else self.weight.sum())
+
+    def some(self, rows: Array) -> KeptRows:
+        """Some of the rows, by their numbers."""
+        weight = None if self.weight is None else self.weight[rows]
+        return KeptRows(self.x[rows], self.target[rows], weight)
 
     def are_few(self, n_parameters: int) -> bool:
         """Whether the rows are in memory, and not too many to be kept."""
@@ -84,7 +89,7 @@ class KeptRows:
         sparse = sp.issparse(self.x) or sp.issparse(new.x)
         weight = None
         if self.weight is not None or new.weight is not None:
-            weight = np.concatenate([self._weights(), new._weights()])
+            weight = np.concatenate([self.weights(), new.weights()])
         return KeptRows(
             sp.vstack([self.x, new.x], format="csr") if sparse else np.concatenate([self.x, new.x]),
             np.concatenate([self.target, new.target]),
@@ -92,7 +97,8 @@ class KeptRows:
             self._seen + new._seen,
         )
 
-    def _weights(self) -> Array:
+    def weights(self) -> Array:
+        """The weights, also if all are one."""
         return np.ones(self.n_rows) if self.weight is None else self.weight
 
     def chosen(self, n_rows: int) -> KeptRows:
@@ -106,7 +112,7 @@ class KeptRows:
         closest quadratic function.
         """
         rng = np.random.default_rng(round(self.total))
-        all_weights = self._weights()
+        all_weights = self.weights()
         columns = _Columns(self.x, self.target, all_weights)
         probability = _inclusion(all_weights, columns.leverages(), n_rows)
         # systematic sampling in a random order: as many rows as the probabilities sum to

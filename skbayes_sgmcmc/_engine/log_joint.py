@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._data.minibatch import Data, Minibatches
+from .._data.minibatch import Minibatches
 from .._exceptions import not_allowed
 from .._validation import check_random_state
-from ..models._protocol import Model
+from .problem import Problem
 from .target import Target
 
 Array = NDArray[Any]
@@ -26,14 +26,8 @@ class LogJoint:
 
     Parameters
     ----------
-    model : Model
-        The model.
-    data : Data
-        Its rows.
-    dtype : torch.dtype
-        Precision of theta.
-    device : str
-        Device of theta.
+    problem : Problem
+        The model and its rows, and the precision and the device of theta.
 
     Attributes
     ----------
@@ -66,13 +60,14 @@ class LogJoint:
     (3, 4)
     """
 
-    def __init__(self, model: Model, data: Data, dtype: torch.dtype, device: str):
+    def __init__(self, problem: Problem):
+        model, data = problem.model, problem.data
         if not model.marginal:
             raise not_allowed(
                 f"log_joint is not allowed for {type(model).__name__}: given its parameters alone, "
                 "its density is not known. Give another prior, and prune=None."
             )
-        self._target = Target(model.bound(data), data, dtype=dtype, device=device)
+        self._target = Target(model.bound(data), data, dtype=problem.dtype, device=problem.device)
         self.n_parameters, self.n_rows = model.n_parameters, data.n_rows
 
     def __repr__(self) -> str:

@@ -14,7 +14,6 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from .._data.minibatch import Data
 from .._data.ranks import Ranks
 from .._exceptions import SamplingError, more, not_allowed, warn
 from ..models._protocol import Model
@@ -27,6 +26,7 @@ from .data_parallel import check_same_run, grid_of_run
 from .jobs import ChainState, Job, Result, moves_of
 from .lengths import Lengths, start_rows
 from .memory import check_memory
+from .problem import Problem
 from .progress import Board, OnProgress, watched
 from .settings import LARGEST, MOST_STEPS, SMALLEST, Settings, is_auto
 from .streams import Call, Summary, usable
@@ -81,25 +81,14 @@ class Run:
         return {"step": step, "noise_ratio": ratio * eta}
 
 
-def draw(
-    model: Model,
-    data: Data,
-    settings: Settings,
-    *,
-    dtype: torch.dtype,
-    device: str,
-    previous: ChainState | None = None,
-    stream: Call | None = None,
-    on_progress: OnProgress | None = None,
-) -> Run:
+def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = None) -> Run:
     """Run the chains that ``settings`` describe.
 
-    ``previous`` are earlier chains to continue. ``stream`` is given if the rows are a part of a
-    stream; the run then takes one pass over those that are new. ``on_progress`` is called while
-    chains run in this process; if they run in workers, only with ``verbose``, from a thread; if
-    ranks share the rows, on rank 0.
+    ``on_progress`` is called while chains run in this process; if they run in workers, only with
+    ``verbose``, from a thread; if ranks share the rows, on rank 0.
     """
-    model = model.bound(data)
+    data, previous, stream = problem.data, problem.previous, problem.stream
+    model = problem.model.bound(data)
     sampler, cell = chosen(model, data, settings, stream=stream is not None)
     if stream is not None:
         settings = replace(settings, sampler=sampler)  # whatever the rows of one call suggest
@@ -128,7 +117,7 @@ def draw(
             sampler,
             cell,
             temperature=level,
-            like=torch.empty(0, dtype=dtype, device=device),
+            like=problem.like,
             warm=None if going is None else usable(previous),
             rows_seen=None if going is None else going.seen,
         )

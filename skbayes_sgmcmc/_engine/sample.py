@@ -18,6 +18,7 @@ from .._validation import check_choice, check_int
 from ..models._protocol import DensityModel, Model
 from ..samplers import Sampler
 from ..schedules import MixingDistance, Schedule
+from .problem import Problem
 from .run import draw
 from .settings import Settings, resolve_device
 
@@ -168,15 +169,13 @@ def sample(
     else:
         model = DensityModel(target, check_int("n_parameters", n_parameters), gradient_of_potential)
     where = resolve_device(settings.device)
+    precision = settings.resolve_dtype(
+        where, model.n_parameters, single_precision=model.single_precision
+    )
     run = draw(
-        model,
-        Data({}, 1) if data is None else data,
+        Problem(model, Data({}, 1) if data is None else data, precision, where),
         settings,
-        dtype=settings.resolve_dtype(
-            where, model.n_parameters, single_precision=model.single_precision
-        ),
-        device=where,
-        on_progress=None if on_progress is None else lambda report: on_progress(report.fraction),
+        None if on_progress is None else lambda report: on_progress(report.fraction),
     )
     posterior = PosteriorSamples(model.unpack(run.draws), run.weights, run.statistics)
     check_magnitude(extremes(posterior)[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from .._callbacks import CallbackSupportMixin, Progress
+from .._callbacks import CallbackSupportMixin, Progress, with_callbacks
 from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight, check_scale
+from ._fitting import Task, all_or_nothing
 from ._html import PosteriorHTML
 from ._mixing import MixingWarnings, some_r_hat
 from ._sense import SenseWarnings
@@ -25,11 +26,10 @@ from ._sense import SenseWarnings
 if TYPE_CHECKING:
     from torch import nn
 
-    from .._data.minibatch import Data
+    from .._engine.problem import Problem
     from .._engine.progress import Report
     from .._engine.run import Run
     from .._engine.settings import Settings
-    from .._engine.streams import Call
     from ..diagnostics import Summary
     from ..models._protocol import Model
     from ..priors.factorised import Prior
@@ -57,6 +57,9 @@ class SGMCMCEstimator(
     n_chains: int
     warm_start: bool
     max_steps: int | None = None
+    #: the state of the chains, if later ones may continue it; and what their parameters mean
+    _chain_state: Any = None
+    _fitted_as: tuple[Any, ...] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # paths become strings, because files without pickle hold no other kind of path
@@ -64,27 +67,16 @@ class SGMCMCEstimator(
         paths = {k: os.fspath(v) for k, v in state.items() if isinstance(v, os.PathLike)}
         return state | paths
 
-    def _sample(
-        self,
-        model: Model,
-        data: Data,
-        settings: Settings,
-        *,
-        progress: Progress,
-        dtype: Any,
-        device: str,
-        previous: Any = None,
-        call: Call | None = None,
-    ) -> Run:
+    def _sample(self, problem: Problem, settings: Settings, progress: Progress) -> Run:
         """Run the chains and set ``posterior_`` and the attributes that describe the run."""
         from .._engine.run import draw
 
-        named = Named(model, data)
+        named, previous = Named(problem.model, problem.data), problem.previous
 
         def on_progress(report: Report) -> None:
             def fitted() -> dict[str, Any] | None:
                 found = report.draws()
-                if call is not None or found is None or found[0].shape[1] == 0:
+                if problem.stream is not None or found is None or found[0].shape[1] == 0:
                     return None  # the draws of a stream are joined at the end of the call
                 ordered = self._in_order(named(found[0]), previous)
                 return _attributes(PosteriorSamples(ordered, found[1]), report.step)
@@ -98,21 +90,12 @@ class SGMCMCEstimator(
             if not report.in_workers:
                 progress(report.fraction, fitted)
 
-        run = draw(
-            model,
-            data,
-            settings,
-            dtype=dtype,
-            device=device,
-            previous=previous,
-            stream=call,
-            on_progress=on_progress,
-        )
+        run = draw(problem, settings, on_progress)
         draws = self._in_order(named(run.draws), previous)
         if run.draws.nbytes <= COPIED_BYTES and not isinstance(run.draws, np.memmap):
             draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
-        if call is not None:
+        if problem.stream is not None:
             posterior, kept = self._joined(posterior, run, named, previous, settings.n_draws)
             run = replace(run, state=replace(run.state, kept=kept))
         for name, value in _attributes(posterior, run.n_steps).items():
@@ -183,21 +166,66 @@ class SGMCMCEstimator(
 
         return PRIORS[self.prior]() if isinstance(self.prior, str) else self.prior
 
-    def _previous(self, *, stream: bool, same: bool = True) -> Any:
-        """The state of earlier chains, if this call continues from it.
+    # every call of fit and partial_fit ------------------------------------------------------------
 
-        ``same``: whether the data have the same numbers of columns as in the earlier call.
+    @all_or_nothing
+    @with_callbacks
+    def _fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, stream: bool = False, **of_y: Any
+    ) -> None:
+        """Check, encode, sample and judge. ``of_y`` are what a part of a stream says of y."""
+        task = self._task(X, y, sample_weight, stream=stream, **of_y)
+        self._run(task)
+        self._judge(task)
+
+    def _task(
+        self, X: Any, y: Any, sample_weight: Any, *, stream: bool = False, **of_y: Any
+    ) -> Task:
+        """Check parameters and data, and make the model."""
+        settings = self._check()
+        if stream:
+            self._check_stream()
+        first = not (stream and hasattr(self, "posterior_"))
+        rows = self._encoded(X, y, sample_weight, first=first, stream=stream, **of_y)
+        known = stream or (self.warm_start and self._continues())
+        previous = None if (stream and first) or not known else self._chain_state
+        self._fitted_as = self._meaning()
+        if not stream:
+            first = previous is None
+        model = self._make_model(rows, first=first)
+        fits = previous is None or previous.fits(self.n_chains, model.n_parameters)
+        if not stream and not fits:
+            model, previous = self._make_model(rows, first=True), None
+        return Task(model, rows, settings, previous, stream)
+
+    def _encoded(
+        self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
+    ) -> KeptRows:
+        """Checked rows, with targets as numbers and weights.
+
+        ``first``: whether columns and labels are learned from these rows.
         """
-        if (stream or self.warm_start) and same:
-            return getattr(self, "_chain_state", None)
-        return None
+        raise NotImplementedError
 
-    def _begin(self, make: Callable[[bool], Any], previous: Any) -> tuple[Any, Any]:
-        """The model that ``make(first)`` builds, and the state of continuing chains, if any."""
-        model = make(previous is None)
-        if previous is None or previous.fits(self.n_chains, model.n_parameters):
-            return model, previous
-        return make(True), None
+    def _meaning(self) -> tuple[Any, ...]:
+        """What the parameters of chains mean: later chains continue only if it is the same."""
+        raise NotImplementedError
+
+    def _continues(self) -> bool:
+        """Whether parameters of the earlier chains, if there are any, mean the same as now."""
+        return self._fitted_as == self._meaning()
+
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Model:
+        """The model of such rows. ``first``: whether it learns units and the like from them."""
+        raise NotImplementedError
+
+    def _judge(self, task: Task) -> None:
+        """Warn of chains that have not mixed, and of fits that are plainly nonsense."""
+        if task.stream:
+            self._check_stream_mixing(task.rows.x)
+        else:
+            self._check_mixing(task.rows.x)
+            self._check_sense(task.rows)
 
     def _sparse(self) -> str | bool:
         """The sparse format that ``validate_data`` accepts, or False."""
@@ -249,81 +277,57 @@ class SGMCMCEstimator(
         raise NotImplementedError
 
     @explain_full_memory(FIT_REMEDY)
-    def _fit_rows(
-        self,
-        model: Any,
-        X: Any,
-        target: Array | None,
-        weight: Array | None,
-        settings: Settings,
-        *,
-        previous: Any,
-        stream: bool,
-    ) -> None:
-        """Sample the posterior of a model given rows, which may be one part of a stream.
-
-        ``target`` is None for models without targets.
-        """
+    def _run(self, task: Task) -> None:
+        """Sample the posterior of a model given rows, which may be one part of a stream."""
         from .._engine.streams import Joined
 
-        rows, joined, call = KeptRows(X, target, weight), None, None
-        if stream:
-            joined = Joined.of(rows, previous, model.n_parameters)
+        new, rows, previous, joined = task.rows, task.rows, task.previous, None
+        if task.stream:
+            joined = Joined.of(rows, previous, task.model.n_parameters)
             rows, previous = joined.rows, joined.previous
-        model, data, dtype, device = self._data_of(
-            model, rows.x, rows.target, rows.weight, settings
-        )
+        problem = replace(self._problem(task.model, rows, task.settings), previous=previous)
         progress = Progress(
             self,
             {
-                "X": lambda: self._with_labels(X),
-                "y": lambda: None if target is None else self._given(target),
+                "X": lambda: self._with_labels(new.x),
+                "y": lambda: None if new.target is None else self._given(new.target),
             },
         )
         if joined is not None:
             complete = self._is_complete(rows.target, after_others=previous is not None)
-            call = joined.call(data, complete=complete)
+            call = joined.call(problem.data, complete=complete)
             total = call.seen if self.total_samples is None else float(self.total_samples)
-            data = replace(data, total=total)
-        run = self._sample(
-            model,
-            data,
-            settings,
-            progress=progress,
-            dtype=dtype,
-            device=device,
-            previous=previous,
-            call=call,
-        )
+            problem = replace(problem, data=replace(problem.data, total=total), stream=call)
+        run = self._sample(problem, task.settings, progress)
         state = run.state
         if joined is not None and not run.settled:
             kept = joined.kept()
             state = replace(state, rows=kept)
             self._check_order(joined, kept)
-        self._chain_state = state if stream or self.warm_start else None
+        self._chain_state = state if task.stream or self.warm_start else None
         self._mixing = None
-        self._stream_rows = None if call is None else call.seen
+        self._stream_rows = None if problem.stream is None else problem.stream.seen
         with np.errstate(all="ignore"):  # what is not finite is an error
             self._set_attributes()
-            self._check_finite(X)
+            self._check_finite(new.x)
         progress.close()
 
     def _is_complete(self, target: Any, *, after_others: bool) -> bool:
         """Whether targets of every kind have come in a stream, in these rows or before them."""
         return True
 
-    def _data_of(
-        self, model: Any, X: Any, target: Array | None, weight: Array | None, settings: Settings
-    ) -> tuple[Any, Data, Any, str]:
-        """The model of rows, these as its data, their precision and their device."""
+    def _problem(self, model: Any, rows: KeptRows, settings: Settings) -> Problem:
+        """What a run samples, given the model and its rows."""
+        from .._engine.problem import Problem
         from .._engine.settings import resolve_device
 
         device = resolve_device(settings.device)
         dtype = settings.resolve_dtype(
             device, model.n_parameters, single_precision=model.single_precision
         )
-        y = None if target is None else self._targets(target)
-        return model, model.make_data(self._inputs(X), y, weight, dtype, device), dtype, device
+        y = None if rows.target is None else self._targets(rows.target)
+        data = model.make_data(self._inputs(rows.x), y, rows.weight, dtype, device)
+        return Problem(model, data, dtype, device)
 
     def _check_finite(self, X: Any) -> None:
         """Raise if means or sds of the draws, or predictions of some rows, are not finite."""
@@ -339,18 +343,18 @@ class SGMCMCEstimator(
         """What some pooled draws predict for rows: arrays that must be finite."""
         return []
 
+    def _check_sense(self, rows: KeptRows) -> None:
+        """Warn if the fit is plainly nonsense, for estimators that can tell."""
+
     def _set_attributes(self) -> None:
         """Set the fitted attributes that summarise ``posterior_``."""
 
-    def _weights(
+    def _weighted(
         self, X: Any, target: Array, sample_weight: Any, factors: Array | None = None
-    ) -> tuple[Any, Array, Array | None]:
-        """Rows of positive weight, with their targets and weights (None if all weights are 1).
-
-        The weights are multiplied by ``factors``.
-        """
+    ) -> KeptRows:
+        """Rows of positive weight, which is multiplied by ``factors``."""
         if sample_weight is None and factors is None:
-            return X, target, None
+            return KeptRows(X, target)
         weight = check_sample_weight(sample_weight, X.shape[0])
         if factors is not None:
             weight = weight * factors
@@ -361,7 +365,7 @@ class SGMCMCEstimator(
             raise not_allowed(
                 "sample_weight is zero for every row: give some rows a positive weight."
             )
-        return X, target, weight
+        return KeptRows(X, target, weight)
 
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None

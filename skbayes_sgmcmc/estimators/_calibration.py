@@ -16,7 +16,7 @@ from .._data.rows import bytes_in_memory
 from .._engine.settings import is_auto
 from .._exceptions import SamplingError, silent, warn
 from .._validation import check_choice, check_random_state
-from ._log_joint import Task
+from ._fitting import Task
 from ._network import NetworkClassifier
 
 if TYPE_CHECKING:
@@ -52,16 +52,16 @@ class CalibratedClassifier(NetworkClassifier):
         check_choice("calibrate", self.calibrate, ("auto", True, False))
         return settings
 
-    def _fit_rows(self, *args: Any, **options: Any) -> None:
+    def _run(self, task: Task) -> None:
         self.calibration_power_ = 1.0
-        super()._fit_rows(*args, **options)
+        super()._run(task)
 
     def _calibrate(self, task: Task) -> None:
         """Find the power of the average over the draws, if this fit is calibrated."""
         if not self._calibrates(task):
             return
         rng = check_random_state(self.random_state)
-        parts = self._held_out(task.target, rng)
+        parts = self._held_out(task.rows.target, rng)
         if not parts:
             return
         n_steps = self._steps_of_a_run()
@@ -79,14 +79,14 @@ class CalibratedClassifier(NetworkClassifier):
             )
             return
         rows = np.concatenate(parts)
-        weight = np.ones(len(rows)) if task.weight is None else task.weight[rows]
-        self.calibration_power_ = best_power(np.concatenate(found), task.target[rows], weight)
+        given = task.rows.some(rows)
+        self.calibration_power_ = best_power(np.concatenate(found), given.target, given.weights())
 
     def _calibrates(self, task: Task) -> bool:
         """Whether this fit is calibrated."""
         if self.calibrate != "auto":
             return bool(self.calibrate)
-        X, settings = task.X, task.settings
+        X, settings = task.rows.x, task.settings
         plain = is_auto(settings.step_size) and settings.temperature == 1.0
         # rows of a file would be read again
         return plain and X.shape[0] >= LEAST_ROWS and bytes_in_memory(X) <= MOST_BYTES
@@ -108,8 +108,7 @@ class CalibratedClassifier(NetworkClassifier):
 
     def _given_others(self, task: Task, rows: Array, seed: int, n_steps: int) -> Array:
         """Probabilities of some rows, given the others, by a shorter run."""
-        others = np.setdiff1d(np.arange(task.X.shape[0]), rows)
-        weight = None if task.weight is None else task.weight[others]
+        others = np.setdiff1d(np.arange(task.rows.n_rows), rows)
         one = copy.copy(self)
         one.n_draws = min(DRAWS, self.n_draws_, n_steps)
         one.thinning = max(1, n_steps // (2 * one.n_draws))
@@ -120,10 +119,10 @@ class CalibratedClassifier(NetworkClassifier):
         one.checkpoint = one.storage = None
         leave_callbacks(one)
         with silent():
-            X, target = task.X[others], task.target[others]
-            model = one._make_model(X, weight, len(one.classes_), first=True)
-            one._fit_rows(model, X, target, weight, one._settings(), previous=None, stream=False)
-        return with_one_more_draw(one._mean_proba(task.X[rows]), one.n_chains_ * one.n_draws_)
+            given = task.rows.some(others)
+            one._run(Task(one._make_model(given, first=True), given, one._settings()))
+        held_out = one._mean_proba(task.rows.x[rows])
+        return with_one_more_draw(held_out, one.n_chains_ * one.n_draws_)
 
     def _mean_proba(self, x: Any) -> Array:
         proba = super()._mean_proba(x)

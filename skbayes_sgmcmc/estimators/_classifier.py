@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import Bunch
 
-from .._callbacks import with_callbacks
+from .._data.kept_rows import KeptRows
 from .._draws import prediction
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, in_order, known_codes, label_array
@@ -23,8 +23,8 @@ from .._validation import (
     class_weights,
 )
 from ._base import SGMCMCEstimator
-from ._fitting import all_or_nothing
-from ._log_joint import Task, WithLogJoint
+from ._fitting import Task
+from ._log_joint import WithLogJoint
 from ._probabilities import ProbabilityClassifier
 from ._sense import DRAWS_LOOKED_AT, some_of_each
 from ._tables import validate_x, validate_xy
@@ -32,7 +32,6 @@ from ._tables import validate_x, validate_xy
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..models._protocol import Model
     from ..models.networks.distillation import Blueprint
     from .distilled import DistilledClassifier
 
@@ -53,8 +52,6 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
     _stream_classes: Array | None = None
     _order_told = False
 
-    @all_or_nothing
-    @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Sample the posterior of the parameters.
 
@@ -78,45 +75,9 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         SamplingError
             Every chain diverged. The estimator then stays as it was before the call.
         """
-        task = self._task(X, y, sample_weight)
-        self._fit_rows(
-            task.model,
-            task.X,
-            task.target,
-            task.weight,
-            task.settings,
-            previous=task.previous,
-            stream=False,
-        )
-        self._stream_classes, self._order_told = None, False
-        self._check_mixing(task.X)
-        self._check_sense(task.X, task.target, task.weight)
-        self._calibrate(task)
+        self._fit(X, y, sample_weight)
         return self
 
-    def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
-        settings, before = self._check(), getattr(self, "n_features_in_", None)
-        X, labels = self._validate_xy(X, y, reset=True)
-        self._check_labels(labels, y)
-        classes = in_order(np.unique(labels), self._declared_order(labels, y))
-        codes = codes_of(labels, classes)
-        X, codes, weight = self._weighted_rows(X, codes, classes, sample_weight)
-        present = np.count_nonzero(np.bincount(codes))
-        if present < 2:
-            raise not_allowed(
-                f"y has {present} class with positive weight: classification needs at least 2 "
-                "classes."
-            )
-        same = before == self.n_features_in_ and np.array_equal(classes, self.classes_)
-        previous = self._previous(stream=False, same=same)
-        model, previous = self._begin(
-            lambda first: self._make_model(X, weight, len(classes), first=first), previous
-        )
-        self.classes_ = classes
-        return Task(model, X, codes, weight, settings, previous)
-
-    @all_or_nothing
-    @with_callbacks
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Continue sampling with new rows of a stream, for one pass over these rows.
 
@@ -148,10 +109,47 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         -------
         self
         """
-        settings = self._check()
-        self._check_stream()
-        first = not hasattr(self, "posterior_")
+        self._fit(X, y, sample_weight, stream=True, classes=classes)
+        return self
+
+    def _encoded(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        first: bool,
+        stream: bool,
+        classes: Any = None,
+    ) -> KeptRows:
         X, labels = self._validate_xy(X, y, reset=first)
+        if stream:
+            known = self._classes_of_stream(labels, y, classes, first=first)
+        else:
+            self._check_labels(labels, y)
+            known = in_order(np.unique(labels), self._declared_order(labels, y))
+        codes = codes_of(labels, known)
+        if (codes < 0).any():
+            unseen = np.unique(labels[codes < 0]).tolist()
+            raise not_allowed(
+                f"y has labels {unseen} that are not in classes={known.tolist()}: give all classes "
+                "in the first call of partial_fit.",
+                "a-later-call-of-partial_fit-differs",
+            )
+        rows = self._weighted_rows(X, codes, known, sample_weight)
+        present = np.count_nonzero(np.bincount(rows.target))
+        if present < 2 and not stream:
+            raise not_allowed(
+                f"y has {present} class with positive weight: classification needs at least 2 "
+                "classes."
+            )
+        if first:
+            self._stream_classes, self._order_told = None, False
+        self.classes_ = known
+        return rows
+
+    def _classes_of_stream(self, labels: Array, y: Any, classes: Any, *, first: bool) -> Array:
+        """The classes of a stream, given by its first call or, if it gives none, by its labels."""
         self._check_labels(labels, y, classes if first else self.classes_)
         if first:
             declared = self._declared_order(labels, classes, y)
@@ -164,31 +162,26 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
                     "the first call of partial_fit.",
                     "a-later-call-of-partial_fit-differs",
                 )
-        else:
-            known = self.classes_
-            again = known if classes is None else np.unique(label_array("classes", classes))
-            if len(again) != len(known) or (codes_of(again, known) < 0).any():
-                raise not_allowed(
-                    f"classes={classes!r} is not allowed: the first call gave {known.tolist()}. "
-                    "Give the same classes, or None.",
-                    "a-later-call-of-partial_fit-differs",
-                )
-        codes = codes_of(labels, known)
-        if (codes < 0).any():
-            unseen = np.unique(labels[codes < 0]).tolist()
+            return known
+        known = self.classes_
+        again = known if classes is None else np.unique(label_array("classes", classes))
+        if len(again) != len(known) or (codes_of(again, known) < 0).any():
             raise not_allowed(
-                f"y has labels {unseen} that are not in classes={known.tolist()}: give all classes "
-                "in the first call of partial_fit.",
+                f"classes={classes!r} is not allowed: the first call gave {known.tolist()}. "
+                "Give the same classes, or None.",
                 "a-later-call-of-partial_fit-differs",
             )
-        X, codes, weight = self._weighted_rows(X, codes, known, sample_weight)
-        previous = None if first else self._previous(stream=True)
-        model = self._make_model(X, weight, len(known), first=first)
-        self.classes_ = known
-        self._fit_rows(model, X, codes, weight, settings, previous=previous, stream=True)
-        self._check_stream_mixing(X)
-        self._check_classes(codes, first=first)
-        return self
+        return known
+
+    def _meaning(self) -> tuple[Any, ...]:
+        return self.n_features_in_, self.classes_.tolist()
+
+    def _judge(self, task: Task) -> None:
+        super()._judge(task)
+        if task.stream:
+            self._check_classes(task.rows.target)
+        else:
+            self._calibrate(task)
 
     def _is_complete(self, target: Any, *, after_others: bool) -> bool:
         seen = np.bincount(target, minlength=len(self.classes_)) > 0
@@ -196,11 +189,11 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
             seen |= self._stream_classes > 0
         return bool(seen.all())
 
-    def _check_classes(self, codes: Array, *, first: bool) -> None:
+    def _check_classes(self, codes: Array) -> None:
         """Warn once if the rows of a stream seem to come class by class, unless they are kept."""
         new = np.bincount(codes, minlength=len(self.classes_))
-        seen = new if first or self._stream_classes is None else self._stream_classes + new
-        told, rows = not first and self._order_told, self._stream_rows or 0.0
+        seen = new if self._stream_classes is None else self._stream_classes + new
+        told, rows = self._order_told, self._stream_rows or 0.0
         missing = self.classes_[seen == 0].tolist()
         chance = (1.0 - seen / seen.sum()) ** len(codes)
         absent = self.classes_[(new == 0) & (chance < UNLIKELY)].tolist()
@@ -236,10 +229,6 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         """The order of the classes if the user has declared one that the model knows."""
         return None
 
-    def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Model:
-        """The model of rows like X; ``first`` is False if earlier chains continue."""
-        raise NotImplementedError
-
     def _calibrate(self, task: Task) -> None:
         """Calibrate the predictions of a finished fit, for estimators that do."""
 
@@ -252,15 +241,13 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
     def _given(self, target: Array) -> Array:
         return self.classes_[target]
 
-    def _weighted_rows(
-        self, X: Any, codes: Array, classes: Array, sample_weight: Any
-    ) -> tuple[Any, Array, Array | None]:
+    def _weighted_rows(self, X: Any, codes: Array, classes: Array, sample_weight: Any) -> KeptRows:
         factors = None
         if self.class_weight is not None:
-            self._weights(codes, codes, sample_weight)  # our errors, not those of scikit-learn
+            self._weighted(codes, codes, sample_weight)  # our errors, not those of scikit-learn
             per_class = class_weights(self.class_weight, classes, codes, sample_weight)
             factors = per_class[codes]
-        return self._weights(X, codes, sample_weight, factors)
+        return self._weighted(X, codes, sample_weight, factors)
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Logits (draws, rows, classes) of dense rows, differentiable with respect to the rows.
@@ -282,10 +269,10 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
     def _probabilities(self, X: Any) -> Array:
         return self._mean_proba(self._validate_x(X))
 
-    def _check_sense(self, X: Any, codes: Array, weight: Array | None) -> None:
+    def _check_sense(self, rows: KeptRows) -> None:
         """Warn if the fit is plainly nonsense."""
-        weight = np.ones(len(codes)) if weight is None else weight
-        rows, mass = some_of_each(codes, weight)
+        codes = rows.target
+        chosen_rows, mass = some_of_each(codes, rows.weights())
         total = self.posterior_.n_chains * self.posterior_.n_draws
         chosen, weights = self.posterior_.spaced(min(total, DRAWS_LOOKED_AT))
         predict = self._predictor()
@@ -294,12 +281,12 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
             p = np.asarray(predict(chosen[draws], x), dtype=float)
             return np.concatenate([p, np.log(np.maximum(p, np.finfo(float).tiny))], axis=2)
 
-        k, some = len(self.classes_), X[rows]
+        k, some = len(self.classes_), rows.x[chosen_rows]
         with np.errstate(all="ignore"):  # what is not finite is refused
             found = prediction.average(with_logs, some, len(chosen), 2 * k, weights)
         check_predictions(found, some)
         directions = min(self._n_numbers(), len(codes) - int(np.bincount(codes).max()))
-        self._check_classification(found[:, :k], found[:, k:], codes[rows], mass, directions)
+        self._check_classification(found[:, :k], found[:, k:], codes[chosen_rows], mass, directions)
 
     def _mean_proba(self, x: Any) -> Array:
         """Probabilities (rows, classes), averaged over the draws."""

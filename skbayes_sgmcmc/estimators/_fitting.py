@@ -5,13 +5,43 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from .._data.kept_rows import KeptRows
 from .._exceptions import collected_warnings, explained
 from ._mixing import short_name
 
+if TYPE_CHECKING:
+    from .._engine.settings import Settings
+
 #: by its id, each object that a call is fitting; an attribute would be copied and saved with it
 _taken: dict[int, object] = {}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a call of ``fit`` or ``partial_fit`` samples, checked and encoded.
+
+    Attributes
+    ----------
+    model : Model
+        The model.
+    rows : KeptRows
+        Rows, targets and weights.
+    settings : Settings
+        How to sample.
+    previous : ChainState or None
+        Earlier chains, if they continue.
+    stream : bool
+        Whether the rows are a part of a stream.
+    """
+
+    model: Any
+    rows: KeptRows
+    settings: Settings
+    previous: Any = None
+    stream: bool = False
 
 
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,7 +24,9 @@ from ._sparse import SparseNetwork
 if TYPE_CHECKING:
     from torch import nn
 
+    from .._data.kept_rows import KeptRows
     from .._data.minibatch import Data
+    from .._engine.problem import Problem
     from .._engine.settings import Settings
     from ..models.last_layer import HeadModel
     from ..models.likelihoods import Likelihood
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from ..models.networks.module_checks import Rows
     from ..models.rotated import FeatureCoordinates
     from ..priors.learned_scale import LearnedScale
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -151,42 +154,33 @@ class LastLayer(SparseNetwork):
             return LogisticHead(head.shapes, self._prior(), scale)
         return RegressionHead(head.shapes, likelihood, self._prior(), scale)
 
-    def _fit_rows(
-        self,
-        model: Any,
-        X: Any,
-        target: Array | None,
-        weight: Array | None,
-        settings: Settings,
-        *,
-        previous: Any,
-        stream: bool,
-    ) -> None:
+    def _run(self, task: Task) -> None:
         from .._engine.settings import is_auto
         from ..models.last_layer import HeadModel
 
-        self._linear = isinstance(model, HeadModel)
+        self._linear = isinstance(task.model, HeadModel)
         try:
-            if not self._linear and is_auto(settings.sampler):
-                settings = replace(settings, sampler="psgld")
-            super()._fit_rows(model, X, target, weight, settings, previous=previous, stream=stream)
+            if not self._linear and is_auto(task.settings.sampler):
+                task = replace(task, settings=replace(task.settings, sampler="psgld"))
+            super()._run(task)
         finally:
             self._features = None
 
-    def _data_of(
-        self, model: Any, X: Any, target: Array | None, weight: Array | None, settings: Settings
-    ) -> tuple[Any, Data, Any, str]:
+    def _problem(self, model: Any, rows: KeptRows, settings: Settings) -> Problem:
         from ..models.last_layer import HeadModel
 
-        if isinstance(model, HeadModel):
-            self._features = (X, self._inputs(X))
-            _check_finite(self._features[1])
-            model = model.for_features(self._features[1], weight, self._coordinates)
-            self._coordinates = model.coordinates
-        model, data, dtype, device = super()._data_of(model, X, target, weight, settings)
-        if isinstance(model, HeadModel) and self._estimates_scale:
-            model = self._with_likeliest_scale(model, data, self._inputs(X), weight)
-        return model, data, dtype, device
+        if not isinstance(model, HeadModel):
+            return super()._problem(model, rows, settings)
+        features = self._inputs(rows.x)
+        self._features = (rows.x, features)
+        _check_finite(features)
+        model = model.for_features(features, rows.weight, self._coordinates)
+        self._coordinates = model.coordinates
+        problem = super()._problem(model, rows, settings)
+        if not self._estimates_scale:
+            return problem
+        model = self._with_likeliest_scale(model, problem.data, features, rows.weight)
+        return replace(problem, model=model)
 
     def _with_likeliest_scale(
         self, model: HeadModel, data: Data, features: Array, weight: Array | None

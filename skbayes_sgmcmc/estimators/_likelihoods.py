@@ -93,8 +93,6 @@ class LikelihoodChoice(BayesianRegressor):
     _any_likelihood = False
     #: means of the targets of the first fit, for links other than the identity
     _y_typical: Array
-    #: the likelihood of the latest chains
-    _sampled: tuple[Any, bool]
     #: whether the latest fit had too few rows for a noise of their own
     _few_rows = False
 
@@ -160,16 +158,13 @@ class LikelihoodChoice(BayesianRegressor):
     def _family(self) -> Family:
         return FAMILIES[self._kind[0]] if self._given_own() is None else OWN
 
-    def _previous(self, *, stream: bool, same: bool = True) -> Any:
+    def _meaning(self) -> tuple[Any, ...]:
         # other likelihoods have other parameters, and see targets in other units
-        return super()._previous(stream=stream, same=same and self._continues())
-
-    def _continues(self) -> bool:
-        return getattr(self, "_sampled", None) == self._kind
+        return self._kind, *super()._meaning()
 
     def _check_stream(self) -> None:
         super()._check_stream()
-        if hasattr(self, "posterior_") and not self._continues():
+        if self._fitted_as is not None and self._fitted_as[0] != self._kind:
             raise not_allowed(
                 f"likelihood={self.likelihood!r} with noise={self.noise!r} is not allowed: earlier "
                 "calls had another likelihood. Keep theirs, or start a new stream with a clone of "
@@ -187,11 +182,6 @@ class LikelihoodChoice(BayesianRegressor):
     def _with_known(self, X: Any, y: Array) -> Array:
         """Targets, followed by what is known of their rows."""
         return y
-
-    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Any:
-        model = super()._make_model(X, y, weight, first=first)
-        self._sampled = self._kind
-        return model
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
         """Units of the targets; y as in :meth:`_with_known`."""

@@ -18,6 +18,7 @@ from .._validation import check_choice, check_is_fitted, check_scale, check_scal
 from ._learned_scale import LearnableScales
 
 if TYPE_CHECKING:
+    from .._data.kept_rows import KeptRows
     from .._draws.posterior_samples import PosteriorSamples
     from ..diagnostics import Summary
 
@@ -76,11 +77,12 @@ class LinearEstimator(LearnableScales):
             self._x_scale = np.asarray(scale, dtype=np.float64)
         return 1.0 / self._x_scale
 
-    def _check_sense(self, X: Any, y: Array, weight: Array | None) -> None:
-        super()._check_sense(X, y, weight)  # type: ignore[misc]
+    def _check_sense(self, rows: KeptRows) -> None:
+        super()._check_sense(rows)  # type: ignore[misc]
         if self._learned_scale() is not None:  # it is in units of the features
             return
-        n_rows, allowed = X.shape[0], _differences(self._of_features(X), self.prior_scale)
+        n_rows = rows.n_rows
+        allowed = _differences(self._of_features(rows.x), self.prior_scale)
         if 0.0 < allowed < min(SURE_INFORMATION, n_rows * LEAST_DIFFERENCE**2):
             warn(
                 f"prior_scale={self.prior_scale!r} hardly lets {self._short_name()} depend on X: "

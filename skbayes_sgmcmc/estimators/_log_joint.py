@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 if TYPE_CHECKING:
     from .._engine.log_joint import LogJoint
-    from .._engine.settings import Settings
-    from ..models._protocol import Model
-
-Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a call of ``fit`` samples: a model, its rows, targets and weights, and settings.
-
-    ``previous`` is the state of earlier chains, if they continue.
-    """
-
-    model: Model
-    X: Any
-    target: Array
-    weight: Array | None
-    settings: Settings
-    previous: Any = None
 
 
 class WithLogJoint:
     """Mixin of estimators with targets."""
-
-    def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
-        """Check parameters and data, and make the model."""
-        raise NotImplementedError
 
     def log_joint(self, X: Any, y: Any = None, sample_weight: Any = None) -> LogJoint:
         """Make the log joint density of the model that ``fit`` would sample.
@@ -67,4 +42,4 @@ class WithLogJoint:
 
         one: Any = clone(self)
         task = one._task(X, y, sample_weight)
-        return LogJoint(*one._data_of(task.model, task.X, task.target, task.weight, task.settings))
+        return LogJoint(one._problem(task.model, task.rows, task.settings))

@@ -17,6 +17,7 @@ from ._module_rows import ModuleRows, is_dataset_like
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from .._data.kept_rows import KeptRows
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
     from ..models.networks.module_checks import Rows
@@ -119,8 +120,8 @@ class ModuleEstimator(ModuleRows, LastLayer):
         before, now = getattr(self, "_made_from", (None, None)), self._recipe
         return before[0] is now[0] and before[1] == now[1]
 
-    def _previous(self, *, stream: bool, same: bool = True) -> Any:
-        return super()._previous(stream=stream, same=same and self._same_module())
+    def _continues(self) -> bool:
+        return self._same_module() and super()._continues()
 
     def _check_stream(self) -> None:
         super()._check_stream()
@@ -156,10 +157,10 @@ class ModuleEstimator(ModuleRows, LastLayer):
         }
         return bind(self.module[0] if self._has_weights else self.module, **widths)
 
-    def _make_model(self, X: Any, *others: Any, first: bool) -> Any:
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         if not first:  # rows of whole numbers may reach the module as such, or as others do
-            self._try(self._module, self._few(self._module, X))
-        return super()._make_model(X, *others, first=first)
+            self._try(self._module, self._few(self._module, rows.x))
+        return super()._make_model(rows, first=first)
 
     def _make_network(self, n_outputs: int) -> Network:
         from ..models.networks.module import ModuleNetwork

@@ -29,6 +29,7 @@ from ._regressor import BayesianRegressor
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from .._data.kept_rows import KeptRows
     from ..models.likelihoods import Likelihood
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
@@ -271,14 +272,14 @@ def _given_scale(prior_scale: Any) -> Any:
 class NetworkClassifier(NetworkEstimator, BayesianClassifier):
     """Base class of classifiers that apply a softmax to the outputs of a network."""
 
-    def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         from ..models.likelihoods import Categorical
 
-        self._n_outputs = n_classes
+        self._n_outputs = len(self.classes_)
         if first:
-            self._fit_inputs(X, weight)
-            self._check_network(X)
-        return self._model(Categorical(), n_classes, LOGIT_GAIN)
+            self._fit_inputs(rows.x, rows.weight)
+            self._check_network(rows.x)
+        return self._model(Categorical(), self._n_outputs, LOGIT_GAIN)
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         with np.errstate(over="ignore"):  # outputs that are further apart than the largest number
@@ -310,14 +311,14 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     """Base class of regressors whose likelihood depends on the outputs of a network."""
 
-    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Any:
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         if first:
-            self._fit_inputs(X, weight)
-            self._fit_targets(y, weight)
+            self._fit_inputs(rows.x, rows.weight)
+            self._fit_targets(rows.target, rows.weight)
         likelihood = self._likelihood()
         self._n_outputs = likelihood.n_outputs
         if first:
-            self._check_network(X)
+            self._check_network(rows.x)
         return self._model(likelihood, self._n_outputs, 1.0)
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:

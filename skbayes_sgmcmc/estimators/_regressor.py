@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import get_tags
 
-from .._callbacks import with_callbacks
 from .._conversion import explained_conversion
+from .._data.kept_rows import KeptRows
 from .._draws.mixture import Mixture
 from .._exceptions import not_allowed
 from .._table_columns import not_finite
@@ -25,12 +25,10 @@ from .._validation import (
     check_real,
 )
 from ._base import SGMCMCEstimator
-from ._fitting import all_or_nothing
-from ._log_joint import Task, WithLogJoint
+from ._log_joint import WithLogJoint
 from ._tables import validate_x, validate_xy
 
 if TYPE_CHECKING:
-    from ..models._protocol import Model
     from ..models.likelihoods import Likelihood
     from ..models.predictive import Predictive
 
@@ -45,8 +43,6 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    @all_or_nothing
-    @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Sample the posterior of the parameters.
 
@@ -70,33 +66,9 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         SamplingError
             Every chain diverged. The estimator then stays as it was before the call.
         """
-        task = self._task(X, y, sample_weight)
-        self._fit_rows(
-            task.model,
-            task.X,
-            task.target,
-            task.weight,
-            task.settings,
-            previous=task.previous,
-            stream=False,
-        )
-        self._check_mixing(task.X)
-        self._check_sense(task.X, task.target, task.weight)
+        self._fit(X, y, sample_weight)
         return self
 
-    def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
-        settings, before = self._check(), self._widths()
-        X, y = self._validate_xy(X, y, reset=True)
-        self._adapt_to(len(y))
-        X, y, weight = self._weights(X, y, sample_weight)
-        previous = self._previous(stream=False, same=before == self._widths())
-        model, previous = self._begin(
-            lambda first: self._make_model(X, y, weight, first=first), previous
-        )
-        return Task(model, X, y, weight, settings, previous)
-
-    @all_or_nothing
-    @with_callbacks
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Continue sampling with new rows of a stream, for one pass over these rows.
 
@@ -112,33 +84,30 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         -------
         self
         """
-        settings = self._check()
-        self._check_stream()
-        first = not hasattr(self, "posterior_")
+        self._fit(X, y, sample_weight, stream=True)
+        return self
+
+    def _encoded(
+        self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
+    ) -> KeptRows:
         X, y = self._validate_xy(X, y, reset=first)
-        if y.shape[1] != self._n_targets:
+        if not stream:
+            self._adapt_to(len(y))
+        elif y.shape[1] != self._n_targets:
             raise not_allowed(
                 f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}. "
                 "Keep that number, or start a new stream with a clone of the estimator.",
                 "a-later-call-of-partial_fit-differs",
             )
-        X, y, weight = self._weights(X, y, sample_weight)
-        previous = None if first else self._previous(stream=True)
-        model = self._make_model(X, y, weight, first=first)
-        self._fit_rows(model, X, y, weight, settings, previous=previous, stream=True)
-        self._check_stream_mixing(X)
-        return self
+        return self._weighted(X, y, sample_weight)
 
-    def _check_sense(self, X: Any, y: Array, weight: Array | None) -> None:
+    def _meaning(self) -> tuple[Any, ...]:
+        return self.n_features_in_, self._n_targets
+
+    def _check_sense(self, rows: KeptRows) -> None:
         """Warn if the fit is plainly nonsense."""
         if self._likelihood().has_moments:
-            self._check_regression(self._mixture(), X, y, weight)
-
-    def _widths(self) -> tuple[int, ...]:
-        """Numbers of features and outputs of the data; an empty tuple before the first fit."""
-        if not hasattr(self, "_y_shape"):
-            return ()
-        return self.n_features_in_, self._n_targets
+            self._check_regression(self._mixture(), rows.x, rows.target, rows.weight)
 
     # what subclasses add --------------------------------------------------------------------------
 
@@ -150,10 +119,6 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
 
     def _adapt_to(self, n_rows: int) -> None:
         """Choose what "auto" means by the number of rows of a fit; streams have no such number."""
-
-    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> Model:
-        """The model of rows like X; ``first`` is False if earlier chains continue."""
-        raise NotImplementedError
 
     def _likelihood(self) -> Likelihood:
         """Likelihood of the model's targets, given the values of ``_predict_block``."""

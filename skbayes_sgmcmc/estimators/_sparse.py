@@ -22,6 +22,7 @@ from ._sense import some_rows
 from .mlp import _MLP
 
 if TYPE_CHECKING:
+    from .._data.kept_rows import KeptRows
     from ..models.networks.model import NetworkModel
     from ..models.networks.network import Network
     from ..priors.spike_slab import SpikeSlab
@@ -284,15 +285,16 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
             inclusion += weights[some] @ posterior.select("rho_weight_1", some).max(axis=2)
         return np.minimum(inclusion, 1.0)  # sums of weights are rounded
 
-    def _check_sense(self, X: Any, target: Array, weight: Array | None) -> None:
-        super()._check_sense(X, target, weight)
+    def _check_sense(self, rows: KeptRows) -> None:
+        super()._check_sense(rows)
         if "weight_1" in self._sparse_blocks and self.inclusion_probability_.max() < 0.5:
-            self._check_spike(X, target, np.ones(len(target)) if weight is None else weight)
+            self._check_spike(rows)
 
-    def _check_spike(self, X: Any, target: Array, weight: Array) -> None:
+    def _check_spike(self, rows: KeptRows) -> None:
         """Warn if the spikes hold effects: predictions depend on features that are all left out."""
-        prior, rows = self._spike_slab(), some_rows(weight)
-        found, given = self._fitted(X[rows], target[rows])
+        prior, weight = self._spike_slab(), rows.weights()
+        some = rows.some(some_rows(weight))
+        found, given = self._fitted(some.x, some.target)
         with np.errstate(all="ignore"):  # constant targets, and squares that overflow
             rest = np.sum((given - found) ** 2) / np.sum((given - given.mean(axis=0)) ** 2)
             gain = -0.5 * weight.sum() * np.log(rest)

@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 
-from .._callbacks import with_callbacks
+from .._data.kept_rows import KeptRows
 from .._draws.alignment import matched
 from .._exceptions import not_allowed, warn
 from .._validation import (
@@ -28,7 +28,6 @@ from .._validation import (
     validate_data,
 )
 from ._base import SGMCMCEstimator
-from ._fitting import all_or_nothing
 
 Array = NDArray[Any]
 
@@ -135,8 +134,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
     # fitting --------------------------------------------------------------------------------------
 
-    @all_or_nothing
-    @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sample the posterior of the topics.
 
@@ -158,11 +155,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         SamplingError
             Every chain diverged. The estimator then stays as it was before the call.
         """
-        settings, before = self._check(), getattr(self, "_fitted_as", None)
-        X = self._validate_counts(X, reset=True, fitting=True)
-        self._fit_documents(X, settings, same=before == self._kind())
-        self._check_mixing(X)
-        self._fitted_as = self._kind()
+        self._fit(X)
         return self
 
     def _takes_streams(self) -> bool:
@@ -170,8 +163,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return True
 
     @available_if(methodcaller("_takes_streams"))
-    @all_or_nothing
-    @with_callbacks
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue sampling with new documents of a stream, for one pass over these documents.
 
@@ -190,31 +181,23 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         -------
         self
         """
-        settings = self._check()
-        self._check_stream()
-        first = not hasattr(self, "posterior_")
+        self._fit(X, stream=True)
+        return self
+
+    def _encoded(
+        self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
+    ) -> KeptRows:
         X = self._validate_counts(X, reset=first, fitting=True)
-        previous = None if first else self._previous(stream=True)
-        if previous is not None and self._kind() != self._fitted_as:
+        if stream and self._chain_state is not None and not self._continues():
+            assert self._fitted_as is not None
             raise not_allowed(
                 f"parametrization={self.parametrization!r} is not allowed here: earlier calls had "
                 f"{self._fitted_as[0]!r}; keep it, or start a new stream with a clone.",
                 "a-later-call-of-partial_fit-differs",
             )
-        model = self._model(X, settings)
-        self._fit_rows(model, X, None, None, settings, previous=previous, stream=True)
-        self._check_stream_mixing(X)
-        self._fitted_as = self._kind()
-        return self
+        return KeptRows(X, None)
 
-    def _fit_documents(self, X: Any, settings: Any, *, same: bool) -> None:
-        """Sample; ``same``: whether parameters of earlier chains mean the same as now."""
-        previous = self._previous(stream=False, same=same)
-        model, previous = self._begin(lambda first: self._model(X, settings), previous)
-        self._fit_rows(model, X, None, None, settings, previous=previous, stream=False)
-
-    def _kind(self) -> tuple[str, int]:
-        """The meaning of the chains' parameters: chains continue only if it is unchanged."""
+    def _meaning(self) -> tuple[Any, ...]:
         return self.parametrization, self.n_features_in_
 
     def _check(self) -> Any:
@@ -263,10 +246,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
     def _n_topics(self) -> int:
         """Number of topics K."""
-        raise NotImplementedError
-
-    def _model(self, X: Any, settings: Any) -> Any:
-        """The model of counts like X."""
         raise NotImplementedError
 
     def _beta(self) -> float:

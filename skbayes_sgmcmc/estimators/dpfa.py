@@ -15,6 +15,7 @@ from ..schedules import Schedule
 from ._topics import MOST_TOPICS, TopicModel
 
 if TYPE_CHECKING:
+    from .._data.kept_rows import KeptRows
     from ..samplers import Sampler
 
 Array = NDArray[Any]
@@ -312,7 +313,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
     def _n_topics(self) -> int:
         return self._sizes()[0]
 
-    def _model(self, X: Any, settings: Any) -> Any:
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         from ..models.topics.belief import BeliefNetwork
         from ..models.topics.dpfa import DPFAModel
 
@@ -322,8 +323,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
             network = BeliefNetwork(sizes, float(self.network_scale))
         e, f = self.gamma_prior
         return DPFAModel(
-            self._parametrization(X),
-            self._frequency(X),
+            self._parametrization(rows.x),
+            self._frequency(rows.x),
             self.doc_sweeps,
             network,
             self.success_probability,

@@ -21,6 +21,7 @@ from ._offsets import OffsetRows
 if TYPE_CHECKING:
     from torch import nn
 
+    from .._data.kept_rows import KeptRows
     from ..models.glm import GLMModel
     from ..models.likelihoods import StudentT
     from ..priors import LearnedScale, Prior
@@ -362,9 +363,10 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
 
     # model ----------------------------------------------------------------------------------------
 
-    def _make_model(self, X: Any, y: Array, weight: Array | None, *, first: bool) -> GLMModel:
+    def _make_model(self, rows: KeptRows, *, first: bool) -> GLMModel:
         from ..models.glm import GLMModel
 
+        X, y, weight = rows.x, rows.target, rows.weight
         if first:
             targets = self._with_known(X, y)
             if self.fit_intercept and not self._family.kind.bounds_intercept(targets):
@@ -395,7 +397,6 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
             scale,
             self._group_terms(lambda j: float(units[self._feature_columns().index(j)])),
         )
-        self._sampled = self._kind
         return model
 
     def _check_spread_of(self, y: Array, weight: Array | None) -> None:

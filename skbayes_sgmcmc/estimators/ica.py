@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._callbacks import with_callbacks
+from .._data.kept_rows import KeptRows
 from .._exceptions import not_allowed, warn
 from .._validation import (
     check_choice,
@@ -19,15 +19,17 @@ from .._validation import (
     validate_data,
 )
 from ..schedules import MixingDistance, Schedule
-from ._fitting import all_or_nothing
 from ._unmixing import Unmixing
 
 if TYPE_CHECKING:
+    from .._callbacks import Progress
+    from .._engine.problem import Problem
     from .._engine.run import Run
     from .._engine.settings import Settings
     from ..models.ica import ICAModel
     from ..priors import Prior
     from ..samplers import Sampler
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -269,8 +271,6 @@ class BayesianICA(Unmixing):
         self.random_state = random_state
         self.verbose = verbose
 
-    @all_or_nothing
-    @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sample the posterior of the unmixing matrix.
 
@@ -293,17 +293,9 @@ class BayesianICA(Unmixing):
         SamplingError
             Every chain diverged. The estimator then stays as it was before the call.
         """
-        settings = self._check()
-        X = self._validate(X, reset=True)
-        before, self._shape = getattr(self, "_shape", None), self._asked_shape(X)
-        previous = self._previous(stream=False, same=before == self._shape)
-        model, previous = self._begin(lambda first: self._make_model(X, first=first), previous)
-        self._sample_rows(model, X, settings, previous=previous, stream=False)
-        self._check_mixing(X)
+        self._fit(X)
         return self
 
-    @all_or_nothing
-    @with_callbacks
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue sampling with new rows of a stream, for one pass over these rows.
 
@@ -322,24 +314,7 @@ class BayesianICA(Unmixing):
         -------
         self
         """
-        settings = self._check()
-        self._check_stream()
-        first = not hasattr(self, "posterior_")
-        X = self._validate(X, reset=first)
-        shape = self._asked_shape(X)
-        if not first and shape != self._shape:
-            raise not_allowed(
-                f"n_components={self.n_components!r} with whiten={self.whiten!r} and "
-                f"density={self.density!r} is not allowed here: earlier calls had {self._shape[0]} "
-                f"components, whiten={self._shape[2]} and density={self._shape[3]!r}. Keep them, "
-                "or start a new stream with a clone of the estimator.",
-                "a-later-call-of-partial_fit-differs",
-            )
-        self._shape = shape
-        previous = None if first else self._previous(stream=True)
-        model = self._make_model(X, first=first)
-        self._sample_rows(model, X, settings, previous=previous, stream=True)
-        self._check_stream_mixing(X)
+        self._fit(X, stream=True)
         return self
 
     # before sampling ------------------------------------------------------------------------------
@@ -394,13 +369,31 @@ class BayesianICA(Unmixing):
             )
         return n_components, n_features, bool(self.whiten), self.density
 
-    def _make_model(self, X: Array, *, first: bool) -> ICAModel:
-        """The model of rows like X; ``first`` is False if earlier chains continue."""
+    def _encoded(
+        self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
+    ) -> KeptRows:
+        X = self._validate(X, reset=first)
+        shape = self._asked_shape(X)
+        if not first and shape != self._shape:
+            raise not_allowed(
+                f"n_components={self.n_components!r} with whiten={self.whiten!r} and "
+                f"density={self.density!r} is not allowed here: earlier calls had {self._shape[0]} "
+                f"components, whiten={self._shape[2]} and density={self._shape[3]!r}. Keep them, "
+                "or start a new stream with a clone of the estimator.",
+                "a-later-call-of-partial_fit-differs",
+            )
+        self._shape = shape
+        return KeptRows(X, None)
+
+    def _meaning(self) -> tuple[Any, ...]:
+        return self._shape
+
+    def _make_model(self, rows: KeptRows, *, first: bool) -> ICAModel:
         from ..models._ica_start import mode_start, symmetric_whitening
         from ..models.ica import ICAModel
 
         if first:
-            n_components, n_features, whiten, density = self._shape
+            X, (n_components, n_features, whiten, density) = rows.x, self._shape
             rounding = float(np.abs(X).max() * np.finfo(X.dtype).eps)
             self.mean_ = X.mean(axis=0, dtype=np.float64)
             self.whitening_ = np.eye(n_features)
@@ -433,12 +426,12 @@ class BayesianICA(Unmixing):
 
     # sampling -------------------------------------------------------------------------------------
 
-    def _sample_rows(
-        self, model: ICAModel, X: Array, settings: Settings, *, previous: Any, stream: bool
-    ) -> None:
-        settings = replace(settings, init=self._starts())
-        self._fit_rows(model, X, None, None, settings, previous=previous, stream=stream)
-        self._check_densities(X)
+    def _run(self, task: Task) -> None:
+        super()._run(replace(task, settings=replace(task.settings, init=self._starts())))
+
+    def _judge(self, task: Task) -> None:
+        self._check_densities(task.rows.x)
+        super()._judge(task)
 
     def _check_densities(self, X: Array) -> None:
         """Count sources that contradict their densities as unknown, and warn of them."""
@@ -464,8 +457,8 @@ class BayesianICA(Unmixing):
     def _check_mixing(self, X: Any) -> None:
         self._warn_of_mixing({"components": self.posterior_["components"]})
 
-    def _sample(self, model: Any, data: Any, settings: Settings, **options: Any) -> Run:
-        run = super()._sample(model, data, settings, **options)
+    def _sample(self, problem: Problem, settings: Settings, progress: Progress) -> Run:
+        run = super()._sample(problem, settings, progress)
         self.sampling_threshold_ = run.threshold_trace()
         return run
 

@@ -19,7 +19,9 @@ from ..schedules import Schedule
 from ._topics import MOST_TOPICS, TopicModel
 
 if TYPE_CHECKING:
+    from .._data.kept_rows import KeptRows
     from ..samplers import Sampler
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -273,11 +275,11 @@ class LatentDirichletAllocation(TopicModel):
             )
         return True
 
-    def _fit_documents(self, X: Any, settings: Any, *, same: bool) -> None:
+    def _run(self, task: Task) -> None:
         if self.algorithm == "gibbs":
-            self._fit_gibbs(X, settings)
+            self._fit_gibbs(task.rows.x, task.settings)
         else:
-            super()._fit_documents(X, settings, same=same)
+            super()._run(task)
 
     def _check(self) -> Any:
         check_int("n_components", self.n_components, high=MOST_TOPICS)
@@ -305,9 +307,10 @@ class LatentDirichletAllocation(TopicModel):
         given = self.doc_topic_prior
         return 1.0 / self.n_components if given is None else float(given)
 
-    def _model(self, X: Any, settings: Any) -> Any:
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         from ..models.topics.lda import LDAModel
 
+        X = rows.x
         parts = self._parametrization(X), self._frequency(X), self._alpha(), self.doc_sweeps
         return LDAModel(*parts, **self._options())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,10 +21,12 @@ from ._linear import LinearEstimator
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
     from ..models.networks.distillation import Blueprint
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -273,34 +276,25 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
     def _samplers(self) -> tuple[str, ...]:
         return (*super()._samplers(), "mclmc", "mala")
 
-    def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         from ..models.rotated import RotatedLogisticModel
 
-        n_features, learned = X.shape[1], self._learned_scale() is not None
+        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
         return RotatedLogisticModel(
             n_features,
-            n_classes,
+            len(self.classes_),
             self._prior(),
             self._model_scale(n_features),
             self.fit_intercept,
-            self._units(X, weight, first=first) if learned else None,
+            self._units(rows.x, rows.weight, first=first) if learned else None,
         )
 
-    def _fit_rows(
-        self,
-        model: Any,
-        X: Any,
-        target: Array | None,
-        weight: Array | None,
-        settings: Settings,
-        *,
-        stream: bool,
-        **options: Any,
-    ) -> None:
+    def _run(self, task: Task) -> None:
+        rows, kept = task.rows, task.stream or self.warm_start
         # chains that may go on, in a stream or a warm start, stay in the user's coordinates
-        if not (stream or self.warm_start) and self._may_rotate(X, settings):
-            model = model.for_features(X, weight)
-        super()._fit_rows(model, X, target, weight, settings, stream=stream, **options)
+        if not kept and self._may_rotate(rows.x, task.settings):
+            task = replace(task, model=task.model.for_features(rows.x, rows.weight))
+        super()._run(task)
 
     def _may_rotate(self, X: Any, settings: Settings) -> bool:
         """Whether rows may be rotated: no setting is about coordinates, and a copy is small."""

@@ -23,10 +23,10 @@ from ._linear import LinearEstimator
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from .._data.kept_rows import KeptRows
     from ..models.networks.distillation import Blueprint
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
-    from ._log_joint import Task
 
 Array = NDArray[Any]
 
@@ -302,28 +302,27 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
             )
         return found
 
-    def _task(self, X: Any, y: Any, sample_weight: Any) -> Task:
-        task = super()._task(X, y, sample_weight)
-        assert task.target is not None
-        if task.target.min() > 0:
+    def _encoded(self, *args: Any, stream: bool, **options: Any) -> KeptRows:
+        rows = super()._encoded(*args, stream=stream, **options)
+        if not stream and rows.target.min() > 0:
             raise not_allowed(
                 f"y has no row of the lowest class, {self.classes_[0]}, with positive weight, "
                 "which leaves the first cut point without a bound: leave out its rows, or give "
                 "them a weight."
             )
-        return task
+        return rows
 
-    def _make_model(self, X: Any, weight: Array | None, n_classes: int, *, first: bool) -> Any:
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         from ..models.ordinal import OrdinalModel
 
-        n_features, learned = X.shape[1], self._learned_scale() is not None
+        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
         return OrdinalModel(
             n_features,
-            n_classes,
+            len(self.classes_),
             self._prior(),
             self._model_scale(n_features),
             self.fit_intercept,
-            self._units(X, weight, first=first) if learned else None,
+            self._units(rows.x, rows.weight, first=first) if learned else None,
         )
 
     def _set_attributes(self) -> None:
