@@ -84,7 +84,7 @@ FITS = {
         WEIGHT,
     ),
     "mlp, learned scale": (
-        sk.BayesianMLPRegressor(prior_scale="learned", shared_minibatch=True, **MLP, **SHORT),
+        sk.BayesianMLPRegressor(prior_scale="learned", **MLP, **SHORT),
         REAL,
         None,
     ),

@@ -73,7 +73,6 @@ def draws(data, *, compiled=True, layout="dense", sample_weight=None, **params):
         {"n_chains": 1},
         {"batch_size": 1000},
         {"batch_size": 17},
-        {"shared_minibatch": True},
         {"prior": "laplace", "prior_scale": 0.5},
         {"fit_intercept": False},
         {"temperature": 0.0},

@@ -81,7 +81,6 @@ SPLITTING = {"sampler": "msgnht", "integrator": "splitting"}
 NETWORKS = {
     "mlp": (BayesianMLPClassifier, FIVE),
     "all rows": (BayesianMLPClassifier, FIVE | {"batch_size": 1000}),
-    "shared rows": (BayesianMLPClassifier, FIVE | {"shared_minibatch": True}),
     "likelihood apart": (BayesianMLPClassifier, FIVE | {"sampler": PSGLD(divergence=True)}),
     "splitting": (BayesianMLPClassifier, FIVE | SPLITTING),
     "regressor": (

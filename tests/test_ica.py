@@ -320,7 +320,6 @@ def test_saved_and_loaded(data, way):
         {"prior": "laplace", "prior_scale": 0.5},
         {"temperature": 0.5, "dtype": "float32"},
         {"thinning": MixingDistance(n_steps=600, distance=0.5), "step_size": 0.02},
-        {"shared_minibatch": True, "batch_size": 100},
         {"init": "random", "whiten": False},
     ],
     ids=str,

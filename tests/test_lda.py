@@ -337,13 +337,6 @@ CASES = {
         "batch_size": 6,
         "compiled": True,
     },
-    "shared minibatches": NATURAL
-    | {
-        "step_size": 0.02,
-        "integrator": "splitting",
-        "batch_size": 6,
-        "shared_minibatch": True,
-    },
     "blocked gibbs": {"algorithm": "gibbs", "compiled": False, "thinning": 8},
     "repeated words": {},
     "gibbs of repeated words": {"algorithm": "gibbs", "thinning": 8},

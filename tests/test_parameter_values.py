@@ -119,7 +119,6 @@ ACCEPTED = {
     "whiten": {"true"},
     "calibrate": {"true"},
     "warm_start": {"true"},
-    "shared_minibatch": {"true"},
     "compiled": {"true"},
     "class_weight": {"nothing"},
     "augment": {"nothing"},

@@ -51,7 +51,7 @@ PRIOR = [
 DATA = ["standardize", "augment", "n_workers"]
 SAMPLING = [
     "algorithm", "doc_sweeps", "sampler", "integrator", "step_size", "preconditioner", "gradient",
-    "batch_size", "shared_minibatch",
+    "batch_size",
 ]  # fmt: skip
 RUN = [
     "n_chains", "chain_method", "n_draws", "burn_in", "thinning", "max_steps", "temperature",
@@ -65,7 +65,7 @@ ORDER = MODEL + PRIOR + DATA + SAMPLING + RUN + COMPUTING
 
 #: in every estimator that samples
 EVERYWHERE = {
-    "prior", "prior_scale", "sampler", "integrator", "step_size", "batch_size", "shared_minibatch",
+    "prior", "prior_scale", "sampler", "integrator", "step_size", "batch_size",
     "n_chains", "n_draws", "burn_in", "thinning", "max_steps", "temperature", "init",
     "total_samples", "warm_start", "compiled", "device", "dtype", "checkpoint", "n_jobs",
     "random_state", "verbose",
@@ -74,7 +74,7 @@ EVERYWHERE = {
 OWN_DEFAULT = {"prior", "prior_scale", "noise", "standardize", "sampler", "n_chains", "doc_sweeps"}
 #: whose whole description is the same wherever they are
 SAME_TEXT = {
-    "prune", "threshold", "class_weight", "augment", "integrator", "shared_minibatch",
+    "prune", "threshold", "class_weight", "augment", "integrator",
     "validation_fraction", "total_samples", "precision", "storage", "checkpoint", "n_jobs",
     "random_state",
 }  # fmt: skip

@@ -73,7 +73,6 @@ def data():
         ({"gradient": "svrg"}, "gradient='svrg'.*'control_variates'"),
         ({"init": "zero"}, "init='zero'.*'random', 'map', 'gaussian'"),
         ({"init": np.zeros(3)}, r"init of shape \(3,\) .* broadcasts to \(2, 6\)"),
-        ({"shared_minibatch": 3}, "shared_minibatch=3"),
         ({"compiled": "yes"}, "compiled='yes'"),
         ({"dtype": "float16"}, "dtype='float16'"),
         ({"device": "nowhere"}, "device='nowhere' is not available here"),

@@ -175,10 +175,6 @@ def sequential(make, device):
     return make(chain_method="sequential"), contextlib.nullcontext()
 
 
-def shared_rows(make, device):
-    return make(shared_minibatch=True), contextlib.nullcontext()
-
-
 #: name -> ``way(make, device)``, which returns ``run(n)`` and a context in which it is timed;
 #: ``make(**settings)`` gives the chains of a fit
 WAYS = {
@@ -194,7 +190,6 @@ WAYS = {
     "bfloat16": bfloat16,
     "TF32": with_tf32,
     "sequential chains": sequential,
-    "shared rows": shared_rows,
 }
 
 

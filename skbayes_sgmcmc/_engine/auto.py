@@ -202,7 +202,6 @@ def minibatches(
     warm: AutoValues,
     *,
     batch_size: int | str,
-    shared: bool,
     temperature: float,
 ) -> Minibatches:
     """The minibatches of a run, of the given size or large enough for little gradient noise."""
@@ -227,7 +226,7 @@ def minibatches(
         odds = tuning.row_odds(data, warm, temperature)
     if size is None:
         size = tuning.batch_size(data, sampler, warm, odds, temperature, to_theta)
-    return Minibatches(data, size, shared=shared, odds=odds)
+    return Minibatches(data, size, odds=odds)
 
 
 def draws_kept(model: Model, n_chains: int, itemsize: int) -> int:

@@ -39,7 +39,6 @@ def sample(
     preconditioner: ArrayLike | None = None,
     gradient: str = "minibatch",
     batch_size: int | str = "auto",
-    shared_minibatch: bool = False,
     n_chains: int = 4,
     n_draws: int = 1000,
     burn_in: int = 1000,
@@ -86,8 +85,6 @@ def sample(
         Gradient estimator. Control variates need a model that supports them.
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch.
-    shared_minibatch : bool, default=False
-        Whether all chains use the same minibatch in a step.
     n_chains : int, default=4
         Number of chains.
     n_draws : int, default=1000
@@ -145,7 +142,6 @@ def sample(
         preconditioner=preconditioner,
         gradient=gradient,
         batch_size=batch_size,
-        shared_minibatch=shared_minibatch,
         n_chains=n_chains,
         n_draws=n_draws,
         burn_in=burn_in,

@@ -82,7 +82,6 @@ class Settings:
     preconditioner: Any = "auto"
     gradient: str = "auto"
     batch_size: Any = "auto"
-    shared_minibatch: bool = False
     n_chains: int = 4
     n_draws: Any = "auto"
     burn_in: Any = "auto"
@@ -169,7 +168,6 @@ class Settings:
             )
         self.kept.check("storage")
         check_random_state(self.random_state)
-        check_choice("shared_minibatch", self.shared_minibatch, (True, False))
         if not isinstance(self.verbose, bool | np.bool_):
             check_int("verbose", self.verbose, low=0)
         jobs = self.n_jobs

@@ -84,7 +84,6 @@ def tuned(
         sampler,
         warm,
         batch_size=STREAM_BATCH if stream and is_auto(settings.batch_size) else settings.batch_size,
-        shared=settings.shared_minibatch,
         temperature=temperature,
     )
     if minibatches.full and GRADIENTS[target.gradient]:

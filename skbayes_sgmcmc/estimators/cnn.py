@@ -75,9 +75,6 @@ class BayesianCNNClassifier(CalibratedClassifier):
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
         values, otherwise 100.
-    shared_minibatch : bool, default=False
-        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
-        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
         Number of chains. Each chain has its own starting point. Predictions average over all
         chains.
@@ -229,7 +226,6 @@ class BayesianCNNClassifier(CalibratedClassifier):
         integrator: str = "auto",
         step_size: float | Schedule | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
-        shared_minibatch: bool = False,
         n_chains: int = 4,
         chain_method: str = "auto",
         n_draws: int | Literal["auto"] = "auto",
@@ -267,7 +263,6 @@ class BayesianCNNClassifier(CalibratedClassifier):
         self.integrator = integrator
         self.step_size = step_size
         self.batch_size = batch_size
-        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
         self.chain_method = chain_method
         self.n_draws = n_draws

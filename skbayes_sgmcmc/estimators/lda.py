@@ -83,9 +83,6 @@ class LatentDirichletAllocation(TopicModel):
         Number of rows in a minibatch, at most all rows. A row is a document. "auto": documents of
         about 10,000 words in all, but at least 20 and at most 100 documents, or all of a small
         corpus; 100 with ``partial_fit``, with "expanded_natural" and if ``step_size`` is a number.
-    shared_minibatch : bool, default=False
-        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
-        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=1
         Number of chains. Different chains may find different topics. The topics of all chains are
         matched, and predictions and ``components_`` average over the chains.
@@ -214,7 +211,6 @@ class LatentDirichletAllocation(TopicModel):
         integrator: str = "auto",
         step_size: float | Schedule | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
-        shared_minibatch: bool = False,
         n_chains: int = 1,
         n_draws: int | Literal["auto"] = "auto",
         burn_in: int | Literal["auto"] = "auto",
@@ -245,7 +241,6 @@ class LatentDirichletAllocation(TopicModel):
         self.integrator = integrator
         self.step_size = step_size
         self.batch_size = batch_size
-        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
         self.n_draws = n_draws
         self.burn_in = burn_in

@@ -91,9 +91,6 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
         otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
-    shared_minibatch : bool, default=False
-        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
-        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
         Number of chains. Each chain has its own starting point, and R-hat compares the chains.
     n_draws : "auto" or int, default="auto"
@@ -220,7 +217,6 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto",
         gradient: str = "auto",
         batch_size: int | Literal["auto"] = "auto",
-        shared_minibatch: bool = False,
         n_chains: int = 4,
         n_draws: int | Literal["auto"] = "auto",
         burn_in: int | Literal["auto"] = "auto",
@@ -249,7 +245,6 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         self.preconditioner = preconditioner
         self.gradient = gradient
         self.batch_size = batch_size
-        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
         self.n_draws = n_draws
         self.burn_in = burn_in

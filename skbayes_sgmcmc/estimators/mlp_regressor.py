@@ -84,9 +84,6 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         values, and otherwise 100. With MCLMC, 250 if there are eight rows for each of at most
         10,000 parameters, and 2.5 million rows times parameters (for at most 2,500 parameters, 17
         million are enough); otherwise all rows.
-    shared_minibatch : bool, default=False
-        If True, all chains use the same minibatch in a step. This is faster, but the errors of the
-        chains are then correlated, which makes R-hat and MCSE too small.
     n_chains : int, default=4
         Number of chains. Each chain has its own starting point. Predictions average over all
         chains.
@@ -236,7 +233,6 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         integrator: str = "auto",
         step_size: float | Schedule | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
-        shared_minibatch: bool = False,
         n_chains: int = 4,
         chain_method: str = "auto",
         n_draws: int | Literal["auto"] = "auto",
@@ -269,7 +265,6 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
         self.integrator = integrator
         self.step_size = step_size
         self.batch_size = batch_size
-        self.shared_minibatch = shared_minibatch
         self.n_chains = n_chains
         self.chain_method = chain_method
         self.n_draws = n_draws

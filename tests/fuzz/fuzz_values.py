@@ -182,7 +182,6 @@ ORDINARY = {
         samplers.SGHMC(friction=0.5),
         samplers.MCLMC(energy_error=0.01, length=2.0),
     ],
-    "shared_minibatch": [False, True],
     "standardize": [False, True],
     "step_size": ["auto", "auto", *STEPS],
     "storage": [None, Storage("bfloat16"), Storage("float32", dir="."), Storage("float64")],
