@@ -211,7 +211,8 @@ def test_chains_of_torchs_numbers_go_on_with_them(monkeypatch):
 
 def test_the_users_model_and_data_are_not_changed():
     """Control variates add fields to the rows, and kernels are switched on in a copy."""
-    from skbayes_sgmcmc._engine.accelerators import Workload, equip
+    from skbayes_sgmcmc._engine.accelerators import equip
+    from skbayes_sgmcmc._engine.recipe import Recipe
     from skbayes_sgmcmc._engine.target import Target
     from skbayes_sgmcmc.models.logistic import LogisticModel
     from skbayes_sgmcmc.models.topics.lda import LDAModel
@@ -226,14 +227,16 @@ def test_the_users_model_and_data_are_not_changed():
 
     topics = ExpandedNatural(3, 20, GammaTopics(0.1))
     lda = LDAModel(topics, COUNTS.mean(0), 0.1, 2)
-    work = Workload(
+    recipe = Recipe(
         target=Target(lda, lda.make_data(COUNTS, None, None, torch.float32, "cpu")),
         sampler=None,
         cell=type("Cell", (), {"integrator": None}),
         minibatches=None,
+        values=None,
+        step_size=0.1,
         n_steps=1,
         n_chains=1,
     )
-    engine = equip(["documents"], work)
+    engine = equip(["documents"], recipe)
     assert engine.target.model.compiled and not lda.compiled
-    assert work.target.model is lda
+    assert recipe.target.model is lda

@@ -18,8 +18,9 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
-from skbayes_sgmcmc._engine.auto import minibatches
 from skbayes_sgmcmc._engine.chains import Chains
+from skbayes_sgmcmc._engine.recipe import minibatches_of
+from skbayes_sgmcmc._engine.settings import Settings
 from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
 from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 from skbayes_sgmcmc.models._tuning import (
@@ -35,7 +36,7 @@ from skbayes_sgmcmc.models._tuning import (
 )
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
-from skbayes_sgmcmc.samplers import MCLMC, PSGLD
+from skbayes_sgmcmc.samplers import MCLMC, PSGLD, Cell
 
 RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 1, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -50,21 +51,7 @@ def of_parameters(number):
 
 
 def request_of(sampler, batch_size="auto"):
-    return Request(
-        sampler=sampler,
-        step=None,
-        most=None,
-        stiff=None,
-        rate=1e-3,
-        temperature=1.0,
-        auto=True,
-        gradient="auto",
-        init="auto",
-        preconditioner="auto",
-        batch_size=batch_size,
-        thinning="auto",
-        stream=False,
-    )
+    return Request(sampler, Cell(None, None, 1e-3), 1.0, Settings(batch_size=batch_size))
 
 
 def asked(step_size="auto", batch_size="auto"):
@@ -120,7 +107,7 @@ def test_minibatches_of_many_rows(sampler, number, n, p, size):
     tuning, data = of_parameters(number), rows(n, p)
     target = SimpleNamespace(data=data, model=SimpleNamespace(tuning=tuning))
     warm = tuning.tuned(data, request_of(sampler))
-    found = minibatches(target, sampler, warm, batch_size="auto", shared=False, temperature=1.0)
+    found = minibatches_of(target, sampler, warm, "auto", 1.0)
     assert found.size == size
 
 

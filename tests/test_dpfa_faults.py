@@ -235,7 +235,7 @@ def test_total_samples_smaller_than_the_stream():
     dpfa = short(total_samples=50)
     for seed in range(4):
         dpfa.partial_fit(corpus(seed=seed))
-    assert dpfa._chain_state.rows_seen == 160
+    assert dpfa._chain_state.memory.rows_seen == 160
     assert np.isfinite(dpfa.components_).all()
 
 

@@ -15,9 +15,9 @@ from sklearn.datasets import make_classification
 from skbayes_sgmcmc import BayesianMLPClassifier
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine import jobs
-from skbayes_sgmcmc._engine.accelerators import Workload
 from skbayes_sgmcmc._engine.accelerators import fused_steps as _fused
 from skbayes_sgmcmc._engine.chains import CHUNK_NUMBERS
+from skbayes_sgmcmc._engine.recipe import Recipe
 from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
 from skbayes_sgmcmc.samplers.integrators import euler, leimkuhler_matthews
 from skbayes_sgmcmc.schedules import Polynomial
@@ -322,12 +322,14 @@ def test_the_integrator_has_to_be_euler():
     from skbayes_sgmcmc.samplers import Cell
 
     for integrator, applies in ((euler, True), (leimkuhler_matthews, False)):
-        work = Workload(
+        recipe = Recipe(
             target=SimpleNamespace(like=torch.empty(0), model=SimpleNamespace(needs_gamma=False)),
             sampler=SGLD(),
             cell=Cell(integrator, 0.1),
             minibatches=None,
+            values=None,
+            step_size=0.1,
             n_steps=10,
             n_chains=1,
         )
-        assert (_fused.FusedSteps().why_not(work) is None) == applies
+        assert (_fused.FusedSteps().why_not(recipe) is None) == applies

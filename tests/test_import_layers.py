@@ -46,20 +46,24 @@ STAGES = [
     {"denormals", "memory"},
     {"target"},
     {"settings", "threshold", "fingerprint", "precision"},
-    {"checkpoint", "data_parallel", "lengths"},
-    {"auto", "accelerators", "log_joint"},
+    {"checkpoint", "lengths", "problem"},
+    {"combinations"},
+    {"recipe"},
+    {"accelerators", "data_parallel", "log_joint"},
     {"chains"},
     {"descent", "progress"},
     {"jobs"},
-    {"tuned", "streams"},
     {"run"},
+    {"streams"},
     {"sample"},
     {"__init__"},
 ]
 STAGE = {name: rank for rank, names in enumerate(STAGES) for name in names}
 
 #: what the rest of the package may import from the engine
-ENTRANCES = {"settings", "lengths", "accelerators", "run", "sample", "log_joint", "streams"}
+ENTRANCES = {
+    "settings", "lengths", "accelerators", "problem", "run", "sample", "log_joint", "streams",
+}  # fmt: skip
 
 
 def unit(module):

@@ -301,7 +301,7 @@ def test_round_trip_of_a_stream(data, tmp_path, through):
     clf = BayesianLogisticRegression(**SMALL).partial_fit(X, y)
     back = through(clf, tmp_path / "file").partial_fit(X[:50], y[:50])
     np.testing.assert_array_equal(back.coef_, clf.partial_fit(X[:50], y[:50]).coef_)
-    assert back._chain_state.rows_seen == 250
+    assert back._chain_state.memory.rows_seen == 250
 
 
 @pytest.mark.slow

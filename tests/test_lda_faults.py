@@ -207,7 +207,7 @@ def test_total_samples_smaller_than_the_stream():
     lda = short(total_samples=50)
     for seed in range(4):
         lda.partial_fit(corpus(seed=seed))
-    assert lda._chain_state.rows_seen == 160
+    assert lda._chain_state.memory.rows_seen == 160
     assert np.isfinite(lda.components_).all()
 
 

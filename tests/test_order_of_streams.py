@@ -75,7 +75,7 @@ def test_the_order_of_kept_rows_does_not_matter(rows, order):
     distance, low, high = errors(clf, full)
     assert distance < 0.25
     assert low > 0.85 and high < 1.15
-    assert clf._chain_state.rows.n_rows == N and clf._chain_state.past is None
+    assert clf._chain_state.memory.rows.n_rows == N and clf._chain_state.memory.past is None
     assert clf.n_steps_ == 20  # of one pass over new rows and at least, not of the kept ones
 
 
@@ -96,7 +96,7 @@ def test_few_rows_stand_for_all(rows, order, monkeypatch):
     distance, low, high = errors(clf, full)
     assert distance < (1.5 if order == "label" else 0.3)
     assert low > 0.85 and high < 1.15
-    state = clf._chain_state
+    state = clf._chain_state.memory
     if order == "label":
         assert state.past is None and 400 <= state.rows.n_rows <= 810
         assert state.rows.total == pytest.approx(N, rel=1e-3) and state.rows.n_seen == N
@@ -144,7 +144,9 @@ def test_rows_in_random_order_become_a_gaussian(rows, monkeypatch):
     kept = []
     for start in range(0, N, 250):
         clf.partial_fit(X[start : start + 250], y[start : start + 250], classes=[0, 1])
-        kept.append(0 if clf._chain_state.rows is None else clf._chain_state.rows.n_rows)
+        kept.append(
+            0 if clf._chain_state.memory.rows is None else clf._chain_state.memory.rows.n_rows
+        )
     assert kept[0] == 250 and max(kept) < 1500 and kept.count(0) >= 4
 
 
@@ -180,15 +182,15 @@ def test_a_call_that_is_too_large_to_be_kept(rows, monkeypatch, tmp_path):
     X, y, full = rows
     monkeypatch.setattr(kept_rows, "KEPT_NUMBERS", 1000 * 4)
     clf = fed(X[:1000], y[:1000])
-    assert clf._chain_state.rows.n_rows == 1000
+    assert clf._chain_state.memory.rows.n_rows == 1000
     clf.partial_fit(X[1000:3500], y[1000:3500])
-    assert clf._chain_state.rows is None
+    assert clf._chain_state.memory.rows is None
     stored = np.memmap(tmp_path / "rows", dtype=float, mode="w+", shape=(500, 4))
     stored[:] = X[3500:]
     clf.partial_fit(stored, y[3500:])
     distance, low, high = errors(clf, full)
     assert distance < 0.3 and low > 0.8 and high < 1.2
-    assert clf._chain_state.rows_seen == N
+    assert clf._chain_state.memory.rows_seen == N
 
 
 def test_streams_go_on_from_a_file_and_with_other_parameters(rows):
@@ -200,7 +202,7 @@ def test_streams_go_on_from_a_file_and_with_other_parameters(rows):
         each.partial_fit(X[1000:1500], y[1000:1500])
     np.testing.assert_array_equal(back.posterior_["coef"], clf.posterior_["coef"])
     back.set_params(total_samples=4000).partial_fit(X[1500:2000], y[1500:2000])
-    assert back._chain_state.rows is None and back._chain_state.rows_seen == 2000
+    assert back._chain_state.memory.rows is None and back._chain_state.memory.rows_seen == 2000
     assert np.abs(back.coef_ - clf.coef_).max() < 1.0
 
 

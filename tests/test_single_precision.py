@@ -11,7 +11,7 @@ import torch
 from sklearn.datasets import load_digits, load_wine
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc._engine import precision, tuned
+from skbayes_sgmcmc._engine import precision, recipe
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:400], y[:400]
@@ -31,7 +31,7 @@ def chosen(monkeypatch):
         return found[-1][1]
 
     enough, error = precision.single_is_enough, precision._error
-    monkeypatch.setattr(tuned, "single_is_enough", judge)
+    monkeypatch.setattr(recipe, "single_is_enough", judge)
     monkeypatch.setattr(precision, "_error", measure)
     return found
 

@@ -413,7 +413,7 @@ def test_streams_keep_their_latents():
     reg = SparseBayesianRegressor(n_chains=2, random_state=0, standardize=False)
     for rows in np.array_split(np.arange(400), 4):
         reg.partial_fit(X[rows], y[rows])
-    assert reg._chain_state.rows_seen == 400
+    assert reg._chain_state.memory.rows_seen == 400
     first = reg._chain_state.model["sigma"]
     reg.partial_fit(X[:100], y[:100])
     assert np.all(np.abs(np.log(reg._chain_state.model["sigma"] / first)) < 1.0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from skbayes_sgmcmc._engine.problem import Problem
 from skbayes_sgmcmc._engine.run import draw
 from skbayes_sgmcmc._engine.settings import Settings
 from skbayes_sgmcmc.models import Data, ManyModes, Model
@@ -53,10 +54,8 @@ def run(scale=1.0, guessed=True, previous=None, **settings):
     options = {"sampler": "sghmc", "step_size": "auto", "n_chains": 4, "n_draws": 50,
                "thinning": 2, "burn_in": 1000, "random_state": 0}  # fmt: skip
     data = Data({"x": torch.zeros(1, 1, dtype=torch.float64)}, 1)
-    return draw(
-        Normal(scale, guessed), data, Settings(**(options | settings)), dtype=torch.float64,
-        device="cpu", previous=previous,
-    )  # fmt: skip
+    problem = Problem(Normal(scale, guessed), data, torch.float64, "cpu", previous)
+    return draw(problem, Settings(**(options | settings)))
 
 
 @pytest.mark.parametrize("scale", [0.1, 10.0])

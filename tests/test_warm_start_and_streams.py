@@ -196,15 +196,16 @@ def test_earlier_draws_of_a_stream_move_with_its_posterior(stream):
     """
     X, y, _ = stream
     clf = feed(small(n_draws=60), X[:300], y[:300], 100)
-    before = clf._chain_state.kept.copy()
+    before = clf._chain_state.memory.kept.copy()
     clf.partial_fit(X[300:400], y[300:400])
-    after = clf._chain_state.kept[:, :40].reshape(80, 6)
+    after = clf._chain_state.memory.kept[:, :40].reshape(80, 6)
     both = np.hstack([before[:, 20:].reshape(80, 6), np.ones((80, 1))])
     moved = both @ np.linalg.lstsq(both, after, rcond=None)[0]
     np.testing.assert_allclose(moved, after, atol=1e-8)
     assert np.abs(after - both[:, :6]).max() > 0.01
-    np.testing.assert_array_equal(clf.posterior_["coef"][:, :, 0], clf._chain_state.kept[..., :5])
-    assert clf._chain_state.kept.shape == (2, 60, 6)
+    kept = clf._chain_state.memory.kept
+    np.testing.assert_array_equal(clf.posterior_["coef"][:, :, 0], kept[..., :5])
+    assert kept.shape == (2, 60, 6)
     assert clf.posterior_.n_draws == 60
 
 
@@ -356,10 +357,10 @@ def test_partial_fit_goes_on_from_a_warm_fit(stream):
     clf = small(warm_start=True).fit(X[:2000], y[:2000])
     at = clf.coef_.copy()
     clf.partial_fit(X[2000:2100], y[2000:2100])
-    assert clf._chain_state.rows_seen == 2100
+    assert clf._chain_state.memory.rows_seen == 2100
     assert np.abs(clf.coef_ - at).max() < 0.5
     anew = small().fit(X[:2000], y[:2000]).partial_fit(X[2000:2100], y[2000:2100])
-    assert anew._chain_state.rows_seen == 100
+    assert anew._chain_state.memory.rows_seen == 100
 
 
 def test_partial_fit_refuses_what_would_break_the_stream(stream):

@@ -100,7 +100,7 @@ def line(order, X, y, full, args):
         ratio = deviations(model) / sd
         cells += [f"{distance:.2f}", f"{ratio.min():.2f} to {ratio.max():.2f}"]
         if keep:
-            rows = model._chain_state.rows
+            rows = model._chain_state.memory.rows
             cells += [f"{0 if rows is None else rows.n_rows:,}", f"{1e3 * seconds:.0f}"]
     kept_rows.KEPT_NUMBERS, kept_rows.ROWS_PER_PARAMETER = limits
     peer = SGDClassifier(loss="log_loss", average=True, random_state=0)

@@ -17,10 +17,11 @@ from .._data.minibatch import Minibatches
 from .._draws.storage import decode, encode
 from .._metric import State
 from ..samplers._protocol import Sampler, Step
-from ..schedules import MixingDistance, Schedule
+from ..schedules import MixingDistance
 from .accelerators import Engine
-from .auto import tuning_of
 from .denormals import flushed_denormals
+from .lengths import Plan
+from .recipe import tuning_of
 from .target import Evaluator
 
 Array = NDArray[Any]
@@ -29,70 +30,6 @@ Array = NDArray[Any]
 CHUNK_NUMBERS = 2**18
 #: fewest and most steps between two checks of the chains
 SHORT_CHUNK, LONG_CHUNK = 64, 1024
-#: fewest steps of a burn-in that begins with a simpler density, which samplers learn from: those
-#: that scale by past gradients forget them in 100 steps, a quarter of it
-SHORTEST_ANNEALED = 400
-#: number of steps at which schedules are checked
-SCHEDULE_STEPS = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Plan of a run: the number of steps, their step sizes, and which of them give draws."""
-
-    step_size: Schedule
-    temperature: Schedule
-    n_draws: int
-    burn_in: int
-    thinning: int | MixingDistance
-    #: number of first steps, taken at temperature 0, in which every chain finds a mode
-    descent: int = 0
-    #: most rows whose gradients an optimiser computes for a chain before these steps; None: as many
-    #: as it asks for
-    start_rows: int | None = None
-    #: whether the step size is "auto", so that samplers may change it in the burn-in
-    auto: bool = False
-    #: whether the run ends as soon as a chain diverges. The others have stayed where the step is
-    #: small enough, which makes them a biased sample
-    all_needed: bool = False
-    #: whether chains start at positions that were given, which a simpler density would lead away
-    given_starts: bool = False
-    #: whether more rows will come, so that samplers that adapt in burn-in continue to adapt
-    stream: bool = False
-
-    @property
-    def n_steps(self) -> int:
-        if isinstance(self.thinning, MixingDistance):
-            return self.thinning.n_steps
-        return self.burn_in + self.n_draws * self.thinning
-
-    @property
-    def annealed(self) -> bool:
-        """Whether a model may begin with a simpler density than its own."""
-        return self.burn_in >= SHORTEST_ANNEALED and not self.given_starts
-
-    @property
-    def first_temperature(self) -> float:
-        """Temperature of the first step."""
-        return float(self.temperature.values(np.zeros(1, dtype=int), self.n_steps)[0])
-
-    @property
-    def grid(self) -> Array:
-        """The steps at which schedules are checked."""
-        return np.unique(np.linspace(0, self.n_steps - 1, SCHEDULE_STEPS).astype(int))
-
-    @property
-    def coldest(self) -> float:
-        """The lowest temperature, at the steps of a grid; 0 while the step size explores."""
-        steps = self.grid
-        if self.step_size.exploring(steps, self.n_steps).any():
-            return 0.0
-        return float(self.temperature.values(steps, self.n_steps).min())
-
-    @property
-    def weighted(self) -> bool:
-        """Whether draws are weighted by their step sizes."""
-        return self.step_size.weights_draws and not isinstance(self.thinning, MixingDistance)
 
 
 @dataclass
@@ -186,7 +123,7 @@ class Chains:
                 stop = min(stop, self.plan.burn_in)
             self._chunk(np.arange(cursor.step, stop))
             cursor.step = stop
-            if stop == self.plan.burn_in and not self.plan.stream:
+            if stop == self.plan.burn_in and not self.plan.more_rows:
                 self.sampler.end_burn_in(self._state)
             self._follow_first()
             self._drop_diverged()

@@ -21,8 +21,8 @@ from .fingerprint import fingerprint, probe, same_probe, versions
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .accelerators import Workload
-    from .chains import Plan
+    from .lengths import Plan
+    from .recipe import Recipe
 
 #: rows of which ranks compare what they compute
 COMPARED_ROWS = 64
@@ -211,11 +211,11 @@ def _refuse(reason: str) -> NoReturn:
     raise not_allowed(f"data_parallel is not allowed {reason}.", "ranks-are-missing-or-differ")
 
 
-def check_same_run(grid: Grid, work: Workload, plan: Plan, accelerators: tuple[str, ...]) -> None:
+def check_same_run(grid: Grid, recipe: Recipe, plan: Plan, accelerators: tuple[str, ...]) -> None:
     """Refuse ranks whose first step would differ: in its rows, its functions or the plan."""
     if grid.alone:
         return
-    size, target = work.minibatches.size, work.target
+    size, target = recipe.minibatches.size, recipe.target
     grid.agree(
         {
             "the number of steps": f"{plan.n_steps}",
@@ -234,7 +234,7 @@ def check_same_run(grid: Grid, work: Workload, plan: Plan, accelerators: tuple[s
         )
     compared = Minibatches(target.data, min(size, COMPARED_ROWS))
     precision = torch.finfo(target.like.dtype).eps
-    own = probe(target, work.sampler, compared)
+    own = probe(target, recipe.sampler, compared)
     for ranks in (grid.rows, grid.chains):
         found = ranks.gathered(own)
         same = [same_probe(found[0], other, precision) for other in found]

@@ -12,20 +12,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .._data.chain_random import ChainRandom, from_torch
-from .._data.kept_rows import KeptRows
+from .._data.chain_random import ChainRandom
 from .._data.ranks import ALONE, RankError, Ranks
 from .._draws.storage import allocate, dtype_name
 from .._exceptions import not_allowed
-from ..models._past import Mark, Past
 from ..samplers import Cell, Sampler
-from .accelerators import Workload, equip
-from .auto import AutoValues, tuning_of
-from .chains import Chains, Plan
+from .accelerators import equip
+from .chains import Chains
 from .checkpoint import Checkpoint
 from .descent import descend
 from .fingerprint import fingerprint, probe, probe_starts, summary
+from .lengths import Plan
+from .problem import ChainState
 from .progress import OnProgress, Report, mean_nll
+from .recipe import Recipe, tuning_of
 from .settings import Settings
 from .target import Target
 from .threshold import threshold_per_step
@@ -35,46 +35,6 @@ Array = NDArray[Any]
 
 #: settings that do not change draws, or whose resolved values are in the fingerprint
 UNSEEN = ("checkpoint", "verbose", "random_state")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChainState:
-    """State of the chains after a run, as plain arrays, from which warm starts continue.
-
-    ``moves`` identifies the sampler and the integrator to which the state ``sampler`` belongs.
-    ``n_chains`` is the requested number of chains; some of them may have diverged. ``warm`` is kept
-    for streams only, because later calls must use the coordinates of the first call.
-    """
-
-    theta: Array
-    sampler: dict[str, Array]
-    model: dict[str, Array]
-    rng: dict[str, Any]
-    last_eta: float
-    moves: str
-    n_chains: int
-    warm: AutoValues | None = None
-    rows_seen: float = 0.0
-    n_drawn: int = 0
-    #: draws of a stream that are kept, (chains, draws, n_kept), if its rows become a Gaussian
-    kept: Array | None = None
-    #: its rows that are kept until then, the Gaussian of others, whether no class is missing,
-    #: whether the posterior is normal, whether it was warned that it is far from theirs, some means
-    rows: KeptRows | None = None
-    past: Past | None = None
-    complete: bool = True
-    normal: bool = False
-    told: bool = False
-    marks: tuple[Mark, ...] = ()
-
-    def fits(self, n_chains: int, n_parameters: int) -> bool:
-        """Whether a run with these numbers of chains and parameters can continue this state."""
-        return (self.n_chains, self.theta.shape[1]) == (n_chains, n_parameters)
-
-    @property
-    def torch_numbers(self) -> bool:
-        """Whether the random numbers come from torch instead of the compiled generator."""
-        return from_torch(self.rng)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,14 +61,12 @@ class Job:
 
     Attributes
     ----------
-    work : Workload
-        The computation, which is the same for all chains.
+    recipe : Recipe
+        How to sample, which is the same for all chains.
     plan : Plan
         The steps of the run, and which of them give draws.
     settings : Settings
         The parameters of the run.
-    warm : AutoValues
-        The resolved values of "auto".
     previous : ChainState or None
         Earlier chains to continue.
     accelerators : tuple of str
@@ -119,10 +77,9 @@ class Job:
         One seed for each chain of the job.
     """
 
-    work: Workload
+    recipe: Recipe
     plan: Plan
     settings: Settings
-    warm: AutoValues
     previous: ChainState | None
     accelerators: tuple[str, ...]
     group: list[int]
@@ -130,11 +87,11 @@ class Job:
 
     @property
     def target(self) -> Target:
-        return self.work.target
+        return self.recipe.target
 
     @property
     def ranks(self) -> Ranks:
-        return self.work.minibatches.ranks
+        return self.recipe.minibatches.ranks
 
     def of(self, chains: list[int]) -> Job:
         """The job of some of all chains, which has a checkpoint file of its own."""
@@ -181,10 +138,10 @@ class Job:
         return self._result(chains)
 
     def _checkpoint(self) -> Checkpoint:
-        minibatches, path = self.work.minibatches, self.settings.checkpoint
+        minibatches, path = self.recipe.minibatches, self.settings.checkpoint
         if self.ranks.rank > 0:
             return Checkpoint(path, "", {}, self.ranks)
-        known = probe(self.target, self.work.sampler, minibatches.over(ALONE))
+        known = probe(self.target, self.recipe.sampler, minibatches.over(ALONE))
         known |= self._probed_schedules() | self._probed_steps()
         return Checkpoint(path, self._fingerprint(), known, self.ranks)
 
@@ -207,9 +164,9 @@ class Job:
         phi, rng = probe_starts(self.target)
         first = self.plan.step_size.values(np.zeros(1, dtype=int), self.plan.n_steps)
         chains = Chains(
-            equip((), self.work),
-            self.work.sampler,
-            self.work.minibatches.over(ALONE).in_precision(None),
+            equip((), self.recipe),
+            self.recipe.sampler,
+            self.recipe.minibatches.over(ALONE).in_precision(None),
             replace(self.plan, auto=False),
             phi.clone(),
             rng,
@@ -220,7 +177,7 @@ class Job:
 
     def _chains(self) -> Chains:
         target, like = self.target, self.target.like
-        engine = equip(self.accelerators, self.work)
+        engine = equip(self.accelerators, self.recipe)
         rng = ChainRandom(self.seeds, str(like.device), philox=engine.philox)
         if self.previous is not None:
             rng.set_state(_select(self.previous.rng, self.group))
@@ -230,8 +187,8 @@ class Job:
             phi = self._starts()
         chains = Chains(
             engine,
-            self.work.sampler,
-            self.work.minibatches,
+            self.recipe.sampler,
+            self.recipe.minibatches,
             self.plan,
             phi,
             rng,
@@ -243,7 +200,7 @@ class Job:
             for name, values in self._tensors(self.previous.model).items():
                 if name in chains.model_state and chains.model_state[name].shape == values.shape:
                     chains.model_state[name] = values
-            if self.previous.moves == moves_of(self.work.sampler, self.work.cell):
+            if self.previous.moves == moves_of(self.recipe.sampler, self.recipe.cell):
                 chains.state = self._tensors(self.previous.sampler)
                 chains.cursor.last_eta = self.previous.last_eta
                 chains.resume()
@@ -266,24 +223,24 @@ class Job:
 
     def _starts(self) -> torch.Tensor:
         """Starting positions phi of this group's chains."""
-        target, warm, model = self.target, self.warm, self.target.model
-        like, init = target.like, warm.init
+        target, values, model = self.target, self.recipe.values, self.target.model
+        like, init = target.like, values.init
         rngs = [np.random.default_rng(seed.spawn(1)[0]) for seed in self.seeds]
         level = self.plan.first_temperature
         if isinstance(init, str) and init == "gaussian" and target.coordinates is not None:
             sd = np.sqrt(level / target.n)
             starts = [sd * rng.standard_normal(model.n_parameters) for rng in rngs]
             return torch.from_numpy(np.stack(starts)).to(like)
-        if isinstance(init, str) and warm.center is not None and init in ("map", "gaussian"):
-            center = np.asarray(warm.center)
+        if isinstance(init, str) and values.center is not None and init in ("map", "gaussian"):
+            center = np.asarray(values.center)
             near = tuning_of(model).start_near if init == "gaussian" else lambda center, *_: center
             theta = np.stack([near(center, target.data, level, rng) for rng in rngs])
         elif isinstance(init, str):
             theta = np.stack([model.init(rng) for rng in rngs])
-            optimised = tuning_of(model).descends(init) and not self.work.sampler.cools
-            if optimised and not self.plan.stream:
+            optimised = tuning_of(model).descends(init) and not self.recipe.sampler.cools
+            if optimised and self.plan.start_rows != 0:
                 return descend(
-                    target, self.work.minibatches.size, theta, self.seeds, ranks=self.ranks,
+                    target, self.recipe.minibatches.size, theta, self.seeds, ranks=self.ranks,
                     held_share=self.settings.validation_fraction, most_rows=self.plan.start_rows,
                 )  # fmt: skip
         else:
@@ -305,9 +262,9 @@ class Job:
         return partial(
             threshold_per_step,
             self.target,
-            self.work.sampler,
-            self.warm.root,
-            batch_size=self.work.minibatches.size,
+            self.recipe.sampler,
+            self.recipe.values.root,
+            batch_size=self.recipe.minibatches.size,
             temperature=self.plan.first_temperature,
         )
 
@@ -341,7 +298,7 @@ class Job:
         state = chains.state or {}
         statistics = {
             name: np.asarray(values.double().cpu())
-            for name, values in self.work.sampler.statistics(state, chains.last_step).items()
+            for name, values in self.recipe.sampler.statistics(state, chains.last_step).items()
         }
         end = ChainState(
             theta=chains.target.to_theta(chains.phi).cpu().numpy().copy(),
@@ -349,7 +306,7 @@ class Job:
             model={name: np.asarray(t.cpu()).copy() for name, t in chains.model_state.items()},
             rng=chains.rng.get_state(),
             last_eta=chains.cursor.last_eta,
-            moves=moves_of(self.work.sampler, self.work.cell),
+            moves=moves_of(self.recipe.sampler, self.recipe.cell),
             n_chains=self.settings.n_chains,
         )
         draws, weights = chains.collected()
@@ -357,7 +314,7 @@ class Job:
             draws=draws,
             weights=weights,
             n_steps=chains.cursor.step,
-            step_size=self.work.sampler.used_step(chains.cursor.last_eta, state),
+            step_size=self.recipe.sampler.used_step(chains.cursor.last_eta, state),
             statistics=statistics,
             state=end,
             diverged={self.group[c]: step for c, step in chains.cursor.diverged.items()},

@@ -1,18 +1,29 @@
-"""How long a run is: its burn-in, its draws and their thinning, within the budget ``max_steps``."""
+"""The steps of a run: its burn-in, draws and thinning, within ``max_steps``, and its schedules."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
-from ..schedules import MixingDistance
+from ..schedules import MixingDistance, Schedule
 from .settings import Settings, is_auto
+
+Array = NDArray[Any]
 
 #: what a descent before the chains' first step may cost, as a share of ``max_steps``: several times
 #: what the descents of fits with automatic lengths take (docs/networks.md)
 START_SHARE = 0.1
+#: fewest steps of a burn-in that begins with a simpler density, which samplers learn from: those
+#: that scale by past gradients forget them in 100 steps, a quarter of it
+SHORTEST_ANNEALED = 400
+#: number of steps at which schedules are checked
+SCHEDULE_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -98,3 +109,62 @@ LENGTHS = tuple(field.name for field in fields(Lengths))
 def start_rows(max_steps: int | None, batch_size: int) -> int | None:
     """Most rows whose gradients a descent may compute for a chain; None for no bound."""
     return None if max_steps is None else math.ceil(START_SHARE * max_steps) * batch_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Plan of a run: the number of steps, their step sizes, and which of them give draws."""
+
+    step_size: Schedule
+    temperature: Schedule
+    n_draws: int
+    burn_in: int
+    thinning: int | MixingDistance
+    #: number of first steps, taken at temperature 0, in which every chain finds a mode
+    descent: int = 0
+    #: most rows whose gradients an optimiser computes for a chain before these steps; None: as many
+    #: as it asks for; 0: there is no optimiser
+    start_rows: int | None = None
+    #: whether the step size is "auto", so that samplers may change it in the burn-in
+    auto: bool = False
+    #: whether the run ends as soon as a chain diverges. The others have stayed where the step is
+    #: small enough, which makes them a biased sample
+    all_needed: bool = False
+    #: whether chains start at positions that were given, which a simpler density would lead away
+    given_starts: bool = False
+    #: whether more rows will come, so that samplers that adapt in the burn-in go on adapting
+    more_rows: bool = False
+
+    @property
+    def n_steps(self) -> int:
+        if isinstance(self.thinning, MixingDistance):
+            return self.thinning.n_steps
+        return self.burn_in + self.n_draws * self.thinning
+
+    @property
+    def annealed(self) -> bool:
+        """Whether a model may begin with a simpler density than its own."""
+        return self.burn_in >= SHORTEST_ANNEALED and not self.given_starts
+
+    @property
+    def first_temperature(self) -> float:
+        """Temperature of the first step."""
+        return float(self.temperature.values(np.zeros(1, dtype=int), self.n_steps)[0])
+
+    @property
+    def grid(self) -> Array:
+        """The steps at which schedules are checked."""
+        return np.unique(np.linspace(0, self.n_steps - 1, SCHEDULE_STEPS).astype(int))
+
+    @property
+    def coldest(self) -> float:
+        """The lowest temperature, at the steps of a grid; 0 while the step size explores."""
+        steps = self.grid
+        if self.step_size.exploring(steps, self.n_steps).any():
+            return 0.0
+        return float(self.temperature.values(steps, self.n_steps).min())
+
+    @property
+    def weighted(self) -> bool:
+        """Whether draws are weighted by their step sizes."""
+        return self.step_size.weights_draws and not isinstance(self.thinning, MixingDistance)

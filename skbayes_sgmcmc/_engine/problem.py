@@ -1,18 +1,51 @@
-"""What a run samples."""
+"""What a run samples, and the chains that it leaves."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
+from .._data.chain_random import from_torch
 from .._data.minibatch import Data
+from .._exceptions import not_allowed
 from ..models._protocol import Model
+from .settings import Settings
 
-if TYPE_CHECKING:
-    from .jobs import ChainState
-    from .streams import Call
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainState:
+    """State of the chains after a run, as plain arrays, from which warm starts continue.
+
+    ``moves`` identifies the sampler and the integrator to which the state ``sampler`` belongs.
+    ``n_chains`` is the requested number of chains; some of them may have diverged. ``n_rows`` is
+    the sum of the weights of the rows, and ``n_draws`` the number of draws of each chain.
+    ``memory`` is what a stream needs to know later (``streams.py``).
+    """
+
+    theta: Array
+    sampler: dict[str, Array]
+    model: dict[str, Array]
+    rng: dict[str, Any]
+    last_eta: float
+    moves: str
+    n_chains: int
+    n_rows: float = 0.0
+    n_draws: int = 0
+    memory: Any = None
+
+    def fits(self, n_chains: int, n_parameters: int) -> bool:
+        """Whether a run with these numbers of chains and parameters can continue this state."""
+        return (self.n_chains, self.theta.shape[1]) == (n_chains, n_parameters)
+
+    @property
+    def torch_numbers(self) -> bool:
+        """Whether the random numbers come from torch instead of the compiled generator."""
+        return from_torch(self.rng)
 
 
 @dataclass(frozen=True)
@@ -31,9 +64,6 @@ class Problem:
         Device of the positions.
     previous : ChainState or None
         Earlier chains to continue.
-    stream : Call or None
-        What is known of the stream, if the rows are a part of one. The run then takes one pass over
-        those that are new.
     """
 
     model: Model
@@ -41,9 +71,36 @@ class Problem:
     dtype: torch.dtype
     device: str
     previous: ChainState | None = None
-    stream: Call | None = None
 
     @property
-    def like(self) -> Any:
+    def like(self) -> torch.Tensor:
         """An empty tensor of this precision, on this device."""
         return torch.empty(0, dtype=self.dtype, device=self.device)
+
+    def bound(self) -> Problem:
+        """The same with the model that knows the rows."""
+        return replace(self, model=self.model.bound(self.data))
+
+    def continued(self, settings: Settings, *, strictly: bool = False) -> Problem:
+        """The same without earlier chains if the number of chains or of parameters has changed.
+
+        ``strictly``: this is an error.
+        """
+        previous, n_parameters = self.previous, self.model.n_parameters
+        if previous is None or previous.fits(settings.n_chains, n_parameters):
+            return self
+        if strictly:
+            raise not_allowed(
+                f"n_chains={settings.n_chains} with {n_parameters} parameters is not allowed "
+                f"here: earlier calls had {previous.n_chains} chains of {previous.theta.shape[1]} "
+                "parameters. Keep n_chains and the parameters that set the size of the model "
+                "(fit_intercept, layers), or start a new stream with a clone of the estimator.",
+                "a-later-call-of-partial_fit-differs",
+            )
+        return replace(self, previous=None)
+
+    def of_chains(self, settings: Settings) -> Settings:
+        """Settings of as many chains as have survived."""
+        if self.previous is None:
+            return settings
+        return replace(settings, n_chains=len(self.previous.theta))

@@ -1,11 +1,16 @@
-"""Streams whose rows are kept until a Gaussian says the same, which is then the prior of others."""
+"""Parts of streams: each is a run, and what it leaves is remembered for the next.
+
+Where the posterior is nearly normal, rows are kept until a Gaussian says the same, which is then
+the prior of later rows.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +20,23 @@ from .._data.minibatch import Data, Minibatches
 from .._exceptions import warn
 from ..models._past import Mark, Past
 from ..models._protocol import Model
-from ..models._tuning import AutoValues
-
-if TYPE_CHECKING:
-    from .jobs import ChainState
-    from .run import Run
+from ..models._tuning import AutoValues, Request
+from ..schedules import as_schedule
+from .data_parallel import grid_of_run
+from .lengths import Plan
+from .problem import ChainState, Problem
+from .progress import OnProgress
+from .recipe import Recipe, draws_kept, explained, recipe_of, request_of, tuning_of
+from .run import Run, sampled
+from .settings import Settings, is_auto
 
 Array = NDArray[Any]
 
+#: number of rows in a minibatch of a stream
+STREAM_BATCH = 100
+#: fewest steps of a part whose rows become a Gaussian, which takes longer than they do; and of the
+#: first one
+LEAST_STEPS, FIRST_STEPS = 20, 500
 #: fewest numbers, of all rows together, that become a Gaussian. It could be 2^12 for rows in random
 #: order
 LEAST_NUMBERS = 2**17
@@ -38,6 +52,165 @@ FAR = 5.0
 FAR_DRAWS = 9.0
 #: expected error, in sds, of a Gaussian that is used far from its mean, which a warning tells
 MOST_STRETCHED = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What later parts of a stream need to know of earlier ones.
+
+    Attributes
+    ----------
+    rows_seen : float
+        The sum of the weights of all rows so far.
+    n_drawn : int
+        Number of draws of each chain so far.
+    values : AutoValues or None
+        The values of "auto" of the last part; of the first one if rows do not become a Gaussian.
+    kept : array of shape (chains, draws, n_kept), or None
+        Draws as positions, if rows become a Gaussian.
+    rows : KeptRows or None
+        Rows that are kept until then.
+    past : Past or None
+        The Gaussian of rows that are no longer kept.
+    complete : bool
+        Whether no class is missing.
+    normal : bool
+        Whether the posterior is normal.
+    told : bool
+        Whether a warning has said that the Gaussian of earlier rows is used too far away.
+    marks : tuple of Mark
+        Means given all rows of some parts.
+    """
+
+    rows_seen: float
+    n_drawn: int
+    values: AutoValues | None = None
+    kept: Array | None = None
+    rows: KeptRows | None = None
+    past: Past | None = None
+    complete: bool = True
+    normal: bool = False
+    told: bool = False
+    marks: tuple[Mark, ...] = ()
+
+    @classmethod
+    def of(cls, state: ChainState | None) -> Memory:
+        """That of earlier chains, which may be those of a fit."""
+        if state is None:
+            return cls(rows_seen=0.0, n_drawn=0)
+        found: Memory = state.memory or cls(rows_seen=state.n_rows, n_drawn=state.n_draws)
+        return found
+
+
+def remembering(state: ChainState, **changes: Any) -> ChainState:
+    """A state with a changed memory."""
+    return replace(state, memory=replace(Memory.of(state), **changes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The run of a part of a stream.
+
+    Attributes
+    ----------
+    run : Run
+        The run.
+    filtered : bool
+        Whether a Gaussian summarises earlier rows.
+    moved : callable or None
+        Function that takes positions that were drawn earlier to the posterior of now.
+    settled : bool
+        Whether these rows need not be kept, since their Gaussian says the same.
+    """
+
+    run: Run
+    filtered: bool = False
+    moved: Callable[[Array], Array] | None = None
+    settled: bool = True
+
+
+def draw_part(
+    problem: Problem, settings: Settings, call: Call, on_progress: OnProgress | None = None
+) -> Part:
+    """Take one pass over the new rows of a stream; see :func:`run.draw`."""
+    problem = problem.bound()
+    request = request_of(problem, settings, more_rows=True)
+    settings = replace(settings, sampler=request.sampler)  # whatever the rows of a part suggest
+    grid = grid_of_run(problem.model, problem.data, settings, request.sampler)
+    problem = problem.continued(settings, strictly=True)
+    before = Memory.of(problem.previous)
+    n_asked, settings = settings.n_chains, problem.of_chains(settings)
+    summary = None
+    if _summarises(problem.model, replace(request, settings=settings)):
+        summary = Summary.of(problem.previous, call, problem.data)
+    size = STREAM_BATCH if is_auto(settings.batch_size) else settings.batch_size
+    with explained():
+        if summary is None:
+            request = replace(request, settings=settings)
+            recipe = recipe_of(problem, request, values=usable(before), batch_size=size)
+            recipe = _with_falling_step(recipe, call.seen)
+        else:
+            settings = replace(settings, batch_size=size)
+            request = replace(request, settings=settings, more_rows=False)
+            # what other rows have said is the prior of these
+            data = replace(problem.data, total=0.0)
+            problem = replace(problem, data=data, model=summary.prior_of(problem.model))
+            recipe = recipe_of(problem, request)
+            recipe.values.total = data.total
+            problem = replace(
+                problem, previous=summary.brought_along(problem.previous, recipe.values)
+            )
+    plan = partial(_one_pass, n_rows=call.new)
+    run = sampled(problem, recipe, settings, grid, n_asked, on_progress, plan)
+    drawn = run.state.n_draws + (0 if problem.previous is None else before.n_drawn)
+    memory = Memory(rows_seen=call.seen, n_drawn=drawn, values=recipe.values)
+    run = replace(run, state=replace(run.state, memory=memory))
+    return Part(run=run) if summary is None else summary.added_to(run, problem, recipe.values)
+
+
+def _summarises(model: Model, request: Request) -> bool:
+    """Whether the rows of each part become a Gaussian, the prior of later rows."""
+    kept = request.settings.kept
+    as_they_are = kept.dtype == "auto" and kept.dir is None
+    return as_they_are and request.temperature == 1.0 and tuning_of(model).summarises(request)
+
+
+def _one_pass(recipe: Recipe, settings: Settings, *, n_rows: int, going_on: bool) -> Plan:
+    """Steps that take each of the new rows once, and draws that are spread over them."""
+    n_steps = math.ceil(n_rows / recipe.minibatches.size)
+    if recipe.values.total is not None:
+        n_steps = max(n_steps, LEAST_STEPS if going_on else FIRST_STEPS)
+    target = recipe.target
+    n_draws = min(draws_kept(target.model, settings, target.like.element_size()), n_steps)
+    thinning = n_steps // n_draws
+    return Plan(
+        step_size=as_schedule("step_size", recipe.step_size),
+        temperature=as_schedule("temperature", settings.temperature),
+        n_draws=n_draws,
+        burn_in=n_steps - n_draws * thinning,
+        thinning=thinning,
+        start_rows=0,
+        more_rows=True,
+    )
+
+
+def _with_falling_step(recipe: Recipe, rows_seen: float) -> Recipe:
+    """The recipe with an automatic step size that makes good use of the rows of a stream.
+
+    In whitened coordinates, a step size of 2 n / rows seen gives the t-th of equal minibatches a
+    weight of about 2/t. The chains are then a stochastic Newton method that forgets the effect of
+    the first rows. The gradient noise, of variance 1/n per step, inflates the variance by
+    eta N / (2n) <= 1. If rows come again, the step size falls until this inflation is 0.1. A
+    sampler with friction moves by eta / friction per step. A model's tuning may let the step size
+    fall more slowly, as (n / rows seen)^forgetting.
+    """
+    if recipe.values.step_size is None:
+        return recipe
+    n, tuning = recipe.minibatches.size, tuning_of(recipe.target.model)
+    total = recipe.minibatches.data.total
+    rate = max(2.0 * (n / rows_seen) ** tuning.forgetting, 0.2 * n / total)
+    most = tuning.unit() * float(rate * recipe.sampler.resistance())
+    return replace(recipe, step_size=min(recipe.step_size, most))
 
 
 @dataclass(frozen=True)
@@ -94,16 +267,14 @@ class Joined:
         """New rows after those of earlier calls, which a Gaussian replaces if the new are many."""
         keep = new.are_few(n_parameters)
         if previous is not None and not keep:
-            previous = replace(previous, rows=None)
-        earlier = None if previous is None else previous.rows
+            previous = remembering(previous, rows=None)
+        earlier = Memory.of(previous).rows
         rows = new if earlier is None else earlier.and_new(new)
         return cls(rows, earlier, previous, keep, n_parameters)
 
     def call(self, data: Data, *, complete: bool) -> Call:
         """What a run has to know, given the rows as data."""
-        seen, new = data.total, data.n_rows
-        if self.previous is not None:
-            seen += self.previous.rows_seen
+        seen, new = data.total + Memory.of(self.previous).rows_seen, data.n_rows
         if self.earlier is not None:
             seen, new = seen - self.earlier.total, new - self.earlier.n_rows
         full = not self.rows.are_few(self.n_parameters)
@@ -118,10 +289,10 @@ class Joined:
         return self.rows.stand_for_many(self.earlier, self.n_parameters)
 
 
-def usable(previous: ChainState | None) -> AutoValues | None:
+def usable(memory: Memory) -> AutoValues | None:
     """The coordinates of a stream's first call, which all calls use if rows are not summarised."""
-    warm = None if previous is None else previous.warm
-    return warm if warm is not None and warm.total is None else None
+    values = memory.values
+    return values if values is not None and values.total is None else None
 
 
 @dataclass(frozen=True)
@@ -158,47 +329,50 @@ class Summary:
             return None
         if previous is None:
             return cls(stream)
-        warm = previous.warm
-        if warm is None or warm.total is None:
+        before = Memory.of(previous)
+        values = before.values
+        if values is None or values.total is None:
             return None
-        past = warm.past() if previous.rows is None else previous.past
-        usual = previous.complete and _are_draws_of(warm, previous)
-        near = warm.center if previous.normal else None
-        moving = warm if usual else None
-        return cls(stream, moving, near, past, previous.marks, previous.told)
+        past = values.past() if before.rows is None else before.past
+        usual = before.complete and _are_draws_of(values, before, previous.theta.shape[1])
+        near = values.center if before.normal else None
+        moving = values if usual else None
+        return cls(stream, moving, near, past, before.marks, before.told)
 
     def prior_of(self, model: Model) -> Model:
         """The model whose prior is what is known from rows that are no longer kept."""
         found: Model = model.after(self.past, self.near)
         return found
 
-    def brought_along(self, previous: ChainState | None, warm: AutoValues) -> ChainState | None:
+    def brought_along(self, previous: ChainState | None, values: AutoValues) -> ChainState | None:
         """The chains' state where they would be in the posterior of now; None: begin anew."""
         if previous is None or self.earlier is None:
             return None
-        return replace(previous, theta=warm.moved(previous.theta, self.earlier), rows=None)
+        return replace(previous, theta=values.moved(previous.theta, self.earlier))
 
-    def added_to(self, run: Run, model: Model, data: Data, warm: AutoValues) -> Run:
+    def added_to(self, run: Run, problem: Problem, values: AutoValues) -> Part:
         """A run with what later calls need to know."""
-        call, marks = self.call, _marked(self.marks, warm, self.call.seen)
-        change = _change_of_curvature(model, data, warm) if call.keep else math.inf
+        call, marks, data = self.call, _marked(self.marks, values, self.call.seen), problem.data
+        model = problem.model
+        change = _change_of_curvature(model, data, values) if call.keep else math.inf
         least = 1 if call.full else LEAST_PARTS
         settled = not call.keep or (
-            call.complete and _are_many(model, data) and _is_settled(warm, marks, least)
+            call.complete and _are_many(model, data) and _is_settled(values, marks, least)
         )
-        state = replace(
+        state = remembering(
             run.state,
             past=None if settled else self.past,
             complete=call.complete,
             normal=call.complete and change < MOST_CHANGE,
-            told=self._is_stretched(warm, change),
+            told=self._is_stretched(values, change),
             marks=marks,
         )
         earlier = self.earlier
-        moved = None if earlier is None else partial(warm.moved, earlier=earlier)
-        return replace(run, state=state, filtered=True, moved=moved, settled=settled)
+        moved = None if earlier is None else partial(values.moved, earlier=earlier)
+        run = replace(run, state=state)
+        return Part(run=run, filtered=True, moved=moved, settled=settled)
 
-    def _is_stretched(self, warm: AutoValues, change: float) -> bool:
+    def _is_stretched(self, values: AutoValues, change: float) -> bool:
         """Whether the mean has left the region where the Gaussian of earlier rows holds; warn once.
 
         If the curvature changes by a share ``change`` within a sd, then the gradient of rows whose
@@ -206,8 +380,8 @@ class Summary:
         """
         if self.past is None or self.told or not self.call.keep:
             return self.told
-        assert warm.center is not None
-        distance, _ = self.past.potential(warm.center)  # half the square of z
+        assert values.center is not None
+        distance, _ = self.past.potential(values.center)  # half the square of z
         if distance * change < MOST_STRETCHED:
             return False
         warn(
@@ -220,24 +394,24 @@ class Summary:
         return True
 
 
-def _are_draws_of(warm: AutoValues, previous: ChainState) -> bool:
+def _are_draws_of(values: AutoValues, memory: Memory, n_parameters: int) -> bool:
     """Whether draws are as far from the mean as those of the Gaussian are.
 
     They are not where the posterior is no Gaussian, as while rows of a class have not come.
     """
-    if previous.kept is None:
+    if memory.kept is None:
         return False
-    theta = previous.kept[..., : previous.theta.shape[1]]
-    squares = np.square(warm.whitened(theta)).mean((0, 1))
+    theta = memory.kept[..., :n_parameters]
+    squares = np.square(values.whitened(theta)).mean((0, 1))
     return bool(squares.max() < FAR_DRAWS)
 
 
-def _marked(marks: tuple[Mark, ...], warm: AutoValues, seen: float) -> tuple[Mark, ...]:
+def _marked(marks: tuple[Mark, ...], values: AutoValues, seen: float) -> tuple[Mark, ...]:
     """The last marks, a new one of which is made when there are an eighth more rows."""
     if marks and seen < SPACING * marks[-1].seen:
         return marks
-    assert warm.center is not None
-    return (*marks[-MARKS:], Mark(seen, warm.center))
+    assert values.center is not None
+    return (*marks[-MARKS:], Mark(seen, values.center))
 
 
 def _are_many(model: Model, data: Data) -> bool:
@@ -246,22 +420,22 @@ def _are_many(model: Model, data: Data) -> bool:
     return data.n_rows * Minibatches(data, 1).numbers >= least
 
 
-def _change_of_curvature(model: Any, data: Data, warm: AutoValues) -> float:
+def _change_of_curvature(model: Any, data: Data, values: AutoValues) -> float:
     """Largest relative change of the curvature within a posterior sd.
 
     It is large while a class is missing, and for rare features.
     """
-    assert warm.center is not None and warm.root is not None
+    assert values.center is not None and values.root is not None
     signs = np.random.default_rng(0).choice([-1.0, 1.0], model.n_parameters)
-    away = warm.root @ signs / math.sqrt(data.total)
+    away = values.root @ signs / math.sqrt(data.total)
     here, *there = [
         model.hessian_diagonal(theta, data) + model.prior_hessian(theta)
-        for theta in (warm.center, warm.center + away, warm.center - away)
+        for theta in (values.center, values.center + away, values.center - away)
     ]
     return float(max(np.abs(other / here - 1.0).max() for other in there))
 
 
-def _is_settled(warm: AutoValues, marks: tuple[Mark, ...], least: int) -> bool:
+def _is_settled(values: AutoValues, marks: tuple[Mark, ...], least: int) -> bool:
     """Whether the mean moves no further than rows in random order let it, in parts of the stream.
 
     The mean of N rows is away from that of n of them by 1/n - 1/N, in units of one row's variance,
@@ -272,7 +446,7 @@ def _is_settled(warm: AutoValues, marks: tuple[Mark, ...], least: int) -> bool:
     if last < least:
         return False
     now, d = marks[-1].seen, len(marks[-1].mean)
-    places = [warm.whitened(mark.mean) for mark in marks]  # in sds of now
+    places = [values.whitened(mark.mean) for mark in marks]  # in sds of now
     left = [now / mark.seen for mark in marks]  # variances of what was not known then
 
     def moved(i: int, j: int) -> float:

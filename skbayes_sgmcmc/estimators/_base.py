@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from .._engine.problem import Problem
     from .._engine.progress import Report
-    from .._engine.run import Run
     from .._engine.settings import Settings
+    from .._engine.streams import Call, Part
     from ..diagnostics import Summary
     from ..models._protocol import Model
     from ..priors.factorised import Prior
@@ -67,16 +67,22 @@ class SGMCMCEstimator(
         paths = {k: os.fspath(v) for k, v in state.items() if isinstance(v, os.PathLike)}
         return state | paths
 
-    def _sample(self, problem: Problem, settings: Settings, progress: Progress) -> Run:
-        """Run the chains and set ``posterior_`` and the attributes that describe the run."""
+    def _sample(
+        self, problem: Problem, settings: Settings, progress: Progress, call: Call | None = None
+    ) -> Part:
+        """Run the chains and set ``posterior_`` and the attributes that describe the run.
+
+        ``call`` is what is known of a stream, if the rows are a part of one.
+        """
         from .._engine.run import draw
+        from .._engine.streams import Part, draw_part, remembering
 
         named, previous = Named(problem.model, problem.data), problem.previous
 
         def on_progress(report: Report) -> None:
             def fitted() -> dict[str, Any] | None:
                 found = report.draws()
-                if problem.stream is not None or found is None or found[0].shape[1] == 0:
+                if call is not None or found is None or found[0].shape[1] == 0:
                     return None  # the draws of a stream are joined at the end of the call
                 ordered = self._in_order(named(found[0]), previous)
                 return _attributes(PosteriorSamples(ordered, found[1]), report.step)
@@ -90,42 +96,46 @@ class SGMCMCEstimator(
             if not report.in_workers:
                 progress(report.fraction, fitted)
 
-        run = draw(problem, settings, on_progress)
+        if call is None:
+            part = Part(run=draw(problem, settings, on_progress))
+        else:
+            part = draw_part(problem, settings, call, on_progress)
+        run = part.run
         draws = self._in_order(named(run.draws), previous)
         if run.draws.nbytes <= COPIED_BYTES and not isinstance(run.draws, np.memmap):
             draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
-        if problem.stream is not None:
-            posterior, kept = self._joined(posterior, run, named, previous, settings.n_draws)
-            run = replace(run, state=replace(run.state, kept=kept))
+        if call is not None:
+            posterior, kept = self._joined(posterior, part, named, previous, settings.n_draws)
+            part = replace(part, run=replace(run, state=remembering(run.state, kept=kept)))
         for name, value in _attributes(posterior, run.n_steps).items():
             setattr(self, name, value)
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
         self.compiled_ = run.accelerators
         self._check_run(run)
-        return run
+        return part
 
     def _joined(
-        self, new: PosteriorSamples, run: Run, named: Named, previous: Any, n_draws: int | str
+        self, new: PosteriorSamples, part: Part, named: Named, previous: Any, n_draws: int | str
     ) -> tuple[PosteriorSamples, Array | None]:
         """The newest draws of a stream, with earlier ones moved to the posterior of now.
 
         The same draws as positions are returned, too, if a later call moves them again.
         """
-        kept, found = run.draws, new
-        if previous is not None and (run.moved is not None or not run.filtered):
-            old = self.posterior_
-            if run.moved is not None and previous.kept is not None:
-                before, d = previous.kept.copy(), previous.theta.shape[1]
-                before[..., :d] = run.moved(before[..., :d])
+        kept, found, moved = part.run.draws, new, part.moved
+        if previous is not None and (moved is not None or not part.filtered):
+            old, positions = self.posterior_, previous.memory and previous.memory.kept
+            if moved is not None and positions is not None:
+                before, d = positions.copy(), previous.theta.shape[1]
+                before[..., :d] = moved(before[..., :d])
                 draws = self._in_order(Named(named.model, named.data)(before), previous)
                 old = PosteriorSamples(draws, old.weights, old.statistics)
                 if len(before) == len(kept):
                     kept = np.concatenate([before, kept], axis=1)
-            drawn = run.state.n_drawn if run.moved is None else 2 * run.state.n_drawn
+            drawn = part.run.state.memory.n_drawn * (1 if moved is None else 2)
             found = _newest(old, new, drawn, n_draws)  # draws that were moved are no burn-in
-        return found, kept[:, -found.n_draws :].copy() if run.filtered else None
+        return found, kept[:, -found.n_draws :].copy() if part.filtered else None
 
     def _check(self) -> Settings:
         """Check every parameter before any work starts."""
@@ -279,9 +289,9 @@ class SGMCMCEstimator(
     @explain_full_memory(FIT_REMEDY)
     def _run(self, task: Task) -> None:
         """Sample the posterior of a model given rows, which may be one part of a stream."""
-        from .._engine.streams import Joined
+        from .._engine.streams import Joined, remembering
 
-        new, rows, previous, joined = task.rows, task.rows, task.previous, None
+        new, rows, previous, joined, call = task.rows, task.rows, task.previous, None, None
         if task.stream:
             joined = Joined.of(rows, previous, task.model.n_parameters)
             rows, previous = joined.rows, joined.previous
@@ -297,16 +307,16 @@ class SGMCMCEstimator(
             complete = self._is_complete(rows.target, after_others=previous is not None)
             call = joined.call(problem.data, complete=complete)
             total = call.seen if self.total_samples is None else float(self.total_samples)
-            problem = replace(problem, data=replace(problem.data, total=total), stream=call)
-        run = self._sample(problem, task.settings, progress)
-        state = run.state
-        if joined is not None and not run.settled:
+            problem = replace(problem, data=replace(problem.data, total=total))
+        part = self._sample(problem, task.settings, progress, call)
+        state = part.run.state
+        if joined is not None and not part.settled:
             kept = joined.kept()
-            state = replace(state, rows=kept)
+            state = remembering(state, rows=kept)
             self._check_order(joined, kept)
         self._chain_state = state if task.stream or self.warm_start else None
         self._mixing = None
-        self._stream_rows = None if problem.stream is None else problem.stream.seen
+        self._stream_rows = None if call is None else call.seen
         with np.errstate(all="ignore"):  # what is not finite is an error
             self._set_attributes()
             self._check_finite(new.x)

@@ -210,7 +210,7 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
                 "class"
             )
         # rows that are kept can still be understood when the others have come
-        wrong = bool(what) and getattr(self._chain_state, "rows", None) is None
+        wrong = bool(what) and self._chain_state.memory.rows is None
         if wrong and not told:
             warn(
                 f"{what}, its posterior will be wrong: shuffle its rows, or fit all of them (X may "

@@ -234,7 +234,7 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
 
     def _check_run(self, run: Any) -> None:
         super()._check_run(run)
-        if self._stream_rows is None and not run.plan.stream:
+        if self._stream_rows is None and not run.plan.more_rows:
             self._check_drift(run)
             self._check_spread(run)
 

@@ -22,10 +22,8 @@ from ..schedules import MixingDistance, Schedule
 from ._unmixing import Unmixing
 
 if TYPE_CHECKING:
-    from .._callbacks import Progress
-    from .._engine.problem import Problem
-    from .._engine.run import Run
     from .._engine.settings import Settings
+    from .._engine.streams import Part
     from ..models.ica import ICAModel
     from ..priors import Prior
     from ..samplers import Sampler
@@ -452,10 +450,10 @@ class BayesianICA(Unmixing):
     def _check_mixing(self, X: Any) -> None:
         self._warn_of_mixing({"components": self.posterior_["components"]})
 
-    def _sample(self, problem: Problem, settings: Settings, progress: Progress) -> Run:
-        run = super()._sample(problem, settings, progress)
-        self.sampling_threshold_ = run.threshold_trace()
-        return run
+    def _sample(self, *given: Any) -> Part:
+        part = super()._sample(*given)
+        self.sampling_threshold_ = part.run.threshold_trace()
+        return part
 
     def _set_attributes(self) -> None:
         posterior = self.posterior_

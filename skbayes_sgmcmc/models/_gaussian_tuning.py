@@ -223,9 +223,10 @@ class WhitenedGaussian(Tuning):
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
         if request.sampler.needs_conditionals:  # there are no steps
-            plain = self.given(data, replace(request, preconditioner=None))
+            settings = replace(request.settings, preconditioner=None)
+            plain = self.given(data, replace(request, settings=settings))
             return replace(plain, step_size=1.0, relaxation=1.0, least_burn_in=INDEPENDENT_BURN_IN)
-        preconditioner = request.preconditioner
+        preconditioner = request.settings.preconditioner
         if isinstance(preconditioner, str) and preconditioner == "auto":
             preconditioner = self._preconditioner(request.sampler)
         fitted: Fitted | None = None
@@ -235,7 +236,7 @@ class WhitenedGaussian(Tuning):
             center, root = self.coordinates(data, request, preconditioner)
         else:
             center, root = fitted.mean, inverse_root(fitted.precision / data.total)
-        init, gradient = request.init, request.gradient
+        init, gradient = request.settings.init, request.settings.gradient
         if isinstance(init, str) and init == "auto":
             init = "map" if root is None else "gaussian"
         if gradient == "auto":
@@ -246,8 +247,10 @@ class WhitenedGaussian(Tuning):
         return values
 
     def summarises(self, request: Request) -> bool:
-        asked = request.preconditioner
-        plain = request.auto and request.gradient == "auto" and isinstance(asked, str)
+        asked = request.settings.preconditioner
+        plain = (
+            request.settings.auto and request.settings.gradient == "auto" and isinstance(asked, str)
+        )
         if not plain or request.sampler.needs_conditionals:
             return False
         whitened = asked != "diagonal" and self._preconditioner(request.sampler) == "hessian"
@@ -262,7 +265,7 @@ class WhitenedGaussian(Tuning):
     def _gradient(self, request: Request, root: Array | None) -> str:
         sampler = request.sampler
         known = sampler.full_data or sampler.self_preconditioned or sampler.needs_potential
-        if request.stream or known:
+        if request.more_rows or known:
             return "minibatch"
         full_matrix = root is not None and root.ndim == 2
         return "linear_control_variates" if full_matrix else "control_variates"
@@ -273,15 +276,15 @@ class WhitenedGaussian(Tuning):
         center, root = values.center, values.root
         assert center is not None
         eta = sampler.own_step(model.n_parameters)
-        if eta is None and request.step is None:
+        if eta is None and request.cell.step is None:
             self._set_own_step(values, data, request)
             return
-        eta = request.step if eta is None else eta
+        eta = request.cell.step if eta is None else eta
         assert eta is not None
-        stiff = request.stiff or CURVATURE_LIMIT * eta
+        stiff = request.cell.stiff or CURVATURE_LIMIT * eta
         part = model.stand_in(data)
-        if part is not None and eta == request.step:
-            eta = request.most or eta
+        if part is not None and eta == request.cell.step:
+            eta = request.cell.most or eta
         if not model.smooth and not sampler.full_data:
             # with a Laplace prior, an eta of 0.5 gave intervals with 91% coverage instead of 89%
             eta, stiff = 0.5 * eta, 0.5 * stiff
@@ -375,17 +378,18 @@ class WhitenedGaussian(Tuning):
 
     def _own_batch(self, data: Data, request: Request) -> int:
         """Number of rows in a minibatch, for samplers that precondition by themselves."""
-        asked, n_rows = request.batch_size, data.n_rows
+        asked, n_rows = request.settings.batch_size, data.n_rows
         if not isinstance(asked, str):
             return min(int(asked), n_rows)
-        if request.stream:
+        if request.more_rows:
             return min(plain_size(n_rows), n_rows)
         return n_rows if self.fits_whole(data) else min(affordable_size(data), n_rows)
 
     @staticmethod
     def _check_length(relaxation: float, request: Request) -> None:
         """Refuse chains that would hardly move, unless the user has given ``thinning``."""
-        if relaxation <= SLOWEST or request.stream or not isinstance(request.thinning, str):
+        given = not isinstance(request.settings.thinning, str)
+        if relaxation <= SLOWEST or request.more_rows or given:
             return
         raise not_allowed(
             f"step_size='auto' is not allowed with {type(request.sampler).__name__} on these data: "

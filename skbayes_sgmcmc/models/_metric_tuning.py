@@ -82,15 +82,15 @@ class MetricGaussian(WhitenedGaussian):
         values.step_size = (METRIC_STEP if eta is None else eta) / self._curvature(
             data, values.center
         )
-        size = request.batch_size
+        size = request.settings.batch_size
         if isinstance(size, str):
             size = data.n_rows if self.fits_whole(data) else None
         if sampler.full_data or (size is not None and size >= data.n_rows):
             return
         anchor = None
         if (
-            request.gradient in ("auto", "control_variates")
-            and not request.stream
+            request.settings.gradient in ("auto", "control_variates")
+            and not request.more_rows
             and model.after_step is None
         ):
             anchor = model.anchor(values.center, data)

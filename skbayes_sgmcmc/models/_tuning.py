@@ -7,7 +7,7 @@
 ``MetricGaussian``        nearly Gaussian posteriors of a model with a metric (ICA)
 ========================  =============================================================
 
-The last two have files of their own beside this one. ``_engine/auto.py`` calls these objects
+The last two have files of their own beside this one. ``_engine/recipe.py`` calls these objects
 without distinguishing between them.
 """
 
@@ -30,7 +30,7 @@ from ._past import Past
 from ._protocol import Anchor, Model
 
 if TYPE_CHECKING:
-    from ..samplers import Sampler
+    from ..samplers import Cell, Sampler
 
 Array = NDArray[Any]
 
@@ -123,40 +123,27 @@ class AutoValues:
 
 @dataclass(frozen=True)
 class Request:
-    """The parameters of a run that "auto" depends on.
+    """What "auto" depends on, besides the model and the rows.
 
     Attributes
     ----------
     sampler : Sampler
         The sampler.
-    step, most, rate : float or None
-        The table's step sizes in whitened coordinates, for many rows in these, and for networks
-        (see ``samplers.Cell``).
-    stiff : float or None
-        The table's largest product of step size and curvature.
+    cell : Cell
+        Its row of the table, which has step sizes (see ``samplers.Cell``).
     temperature : float
         T of the first step.
-    auto : bool
-        Whether the step size is "auto".
-    gradient, init, preconditioner, batch_size, thinning
-        As in the estimators.
-    stream : bool
-        Whether later calls bring other rows, which rules out control variates.
+    settings : Settings
+        The parameters of the run.
+    more_rows : bool
+        Whether later runs bring other rows, which rules out control variates.
     """
 
     sampler: Sampler
-    step: float | None
-    most: float | None
-    stiff: float | None
-    rate: float | None
+    cell: Cell
     temperature: float
-    auto: bool
-    gradient: str
-    init: Any
-    preconditioner: Any
-    batch_size: Any
-    thinning: Any
-    stream: bool
+    settings: Any
+    more_rows: bool = False
 
 
 class Tuning:
@@ -212,7 +199,7 @@ class Tuning:
 
     def resolve(self, data: Data, request: Request) -> AutoValues:
         """Centre, preconditioner, gradient estimator, starts and step size of a run."""
-        return self.tuned(data, request) if request.auto else self.given(data, request)
+        return self.tuned(data, request) if request.settings.auto else self.given(data, request)
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for ``step_size="auto"``."""
@@ -224,10 +211,10 @@ class Tuning:
 
     def given(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for a step size that is a number: only what the user asked for."""
-        asked = request.preconditioner
+        asked = request.settings.preconditioner
         center, root = self.coordinates(data, request, None if _is(asked, "auto") else asked)
-        gradient = "minibatch" if request.gradient == "auto" else request.gradient
-        init = "random" if _is(request.init, "auto") else request.init
+        gradient = "minibatch" if request.settings.gradient == "auto" else request.settings.gradient
+        init = "random" if _is(request.settings.init, "auto") else request.settings.init
         central = isinstance(init, str) and init in self.central_starts
         if center is None and (gradient != "minibatch" or central):
             center = self.center(data)
@@ -282,7 +269,7 @@ class Tuning:
 
     def set_step(self, values: AutoValues, data: Data, request: Request) -> None:
         """Set ``values.step_size``, and the values that depend on it, for ``request.sampler``."""
-        values.step_size = request.rate
+        values.step_size = request.cell.rate
 
     # minibatches, lengths, streams ----------------------------------------------------------------
 
@@ -379,7 +366,7 @@ class ManyModes(Tuning):
 
     def step_size(self, request: Request, data: Data) -> float | None:
         """Eta, from the table's rate; None if the sampler and the integrator have no rate."""
-        return request.rate
+        return request.cell.rate
 
     def scales(self) -> Array | None:
         """Root of a diagonal preconditioner, (n_parameters,); None for no preconditioner."""
@@ -388,27 +375,27 @@ class ManyModes(Tuning):
     def given(self, data: Data, request: Request) -> AutoValues:
         if not _is_plain(request):
             return super().given(data, request)
-        return AutoValues("minibatch", self._init(request.init, "random"))
+        return AutoValues("minibatch", self._init(request.settings.init, "random"))
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
-        sampler, model, asked = request.sampler, self.model, request.batch_size
+        sampler, model, asked = request.sampler, self.model, request.settings.batch_size
         if not _is_plain(request):
-            if not _is(request.preconditioner, "auto"):
-                self.coordinates(data, request, request.preconditioner)
+            if not _is(request.settings.preconditioner, "auto"):
+                self.coordinates(data, request, request.settings.preconditioner)
             raise self._no_map()
-        if request.rate is None:
+        if request.cell.rate is None:
             raise not_allowed(
                 f"step_size='auto' is not allowed with {type(sampler).__name__} and this "
                 f"integrator on {type(model).__name__}: give a number, or sampler='psgld'."
             )
-        values = AutoValues("minibatch", self._init(request.init, self.start))
+        values = AutoValues("minibatch", self._init(request.settings.init, self.start))
         values.step_size = self.step_size(request, data)
         if sampler.needs_potential and self._many(data) and not _takes_all(asked, data):
             values.batch_size, values.least_burn_in = ENERGY_BATCH, ENERGY_BURN_IN
         elif sampler.needs_potential:
             share = min(1.0, math.sqrt(WORK_OF_ALL_STEPS / self._work(data)))
             values.least_burn_in = math.ceil(share * self.least_burn_in)
-        if request.preconditioner is not None and not preconditions(sampler, model):
+        if request.settings.preconditioner is not None and not preconditions(sampler, model):
             values.root = self.scales()
         return values
 
@@ -463,8 +450,8 @@ def _takes_all(batch_size: Any, data: Data) -> bool:
 
 def _is_plain(request: Request) -> bool:
     """Whether the user asks neither for a preconditioner nor for control variates."""
-    asked = request.preconditioner
-    return (asked is None or _is(asked, "auto")) and request.gradient in ("auto", "minibatch")
+    asked, gradient = request.settings.preconditioner, request.settings.gradient
+    return (asked is None or _is(asked, "auto")) and gradient in ("auto", "minibatch")
 
 
 def preconditions(sampler: Sampler, model: Model) -> bool:

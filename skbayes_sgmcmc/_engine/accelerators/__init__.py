@@ -13,14 +13,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..._exceptions import not_allowed
-from ._base import Accelerator, Engine, Offer, Workload, why_no_numba
+from ..recipe import Recipe
+from ._base import Accelerator, Engine, Offer, why_no_numba
 from .cuda_graphs import CUDAGraph
 from .fused_steps import FusedSteps
 from .fused_turns import FusedTurns
 from .linear_sgld import LinearSGLD
 from .model_kernels import ModelKernel
 
-__all__ = ["ACCELERATORS", "Offer", "Workload", "choose", "equip", "offers"]
+__all__ = ["ACCELERATORS", "Offer", "choose", "equip", "offers"]
 
 ACCELERATORS: tuple[Accelerator, ...] = (
     CUDAGraph(),
@@ -29,13 +30,13 @@ ACCELERATORS: tuple[Accelerator, ...] = (
     FusedTurns(),
     ModelKernel("spike_slab", "the model has no spike-and-slab prior."),
     ModelKernel("documents", "the model is not one of documents."),
-    ModelKernel("belief_network", "the model has no belief network."),
+    ModelKernel("belief_network", "the model has no belief netrecipe."),
 )
 
 
-def offers(work: Workload) -> list[Offer]:
+def offers(recipe: Recipe) -> list[Offer]:
     """The offer of every accelerator for this run."""
-    return [accelerator.offer(work) for accelerator in ACCELERATORS]
+    return [accelerator.offer(recipe) for accelerator in ACCELERATORS]
 
 
 def choose(compiled: Any, offered: Iterable[Offer]) -> tuple[str, ...]:
@@ -67,10 +68,10 @@ def choose(compiled: Any, offered: Iterable[Offer]) -> tuple[str, ...]:
     return tuple(chosen.values())
 
 
-def equip(names: Sequence[str], work: Workload) -> Engine:
+def equip(names: Sequence[str], recipe: Recipe) -> Engine:
     """The engine of a run with the accelerators of these names."""
-    engine = Engine(work.target, work.cell.integrator)
+    engine = Engine(recipe.target, recipe.cell.integrator)
     for accelerator in ACCELERATORS:
         if accelerator.name in names:
-            engine = accelerator.equip(engine, work)
+            engine = accelerator.equip(engine, recipe)
     return engine

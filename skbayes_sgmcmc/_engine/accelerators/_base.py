@@ -1,4 +1,4 @@
-"""The interface of accelerators, and the description of a run that they receive."""
+"""The interface of accelerators."""
 
 from __future__ import annotations
 
@@ -7,29 +7,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ..._data.minibatch import Minibatches
-from ...samplers import Cell, Sampler
 from ...samplers.integrators import Integrator
+from ..recipe import Recipe
 from ..target import Evaluator, Target
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workload:
-    """The computation of a run."""
-
-    target: Target
-    sampler: Sampler
-    cell: Cell
-    minibatches: Minibatches
-    #: number of steps of each chain
-    n_steps: int
-    n_chains: int
-    #: whether the run continues chains whose random numbers come from torch
-    torch_numbers: bool = False
-
-    @property
-    def device(self) -> str:
-        return self.target.like.device.type
 
 
 @dataclass(frozen=True)
@@ -84,21 +64,21 @@ class Accelerator:
     #: whether it needs numba
     numba: bool = True
 
-    def why_not(self, work: Workload) -> str | None:
+    def why_not(self, recipe: Recipe) -> str | None:
         """The reason why it does not apply to this run, in one short sentence; else None."""
         raise NotImplementedError
 
-    def pays(self, work: Workload) -> bool:
+    def pays(self, recipe: Recipe) -> bool:
         """Whether it makes the run faster, compilation included; called only if it applies."""
         raise NotImplementedError
 
-    def equip(self, engine: Engine, work: Workload) -> Engine:
+    def equip(self, engine: Engine, recipe: Recipe) -> Engine:
         """A copy of the engine that uses this accelerator."""
         raise NotImplementedError
 
-    def offer(self, work: Workload) -> Offer:
-        why_not = self.why_not(work)
-        pays = why_not is None and self.pays(work)
+    def offer(self, recipe: Recipe) -> Offer:
+        why_not = self.why_not(recipe)
+        pays = why_not is None and self.pays(recipe)
         return Offer(self.name, self.part, why_not, pays, self.numba)
 
 
@@ -114,6 +94,8 @@ def why_no_numba() -> str | None:
     return None
 
 
-def why_no_cpu(work: Workload) -> str | None:
+def why_no_cpu(recipe: Recipe) -> str | None:
     """The reason why code compiled for CPUs does not apply; None if it does."""
-    return None if work.device == "cpu" else f"it needs a CPU, and the device is {work.device!r}."
+    if recipe.device == "cpu":
+        return None
+    return f"it needs a CPU, and the device is {recipe.device!r}."

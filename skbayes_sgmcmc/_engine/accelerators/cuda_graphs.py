@@ -18,8 +18,9 @@ from torch import Tensor
 
 from ..._data.minibatch import Batch
 from ..._exceptions import not_allowed
+from ..recipe import Recipe
 from ..target import Evaluator
-from ._base import Accelerator, Engine, Workload
+from ._base import Accelerator, Engine
 
 #: types of devices that can record
 DEVICES = ("cuda",)
@@ -125,20 +126,20 @@ class CUDAGraph(Accelerator):
     name = "cuda_graph"
     numba = False
 
-    def why_not(self, work: Workload) -> str | None:
-        if work.device not in DEVICES:
-            return f"it needs a GPU, and the device is {work.device!r}."
-        if work.target.model.after_step is not None:
+    def why_not(self, recipe: Recipe) -> str | None:
+        if recipe.device not in DEVICES:
+            return f"it needs a GPU, and the device is {recipe.device!r}."
+        if recipe.target.model.after_step is not None:
             # a step may replace the tensors of latent variables
             return "the model has latent variables."
-        if not all(isinstance(field, Tensor) for field in work.target.data.fields.values()):
+        if not all(isinstance(field, Tensor) for field in recipe.target.data.fields.values()):
             return "it is for dense rows of networks."
-        if work.minibatches.ranks.size > 1:
+        if recipe.minibatches.ranks.size > 1:
             return "several ranks share the minibatches."
         return None
 
-    def pays(self, work: Workload) -> bool:
+    def pays(self, recipe: Recipe) -> bool:
         return False  # not measured yet
 
-    def equip(self, engine: Engine, work: Workload) -> Engine:
+    def equip(self, engine: Engine, recipe: Recipe) -> Engine:
         return replace(engine, evaluator=GraphedEvaluator)

@@ -22,7 +22,8 @@ from ..._draws.storage import dtype_name
 from ...samplers import PSGLD, SGLD, Sampler
 from ...samplers._protocol import State, Step
 from ...samplers.integrators import euler
-from ._base import Accelerator, Engine, Workload, why_no_cpu
+from ..recipe import Recipe
+from ._base import Accelerator, Engine, why_no_cpu
 
 #: number of normals of a whole run from which compilation saves more time than it takes
 WORTH_NUMBERS = 10**9
@@ -115,20 +116,20 @@ class FusedSteps(Accelerator):
 
     name = "fused_steps"
 
-    def why_not(self, work: Workload) -> str | None:
-        sampler = work.sampler
+    def why_not(self, recipe: Recipe) -> str | None:
+        sampler = recipe.sampler
         known = type(sampler) is SGLD or (type(sampler) is PSGLD and not sampler.divergence)
-        if not known or work.cell.integrator is not euler:
+        if not known or recipe.cell.integrator is not euler:
             return "it is for sampler='sgld' or 'psgld' (without divergence), integrator='euler'."
-        if work.target.model.needs_gamma:
+        if recipe.target.model.needs_gamma:
             return "the model needs gamma variates, which the compiled generator does not have."
-        if work.torch_numbers:
+        if recipe.torch_numbers:
             return "the earlier chains that this fit continues use torch's random numbers."
-        return why_no_cpu(work)
+        return why_no_cpu(recipe)
 
-    def pays(self, work: Workload) -> bool:
-        numbers = work.target.model.n_parameters * work.n_steps * work.n_chains
+    def pays(self, recipe: Recipe) -> bool:
+        numbers = recipe.target.model.n_parameters * recipe.n_steps * recipe.n_chains
         return numbers >= WORTH_NUMBERS
 
-    def equip(self, engine: Engine, work: Workload) -> Engine:
+    def equip(self, engine: Engine, recipe: Recipe) -> Engine:
         return replace(engine, integrator=FusedEuler(), philox=True)

@@ -16,7 +16,8 @@ from ...samplers import MCLMC, Sampler
 from ...samplers._protocol import State, Step
 from ...samplers.integrators import Integrator
 from ...samplers.mclmc import FORGOTTEN
-from ._base import Accelerator, Engine, Workload, why_no_cpu
+from ..recipe import Recipe
+from ._base import Accelerator, Engine, why_no_cpu
 
 #: what a step saves, in units of what the passes over one number of a direction save: a nanosecond
 STEP_NUMBERS = 60_000
@@ -57,17 +58,17 @@ class FusedTurns(Accelerator):
 
     name = "fused_turns"
 
-    def why_not(self, work: Workload) -> str | None:
-        if type(work.sampler) is not MCLMC:
+    def why_not(self, recipe: Recipe) -> str | None:
+        if type(recipe.sampler) is not MCLMC:
             return "it is for sampler='mclmc'."
-        return why_no_cpu(work)
+        return why_no_cpu(recipe)
 
-    def pays(self, work: Workload) -> bool:
-        n_parameters = work.target.model.n_parameters
+    def pays(self, recipe: Recipe) -> bool:
+        n_parameters = recipe.target.model.n_parameters
         if n_parameters >= THREAD_NUMBERS:
             return False
-        return work.n_steps * (STEP_NUMBERS + n_parameters * work.n_chains) >= WORTH_NUMBERS
+        return recipe.n_steps * (STEP_NUMBERS + n_parameters * recipe.n_chains) >= WORTH_NUMBERS
 
-    def equip(self, engine: Engine, work: Workload) -> Engine:
-        assert isinstance(work.sampler, MCLMC)
-        return replace(engine, integrator=WithCompiledTurns(engine.integrator, work.sampler))
+    def equip(self, engine: Engine, recipe: Recipe) -> Engine:
+        assert isinstance(recipe.sampler, MCLMC)
+        return replace(engine, integrator=WithCompiledTurns(engine.integrator, recipe.sampler))

@@ -20,8 +20,9 @@ from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Minibatches
 from ..._draws.storage import dtype_name
 from ...samplers import SGLD, integrators
+from ..recipe import Recipe
 from ..target import Target
-from ._base import Accelerator, Engine, Workload, why_no_cpu
+from ._base import Accelerator, Engine, why_no_cpu
 
 Array = NDArray[Any]
 Kernel = Callable[..., torch.Tensor]
@@ -37,9 +38,9 @@ class LinearSGLD(Accelerator):
 
     name = "linear_sgld"
 
-    def why_not(self, work: Workload) -> str | None:
-        target = work.target
-        if type(work.sampler) is not SGLD or work.cell.integrator is not integrators.euler:
+    def why_not(self, recipe: Recipe) -> str | None:
+        target = recipe.target
+        if type(recipe.sampler) is not SGLD or recipe.cell.integrator is not integrators.euler:
             return "it is for sampler='sgld' with integrator='euler'."
         if target.model.linear_form(target.data) is None:
             return "it is for logistic regression of two classes."
@@ -49,16 +50,16 @@ class LinearSGLD(Accelerator):
             return "the rows change at random at every step."
         if not target.data.fields["x"].in_memory:
             return "the rows are in a file."
-        if work.minibatches.ranks.size > 1:
+        if recipe.minibatches.ranks.size > 1:
             return "several ranks share the minibatches."
-        return why_no_cpu(work)
+        return why_no_cpu(recipe)
 
-    def pays(self, work: Workload) -> bool:
-        return work.minibatches.numbers <= DENSE_LIMIT
+    def pays(self, recipe: Recipe) -> bool:
+        return recipe.minibatches.numbers <= DENSE_LIMIT
 
-    def equip(self, engine: Engine, work: Workload) -> Engine:
-        form = work.target.model.linear_form(work.target.data)
-        return replace(engine, kernel=_bind(work.target, work.minibatches, form), philox=True)
+    def equip(self, engine: Engine, recipe: Recipe) -> Engine:
+        form = recipe.target.model.linear_form(recipe.target.data)
+        return replace(engine, kernel=_bind(recipe.target, recipe.minibatches, form), philox=True)
 
 
 def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:

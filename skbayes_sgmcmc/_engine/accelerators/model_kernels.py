@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ._base import Accelerator, Engine, Workload, why_no_cpu
+from ..recipe import Recipe
+from ._base import Accelerator, Engine, why_no_cpu
 
 
 class ModelKernel(Accelerator):
@@ -27,14 +28,14 @@ class ModelKernel(Accelerator):
         self.part = f"model: {name}"
         self.without = without
 
-    def why_not(self, work: Workload) -> str | None:
-        if self.name not in work.target.model.kernels:
+    def why_not(self, recipe: Recipe) -> str | None:
+        if self.name not in recipe.target.model.kernels:
             return self.without
-        return why_no_cpu(work)
+        return why_no_cpu(recipe)
 
-    def pays(self, work: Workload) -> bool:
-        return work.target.model.kernels_pay(work.target.data, work.n_steps)
+    def pays(self, recipe: Recipe) -> bool:
+        return recipe.target.model.kernels_pay(recipe.target.data, recipe.n_steps)
 
-    def equip(self, engine: Engine, work: Workload) -> Engine:
+    def equip(self, engine: Engine, recipe: Recipe) -> Engine:
         model = engine.target.model.with_kernel(self.name)
         return replace(engine, target=engine.target.with_model(model))

@@ -240,12 +240,13 @@ class SparseTuning(ManyModes):
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
         values = super().tuned(data, request)
-        if self._has_own_step(request) and not request.stream:
-            self._limit_noise(values, data, request.batch_size)
+        if self._has_own_step(request) and not request.more_rows:
+            self._limit_noise(values, data, request.settings.batch_size)
         return values
 
     def _has_own_step(self, request: Request) -> bool:
-        return self.model.network.linear and request.step is None and request.rate is not None
+        cell = request.cell
+        return self.model.network.linear and cell.step is None and cell.rate is not None
 
     def _limit_noise(self, values: AutoValues, data: Data, asked: Any) -> None:
         """Larger minibatches and smaller steps where rows are many, and a burn-in for these.
@@ -278,7 +279,7 @@ class SparseTuning(ManyModes):
 
     def step_size(self, request: Request, data: Data) -> float | None:
         """Eta; larger for linear models, as long as pSGLD's steps remain small in the spike."""
-        rate = request.rate
+        rate = request.cell.rate
         if rate is None or not self._has_own_step(request):
             return rate
         # G is about sd sqrt(n), so a step moves by about sqrt(2 eta sd sqrt(n) / N); the width of

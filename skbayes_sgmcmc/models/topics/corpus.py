@@ -170,11 +170,11 @@ class TopicTuning(ManyModes):
         return self.model.batch_size
 
     def step_size(self, request: Request, data: Data) -> float | None:
-        if request.rate is None:
+        if request.cell.rate is None:
             return None
         model = self.model
         few = model.metric is None and model.batch_size < min(RATE_BATCH, data.n_rows)
-        return request.rate * self.unit() * (model.batch_size / RATE_BATCH if few else 1.0)
+        return request.cell.rate * self.unit() * (model.batch_size / RATE_BATCH if few else 1.0)
 
     def scales(self) -> Array | None:
         return self.model.scales()

@@ -1,0 +1,162 @@
+"""Parameters, models and samplers that are not allowed together, and the errors that say so."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._exceptions import not_allowed
+from .._validation import check_choice
+from ..models._protocol import Model
+from ..models._tuning import Request, preconditions
+from ..samplers import Sampler
+from ..schedules import Schedule
+from .lengths import SCHEDULE_STEPS, Plan
+from .settings import LARGEST, MOST_STEPS, SMALLEST, STARTS, is_auto
+from .target import GRADIENTS
+
+
+def check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
+    """Refuse a sampler that cannot sample this model at this temperature."""
+    if (sampler.full_data or not sampler.cools) and temperature == 0.0:
+        raise not_allowed(
+            f"temperature=0 is not allowed with {type(sampler).__name__}: give a positive number."
+        )
+    if sampler.full_data and model.after_step is not None:
+        raise not_allowed(
+            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
+            "its latent variables change at every step: give another sampler."
+        )
+    if sampler.full_data and not has_density(model):
+        raise not_allowed(
+            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
+            "density, only estimates of its gradient; give another sampler."
+        )
+    if sampler.needs_potential and not has_density(model):
+        raise not_allowed(
+            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
+            "this model has no density given its latent variables: give another sampler."
+        )
+    if model.n_parameters < sampler.least_parameters:
+        raise not_allowed(
+            f"sampler={type(sampler).__name__} is not allowed with {model.n_parameters} parameter: "
+            f"its dynamics need at least {sampler.least_parameters}, because a direction on a line "
+            "cannot turn; give another sampler, such as 'sghmc'."
+        )
+    if model.project is not None and not (sampler.needs_metric or sampler.full_data):
+        raise not_allowed(
+            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
+            "its parameters are restricted to a part of the space: give sampler='rsgld'."
+        )
+    if sampler.needs_conditionals and not model.conjugate:
+        raise not_allowed(
+            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
+            "conditional distributions to draw from with this likelihood and prior; give "
+            "sampler='sgld' or another one."
+        )
+    if sampler.needs_metric and model.metric is None:
+        raise not_allowed(
+            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
+            "metric; give another sampler."
+        )
+
+
+def has_density(model: Model) -> bool:
+    """Whether the model has a density, given its latent variables, not only gradients."""
+    kind = type(model)
+    latent = model.after_step is not None and kind.prior_potential is Model.prior_potential
+    return kind.log_lik is not Model.log_lik and not latent
+
+
+def check_request(request: Request, model: Model) -> None:
+    """Raise ``ValueError`` if a parameter or a combination of parameters is not allowed."""
+    settings = request.settings
+    gradient, init, preconditioner = settings.gradient, settings.init, settings.preconditioner
+    check_choice("gradient", gradient, ["auto", *GRADIENTS])
+    if isinstance(init, str):
+        check_choice("init", init, STARTS)
+    if isinstance(preconditioner, str):
+        check_choice("preconditioner", preconditioner, ("auto", "hessian", "diagonal"))
+    elif preconditioner is not None and preconditions(request.sampler, model):
+        raise not_allowed(
+            f"preconditioner={preconditioner!r} is not allowed with "
+            f"{type(request.sampler).__name__}, which preconditions by itself: give "
+            "preconditioner=None."
+        )
+    if model.after_step is not None and preconditioner is not None and not is_auto(preconditioner):
+        raise not_allowed(
+            f"preconditioner={preconditioner!r} is not allowed with {type(model).__name__}, "
+            "because its latent variables change at every step: give preconditioner=None."
+        )
+    if request.sampler.needs_potential and gradient not in ("auto", "minibatch"):
+        raise not_allowed(
+            f"gradient={gradient!r} is not allowed with {type(request.sampler).__name__}, because "
+            "control variates change the gradient and not the potential: give gradient='minibatch'."
+        )
+    if request.sampler.needs_conditionals:
+        _check_no_steps(request)
+    if request.more_rows and gradient not in ("auto", "minibatch"):
+        raise not_allowed(
+            f"gradient={gradient!r} is not allowed in partial_fit, because control variates need "
+            "all rows: give gradient='minibatch' or 'auto'."
+        )
+
+
+def _check_no_steps(request: Request) -> None:
+    """Refuse parameters of steps for a sampler that takes none."""
+    name = type(request.sampler).__name__
+    if request.more_rows:
+        raise not_allowed(
+            f"sampler={name} is not allowed in partial_fit, because its draws need all rows: give "
+            "sampler='sgld'."
+        )
+    if not request.settings.auto:
+        raise not_allowed(
+            f"a number as step_size is not allowed with {name}, which takes no steps: give "
+            "step_size='auto'."
+        )
+    for parameter in ("gradient", "preconditioner", "batch_size"):
+        value = getattr(request.settings, parameter)
+        if value is not None and not is_auto(value):
+            raise not_allowed(
+                f"{parameter}={value!r} is not allowed with {name}, which takes no steps: give "
+                f"{parameter}='auto'."
+            )
+
+
+def check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
+    """Refuse a run of too many steps, or whose schedules leave the allowed range.
+
+    ``tuned`` means that the sampler has found its step size in an earlier run.
+    """
+    if plan.n_steps > MOST_STEPS:
+        raise not_allowed(
+            f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r} and "
+            f"burn_in={plan.burn_in!r}: that takes {plan.n_steps:.3g} steps, more than "
+            f"{MOST_STEPS:.0e}; give smaller numbers, or scale the features."
+        )
+    _check_range("step_size", plan.step_size, plan.n_steps)
+    _check_range("temperature", plan.temperature, plan.n_steps)
+    if plan.auto and plan.burn_in == 0 and sampler.finds_step and not tuned:
+        raise not_allowed(
+            f"burn_in=0 is not allowed with step_size='auto' and {type(sampler).__name__}, which "
+            "finds its step size in the burn-in: give burn_in='auto', or step_size a number."
+        )
+    if (sampler.full_data or not sampler.cools) and plan.coldest == 0.0:
+        raise not_allowed(
+            f"temperature 0 is not allowed with sampler={type(sampler).__name__}, and the "
+            "schedules of this run reach it: give a temperature that stays positive, and a "
+            "step_size whose schedule does not explore."
+        )
+
+
+def _check_range(name: str, schedule: Schedule, n_steps: int) -> None:
+    """Refuse a schedule whose values, over the run, leave those that chains can compute with."""
+    steps = np.unique(np.linspace(0, n_steps - 1, SCHEDULE_STEPS).astype(int))
+    with np.errstate(over="ignore"):
+        values = schedule.values(steps, n_steps)
+    low, high = float(values.min()), float(values.max())
+    if not high <= LARGEST or (low < SMALLEST and (low > 0.0 or name == "step_size")):
+        raise not_allowed(
+            f"{name}={schedule!r} is not allowed: over {n_steps} steps its values are between "
+            f"{low:g} and {high:g}; they must stay between {SMALLEST:g} and {LARGEST:g}."
+        )
