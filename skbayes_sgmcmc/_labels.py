@@ -102,10 +102,15 @@ def known_codes(y: Any, classes: Array) -> NDArray[np.intp]:
 
 
 def declared_order(labels: Any) -> Array | None:
-    """Categories of an ordered categorical of pandas or an Enum of polars, the lowest first."""
+    """Categories in their order: of pandas' Categorical, polars' Enum or pyarrow's dictionary."""
     if hasattr(labels, "columns") and labels.shape[1] == 1:
         labels = column_of(labels, 0)
     dtype: Any = getattr(labels, "dtype", None)
+    if hasattr(dtype, "pyarrow_dtype"):  # pandas with columns of pyarrow
+        labels = getattr(labels, "array", labels).__arrow_array__()
+    if getattr(getattr(labels, "type", None), "ordered", False):
+        whole = labels.combine_chunks() if hasattr(labels, "chunks") else labels
+        return np.asarray(whole.dictionary)
     ordered = getattr(dtype, "ordered", type(dtype).__name__ == "Enum")
     return np.asarray(dtype.categories) if ordered else None
 

@@ -315,7 +315,16 @@ ORDERED = {
     "enum": lambda y: pytest.importorskip("polars").Series(
         y, dtype=pytest.importorskip("polars").Enum(GRADES)
     ),
+    "arrow": lambda y: in_arrow(y),
+    "arrow table": lambda y: pytest.importorskip("pyarrow").table({"y": in_arrow(y)}),
+    "arrow in pandas": lambda y: pd.Series(in_arrow(y), dtype=pd.ArrowDtype(in_arrow(y).type)),
 }
+
+
+def in_arrow(y):
+    pa = pytest.importorskip("pyarrow")
+    codes = pa.array(list(map(GRADES.index, y)))
+    return pa.DictionaryArray.from_arrays(codes, pa.array(GRADES), ordered=True)
 
 
 @tiny_fits

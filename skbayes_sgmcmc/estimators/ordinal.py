@@ -45,9 +45,9 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
     points :math:`c_0 < \dots < c_{K-2}` divide the line between them: proportional odds. A positive
     coefficient makes higher classes more probable. With two classes, it is the logistic regression.
 
-    Classes are in the order that y declares as an ordered ``Categorical`` of pandas or an ``Enum``
-    of polars. Otherwise they are in the order of their labels: numbers, which may have fractions,
-    such as half steps, or strings, by the alphabet.
+    Classes are in the order that y declares as an ordered ``Categorical`` of pandas, an ``Enum`` of
+    polars or an ordered dictionary of pyarrow. Otherwise they are in the order of their labels:
+    numbers, which may have fractions, such as half steps, or strings, by the alphabet.
 
     Tools of scikit-learn that handle labels or probabilities themselves sort the labels: scorers
     such as "neg_log_loss", ``cross_val_predict`` of probabilities, ``StackingClassifier``. For
