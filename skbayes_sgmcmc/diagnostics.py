@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._draws.mixing import bulk_ess, rank_r_hat
+from ._draws.mixing import bulk_ess, by_parts, mean_error, rank_r_hat
 from ._draws.posterior_samples import PosteriorSamples, names_of
 from ._exceptions import not_allowed
-from ._validation import check_real
+from ._validation import check_choice, check_real
 
 Array = NDArray[Any]
 
@@ -27,6 +28,8 @@ __all__ = [
     "summary",
 ]
 
+ESS_METHODS = ("bulk", "tail", "mean", "sd", "median", "mad", "z_scale", "folded", "identity")
+
 
 def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = "bulk") -> Array:
     """Effective sample size of every coordinate of ``name``.
@@ -38,7 +41,9 @@ def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = 
     name : str
         Name of the draws.
     method : str, default="bulk"
-        Method of arviz-stats: "bulk", "tail", "mean", "sd", ...
+        "bulk", "tail", "mean", "sd", "median", "mad", "z_scale", "folded" or "identity": the
+        estimate that the size is for, as in arviz-stats. "tail": the smaller one of those for the
+        quantiles of 5% and 95%.
 
     Returns
     -------
@@ -65,9 +70,10 @@ def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = 
     >>> effective_sample_size(PosteriorSamples({"theta": draws}), "theta").shape
     (2,)
     """
-    if method == "bulk":
-        return _at_once(posterior, name, bulk_ess)
-    return _by_coordinate(posterior, name, "ess", method=method)
+    check_choice("method", method, ESS_METHODS)
+    prob = {"prob": (0.05, 0.95)} if method == "tail" else {}
+    found = bulk_ess if method == "bulk" else _of_arviz("ess", method=method, **prob)
+    return _figure(posterior, name, found)
 
 
 def r_hat(posterior: PosteriorSamples, name: str) -> Array:
@@ -104,11 +110,11 @@ def r_hat(posterior: PosteriorSamples, name: str) -> Array:
     >>> bool(r_hat(PosteriorSamples({"theta": draws}), "theta").max() < 1.01)
     True
     """
-    return _at_once(posterior, name, rank_r_hat)
+    return _figure(posterior, name, rank_r_hat)
 
 
 def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
-    """Monte Carlo standard error of the estimated posterior mean or standard deviation.
+    """Monte Carlo standard error of the estimated posterior mean, standard deviation or median.
 
     Parameters
     ----------
@@ -116,8 +122,8 @@ def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
         Draws, at least four per chain.
     name : str
         Name of the draws.
-    method : {"mean", "sd"}, default="mean"
-        The estimate: the posterior mean or the posterior standard deviation.
+    method : {"mean", "sd", "median"}, default="mean"
+        The estimate: the posterior mean, standard deviation or median.
 
     Returns
     -------
@@ -138,18 +144,20 @@ def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
     >>> mcse(PosteriorSamples({"theta": draws}), "theta").round(2)  # 1 / sqrt(4000)
     array([0.02, 0.02])
     """
+    check_choice("method", method, ("mean", "sd", "median"))
     if method != "sd":
-        return _by_coordinate(posterior, name, "mcse", method=method)
+        found = mean_error if method == "mean" else _of_arviz("mcse", method=method)
+        return _figure(posterior, name, found)
+    draws = np.asarray(posterior[name], dtype=np.float64)
     # arviz takes the effective size of the draws for that of their squares: chains with momentum
     # turn back, which averages out of means, but not out of squares
-    draws = np.asarray(posterior[name], dtype=np.float64)
     squares = np.square(draws - draws.mean((0, 1)))
-    error = _by_coordinate(PosteriorSamples({name: squares}), name, "mcse", method="mean")
+    error = mcse(PosteriorSamples({name: squares}), name)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(error / (2.0 * draws.std((0, 1))))
 
 
-def _at_once(posterior: PosteriorSamples, name: str, figure: Callable[[Array], Array]) -> Array:
+def _figure(posterior: PosteriorSamples, name: str, figure: Callable[[Array], Array]) -> Array:
     values = np.asarray(posterior[name], dtype=np.float64)
     flat = values.reshape(*values.shape[:2], -1)
     few = flat.shape[1] < 4
@@ -157,21 +165,12 @@ def _at_once(posterior: PosteriorSamples, name: str, figure: Callable[[Array], A
     return found.reshape(values.shape[2:])
 
 
-def _by_coordinate(posterior: PosteriorSamples, name: str, figure: str, **options: Any) -> Array:
+def _of_arviz(figure: str, **options: Any) -> Callable[[Array], Array]:
+    """A function of arviz-stats for draws (coordinates, chains, draws), one after another."""
     from arviz_stats.base import array_stats
 
-    values = np.asarray(posterior[name], dtype=np.float64)
-    flat = values.reshape(*values.shape[:2], -1)
-    function = getattr(array_stats, figure)
-    out = np.full(flat.shape[2], np.nan)
-    if flat.shape[1] >= 4:
-        for j in range(flat.shape[2]):
-            column = flat[:, :, j]
-            if np.ptp(column) > 0.0:
-                # chains that stand still divide by zero: R-hat is inf and the others nan
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    out[j] = function(column, chain_axis=0, draw_axis=1, **options)
-    return out.reshape(values.shape[2:])
+    one = partial(getattr(array_stats, figure), chain_axis=0, draw_axis=1, **options)
+    return partial(by_parts, lambda some: np.array([one(draws) for draws in some]))
 
 
 def autocorrelation_time(draws: Array) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import norm
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -89,8 +88,6 @@ def test_what_is_not_allowed(display, fitted, data):
     classifier = BayesianLogisticRegression(n_draws=250, random_state=0).fit(X, X[:, 0] > 1)
     with pytest.raises(ValueError, match="fitted regressor"):
         display.from_estimator(classifier, X, y)
-    with pytest.raises(NotFittedError):
-        display.from_estimator(BayesianGLMRegressor(), X, y)
     name = "coverages" if display is IntervalCoverageDisplay else "coverage"
     with pytest.raises(ValueError, match=f"{name}=1.5"):
         display.from_estimator(fitted, X, y, **{name: 1.5 if name == "coverage" else [1.5]})

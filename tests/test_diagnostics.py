@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from arviz_stats.base import array_stats
 
 from skbayes_sgmcmc import PosteriorSamples
 from skbayes_sgmcmc.diagnostics import (
+    ESS_METHODS,
     autocorrelation_time,
     effective_sample_size,
     mcse,
@@ -46,6 +48,20 @@ def test_effective_sample_size_and_mcse_agree_with_the_autocorrelation_time():
     ess = effective_sample_size(posterior, "x", method="mean")[0]
     assert ess == pytest.approx(expected, rel=0.15)
     assert mcse(posterior, "x")[0] == pytest.approx(1 / np.sqrt(expected), rel=0.1)
+
+
+def test_methods_are_those_of_arviz_and_others_are_refused():
+    x = ar1(0.5, 4, 100)
+    posterior = PosteriorSamples({"x": x[:, :, None]})
+    for method in ESS_METHODS:
+        prob = {"prob": (0.05, 0.95)} if method == "tail" else {}
+        expected = array_stats.ess(x, method=method, **prob)
+        found = effective_sample_size(posterior, "x", method=method)
+        np.testing.assert_allclose(found, [expected], rtol=1e-7)
+    np.testing.assert_allclose(mcse(posterior, "x", "median"), array_stats.mcse(x, method="median"))
+    for figure in (effective_sample_size, mcse):
+        with pytest.raises(ValueError, match="method='quantile' is not allowed: give one of"):
+            figure(posterior, "x", method="quantile")
 
 
 @pytest.mark.statistical

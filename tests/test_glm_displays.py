@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -117,8 +116,6 @@ def test_bad_input(fitted, data):
         PredictiveCheckDisplay.from_estimator(clf, X, y)
     with pytest.raises(ValueError, match="n_bins=0"):
         PredictiveCheckDisplay.from_estimator(fitted, X, y, n_bins=0)
-    with pytest.raises(NotFittedError):
-        CoefficientDisplay.from_estimator(BayesianGLMRegressor())
 
 
 def test_displays_take_pipelines(data):

@@ -23,17 +23,23 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     PosteriorSamples,
+    inspection,
 )
 from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.inspection import (
     AdversarialCurveDisplay,
     EntropyHistogramDisplay,
+    IntervalCoverageDisplay,
     LearningCurveDisplay,
+    PartialEffectDisplay,
+    PredictiveCheckDisplay,
     ReliabilityDisplay,
+    ResidualDisplay,
     WeightHistogramDisplay,
     _weights,
     expected_calibration_error,
 )
+from skbayes_sgmcmc.inspection._common import Display
 
 #: budgets too small to mix, on purpose: what is looked at holds for any draws
 pytestmark = [
@@ -445,13 +451,24 @@ def test_panels_in_a_grid_or_inside_given_axes():
 
 # errors -------------------------------------------------------------------------------------------
 
-DISPLAYS = {
-    AdversarialCurveDisplay: lambda X, y: (X, y),
-    LearningCurveDisplay: lambda X, y: (X, y),
-    ReliabilityDisplay: lambda X, y: (X, y),
-    EntropyHistogramDisplay: lambda X, y: (X, X),
-    WeightHistogramDisplay: lambda X, y: (),
+#: displays of estimators, and what ``from_estimator`` of most takes in addition
+DISPLAYS = [d for d in Display.__subclasses__() if hasattr(d, "from_estimator")]
+ROWS = {
+    **dict.fromkeys((AdversarialCurveDisplay, LearningCurveDisplay, ReliabilityDisplay), "Xy"),
+    **dict.fromkeys((IntervalCoverageDisplay, PredictiveCheckDisplay, ResidualDisplay), "Xy"),
+    EntropyHistogramDisplay: "XX",
+    PartialEffectDisplay: "X0",
 }
+
+
+def rows_for(display, iris):
+    given = {"X": iris[0], "y": iris[1], "0": [0]}
+    return [given[name] for name in ROWS.get(display, "")]
+
+
+def test_all_displays_have_the_base():
+    names = {display.__name__ for display in Display.__subclasses__()}
+    assert names == {name for name in inspection.__all__ if name.endswith("Display")}
 
 
 @pytest.mark.parametrize("display", DISPLAYS)
@@ -460,7 +477,7 @@ def test_unfitted_estimators(display, in_pipeline, iris):
     clf = BayesianMLPClassifier()
     clf = make_pipeline(StandardScaler(), clf) if in_pipeline else clf
     with pytest.raises(NotFittedError, match="not fitted"):
-        display.from_estimator(clf, *DISPLAYS[display](*iris))
+        display.from_estimator(clf, *rows_for(display, iris))
     assert not plt.get_fignums()
 
 
@@ -468,7 +485,7 @@ def test_unfitted_estimators(display, in_pipeline, iris):
 def test_estimators_of_others(display, iris):
     dummy = DummyClassifier().fit(*iris)
     with pytest.raises(ValueError, match=r"estimator=DummyClassifier\(\) is not allowed"):
-        display.from_estimator(dummy, *DISPLAYS[display](*iris))
+        display.from_estimator(dummy, *rows_for(display, iris))
 
 
 def test_regressors_have_no_entropy_or_reliability():
@@ -481,16 +498,13 @@ def test_regressors_have_no_entropy_or_reliability():
 
 
 @pytest.mark.parametrize("display", DISPLAYS)
-def test_missing_matplotlib(display, network, iris, monkeypatch):
-    """An error that names the extra, before any work."""
-    predictions = []
-    monkeypatch.setattr(type(network), "_predict_block", lambda *args: predictions.append(args))
+def test_missing_matplotlib(display, iris, monkeypatch):
+    """An error that names the extra, before any work: the estimator is not looked at."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     name = display.__name__
     with pytest.raises(ImportError, match=rf"{name}\.from_estimator .*skbayes-sgmcmc\[plot\]"):
-        display.from_estimator(network, *DISPLAYS[display](*iris))
-    assert not predictions
+        display.from_estimator(None, *rows_for(display, iris))
 
 
 def test_missing_matplotlib_in_plot(monkeypatch):

@@ -11,7 +11,6 @@ import torch
 from _mlp import assert_same
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, load_iris
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
@@ -163,8 +162,6 @@ def test_display(fitted, diabetes):
     ):
         with pytest.raises(ValueError, match=message):
             RelevanceDisplay.from_estimator(fitted, **change)
-    with pytest.raises(NotFittedError):
-        RelevanceDisplay.from_estimator(tiny())
     with pytest.raises(ValueError, match="prior_scale='learned'"):
         other = BayesianLogisticRegression(n_draws=10, random_state=0)
         RelevanceDisplay.from_estimator(other.fit(*load_iris(return_X_y=True)))

@@ -7,7 +7,7 @@ import pytest
 from arviz_stats.base import array_stats
 
 from skbayes_sgmcmc._draws import mixing
-from skbayes_sgmcmc._draws.mixing import bulk_ess, rank_r_hat
+from skbayes_sgmcmc._draws.mixing import bulk_ess, mean_error, rank_r_hat
 
 CHAINS = {
     "noise": lambda x: x,
@@ -32,6 +32,7 @@ def test_they_are_those_of_arviz(kind, n_chains, n_draws, monkeypatch):
     for found, expected in (
         (rank_r_hat(x), [array_stats.rhat(each, **places) for each in x]),
         (bulk_ess(x), [array_stats.ess(each, method="bulk", **places) for each in x]),
+        (mean_error(x), [array_stats.mcse(each, method="mean", **places) for each in x]),
     ):
         if kind == "standing still" and n_chains == 1:  # constant: arviz has sizes for these
             expected = np.nan

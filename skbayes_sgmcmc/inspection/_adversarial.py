@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.utils import gen_batches
@@ -21,9 +21,7 @@ from .._validation import (
     check_consistent_length,
     check_real,
 )
-from ._common import panels, pyplot, several
-
-Array = NDArray[Any]
+from ._common import Array, Display, pyplot, several
 
 #: number of rows that are differentiated at once, for a few draws at a time
 ROWS = 256
@@ -119,7 +117,8 @@ def fgsm(
     return _moved(rows, signs, eps, clip).reshape(np.shape(X))
 
 
-class AdversarialCurveDisplay:
+@dataclass(eq=False, repr=False)
+class AdversarialCurveDisplay(Display):
     """Accuracy as a function of the strength of fast gradient sign attacks.
 
     The direction of the attack is computed once, at the original rows. In a well-calibrated model,
@@ -164,10 +163,10 @@ class AdversarialCurveDisplay:
     True
     """
 
-    def __init__(self, eps: Array, values: Mapping[str, Array], *, name: str | None = None):
-        self.eps = eps
-        self.values = dict(values)
-        self.name = name
+    eps: Array
+    values: Mapping[str, Array]
+    _: KW_ONLY
+    name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -213,15 +212,6 @@ class AdversarialCurveDisplay:
         Returns
         -------
         AdversarialCurveDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            A parameter is invalid, or for the reasons given in :func:`fgsm`.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         listed = list(np.ravel(np.array(eps, dtype=object))) or [None]
@@ -247,22 +237,15 @@ class AdversarialCurveDisplay:
 
         Parameters
         ----------
-        ax : Axes, sequence of Axes or None, default=None
-            One axes per panel, or a single axes whose area the panels share. None: a new figure.
-        metric : str or sequence of str, default="accuracy"
-            Metrics to plot, with one panel each: "accuracy" or "entropy".
-        name : str or None, default=None
-            Label of the curve. None: the ``name`` of the display.
-        **kwargs
-            Options of the lines, passed to :meth:`matplotlib.axes.Axes.plot`.
+        ax, metric, name, **kwargs
+            As for :meth:`from_estimator`, but with the ``name`` of the display as default.
 
         Returns
         -------
         self
         """
         names = several("metric", metric, self.values)
-        self.axes_ = panels(f"{type(self).__name__}.plot", ax, len(names))
-        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
+        self._make_axes(ax, len(names))
         self.lines_ = []
         line = {"marker": "o", "label": self.name if name is None else name} | kwargs
         for metric_name, axes in zip(names, self.axes_, strict=True):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._draws.posterior_samples import PosteriorSamples
 from .._pipelines import last_step, with_column_names
-from .._validation import check_choice, check_real
-from ._common import one_axes, pyplot, several
-
-Array = NDArray[Any]
+from .._validation import check_choice
+from ._common import Array, Display, central, intervals, pyplot, several
 
 
-class CoefficientDisplay:
+@dataclass(eq=False, repr=False)
+class CoefficientDisplay(Display):
     """Forest plot: the mean and a central interval of every coefficient, one below the other.
 
     Create a display with :meth:`from_estimator`.
@@ -50,14 +49,11 @@ class CoefficientDisplay:
     'bmi'
     """
 
-    def __init__(
-        self, names: Array, mean: Array, lower: Array, upper: Array, exponentiate: bool = False
-    ):
-        self.names = names
-        self.mean = mean
-        self.lower = lower
-        self.upper = upper
-        self.exponentiate = exponentiate
+    names: Array
+    mean: Array
+    lower: Array
+    upper: Array
+    exponentiate: bool = False
 
     @classmethod
     def from_estimator(
@@ -90,18 +86,9 @@ class CoefficientDisplay:
         Returns
         -------
         CoefficientDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            A parameter is invalid.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
-        check_real("coverage", coverage, low=0.0, high=1.0)
+        tails = central(coverage)
         check_choice("exponentiate", exponentiate, (True, False))
         (last,) = last_step(estimator)
         posterior, labels = last.posterior_, with_column_names(estimator)._labels()
@@ -116,33 +103,16 @@ class CoefficientDisplay:
         shape = posterior.n_chains, posterior.n_draws, -1
         values = (np.exp(draws) if exponentiate else draws).reshape(shape)
         shown = PosteriorSamples({"x": values}, posterior.weights)
-        lower, upper = shown.quantile("x", [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0])
+        lower, upper = shown.quantile("x", tails)
         display = cls(np.asarray(names), shown.mean("x"), lower, upper, exponentiate)
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the intervals.
-
-        Parameters
-        ----------
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of the points, passed to :meth:`matplotlib.axes.Axes.plot`.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes = one_axes(f"{type(self).__name__}.plot", ax)
-        self.figure_ = axes.figure
-        at = np.arange(len(self.names))
-        axes.axvline(float(self.exponentiate), color="grey", linewidth=1, linestyle=":")
-        axes.hlines(at, self.lower, self.upper, color="black", linewidth=1)
-        axes.plot(self.mean, at, **({"marker": "o", "linestyle": "", "color": "C0"} | kwargs))
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the intervals."""
+        self.ax_.axvline(float(self.exponentiate), color="grey", linewidth=1, linestyle=":")
+        intervals(self.ax_, self.names, self.lower, self.upper)
+        style = {"marker": "o", "linestyle": "", "color": "C0"} | kwargs
+        self.ax_.plot(self.mean, range(len(self.mean)), **style)
         if self.exponentiate:
-            axes.set_xscale("log")
-        label = "ratio" if self.exponentiate else "coefficient"
-        axes.set(xlabel=label, yticks=at, yticklabels=self.names)
-        axes.invert_yaxis()
-        return self
+            self.ax_.set_xscale("log")
+        self.ax_.set_xlabel("ratio" if self.exponentiate else "coefficient")

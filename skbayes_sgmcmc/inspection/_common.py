@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._exceptions import explained, not_allowed
-from .._validation import check_choice
+from .._validation import check_choice, check_real
 
 Array = NDArray[Any]
 
 #: maximal number of panels side by side
 COLUMNS = 4
-#: size of one panel in inches
-WIDTH, HEIGHT = 3.6, 3.2
 
 
 def pyplot(caller: str) -> Any:
@@ -37,7 +35,7 @@ def panels(caller: str, ax: Any, n_panels: int) -> Array:
     n_columns = min(n_panels, COLUMNS)
     n_rows = -(-n_panels // n_columns)
     if ax is None:
-        size = (WIDTH * n_columns, HEIGHT * n_rows)
+        size = (3.6 * n_columns, 3.2 * n_rows)
         _, grid = plt.subplots(n_rows, n_columns, figsize=size, squeeze=False, layout="constrained")
         for unused in grid.ravel()[n_panels:]:
             unused.remove()
@@ -59,9 +57,60 @@ def panels(caller: str, ax: Any, n_panels: int) -> Array:
     return axes
 
 
-def one_axes(caller: str, ax: Any) -> Any:
-    """The given axes, or new ones."""
-    return panels(caller, ax, 1)[0]
+class Display:
+    """What the displays share: the axes, which ``plot`` makes and ``_draw`` of a display fills.
+
+    Methods that compute a display call ``pyplot`` first: an error of a missing extra comes before
+    any work.
+    """
+
+    axes_: Array
+    ax_: Any
+    figure_: Any
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Plot the display.
+
+        Parameters
+        ----------
+        ax : Axes, sequence of Axes or None, default=None
+            Axes to draw on. For several panels, one axes per panel, or a single axes whose area the
+            panels share. None: a new figure.
+        **kwargs
+            Options of what is drawn, as in the method that computes the display.
+
+        Returns
+        -------
+        self
+        """
+        self._make_axes(ax, self._n_panels())
+        self._draw(**kwargs)
+        return self
+
+    def _make_axes(self, ax: Any, n_panels: int = 1) -> None:
+        self.axes_ = panels(f"{type(self).__name__}.plot", ax, n_panels)
+        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
+
+    def _n_panels(self) -> int:
+        return 1
+
+    def _draw(self, **kwargs: Any) -> None:
+        """Draw on ``axes_``, with the options of the user."""
+        raise NotImplementedError
+
+
+def intervals(axes: Any, names: Any, lower: Array, upper: Array) -> None:
+    """Horizontal intervals with their names, the first one at the top."""
+    at = np.arange(len(names))
+    axes.hlines(at, lower, upper, color="black", linewidth=1)
+    axes.set(yticks=at, yticklabels=names)
+    axes.invert_yaxis()
+
+
+def central(coverage: Any) -> tuple[float, float]:
+    """Probabilities below the ends of a central interval, after checking its own."""
+    check_real("coverage", coverage, low=0.0, high=1.0)
+    return 0.5 - coverage / 2.0, 0.5 + coverage / 2.0
 
 
 def several(name: str, values: Any, choices: Iterable[str]) -> list[str]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._draws import prediction
 from .._exceptions import not_allowed
 from .._pipelines import last_step
 from .._validation import check_array, check_choice, check_int
-from ._common import one_axes, pyplot
-
-Array = NDArray[Any]
+from ._common import Array, Display, pyplot
 
 #: label of the axis for each kind of entropy
 KINDS = {
@@ -24,7 +22,8 @@ KINDS = {
 }
 
 
-class EntropyHistogramDisplay:
+@dataclass(eq=False, repr=False)
+class EntropyHistogramDisplay(Display):
     """Histograms of predictive entropy in and out of distribution.
 
     A model that recognises unfamiliar rows predicts higher entropies for them. The AUROC measures
@@ -81,19 +80,14 @@ class EntropyHistogramDisplay:
     True
     """
 
-    def __init__(
-        self,
-        entropy: Array,
-        entropy_other: Array,
-        *,
-        kind: str = "total",
-        labels: Sequence[str] = ("in distribution", "out of distribution"),
-    ):
-        self.entropy = entropy
-        self.entropy_other = entropy_other
-        self.kind = kind
-        self.labels = labels
-        self.auroc = _auroc(np.asarray(entropy), np.asarray(entropy_other))
+    entropy: Array
+    entropy_other: Array
+    _: KW_ONLY
+    kind: str = "total"
+    labels: Sequence[str] = ("in distribution", "out of distribution")
+
+    def __post_init__(self) -> None:
+        self.auroc = _auroc(np.asarray(self.entropy), np.asarray(self.entropy_other))
 
     @classmethod
     def from_estimator(
@@ -134,15 +128,6 @@ class EntropyHistogramDisplay:
         Returns
         -------
         EntropyHistogramDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            A parameter is invalid, or the estimator is not a classifier of this package.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         check_choice("kind", kind, KINDS)
@@ -172,14 +157,8 @@ class EntropyHistogramDisplay:
             Probabilities for rows like those of the fit.
         proba_other : array of shape (n_other, n_classes)
             Probabilities for rows of another kind.
-        labels : pair of str, default=("in distribution", "out of distribution")
-            Names of the two sets.
-        bins : int, default=30
-            Number of bins of equal width.
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of both histograms, passed to :meth:`matplotlib.axes.Axes.stairs`.
+        labels, bins, ax, **kwargs
+            As for :meth:`from_estimator`.
 
         Returns
         -------
@@ -202,20 +181,15 @@ class EntropyHistogramDisplay:
 
         Parameters
         ----------
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        bins : int, default=30
-            Number of bins of equal width between 0 and the largest entropy.
-        **kwargs
-            Options of both histograms, passed to :meth:`matplotlib.axes.Axes.stairs`.
+        ax, bins, **kwargs
+            As for :meth:`from_estimator`. Bins lie between 0 and the largest entropy.
 
         Returns
         -------
         self
         """
         check_int("bins", bins)
-        self.ax_ = one_axes(f"{type(self).__name__}.plot", ax)
-        self.figure_ = self.ax_.figure
+        self._make_axes(ax)
         both = (np.asarray(self.entropy), np.asarray(self.entropy_other))
         largest = max(values.max() for values in both)
         self.edges_ = np.linspace(0.0, largest if largest > 0.0 else 1.0, bins + 1)

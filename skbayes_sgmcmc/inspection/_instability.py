@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
 from .._pipelines import last_step
-from ._common import one_axes, pyplot
-
-Array = NDArray[Any]
+from ._common import Array, Display, pyplot
 
 
-class InstabilityDisplay:
+@dataclass(eq=False, repr=False)
+class InstabilityDisplay(Display):
     r"""Bar chart of the instability of independent components, most certain first.
 
     Create a display with :meth:`from_estimator`.
@@ -55,8 +54,10 @@ class InstabilityDisplay:
     3
     """
 
-    def __init__(self, instability: Array):
-        self.instability = np.asarray(instability)
+    instability: Array
+
+    def __post_init__(self) -> None:
+        self.instability = np.asarray(self.instability)
         self.order = np.argsort(self.instability, kind="stable")
 
     @classmethod
@@ -75,15 +76,6 @@ class InstabilityDisplay:
         Returns
         -------
         InstabilityDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            The estimator has no independent components.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         (last,) = last_step(estimator)
@@ -94,24 +86,9 @@ class InstabilityDisplay:
             )
         return cls(last.instability_).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the bars.
-
-        Parameters
-        ----------
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of the bars, passed to :meth:`matplotlib.axes.Axes.bar`.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = one_axes(f"{type(self).__name__}.plot", ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the bars."""
         places = np.arange(len(self.order))
         self.bars_ = self.ax_.bar(places, self.instability[self.order], **kwargs)
         self.ax_.set_xticks(places, [str(number) for number in self.order])
         self.ax_.set(xlabel="component", ylabel="instability")
-        return self

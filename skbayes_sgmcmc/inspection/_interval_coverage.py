@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._pipelines import last_step
 from .._validation import check_real
-from ._common import one_axes, one_output, pyplot
-
-Array = NDArray[Any]
+from ._common import Array, Display, one_output, pyplot
 
 #: probabilities of the intervals that are shown by default
 COVERAGES = tuple(np.linspace(0.1, 0.9, 9).round(1).tolist())
 
 
-class IntervalCoverageDisplay:
+@dataclass(eq=False, repr=False)
+class IntervalCoverageDisplay(Display):
     """Share of targets inside central predictive intervals, against the intervals' probability.
 
     The curve of a calibrated regressor is the diagonal, up to the chance of a finite number of
@@ -59,13 +58,10 @@ class IntervalCoverageDisplay:
     True
     """
 
-    def __init__(
-        self, coverages: Array, observed: Array, error: Array, estimator_name: str | None = None
-    ):
-        self.coverages = coverages
-        self.observed = observed
-        self.error = error
-        self.estimator_name = estimator_name
+    coverages: Array
+    observed: Array
+    error: Array
+    estimator_name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -98,15 +94,6 @@ class IntervalCoverageDisplay:
         Returns
         -------
         IntervalCoverageDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            The estimator is no regressor with one output, or a coverage is not between 0 and 1.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         shown = [check_real("coverages", each, low=0.0, high=1.0) for each in coverages]
@@ -119,22 +106,9 @@ class IntervalCoverageDisplay:
         error = np.sqrt(p * (1.0 - p) / len(y))
         return cls(p, observed, error, type(last).__name__).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the curve, the diagonal, and a band of two standard errors about it.
-
-        Parameters
-        ----------
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of the curve, passed to :meth:`matplotlib.axes.Axes.plot`.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes = one_axes(f"{type(self).__name__}.plot", ax)
-        self.figure_ = axes.figure
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the curve, the diagonal, and a band of two standard errors about it."""
+        axes = self.ax_
         p, width = self.coverages, 2.0 * self.error
         axes.fill_between(p, p - width, p + width, color="grey", alpha=0.25, linewidth=0)
         axes.plot([0.0, 1.0], [0.0, 1.0], color="grey", linestyle=":", linewidth=1)
@@ -142,4 +116,3 @@ class IntervalCoverageDisplay:
         axes.set(xlabel="probability of the interval", ylabel="share of targets inside")
         if axes.get_legend_handles_labels()[0]:
             axes.legend()
-        return self

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
 from .._pipelines import last_step, name_of
-from ._common import panels, pyplot, several
+from ._common import Array, Display, pyplot, several
 from ._curves import Curves, kind_of_curves
-
-Array = NDArray[Any]
 
 #: label of the axis for each metric
 LABELS = {
@@ -24,7 +22,8 @@ LABELS = {
 }
 
 
-class LearningCurveDisplay:
+@dataclass(eq=False, repr=False)
+class LearningCurveDisplay(Display):
     r"""Quality of the averaged prediction as a function of the number of averaged draws.
 
     At t draws per chain, the prediction is the (weighted) average over the first t draws of every
@@ -81,20 +80,12 @@ class LearningCurveDisplay:
     True
     """
 
-    def __init__(
-        self,
-        draws_per_chain: Array,
-        values: Mapping[str, Array],
-        *,
-        chain_values: Mapping[str, Array] | None = None,
-        draw_values: Mapping[str, Array] | None = None,
-        name: str | None = None,
-    ):
-        self.draws_per_chain = draws_per_chain
-        self.values = dict(values)
-        self.chain_values = None if chain_values is None else dict(chain_values)
-        self.draw_values = None if draw_values is None else dict(draw_values)
-        self.name = name
+    draws_per_chain: Array
+    values: Mapping[str, Array]
+    _: KW_ONLY
+    chain_values: Mapping[str, Array] | None = None
+    draw_values: Mapping[str, Array] | None = None
+    name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -142,15 +133,6 @@ class LearningCurveDisplay:
         Returns
         -------
         LearningCurveDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            The estimator is not from this package, or y has labels that were not seen in ``fit``.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         label = name_of(estimator) if name is None else name
@@ -186,13 +168,6 @@ class LearningCurveDisplay:
         Returns
         -------
         LearningCurveDisplay
-
-        Raises
-        ------
-        ValueError
-            The callback has not recorded any draw.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_callback")
         curves = getattr(callback, "curves", None)
@@ -228,26 +203,15 @@ class LearningCurveDisplay:
 
         Parameters
         ----------
-        ax : Axes, sequence of Axes or None, default=None
-            One axes per panel, or a single axes whose area the panels share. None: a new figure.
-        metric : str, sequence of str or None, default=None
-            Metrics to plot, with one panel each. None: the NLL, and the error or the RMSE.
-        per_chain : bool, default=False
-            If True, also plot one thin line per chain.
-        per_draw : bool, default=False
-            If True, also plot a point for every single draw.
-        name : str or None, default=None
-            Label of the curve. None: the ``name`` of the display.
-        **kwargs
-            Options of the main lines, passed to :meth:`matplotlib.axes.Axes.plot`.
+        ax, metric, per_chain, per_draw, name, **kwargs
+            As for :meth:`from_estimator`, but with the ``name`` of the display as default.
 
         Returns
         -------
         self
         """
         names = _metrics(metric, tuple(self.values))
-        self.axes_ = panels(f"{type(self).__name__}.plot", ax, len(names))
-        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
+        self._make_axes(ax, len(names))
         self.lines_, self.chain_lines_, self.draw_lines_ = [], [], []
         label = self.name if name is None else name
         for metric_name, axes in zip(names, self.axes_, strict=True):

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._validation import check_int, check_real
 from ..diagnostics import noise_variances
 from ..schedules import as_schedule
-from ._common import one_axes, pyplot
-
-Array = NDArray[Any]
-
-#: most steps at which the curves are computed
-POINTS = 200
+from ._common import Array, Display, pyplot
 
 
-class NoisePhaseDisplay:
+@dataclass(eq=False, repr=False)
+class NoisePhaseDisplay(Display):
     """Variances per step of the gradient noise and of the injected noise, along a schedule.
 
     While the noise of the minibatches is the larger one, a chain optimises. Once the injected noise
@@ -66,11 +62,10 @@ class NoisePhaseDisplay:
     True
     """
 
-    def __init__(self, steps: Array, smallest: Array, largest: Array, injected: Array):
-        self.steps = steps
-        self.smallest = smallest
-        self.largest = largest
-        self.injected = injected
+    steps: Array
+    smallest: Array
+    largest: Array
+    injected: Array
 
     @classmethod
     def from_covariance(
@@ -109,20 +104,13 @@ class NoisePhaseDisplay:
         Returns
         -------
         NoisePhaseDisplay
-
-        Raises
-        ------
-        ValueError
-            A parameter is invalid.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_covariance")  # before any work
         check_int("n_steps", n_steps)
         check_real("n", n, low=0.0)
         check_int("batch_size", batch_size)
         check_real("temperature", temperature, low=0.0)
-        steps = np.unique(np.geomspace(1, n_steps, min(POINTS, n_steps)).astype(int)) - 1
+        steps = np.unique(np.geomspace(1, n_steps, min(200, n_steps)).astype(int)) - 1
         etas = as_schedule("step_size", step_size).values(steps, n_steps)
         unit, heat = noise_variances(
             np.asarray(covariance),
@@ -136,26 +124,12 @@ class NoisePhaseDisplay:
             ax, **kwargs
         )
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the variances against the steps, both on logarithmic axes.
-
-        Parameters
-        ----------
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of the curves, passed to :meth:`matplotlib.axes.Axes.plot`.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes = one_axes(f"{type(self).__name__}.plot", ax)
-        self.figure_ = axes.figure
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the variances against the steps, both on logarithmic axes."""
+        axes = self.ax_
         at = self.steps + 1
         axes.fill_between(at, self.smallest, self.largest, color="C1", alpha=0.3, linewidth=0)
         axes.plot(at, self.largest, **({"color": "C1", "label": "gradient noise"} | kwargs))
         axes.plot(at, self.injected, **({"color": "C0", "label": "injected noise"} | kwargs))
         axes.set(xscale="log", yscale="log", xlabel="step", ylabel="variance per step")
         axes.legend()
-        return self

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
-from .._validation import check_int, check_real
-from ._common import panels, pyplot
-
-Array = NDArray[Any]
+from .._validation import check_int
+from ._common import Array, Display, central, pyplot
 
 #: rows over which predictions are averaged, and draws, at most
 MOST_ROWS, MOST_DRAWS = 100, 400
 
 
-class PartialEffectDisplay:
+@dataclass(eq=False, repr=False)
+class PartialEffectDisplay(Display):
     """Mean of the target as a function of each of some features, with a band over the draws.
 
     All other columns keep the values that they have in some rows, over which the means are
@@ -58,12 +57,11 @@ class PartialEffectDisplay:
     True
     """
 
-    def __init__(self, names: list[str], grids: Array, mean: Array, lower: Array, upper: Array):
-        self.names = names
-        self.grids = grids
-        self.mean = mean
-        self.lower = lower
-        self.upper = upper
+    names: list[str]
+    grids: Array
+    mean: Array
+    lower: Array
+    upper: Array
 
     @classmethod
     def from_estimator(
@@ -101,18 +99,9 @@ class PartialEffectDisplay:
         Returns
         -------
         PartialEffectDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            A parameter is invalid, or the estimator is no regressor.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
-        check_real("coverage", coverage, low=0.0, high=1.0)
+        tails = central(coverage)
         check_int("n_points", n_points, low=2)
         last, X = last_step(estimator, X)
         if not hasattr(last, "_mixture"):
@@ -145,7 +134,6 @@ class PartialEffectDisplay:
                 at.append(mean[..., 0].mean(axis=1))
             means.append(at)
         draws = np.asarray(means)  # (features, points, draws)
-        tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
         weighted: dict[str, Any] = {}
         if weights is not None:
             weighted = {
@@ -156,28 +144,16 @@ class PartialEffectDisplay:
         names, mean = [labels[j] for j in columns], np.average(draws, axis=2, weights=weights)
         return cls(names, np.asarray(grids), mean, lower, upper).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the curves.
+    def _n_panels(self) -> int:
+        return len(self.names)
 
-        Parameters
-        ----------
-        ax : Axes, array of Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of the curves, passed to :meth:`matplotlib.axes.Axes.plot`.
-
-        Returns
-        -------
-        self
-        """
-        self.axes_ = panels(f"{type(self).__name__}.plot", ax, len(self.names))
-        self.figure_ = self.axes_[0].figure
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the curves."""
         for k, axes in enumerate(self.axes_):
             (line,) = axes.plot(self.grids[k], self.mean[k], **kwargs)
             color = line.get_color()
             axes.fill_between(self.grids[k], self.lower[k], self.upper[k], color=color, alpha=0.2)
             axes.set(xlabel=self.names[k], ylabel="mean of y")
-        return self
 
 
 def _column_labels(estimator: Any) -> list[str]:

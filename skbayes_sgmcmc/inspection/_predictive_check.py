@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._pipelines import last_step
-from .._validation import check_int, check_real
-from ._common import one_axes, one_output, pyplot
-
-Array = NDArray[Any]
+from .._validation import check_int
+from ._common import Array, Display, central, one_output, pyplot
 
 
-class PredictiveCheckDisplay:
+@dataclass(eq=False, repr=False)
+class PredictiveCheckDisplay(Display):
     """Histogram of the targets, with a band of the histograms of replicated targets.
 
     Replicated targets are drawn from the predictive distribution of the same rows. Bars outside of
@@ -54,12 +53,11 @@ class PredictiveCheckDisplay:
     True
     """
 
-    def __init__(self, edges: Array, observed: Array, mean: Array, lower: Array, upper: Array):
-        self.edges = edges
-        self.observed = observed
-        self.mean = mean
-        self.lower = lower
-        self.upper = upper
+    edges: Array
+    observed: Array
+    mean: Array
+    lower: Array
+    upper: Array
 
     @classmethod
     def from_estimator(
@@ -102,18 +100,9 @@ class PredictiveCheckDisplay:
         Returns
         -------
         PredictiveCheckDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            A parameter is invalid, or the estimator is no regressor with one output.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
-        check_real("coverage", coverage, low=0.0, high=1.0)
+        tails = central(coverage)
         check_int("n_bins", n_bins)
         check_int("n_samples", n_samples, low=2)
         last, X = last_step(estimator, X)
@@ -124,26 +113,13 @@ class PredictiveCheckDisplay:
             step = max(1, int(np.ceil((y.max() - y.min() + 1.0) / n_bins)))
             edges = np.arange(y.min() - 0.5, y.max() + step, step)
         found = np.stack([np.histogram(each, edges)[0] for each in new.T])
-        lower, upper = np.quantile(found, [0.5 - coverage / 2.0, 0.5 + coverage / 2.0], axis=0)
+        lower, upper = np.quantile(found, tails, axis=0)
         observed = np.histogram(y, edges)[0]
         return cls(edges, observed, found.mean(axis=0), lower, upper).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the histogram and the band.
-
-        Parameters
-        ----------
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of the bars, passed to :meth:`matplotlib.axes.Axes.bar`.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes = one_axes(f"{type(self).__name__}.plot", ax)
-        self.figure_ = axes.figure
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the histogram and the band."""
+        axes = self.ax_
         middle, width = 0.5 * (self.edges[1:] + self.edges[:-1]), np.diff(self.edges)
         style = {"color": "C0", "alpha": 0.4, "label": "targets"} | kwargs
         axes.bar(middle, self.observed, width, **style)
@@ -151,4 +127,3 @@ class PredictiveCheckDisplay:
         axes.errorbar(middle, self.mean, error, fmt="k.", capsize=2, label="replicated")
         axes.set(xlabel="y", ylabel="rows")
         axes.legend()
-        return self

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
-from .._validation import check_int, check_real
-from ._common import one_axes, pyplot
-
-Array = NDArray[Any]
+from .._validation import check_int
+from ._common import Array, Display, central, intervals, pyplot
 
 
-class RelevanceDisplay:
+@dataclass(eq=False, repr=False)
+class RelevanceDisplay(Display):
     """Bar chart of the relevance of the input features, with intervals over the draws.
 
     The relevance of a feature is its learned scale in the first layer, divided by the sum of these
@@ -55,11 +54,10 @@ class RelevanceDisplay:
     {'petal ...'}
     """
 
-    def __init__(self, names: Array, mean: Array, lower: Array, upper: Array):
-        self.names = names
-        self.mean = mean
-        self.lower = lower
-        self.upper = upper
+    names: Array
+    mean: Array
+    lower: Array
+    upper: Array
 
     @classmethod
     def from_estimator(
@@ -93,18 +91,9 @@ class RelevanceDisplay:
         Returns
         -------
         RelevanceDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            A parameter is invalid, or the estimator has no learned scales of its inputs.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
-        check_real("coverage", coverage, low=0.0, high=1.0)
+        tails = central(coverage)
         (last,) = last_step(estimator)
         if not hasattr(last, "relevance_"):
             raise not_allowed(
@@ -123,29 +112,11 @@ class RelevanceDisplay:
                 f"feature_names of shape {names.shape} is not allowed: give {len(relevance)} names."
             )
         shown = np.argsort(-relevance, kind="stable")[:n_features]
-        tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
         lower, upper = last._relevance().quantile("relevance", tails)[:, shown]
         return cls(names[shown], relevance[shown], lower, upper).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the bars.
-
-        Parameters
-        ----------
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of the bars, passed to :meth:`matplotlib.axes.Axes.barh`.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes = one_axes(f"{type(self).__name__}.plot", ax)
-        self.figure_ = axes.figure
-        at = np.arange(len(self.names))
-        axes.barh(at, self.mean, **({"color": "C0", "alpha": 0.7} | kwargs))
-        axes.hlines(at, self.lower, self.upper, color="black", linewidth=1)
-        axes.set(xlabel="relevance", yticks=at, yticklabels=self.names)
-        axes.invert_yaxis()
-        return self
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the bars."""
+        self.ax_.barh(range(len(self.mean)), self.mean, **({"color": "C0", "alpha": 0.7} | kwargs))
+        self.ax_.set_xlabel("relevance")
+        intervals(self.ax_, self.names, self.lower, self.upper)

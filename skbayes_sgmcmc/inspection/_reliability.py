@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .._exceptions import not_allowed
 from .._labels import known_codes, label_array
@@ -16,15 +17,14 @@ from .._validation import (
     check_int,
     check_is_fitted,
 )
-from ._common import one_axes, pyplot
-
-Array = NDArray[Any]
+from ._common import Array, Display, pyplot
 
 #: allowed deviation of the sum of a row of probabilities from 1
 SUM_TOLERANCE = 1e-4
 
 
-class ReliabilityDisplay:
+@dataclass(eq=False, repr=False)
+class ReliabilityDisplay(Display):
     """Reliability diagram: accuracy as a function of confidence.
 
     The confidence of a row is the largest of its class probabilities. Rows are grouped by
@@ -80,15 +80,16 @@ class ReliabilityDisplay:
     True
     """
 
-    def __init__(
-        self, confidence: Array, accuracy: Array, counts: Array, *, name: str | None = None
-    ):
-        self.confidence = confidence
-        self.accuracy = accuracy
-        self.counts = counts
-        self.name = name
-        gaps = np.where(counts > 0, np.abs(confidence - accuracy), 0.0)
-        self.expected_calibration_error = float(np.sum(counts * gaps) / np.sum(counts))
+    confidence: Array
+    accuracy: Array
+    counts: Array
+    _: KW_ONLY
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        gaps = np.where(self.counts > 0, np.abs(self.confidence - self.accuracy), 0.0)
+        ece = np.sum(self.counts * gaps) / np.sum(self.counts)
+        self.expected_calibration_error = float(ece)
 
     @classmethod
     def from_estimator(
@@ -124,16 +125,6 @@ class ReliabilityDisplay:
         Returns
         -------
         ReliabilityDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            n_bins is not a positive whole number, the estimator has no ``predict_proba``, or y has
-            labels that were not seen in ``fit``.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         check_int("n_bins", n_bins)
@@ -176,24 +167,12 @@ class ReliabilityDisplay:
             Number of bins of equal width between 0 and 1.
         classes : array of shape (n_classes,) or None, default=None
             Labels of the columns of proba. None: the labels that occur in y_true, sorted.
-        name : str or None, default=None
-            Label of the curve.
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of the line, passed to :meth:`matplotlib.axes.Axes.plot`.
+        name, ax, **kwargs
+            As for :meth:`from_estimator`, without a label as default.
 
         Returns
         -------
         ReliabilityDisplay
-
-        Raises
-        ------
-        ValueError
-            n_bins is not a positive whole number, the shapes do not match, proba has values that
-            are not probabilities, or y_true has labels that are not in classes.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_predictions")  # before any work
         confidence, accuracy, counts = _bins(y_true, proba, n_bins, classes)
@@ -204,20 +183,15 @@ class ReliabilityDisplay:
 
         Parameters
         ----------
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure. If the axes already have a diagram, the bars of
-            both diagrams overlap.
-        name : str or None, default=None
-            Label of the curve. None: the ``name`` of the display.
-        **kwargs
-            Options of the line, passed to :meth:`matplotlib.axes.Axes.plot`.
+        ax, name, **kwargs
+            As for :meth:`from_estimator`, but with the ``name`` of the display as default. If the
+            axes already have a diagram, the bars of both diagrams overlap.
 
         Returns
         -------
         self
         """
-        self.ax_ = one_axes(f"{type(self).__name__}.plot", ax)
-        self.figure_ = self.ax_.figure
+        self._make_axes(ax)
         drawn = self.ax_.get_legend_handles_labels()[1]
         if "calibrated" not in drawn:
             self.ax_.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linestyle=":", label="calibrated")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
-from numpy.typing import NDArray
-
 from .._pipelines import last_step
-from .._validation import check_real
-from ._common import one_axes, one_output, pyplot
-
-Array = NDArray[Any]
+from ._common import Array, Display, central, one_output, pyplot
 
 
-class ResidualDisplay:
+@dataclass(eq=False, repr=False)
+class ResidualDisplay(Display):
     """Residuals against predictions, with the predictive interval of each row.
 
     A residual is the target minus the median of its predictive distribution. If residuals bend, the
@@ -50,11 +47,10 @@ class ResidualDisplay:
     True
     """
 
-    def __init__(self, median: Array, residual: Array, lower: Array, upper: Array):
-        self.median = median
-        self.residual = residual
-        self.lower = lower
-        self.upper = upper
+    median: Array
+    residual: Array
+    lower: Array
+    upper: Array
 
     @classmethod
     def from_estimator(
@@ -87,40 +83,17 @@ class ResidualDisplay:
         Returns
         -------
         ResidualDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            The estimator is no regressor with one output, or ``coverage`` is not between 0 and 1.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
-        check_real("coverage", coverage, low=0.0, high=1.0)
+        low, high = central(coverage)
         last, X = last_step(estimator, X)
         y = one_output(last, X, y)
-        levels = [0.5 - 0.5 * coverage, 0.5, 0.5 + 0.5 * coverage]
-        lower, median, upper = last.predict_quantiles(X, levels).T
+        lower, median, upper = last.predict_quantiles(X, [low, 0.5, high]).T
         return cls(median, y - median, lower - median, upper - median).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the residuals and the intervals.
-
-        Parameters
-        ----------
-        ax : Axes or None, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs
-            Options of the points, passed to :meth:`matplotlib.axes.Axes.plot`.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes = one_axes(f"{type(self).__name__}.plot", ax)
-        self.figure_ = axes.figure
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the residuals and the intervals."""
+        axes = self.ax_
         axes.vlines(self.median, self.lower, self.upper, color="grey", alpha=0.35, linewidth=1.5)
         axes.axhline(0.0, color="grey", linestyle=":", linewidth=1)
         outside = (self.residual < self.lower) | (self.residual > self.upper)
@@ -130,4 +103,3 @@ class ResidualDisplay:
             self.median[outside], self.residual[outside], **(style | {"color": "C1", "marker": "x"})
         )
         axes.set(xlabel="predictive median", ylabel="target minus median")
-        return self

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
-from .._validation import check_int, check_real
-from ._common import COLUMNS, panels, pyplot
-
-Array = NDArray[Any]
+from .._validation import check_int
+from ._common import COLUMNS, Array, Display, central, intervals, pyplot
 
 
-class TopicDisplay:
+@dataclass(eq=False, repr=False)
+class TopicDisplay(Display):
     """Bar charts of the most probable words of topics, with intervals over the draws.
 
     Create a display with :meth:`from_estimator`.
@@ -56,12 +55,11 @@ class TopicDisplay:
     (2, 3)
     """
 
-    def __init__(self, topics: Array, words: Array, mean: Array, lower: Array, upper: Array):
-        self.topics = topics
-        self.words = words
-        self.mean = mean
-        self.lower = lower
-        self.upper = upper
+    topics: Array
+    words: Array
+    mean: Array
+    lower: Array
+    upper: Array
 
     @classmethod
     def from_estimator(
@@ -98,18 +96,9 @@ class TopicDisplay:
         Returns
         -------
         TopicDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            A parameter is invalid, or the estimator is not a topic model of this package.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
-        check_real("coverage", coverage, low=0.0, high=1.0)
+        tails = central(coverage)
         (last,) = last_step(estimator)
         if not hasattr(last, "top_words"):
             raise not_allowed(f"estimator={last!r} is not allowed: give a fitted topic model.")
@@ -120,33 +109,19 @@ class TopicDisplay:
         words = with_column_names(estimator).top_words(n_words, feature_names)[chosen]
         columns = np.argsort(-last.components_, axis=1, kind="stable")[chosen, :n_words]
         draws = last.posterior_.pooled("components")[:, chosen[:, None], columns]
-        tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
         lower, upper = np.quantile(draws, tails, axis=0)
         mean = last.components_[chosen[:, None], columns]
         return cls(chosen, words, mean, lower, upper).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the bars.
+    def _n_panels(self) -> int:
+        return len(self.topics)
 
-        Parameters
-        ----------
-        ax : Axes, sequence of Axes or None, default=None
-            One axes per panel, or a single axes whose area the panels share. None: a new figure.
-        **kwargs
-            Options of the bars, passed to :meth:`matplotlib.axes.Axes.barh`.
-
-        Returns
-        -------
-        self
-        """
-        self.axes_ = panels(f"{type(self).__name__}.plot", ax, len(self.topics))
-        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
-        at = np.arange(self.words.shape[1])
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the bars."""
+        at = range(self.words.shape[1])
         for i, axes in enumerate(self.axes_):
             axes.barh(at, self.mean[i], **({"color": "C0", "alpha": 0.7} | kwargs))
-            axes.hlines(at, self.lower[i], self.upper[i], color="black", linewidth=1)
-            axes.set(title=f"topic {self.topics[i]}", yticks=at, yticklabels=self.words[i])
-            axes.invert_yaxis()
+            axes.set_title(f"topic {self.topics[i]}")
+            intervals(axes, self.words[i], self.lower[i], self.upper[i])
         for axes in self.axes_[-COLUMNS:]:
             axes.set_xlabel("probability")
-        return self

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._draws.posterior_samples import PosteriorSamples
 from .._pipelines import last_step
 from .._validation import check_int, check_random_state
-from ._common import COLUMNS, panels, pyplot, several
-
-Array = NDArray[Any]
+from ._common import COLUMNS, Array, Display, pyplot, several
 
 #: maximal number of values of one block in its histogram
 MOST_NUMBERS = 10**6
 
 
-class WeightHistogramDisplay:
+@dataclass(eq=False, repr=False)
+class WeightHistogramDisplay(Display):
     """Histograms of the draws, with one panel for each block of parameters.
 
     The histogram of a block contains the values of all its coordinates in all draws. It is the
@@ -59,9 +58,8 @@ class WeightHistogramDisplay:
     ['coef', 'intercept']
     """
 
-    def __init__(self, densities: Mapping[str, Array], edges: Mapping[str, Array]):
-        self.densities = dict(densities)
-        self.edges = dict(edges)
+    densities: Mapping[str, Array]
+    edges: Mapping[str, Array]
 
     @classmethod
     def from_estimator(
@@ -95,15 +93,6 @@ class WeightHistogramDisplay:
         Returns
         -------
         WeightHistogramDisplay
-
-        Raises
-        ------
-        NotFittedError
-            The estimator is not fitted.
-        ValueError
-            A parameter is invalid, or the estimator is not from this package.
-        ImportError
-            Matplotlib is not installed.
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         check_int("bins", bins)
@@ -117,28 +106,16 @@ class WeightHistogramDisplay:
             densities[name], edges[name] = np.histogram(values, bins, density=True, weights=weights)
         return cls(densities, edges).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the histograms.
+    def _n_panels(self) -> int:
+        return len(self.densities)
 
-        Parameters
-        ----------
-        ax : Axes, sequence of Axes or None, default=None
-            One axes per panel, or a single axes whose area the panels share. None: a new figure.
-        **kwargs
-            Options of the histograms, passed to :meth:`matplotlib.axes.Axes.stairs`.
-
-        Returns
-        -------
-        self
-        """
-        self.axes_ = panels(f"{type(self).__name__}.plot", ax, len(self.densities))
-        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
+    def _draw(self, **kwargs: Any) -> None:
+        """Plot the histograms."""
         for axes, (name, density) in zip(self.axes_, self.densities.items(), strict=True):
             axes.stairs(density, self.edges[name], **({"fill": True} | kwargs))
             axes.set(title=name, xlabel="value", yticks=[])
         for axes in self.axes_[:: min(len(self.axes_), COLUMNS)]:
             axes.set_ylabel("density")
-        return self
 
 
 def _numbers(posterior: PosteriorSamples, name: str, rng: Any) -> tuple[Array, Array | None]:
