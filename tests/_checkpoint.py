@@ -1,38 +1,45 @@
 """Fits whose checkpoints the tests read, and how they are compared."""
 
+import io
+import re
+from contextlib import redirect_stdout
+
 import numpy as np
 from sklearn.datasets import make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression, MixingDistance
-from skbayes_sgmcmc._engine.chains import LONG_CHUNK
 from skbayes_sgmcmc.samplers import PSGLD
 from skbayes_sgmcmc.schedules import Exponential, Polynomial
 
-#: name -> parameters of a fit of 2.5 chunks of burn-in and 4 of draws, and the chunk it dies after
+#: steps of a chunk, set by ``limits(chunk_steps=CHUNK)``. Files hold the state between two chunks
+CHUNK = 64
+#: name -> parameters of a fit of 2.5 chunks of burn-in and 4 of draws, and the share after which it
+#: dies: behind the first or the fourth chunk
 FITS = {
-    "default": ({}, 4),
-    "minibatches": ({"step_size": 0.1, "batch_size": 20, "compiled": False}, 4),
-    "compiled": ({"step_size": 0.1, "batch_size": 20}, 4),
-    "sghmc": ({"sampler": "sghmc", "integrator": "baoab", "step_size": 0.1}, 4),
-    "msgnht": ({"sampler": "msgnht", "dtype": "float32"}, 4),
-    "psgld in burn-in": ({"sampler": PSGLD(divergence=True), "step_size": 0.1}, 1),
-    "psgld after it": ({"sampler": "psgld", "step_size": 0.1}, 4),
-    "mala": ({"sampler": "mala"}, 4),
-    "schedule": ({"step_size": Polynomial(first=0.3, last=0.01), "sampler": "sghmc"}, 4),
+    "default": ({}, 0.6),
+    "minibatches": ({"step_size": 0.1, "batch_size": 20, "compiled": False}, 0.6),
+    "compiled": ({"step_size": 0.1, "batch_size": 20}, 0.6),
+    "sghmc": ({"sampler": "sghmc", "integrator": "baoab", "step_size": 0.1}, 0.6),
+    "msgnht": ({"sampler": "msgnht", "dtype": "float32"}, 0.6),
+    "psgld in burn-in": ({"sampler": PSGLD(divergence=True), "step_size": 0.1}, 0.1),
+    "psgld after it": ({"sampler": "psgld", "step_size": 0.1}, 0.6),
+    "mala": ({"sampler": "mala"}, 0.6),
+    "schedule": ({"step_size": Polynomial(first=0.3, last=0.01), "sampler": "sghmc"}, 0.6),
     "mixing distance": (
         {
             "step_size": Polynomial(first=0.3, last=0.01),
-            "thinning": MixingDistance(n_steps=6 * LONG_CHUNK, distance=0.25),
+            "thinning": MixingDistance(n_steps=6 * CHUNK, distance=0.25),
+            "compiled": False,
         },
-        4,
+        0.6,
     ),
     "mixing distance found": (  # the step size when burn-in ends: later ones are far smaller
         {
             "step_size": Exponential(first=0.3, last=0.001),
-            "thinning": MixingDistance(n_steps=6 * LONG_CHUNK),
+            "thinning": MixingDistance(n_steps=6 * CHUNK),
             "compiled": False,
         },
-        4,
+        0.6,
     ),
 }
 
@@ -46,10 +53,17 @@ def data():
 
 
 def make(name, path=None):
-    length = {"burn_in": 5 * LONG_CHUNK // 2, "n_draws": 2 * LONG_CHUNK, "thinning": 2}
+    length = {"burn_in": 5 * CHUNK // 2, "n_draws": 2 * CHUNK, "thinning": 2}
     return BayesianLogisticRegression(
         **(length | {"n_chains": 2, "random_state": 0, "checkpoint": path} | FITS[name][0])
     )
+
+
+def steps_told(estimator, *data):
+    """The steps that a fit takes, in portions: the last of each, as ``verbose`` prints them."""
+    with redirect_stdout(io.StringIO()) as text:
+        estimator.set_params(verbose=1).fit(*data)
+    return [int(step) for step in re.findall(r"step (\d+) of", text.getvalue())]
 
 
 def assert_same(a, b):

@@ -15,23 +15,26 @@ import warnings
 from contextlib import redirect_stdout, suppress
 from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from _inside import inside, limits
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.ranks import Ranks
-from skbayes_sgmcmc._engine import chains, descent, fingerprint
-from skbayes_sgmcmc._engine.checkpoint import Checkpoint
+from skbayes_sgmcmc.samplers import SGLD
 
 N_RANKS = 2
 #: seconds for which a rank waits for one that does not come
 PATIENCE = 1.0
 #: steps between two looks at the chains of a fit with a file
 CHUNK = 64
+#: a step of its third chunk; with a file, three more are taken beforehand
+LAST = 2 * CHUNK + 20
 
 X, Y = make_classification(203, 5, random_state=0)
 WEIGHT = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
@@ -99,15 +102,25 @@ def fitted(name, **others):
     return clone(estimator).set_params(**others).fit(X, y, sample_weight=weight)
 
 
-def fitted_in_chunks(path):
+class Steps(SGLD):
+    """Calls ``at_last`` in the midst of this process's step ``last``; counts those of one fit."""
+
+    taken, last, at_last = 0, 0, None
+
+    def euler(self, theta, state, step):
+        super().euler(theta, state, step)
+        Steps.taken += 1
+        if Steps.last and Steps.taken % Steps.last == 0:
+            Steps.at_last(theta)
+
+
+def fitted_in_chunks(path, last=0, at_last=None):
     """Draws of a fit of three chunks of ``CHUNK`` steps, with a file."""
-    before, chains.LONG_CHUNK = chains.LONG_CHUNK, CHUNK
+    Steps.taken, Steps.last, Steps.at_last = 0, last, at_last
     length = {"burn_in": CHUNK, "n_draws": 2 * CHUNK, "thinning": 1, "n_chains": 1}
-    clf = clone(FITS["logistic"][0]).set_params(checkpoint=path, **length)
-    try:
+    clf = clone(FITS["logistic"][0]).set_params(sampler=Steps(), checkpoint=path, **length)
+    with limits(chunk_steps=CHUNK):
         return clf.fit(X, Y).posterior_["coef"]
-    finally:
-        chains.LONG_CHUNK = before
 
 
 def changed(**others):
@@ -148,12 +161,8 @@ def refused(rank):
 
 
 def other_version(estimator, second):
-    before = fingerprint.__version__
-    fingerprint.__version__ = "0.0.0" if second else before
-    try:
+    with mock.patch.dict(inside("versions").__globals__, __version__=f"0.0.{1 - second}"):
         estimator.fit(X, Y)
-    finally:
-        fingerprint.__version__ = before
 
 
 def error_of(call):
@@ -196,10 +205,8 @@ def main(folder, rank):
             found["alone"] = error_of(lambda: fitted("logistic")), time.monotonic() - started
     dist.barrier()
     (folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
-    if rank == 1:
-        Checkpoint.maybe_save = after_two_calls(Checkpoint.maybe_save, die)
     with sk.data_parallel():
-        died = error_of(lambda: fitted_in_chunks(folder / "fit.npz"))
+        died = error_of(lambda: fitted_in_chunks(folder / "fit.npz", LAST * rank, die))
     (folder / f"died.{rank}.txt").write_text(died)
 
 
@@ -212,30 +219,20 @@ def asked_for(burn_in):
 
 def drifted(rank):
     """Draws of a fit in which rank 1 is a little beside rank 0 at the end of every chunk."""
-    chunk = chains.Chains._chunk
-
-    def shifted(self, steps):
-        chunk(self, steps)
-        self.phi += 0.001 * rank
-
-    chains.Chains._chunk = shifted
-    draws = fitted_in_chunks(None)
-    chains.Chains._chunk = chunk
-    return draws
+    return fitted_in_chunks(None, CHUNK, lambda theta: theta.add_(0.001 * rank))
 
 
 def descended(rank):
     """Draws of a fit whose descent takes rank 1 a little beside rank 0 in each of its parts."""
-    loss = descent.Descent._loss
+    descent = inside("Descent")
+    loss = descent._loss
 
     def shifted(self, active):
         self.phi += 0.001 * rank
         return loss(self, active)
 
-    descent.Descent._loss = shifted
-    draws = fitted("mlp, mclmc").posterior_["weight_1"]
-    descent.Descent._loss = loss
-    return draws
+    with mock.patch.object(descent, "_loss", shifted):
+        return fitted("mlp, mclmc").posterior_["weight_1"]
 
 
 def damaged(folder, rank):
@@ -269,39 +266,21 @@ def in_group(group):
 
 
 def interrupted_and_resumed(folder):
-    """Draws of a fit that stopped in the middle, and the files that it left; see ``Stop``."""
+    """Draws of a fit that stopped in its third chunk, and the files that it left."""
     folder.mkdir()
-    before, Checkpoint.maybe_save = Checkpoint.maybe_save, after_two_calls(Checkpoint.save, stop)
-    with suppress(Stop):
-        fitted_in_chunks(folder / "fit.npz")
-    Checkpoint.maybe_save = before
+    with suppress(KeyboardInterrupt):
+        fitted_in_chunks(folder / "fit.npz", LAST, stop)
     files = [path.name for path in folder.iterdir()]
     return fitted_in_chunks(folder / "fit.npz"), files
 
 
-class Stop(Exception):
-    """What ends a fit."""
+def stop(theta):
+    raise KeyboardInterrupt
 
 
-def stop():
-    raise Stop
-
-
-def die():
+def die(theta):
     """As a machine's failure does."""
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def after_two_calls(method, end):
-    """A method of Checkpoint that ends the fit after two chunks."""
-    calls = []
-
-    def ending(self, chains):
-        calls.append(method(self, chains))
-        if len(calls) == 2:
-            end()
-
-    return ending
 
 
 if __name__ == "__main__":

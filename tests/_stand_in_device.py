@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 
 import torch
+from _inside import having, inside
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skbayes_sgmcmc._data import chain_random, minibatch
-from skbayes_sgmcmc._engine import sample, settings
 
 NAME = "meta"
 aten = torch.ops.aten
@@ -147,10 +147,10 @@ class Stream(chain_random.TorchStream):
 @contextlib.contextmanager
 def stand_in(monkeypatch):
     """While it is open, ``device="meta"`` is allowed and computes."""
-    original = settings.resolve_device
+    original = inside("resolve_device")
     allow = lambda device: NAME if device == NAME else original(device)  # noqa: E731
     with monkeypatch.context() as patch, Mode():
-        for module in (settings, sample):
+        for module in having("resolve_device"):
             patch.setattr(module, "resolve_device", allow)
         patch.setattr(chain_random, "TorchStream", Stream)
         waited.clear()

@@ -1,6 +1,7 @@
 """Fixtures of several files, and options: shifted seeds, numbers of random cases."""
 
 import os
+from contextlib import ExitStack
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # one process for each core: their threads would wait for each other. Libraries read it once
@@ -10,6 +11,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from _inside import Interrupt, having
+from _inside import limits as set_limits
 from _seeds import shift as shift_seeds
 
 
@@ -33,6 +36,42 @@ def pytest_configure(config):
 def same_seed():
     """Fits without random_state are the same in each run of a test: they ask NumPy for a seed."""
     np.random.seed(0)  # noqa: NPY002 - the one that scikit-learn's check_random_state uses
+
+
+@pytest.fixture
+def limits():
+    """``limits(row_block=50)`` sets limits of memory and of blocks (_inside.LIMITS) for a test."""
+    with ExitStack() as stack:
+        yield lambda **values: stack.enter_context(set_limits(**values))
+
+
+@pytest.fixture
+def replaced(monkeypatch):
+    """``replaced(name, value)`` replaces a function in all modules that have it."""
+
+    def replace(name, value):
+        for module in having(name):
+            monkeypatch.setattr(module, name, value)
+
+    return replace
+
+
+@pytest.fixture
+def interrupt_after():
+    """``interrupt_after(0.3, estimator, *data)`` presses Ctrl-C after this share of a fit's steps.
+
+    It returns what the fit says, and leaves the estimator without the callback that did it.
+    """
+    pytest.importorskip("sklearn.callback")
+
+    def interrupted(share, estimator, *data):
+        estimator.set_callbacks(Interrupt(share))
+        with pytest.raises(KeyboardInterrupt) as caught:
+            estimator.fit(*data)
+        estimator.set_callbacks()
+        return str(caught.value)
+
+    return interrupted
 
 
 @pytest.fixture

@@ -87,12 +87,11 @@ def test_auto_takes_the_linear_kernel_and_no_other_in_short_runs():
     assert fitted(SPARSE, sampler="psgld").compiled_ == ()
 
 
-def test_jobs_do_not_change_what_is_used(monkeypatch):
+def test_jobs_do_not_change_what_is_used(limits):
     """The numbers of all chains count, in however many groups they run."""
-    from skbayes_sgmcmc._engine.accelerators import fused_steps
 
     n_parameters = 4 * 3 + 3 + 3 * 3 + 3
-    monkeypatch.setattr(fused_steps, "WORTH_NUMBERS", n_parameters * 8 * 2)
+    limits(worth_steps=n_parameters * 8 * 2)
     with parallel_config("threading"):
         assert fitted(MLP).compiled_ == fitted(MLP, n_jobs=2).compiled_ == ("fused_steps",)
 
@@ -161,7 +160,9 @@ def test_missing_numba_is_a_reason(monkeypatch, kind, parameters):
     ],
 )
 @pytest.mark.parametrize("parameters", [{}, {"algorithm": "gibbs"}])
-def test_a_numba_that_can_not_be_imported_is_a_reason(tmp_path, monkeypatch, error, parameters):
+def test_a_numba_that_can_not_be_imported_is_a_reason(
+    tmp_path, limits, monkeypatch, error, parameters
+):
     """Its library is not found if the memory of the process is limited, for instance.
 
     "auto" takes torch, also where compiled code would pay, and imports numba only there.
@@ -169,8 +170,7 @@ def test_a_numba_that_can_not_be_imported_is_a_reason(tmp_path, monkeypatch, err
     (tmp_path / "numba.py").write_text(f"raise {error}")
     monkeypatch.delitem(sys.modules, "numba")
     monkeypatch.syspath_prepend(tmp_path)
-    for where in ("documents", "corpus"):
-        monkeypatch.setattr(f"skbayes_sgmcmc.models.topics.{where}.WORTH_WORDS", 0)
+    limits(worth_words=0)
     with pytest.raises(ValueError, match=r"numba can't be imported \(\w+: (Could|Numba)"):
         fitted(LDA, compiled=True, **parameters)
     assert fitted(LDA, compiled="auto", **parameters).compiled_ == ()
@@ -191,11 +191,10 @@ def test_a_refused_fit_leaves_the_estimator_unfitted():
     assert not [name for name in vars(clf) if name.endswith("_")]
 
 
-def test_chains_of_torchs_numbers_go_on_with_them(monkeypatch):
+def test_chains_of_torchs_numbers_go_on_with_them(limits):
     """The compiled steps have a generator of their own, which can't take over another's state."""
-    from skbayes_sgmcmc._engine.accelerators import fused_steps
 
-    monkeypatch.setattr(fused_steps, "WORTH_NUMBERS", 0)
+    limits(worth_steps=0)
     clf = fitted(MLP, warm_start=True, compiled=False)
     with pytest.raises(ValueError, match="fused_steps: the earlier chains .* torch's random"):
         clf.set_params(compiled=True).fit(X, y)

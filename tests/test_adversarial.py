@@ -24,9 +24,7 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
     BayesianOrdinalClassifier,
 )
-from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.inspection import AdversarialCurveDisplay, _adversarial, fgsm
-from skbayes_sgmcmc.models.networks import network as networks
 
 #: budgets too small to mix, on purpose: what is looked at holds for any draws
 pytestmark = [
@@ -170,7 +168,7 @@ def test_direction_where_probabilities_round_to_one_or_zero(dtype, label):
 
 @pytest.mark.parametrize("weights", [None, np.geomspace(1.0, 0.05, 6)])
 @pytest.mark.parametrize("name", ["logistic", "relu", "cnn"])
-def test_blocks_of_rows_and_draws_do_not_show(name, weights, monkeypatch):
+def test_blocks_of_rows_and_draws_do_not_show(name, weights, limits, monkeypatch):
     """Slopes are the same to rounding of sums in another order, from one draw and row at a time."""
     X, y = rows_of_classes(16, 3)
     clf = with_posterior(CLASSIFIERS[name].fit(X, y), weights=weights)
@@ -184,9 +182,7 @@ def test_blocks_of_rows_and_draws_do_not_show(name, weights, monkeypatch):
             yield draws, f
 
     monkeypatch.setattr(type(clf), "_iter_logits", recorded)
-    monkeypatch.setattr(_adversarial, "ROWS", 7)
-    monkeypatch.setattr(prediction, "BLOCK_NUMBERS", 1)
-    monkeypatch.setattr(networks, "ACTIVATION_NUMBERS", 1)
+    limits(prediction_block=1, activations=1, attacked_rows=7)
     np.testing.assert_array_equal(fgsm(clf, X, eps=1.0, clip=None), whole)
     assert {shape[0] for shape in sizes} == {1}
     assert max(shape[1] for shape in sizes) == 7

@@ -14,14 +14,12 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from _checkpoint import FITS, QUICK, assert_same, data, make
+from _checkpoint import CHUNK, FITS, QUICK, assert_same, data, make, steps_told
+from _inside import Interrupt
+from _inside import limits as set_limits
 
-from skbayes_sgmcmc import (
-    SamplingWarning,
-    sample,
-)
-from skbayes_sgmcmc._engine.chains import LONG_CHUNK, Chains
-from skbayes_sgmcmc._engine.checkpoint import Checkpoint
+from skbayes_sgmcmc import SamplingWarning, sample
+from skbayes_sgmcmc.samplers import SGLD
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -31,30 +29,23 @@ HERE = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 # kill -9 ------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def short_chunks(limits):
+    limits(chunk_steps=CHUNK)
+
+
 def fit_and_be_killed(folder, names):
     """Run each of these fits in a child that kills itself once its file has been written."""
-    from skbayes_sgmcmc._engine import checkpoint
-
-    checkpoint.EVERY_SECONDS = checkpoint.WRITE_SHARE = 0.0  # write after every chunk
-    maybe_save = Checkpoint.maybe_save
     for name in names:
-        chunks = FITS[name][1]
         child = os.fork()
         if child:
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
             continue
-        done = 0
-
-        def save_and_die(self, chains, last=chunks):
-            nonlocal done
-            maybe_save(self, chains)
-            done += 1
-            if done == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        Checkpoint.maybe_save = save_and_die
-        checkpoint.EVERY_SECONDS, checkpoint.WRITE_SHARE = 0.0, 1e9
-        make(name, str(Path(folder) / f"{name}.npz")).fit(*data())
+        clf = make(name, str(Path(folder) / f"{name}.npz"))
+        clf.set_callbacks(Interrupt(FITS[name][1], signal.SIGKILL))
+        # each chunk is written
+        with set_limits(chunk_steps=CHUNK, write_seconds=0.0, write_share=1e9):
+            clf.fit(*data())
 
 
 @pytest.fixture(scope="module")
@@ -84,118 +75,108 @@ def killed(tmp_path_factory):
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FITS]
 )
-def test_resumes_bit_for_bit_after_kill(killed, name, monkeypatch):
-    path = str(killed(name))
+def test_resumes_bit_for_bit_after_kill(killed, name):
+    pytest.importorskip("sklearn.callback")
+    path, share = str(killed(name)), FITS[name][1]
     with np.load(path) as file:
-        assert f'"step": {LONG_CHUNK}' in str(file["meta"]) or FITS[name][1] > 1
-        assert (int(file["kept"]) == 0) == (FITS[name][1] == 1)  # in burn-in, and after it
-    chunks = count_chunks(monkeypatch)
-    whole = make(name).fit(*data())
-    of_whole = len(chunks)
-    resumed = make(name, path).fit(*data())
-    assert len(chunks) - of_whole == of_whole - FITS[name][1]  # it did not start anew
+        assert (int(file["kept"]) == 0) == (share < 0.2)  # in burn-in, and after it
+    whole, resumed = make(name), make(name, path)
+    steps, left = steps_told(whole, *data()), steps_told(resumed, *data())
+    assert 0 < len(left) < len(steps) and left == steps[-len(left) :]  # it did not start anew
     assert_same(resumed, whole)
 
 
-def count_chunks(monkeypatch):
-    chunks, chunk = [], Chains._chunk
-
-    def counted(self, steps):
-        chunks.append(steps)
-        return chunk(self, steps)
-
-    monkeypatch.setattr(Chains, "_chunk", counted)
-    return chunks
-
-
-def test_a_finished_file_is_returned_at_once(tmp_path, monkeypatch):
+def test_a_finished_file_is_returned_at_once(tmp_path):
     """A process that is killed between the fit's end and its use of the result loses nothing."""
-    first = make("default", tmp_path / "file.npz").fit(*data())
-    chunks = count_chunks(monkeypatch)
-    again = make("default", tmp_path / "file.npz").set_params(verbose=1).fit(*data())
-    assert not chunks
+    first, again = (make("default", tmp_path / "file.npz") for _ in range(2))
+    assert steps_told(first, *data()) and not steps_told(again, *data())
     assert_same(first, again)
     (tmp_path / "file.npz").rename(tmp_path / "moved.npz")
     assert_same(first, make("default", tmp_path / "moved.npz").fit(*data()))
 
 
-def test_each_group_of_chains_has_a_file(tmp_path, monkeypatch):
+class Watched(SGLD):
+    """Counts the steps of all groups of chains, and presses Ctrl-C in the midst of one."""
+
+    steps, last = 0, None
+
+    def euler(self, theta, state, step):
+        Watched.steps += 1
+        if Watched.steps == Watched.last:
+            signal.raise_signal(signal.SIGINT)
+        super().euler(theta, state, step)
+
+
+def watched(path=None, **parameters):
+    """A fit; besides its own steps, a few are taken that tell one sampler from another."""
+    given = {"sampler": Watched(), "step_size": 0.1, "checkpoint": path}
+    return make("default").set_params(**given | parameters)
+
+
+def test_each_group_of_chains_has_a_file(tmp_path):
     """Of three chains in two groups; the group whose file is gone is drawn anew, the other is not.
 
     So a chain goes on from its file when joblib gives it to another worker.
     """
 
     def fit(path):
+        before = Watched.steps
         with joblib.parallel_config("threading"):
-            return make("minibatches", path).set_params(n_chains=3, n_jobs=2).fit(*data())
+            clf = watched(path, n_chains=3, n_jobs=2).fit(*data())
+        return clf, Watched.steps - before
 
-    whole, chunks = fit(None), count_chunks(monkeypatch)
-    assert_same(fit(tmp_path / "file.npz"), whole)
-    assert {file.name for file in tmp_path.iterdir()} == {"file.0-1.npz", "file.2-2.npz"}
-    of_both = len(chunks)
-    (tmp_path / "file.2-2.npz").unlink()
-    assert_same(fit(tmp_path / "file.npz"), whole)
-    assert 2 * (len(chunks) - of_both) == of_both
-    assert_same(fit(tmp_path / "file.npz"), whole)
-    assert 2 * (len(chunks) - of_both) == of_both
+    (whole, of_both), path = fit(None), tmp_path / "file.npz"
+    for new in (of_both, 0, of_both // 2, 0):
+        found, steps = fit(path)
+        assert_same(found, whole)
+        assert new <= steps < new + 20
+        assert {file.name for file in tmp_path.iterdir()} == {"file.0-1.npz", "file.2-2.npz"}
+        if new == 0:
+            (tmp_path / "file.2-2.npz").unlink()
 
 
 # Ctrl-C -------------------------------------------------------------------------------------------
 
 
-def interrupt_in_chunk(monkeypatch, number):
-    """Ctrl-C in the midst of the steps of a chunk."""
-    # a shell's background jobs ignore it
+def stopped(chunks, fit, *given):
+    """What a fit says that is interrupted half a chunk after so many."""
+    # a shell's background jobs ignore Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    calls, set_scale = [], Chains._set_scale
-
-    def step(self, eta, temperature):
-        calls.append(self.cursor.step)
-        if calls.count(number * LONG_CHUNK) == 100:
-            calls.clear()
-            signal.raise_signal(signal.SIGINT)
-        return set_scale(self, eta, temperature)
-
-    monkeypatch.setattr(Chains, "_set_scale", step)
+    Watched.last = Watched.steps + int((chunks + 0.5) * CHUNK)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        fit(*given)
+    return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["default", "sghmc", "schedule"])
-def test_ctrl_c_leaves_a_file_to_go_on_from(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("step_size", [0.1, FITS["schedule"][0]["step_size"]], ids=str)
+def test_ctrl_c_leaves_a_file_to_go_on_from(tmp_path, step_size):
     path = tmp_path / "file.npz"
-    clf = make(name, path)
-    with monkeypatch.context() as patch:
-        interrupt_in_chunk(patch, 1)
-        with pytest.raises(KeyboardInterrupt) as caught:
-            clf.fit(*data())
-    text = str(caught.value)
-    assert f"interrupted at step {LONG_CHUNK} of" in text
+    clf = watched(path, step_size=step_size)
+    text = stopped(1, clf.fit, *data())
+    assert f"interrupted at step {CHUNK} of" in text
     assert "call fit again with the same data and parameters" in text and str(path) in text
     assert set(vars(clf)) == set(clf.get_params(deep=False))
-    chunks = count_chunks(monkeypatch)
-    clf.fit(*data())
-    assert chunks[0][0] == LONG_CHUNK
-    assert_same(clf, make(name).fit(*data()))
+    whole = watched(step_size=step_size)
+    assert steps_told(clf, *data()) == steps_told(whole, *data())[1:]
+    assert_same(clf, whole)
 
 
-def test_ctrl_c_without_a_file_says_what_to_do(tmp_path, monkeypatch):
-    interrupt_in_chunk(monkeypatch, 0)
-    with pytest.raises(KeyboardInterrupt, match=r"nothing was kept. Set checkpoint='file.npz'"):
-        make("default").fit(*data())
-    with pytest.raises(KeyboardInterrupt, match="before the first checkpoint; nothing was kept"):
-        make("default", tmp_path / "file.npz").fit(*data())
+def test_ctrl_c_without_a_file_says_what_to_do(tmp_path):
+    text = stopped(0, watched().fit, *data())
+    assert "nothing was kept. Set checkpoint='file.npz'" in text
+    text = stopped(0, watched(tmp_path / "file.npz").fit, *data())
+    assert "before the first checkpoint; nothing was kept" in text
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_leaves_a_fitted_estimator_as_it_was(monkeypatch):
-    clf = make("default").fit(*data())
+def test_ctrl_c_leaves_a_fitted_estimator_as_it_was():
+    clf = watched().fit(*data())
     before = clf.posterior_
-    interrupt_in_chunk(monkeypatch, 1)
-    with pytest.raises(KeyboardInterrupt):
-        clf.fit(data()[0][:, :3], data()[1])
+    stopped(1, clf.fit, data()[0][:, :3], data()[1])
     assert clf.posterior_ is before and clf.n_features_in_ == 5
 
 
-def test_resumes_after_a_chain_has_diverged(tmp_path, monkeypatch):
+def test_resumes_after_a_chain_has_diverged(tmp_path):
     """By the end of the first chunk chain 1 is gone; the file knows which chains are left.
 
     It knows when the other one went, too, and the warning says so as in a run without a break.
@@ -207,18 +188,16 @@ def test_resumes_after_a_chain_has_diverged(tmp_path, monkeypatch):
             2,
             init=np.array([[0.0, 0.0], [1e3, 0.0], [0.0, 0.0]]),
             n_chains=3,
-            n_draws=3 * LONG_CHUNK,
+            n_draws=3 * CHUNK,
             burn_in=0,
+            sampler=Watched(),
             step_size=0.01,
             random_state=0,
             checkpoint=path,
         )
 
-    with monkeypatch.context() as patch:
-        interrupt_in_chunk(patch, 2)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "file.npz")
-    reported = r"1 of 3 chains diverged \(chain 1 by step 1024 of.* may be biased"
+    stopped(2, run, tmp_path / "file.npz")
+    reported = r"1 of 3 chains diverged \(chain 1 by step 64 of.* may be biased"
     with pytest.warns(SamplingWarning, match=reported):
         resumed = run(tmp_path / "file.npz")
     with pytest.warns(SamplingWarning, match=reported):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from _checkpoint import assert_same, data, make
+from _inside import inside
 from torch import nn
 
 from skbayes_sgmcmc import (
@@ -471,15 +472,15 @@ def test_links_into_folders_that_do_not_exist_are_refused_before_the_fit(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("package", "its_version"),
+    ("package", "its_names"),
     [
-        ("skbayes_sgmcmc", "skbayes_sgmcmc._engine.fingerprint.__version__"),
-        ("torch", "torch.__version__"),
-        ("numpy", "numpy.__version__"),
+        ("skbayes_sgmcmc", inside("versions").__globals__),
+        ("torch", vars(torch)),
+        ("numpy", vars(np)),
     ],
 )
 def test_a_file_of_other_versions_says_which_it_needs(
-    tmp_path, monkeypatch, finished, package, its_version
+    tmp_path, monkeypatch, replaced, finished, package, its_names
 ):
     """Its draws might go on as others, also where a release has changed the format or the digest.
 
@@ -487,9 +488,9 @@ def test_a_file_of_other_versions_says_which_it_needs(
     """
     path = tmp_path / "file.npz"
     path.write_bytes(finished)
-    monkeypatch.setattr(its_version, "0.0.1")
-    monkeypatch.setattr("skbayes_sgmcmc._engine.checkpoint.FORMAT", 99)
-    monkeypatch.setattr("skbayes_sgmcmc._engine.checkpoint._digest", lambda arrays: "another")
+    monkeypatch.setitem(its_names, "__version__", "0.0.1")
+    replaced("FORMAT", 99)
+    replaced("_digest", lambda arrays: "another")
     with pytest.raises(CheckpointError, match=rf"versions \({package} .*, now 0\.0\.1\)") as caught:
         make("default", path).fit(*data())
     assert "finish it with the versions of the file, or delete it" in str(caught.value)

@@ -13,7 +13,6 @@ from torch import nn
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor
-from skbayes_sgmcmc.models.networks import model as network_model
 
 X, y = load_digits(return_X_y=True)
 X, y = (X[:600] / 16.0).astype(np.float32), y[:600]
@@ -118,9 +117,9 @@ def test_weights_and_tensors():
     )
 
 
-def test_regressors_and_batch_norms_take_datasets(monkeypatch):
+def test_regressors_and_batch_norms_take_datasets(limits):
     """Statistics of each draw are those of the array's rows, of which some are taken."""
-    monkeypatch.setattr(network_model, "STATISTICS_ROWS", 100)
+    limits(statistics_rows=100)
     body = nn.Sequential(nn.Linear(64, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     reg = BayesianModuleRegressor(body, **TINY).fit(X, X[:, 20])
     ours = clone(reg).fit(Pairs(X, X[:, 20]))

@@ -7,14 +7,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from _inside import inside
 
 from skbayes_sgmcmc import BayesianMLPRegressor
-from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc.models.likelihoods import Gaussian, Heteroscedastic
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.priors import LearnedScale, Normal
+
+Chains = inside("Chains")
 
 #: budgets too small to mix, on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

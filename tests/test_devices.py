@@ -25,7 +25,6 @@ from skbayes_sgmcmc import (
     sample,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc._engine import settings
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
@@ -100,9 +99,9 @@ def test_predictions_by_name_of_the_cpu(fitted):
     np.testing.assert_array_equal(named.predict(X), before)
 
 
-def test_predictions_are_made_on_the_device(fitted, monkeypatch):
+def test_predictions_are_made_on_the_device(fitted, replaced, monkeypatch):
     """All of the network's work is done there: only the way back from "meta" is impossible."""
-    monkeypatch.setattr(settings, "prediction_device", lambda _: "meta")
+    replaced("prediction_device", lambda _: "meta")
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
         fitted.predict(X)
     monkeypatch.undo()

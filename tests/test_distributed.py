@@ -13,6 +13,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from _inside import limits, modules
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
@@ -21,7 +22,6 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianModuleClassifier,
 )
-from skbayes_sgmcmc._engine import checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -44,7 +44,7 @@ def client():
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        client.run(import_module, "skbayes_sgmcmc._engine.run")  # so that fits are quick
+        client.run(prepared)  # so that fits are quick
         yield client
 
 
@@ -78,7 +78,7 @@ class Failure:
         self.calls += 1
         if self.calls == 1:
             # write after every chunk
-            checkpoint.EVERY_SECONDS, checkpoint.WRITE_SHARE = 0.0, 1e9
+            limits(write_seconds=0.0, write_share=1e9).__enter__()
             self.name = uuid.uuid4().hex
             (self.folder / f"{os.getpid()}.mark").touch()
         (self.folder / f"{self.name}.calls").write_text(str(self.calls))
@@ -151,6 +151,11 @@ def test_draws_of_ray_are_those_of_this_machine():
 
 def unchanged(x, rng):
     return x
+
+
+def prepared():
+    """Import the package."""
+    modules()
 
 
 def n_tasks(dask_worker):

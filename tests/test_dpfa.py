@@ -13,7 +13,6 @@ from scipy.special import gammaln
 from skbayes_sgmcmc import DeepPoissonFactorAnalysis, PosteriorSamples
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.diagnostics import mcse
-from skbayes_sgmcmc.models.topics import documents as of_documents
 from skbayes_sgmcmc.models.topics.belief import BeliefNetwork
 from skbayes_sgmcmc.models.topics.documents import Tokens
 from skbayes_sgmcmc.models.topics.dpfa import DPFAModel, proportions
@@ -129,9 +128,7 @@ CASES = [(SIZES, 0.4), (SIZES, None), ((2, 2), 0.5), ((2,), 0.5), ((2,), None)]
 )
 @pytest.mark.parametrize("most_tokens", [200, pytest.param(1, id="repeated")])
 @pytest.mark.parametrize(("sizes", "success"), CASES)
-def test_documents_against_enumeration(
-    sizes, success, compiled, few_topics, most_tokens, monkeypatch
-):
+def test_documents_against_enumeration(sizes, success, compiled, few_topics, most_tokens, limits):
     """Means of topic counts and of all units: the exact ones within their standard errors.
 
     1,500 independent copies of three documents (one empty), 200 sweeps from a mean field: after 60,
@@ -139,8 +136,7 @@ def test_documents_against_enumeration(
     ``most_tokens`` times in a document are sampled at once. The standard error of what has a
     probability of 1 / 1,500, and may be seen in no copy, is 1 / 1,500.
     """
-    monkeypatch.setattr(of_documents, "FEW_TOPICS", few_topics)
-    monkeypatch.setattr(of_documents, "MOST_TOKENS", most_tokens)
+    limits(few_topics=few_topics, tokens=most_tokens)
     model = make_model(sizes, success, compiled)
     theta = position(model)
     wanted, _ = exact(model, theta, DOCUMENTS)

@@ -266,31 +266,14 @@ def test_killed_in_mid_stream(tmp_path):
         np.testing.assert_array_equal(resumed.posterior_[name], whole.posterior_[name])
 
 
-def test_checkpoint_goes_on(tmp_path, monkeypatch):
+def test_checkpoint_goes_on(tmp_path, limits, interrupt_after):
     """A fit that was interrupted ends bit for bit as one that was not."""
-    from skbayes_sgmcmc._engine import checkpoint
-    from skbayes_sgmcmc._engine.chains import Chains
-
-    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(
-        "skbayes_sgmcmc._engine.chains.LONG_CHUNK", 64
-    )  # of the steps below several
+    limits(chunk_steps=64)  # of the steps below several
     length = {"burn_in": 100, "n_draws": 50, "thinning": 2, "doc_sweeps": 1}
-    X, path = corpus(), tmp_path / "dpfa.npz"
+    X, resumed = corpus(), short(checkpoint=tmp_path / "fit.npz", **length)
     whole = short(**length).fit(X)
-    chunk, calls = Chains._chunk, []
-
-    def stop(self, steps):
-        calls.append(steps)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        chunk(self, steps)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Chains, "_chunk", stop)
-        with pytest.raises(KeyboardInterrupt, match="call fit again"):
-            short(checkpoint=path, **length).fit(X)
-    resumed = short(checkpoint=path, **length).fit(X)
+    assert "call fit again" in interrupt_after(0.5, resumed, X)
+    resumed.fit(X)
     for name in whole.posterior_.draws:
         np.testing.assert_array_equal(resumed.posterior_[name], whole.posterior_[name])
 

@@ -51,7 +51,7 @@ def log_hyperprior(x, a, typical):
 @pytest.mark.parametrize("spread", [0.02, 1.0])
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 def test_a_regression_finds_the_maximum_of_its_marginal_likelihood(
-    spread, n_rows, n_features, turned, monkeypatch
+    spread, n_rows, n_features, turned, limits
 ):
     """Against the closed form, for weak and strong effects of rows on y: log s to 0.1.
 
@@ -60,9 +60,7 @@ def test_a_regression_finds_the_maximum_of_its_marginal_likelihood(
     ends at a change of 0.1, and the next ones would be smaller.
     """
     if turned:
-        monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.FULL_HESSIAN_LIMIT", 0)
-        monkeypatch.setattr("skbayes_sgmcmc.models.rotated.FULL_HESSIAN_LIMIT", 0)
-        monkeypatch.setattr("skbayes_sgmcmc.models._evidence.FULL_HESSIAN_LIMIT", 0)
+        limits(full_hessian=0)
     rng = np.random.default_rng(0)
     rows = (3.0 * rng.standard_normal((n_rows, n_features))).astype(np.float32)
     y = rows @ (spread * rng.standard_normal(n_features)) + rng.standard_normal(n_rows)
@@ -142,13 +140,12 @@ def test_the_scale_does_not_depend_on_where_the_features_have_their_zero():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_many_weights_of_few_rows_solve_the_equation_of_the_scale(n_classes, monkeypatch):
+def test_many_weights_of_few_rows_solve_the_equation_of_the_scale(n_classes, limits):
     """s^2 = (E|w|^2 + 2 a s_0^2) / (n + 2 a) with the approximation's own moments, to 2%.
 
     Two classes have one logit, whose weights have the unit sqrt(2).
     """
-    monkeypatch.setattr("skbayes_sgmcmc.models._evidence.SAME_SCALE", 1e-3)
-    monkeypatch.setattr("skbayes_sgmcmc.models._evidence.MOST_FITS", 50)
+    limits(evidence_change=1e-3, evidence_fits=50)
     rng = np.random.default_rng(0)
     hyper = LearnedScale(shape=0.5, scale=0.5, inputs=False)
     head = LogisticHead({"weight": (n_classes, 40)}, Normal(), 1.0)

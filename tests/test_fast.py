@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _inside import inside
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc.schedules import Cyclical, Polynomial
 
 pytest.importorskip("numba")
 from skbayes_sgmcmc._kernels.linear import STEPS
+
+Chains = inside("Chains")
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ from skbayes_sgmcmc._data.scaling import center_and_scale
 from skbayes_sgmcmc._exceptions import explain_full_memory
 from skbayes_sgmcmc.models.binomial_likelihood import Binomial as BinomialLikelihood
 from skbayes_sgmcmc.models.predictive import StudentT
+from skbayes_sgmcmc.samplers import PSGLD
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
@@ -194,15 +195,20 @@ def test_a_rate_that_no_data_allow_is_an_error():
 # memory -------------------------------------------------------------------------------------------
 
 
+class Greedy(PSGLD):
+    """A step that asks for 2**52 numbers, which are more than any processor can address."""
+
+    allocate = None
+
+    def euler(self, theta, state, step):
+        Greedy.allocate(2**52)
+
+
 @pytest.mark.parametrize("allocate", [torch.empty, np.empty], ids=["torch", "numpy"])
-def test_a_full_memory_says_what_to_change(monkeypatch, allocate):
-    """On a CPU torch's is a RuntimeError. 2**52 numbers are more than any processor can address."""
-
-    def too_much(*args, **kwargs):
-        allocate(2**52)
-
-    monkeypatch.setattr("skbayes_sgmcmc._engine.run._run_groups", too_much)
-    classifier = BayesianMLPClassifier(**MLP, **RUN)
+def test_a_full_memory_says_what_to_change(allocate):
+    """On a CPU torch's is a RuntimeError."""
+    Greedy.allocate = staticmethod(allocate)
+    classifier = BayesianMLPClassifier(sampler=Greedy(), **MLP, **RUN)
     with pytest.raises(MemoryError, match=r"^memory is full: .*smaller batch_size.* \(") as caught:
         classifier.fit(X, LABELS)
     assert not hasattr(classifier, "posterior_")

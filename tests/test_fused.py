@@ -10,14 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from _inside import inside, limit
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 from skbayes_sgmcmc import BayesianMLPClassifier
 from skbayes_sgmcmc._data.philox import Philox
-from skbayes_sgmcmc._engine import jobs
 from skbayes_sgmcmc._engine.accelerators import fused_steps as _fused
-from skbayes_sgmcmc._engine.chains import CHUNK_NUMBERS
-from skbayes_sgmcmc._engine.recipe import Recipe
 from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
 from skbayes_sgmcmc.samplers.integrators import euler, leimkuhler_matthews
 from skbayes_sgmcmc.schedules import Polynomial
@@ -37,8 +36,8 @@ def data():
 
 
 @pytest.fixture(autouse=True)
-def short_runs_count(monkeypatch):
-    monkeypatch.setattr(_fused, "WORTH_NUMBERS", 0)
+def short_runs_count(limits):
+    limits(worth_steps=0)
 
 
 class Plain:
@@ -183,12 +182,12 @@ def test_a_chain_is_the_same_whatever_runs_beside_it(data, calls, sampler):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sampler", [SGLD(), PSGLD()], ids=repr)
-def test_threads_do_not_change_the_bits(monkeypatch, sampler, dtype):
+def test_threads_do_not_change_the_bits(limits, sampler, dtype):
     """Parts begin where blocks of the counter do, so that each parameter has its own normal.
 
     The gradient is made without products, whose sums torch may order by the number of threads.
     """
-    monkeypatch.setattr(_fused, "THREAD_NUMBERS", 3000)
+    limits(threads_of_steps=3000)
     n_parameters = 3 * 4 * BLOCK + 4321
     curvature = torch.linspace(0.1, 2.0, n_parameters, dtype=dtype)
 
@@ -228,7 +227,7 @@ def test_a_warm_start_goes_on_with_new_numbers(data, calls):
 
     Runs must end where a portion of row numbers does.
     """
-    n = CHUNK_NUMBERS // (2587 + 20)
+    n = limit("chunk_numbers") // (2587 + 20)
     parameters = {"sampler": PSGLD(adapt="always"), "burn_in": 0, "thinning": 1}
     whole = draws(data, **parameters, n_draws=2 * n)
     clf = fitted(data, **parameters, n_draws=n, warm_start=True)
@@ -239,28 +238,18 @@ def test_a_warm_start_goes_on_with_new_numbers(data, calls):
     np.testing.assert_allclose(both, whole[:, :, : both.shape[2]], rtol=0, atol=1e-11)
 
 
-def test_a_checkpointed_run_resumes_with_the_same_bits(data, calls, tmp_path, monkeypatch):
+def test_a_checkpointed_run_resumes_with_the_same_bits(data, calls, tmp_path, interrupt_after):
     """Interrupted in its second chunk, after which the first is taken from the file."""
     parameters = {"n_draws": 100, "thinning": 1, "burn_in": 50}
-    path = str(tmp_path / "file.npz")
-    whole = draws(data, **parameters)
-    maybe_save = jobs.Checkpoint.maybe_save
+    whole = fitted(data, **parameters)
+    resumed = clone(whole).set_params(checkpoint=tmp_path / "file.npz")
     calls.clear()
-
-    def stop(self, chains):
-        maybe_save(self, chains)
-        self.save_snapshot()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(jobs.Checkpoint, "maybe_save", stop)
-        with pytest.raises(KeyboardInterrupt):
-            draws(data, **parameters, checkpoint=path)
-    done = len(calls)
-    assert 0 < done < 150
-    resumed = draws(data, **parameters, checkpoint=path)
+    interrupt_after(0.3, resumed, *data)
+    assert 0 < len(calls) < 150
+    resumed.fit(*data)
     assert len(calls) == 150
-    np.testing.assert_array_equal(resumed, whole)
+    for name, values in whole.posterior_.draws.items():
+        np.testing.assert_array_equal(resumed.posterior_[name], values)
 
 
 # where it is not used -----------------------------------------------------------------------------
@@ -288,22 +277,22 @@ def test_other_runs_are_left_to_torch(data, calls, parameters):
     assert not calls
 
 
-def test_runs_too_small_to_be_worth_compiling_are_left_to_torch(data, calls, monkeypatch):
+def test_runs_too_small_to_be_worth_compiling_are_left_to_torch(data, calls, limits):
     """``WORTH_NUMBERS`` counts parameters, steps and chains; the generator is torch's then."""
     numbers = 2587 * N_STEPS * 3
-    monkeypatch.setattr(_fused, "WORTH_NUMBERS", numbers + 1)
+    limits(worth_steps=numbers + 1)
     small = draws(data)
     assert not calls
     np.testing.assert_array_equal(small, draws(data, compiled=False))
-    monkeypatch.setattr(_fused, "WORTH_NUMBERS", numbers)
+    limits(worth_steps=numbers)
     assert np.abs(draws(data) - small).max() > 1e-2
     assert len(calls) == N_STEPS
 
 
 @pytest.mark.parametrize("sampler", ["sgld", "psgld"])
-def test_compiled_code_can_be_asked_for(data, calls, monkeypatch, sampler):
+def test_compiled_code_can_be_asked_for(data, calls, limits, sampler):
     """``compiled=True`` takes what "auto" takes where it pays, however short the run is."""
-    monkeypatch.setattr(_fused, "WORTH_NUMBERS", 10**9)
+    limits(worth_steps=10**9)
     draws(data, sampler=sampler, compiled=True)
     assert len(calls) == N_STEPS
 
@@ -322,7 +311,7 @@ def test_the_integrator_has_to_be_euler():
     from skbayes_sgmcmc.samplers import Cell
 
     for integrator, applies in ((euler, True), (leimkuhler_matthews, False)):
-        recipe = Recipe(
+        recipe = inside("Recipe")(
             target=SimpleNamespace(like=torch.empty(0), model=SimpleNamespace(needs_gamma=False)),
             sampler=SGLD(),
             cell=Cell(integrator, 0.1),

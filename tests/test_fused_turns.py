@@ -106,7 +106,7 @@ def test_groups_of_chains_give_the_same_draws():
     np.testing.assert_allclose(draws(True), draws(True, n_jobs=3), rtol=1e-9, atol=1e-9)
 
 
-def test_auto_compiles_long_runs_of_small_networks(monkeypatch):
+def test_auto_compiles_long_runs_of_small_networks(limits):
     """A run is long by its steps, and by the numbers of a step."""
     X, y = make_regression(60, 4, noise=5.0, random_state=0)
 
@@ -119,9 +119,9 @@ def test_auto_compiles_long_runs_of_small_networks(monkeypatch):
     n_parameters = 4 * 5 + 5 + 5 + 1 + 1
     worth = 60 * (fused_turns.STEP_NUMBERS + 3 * n_parameters)
     assert used() == ()
-    monkeypatch.setattr(fused_turns, "WORTH_NUMBERS", worth + 1)
+    limits(worth_turns=worth + 1)
     assert used() == ()
-    monkeypatch.setattr(fused_turns, "WORTH_NUMBERS", worth)
+    limits(worth_turns=worth)
     assert used() == ("fused_turns",)
-    monkeypatch.setattr(fused_turns, "THREAD_NUMBERS", n_parameters)
+    limits(threads_of_turns=n_parameters)
     assert used() == ()

@@ -13,6 +13,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from _inside import inside
 from _stand_in_device import NAME, Stream, stand_in, waited
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -36,7 +37,6 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data import chain_random
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
-from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc.augmentation import (
     Compose,
     RandomCrop,
@@ -46,6 +46,8 @@ from skbayes_sgmcmc.augmentation import (
 )
 from skbayes_sgmcmc.models._constants import Constant
 from skbayes_sgmcmc.samplers import MCLMC, TABLE
+
+Chains = inside("Chains")
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 

@@ -41,30 +41,6 @@ STRANGERS = {
     "estimators": {"samplers"},
 }
 
-#: inside the engine, whose docstring tells a fit's way: a module imports from lines above its own
-STAGES = [
-    {"denormals", "memory"},
-    {"target"},
-    {"settings", "threshold", "fingerprint", "precision"},
-    {"checkpoint", "lengths", "problem"},
-    {"combinations"},
-    {"recipe"},
-    {"accelerators", "data_parallel", "log_joint"},
-    {"chains"},
-    {"descent", "progress"},
-    {"jobs"},
-    {"run"},
-    {"streams"},
-    {"sample"},
-    {"__init__"},
-]
-STAGE = {name: rank for rank, names in enumerate(STAGES) for name in names}
-
-#: what the rest of the package may import from the engine
-ENTRANCES = {
-    "settings", "lengths", "accelerators", "problem", "run", "sample", "log_joint", "streams",
-}  # fmt: skip
-
 
 def unit(module):
     """A file's place in LAYERS: its folder, or itself at the top."""
@@ -126,26 +102,21 @@ def edges():
     ]
 
 
-def stage(module):
-    """A file of the engine's place in STAGES."""
-    return module.split(".")[1]
-
-
 def test_every_module_has_a_layer():
     units = {unit(module) for module in modules()}
     assert units <= set(RANK), f"say in LAYERS where {units - set(RANK)} belong"
     assert set(RANK) <= units, f"{set(RANK) - units} are gone"
-    stages = {stage(module) for module in modules() if unit(module) == "_engine"}
-    assert stages == set(STAGE), "say in STAGES where a new module belongs"
 
 
 def test_the_imports_are_seen():
     """This test's own eyes: some edges that must be there, at import time and inside functions."""
     found = edges()
     assert len(found) >= 60
-    assert ("_engine.target", "models._protocol", True) in found
+    assert any(
+        edge[0].startswith("_engine.") and edge[1:] == ("models._protocol", True) for edge in found
+    )
     assert ("samplers.__init__", "samplers.integrators", True) in found
-    assert ("estimators._base", "_engine.run", False) in found
+    assert not all(at_import for _, target, at_import in found if unit(target) == "_engine")
     assert not [edge for edge in found if edge[:2] == ("integrators", "samplers._protocol")]
 
 
@@ -154,21 +125,6 @@ def test_no_module_imports_a_layer_above_its_own():
     for module, target, _ in edges():
         here, there = unit(module), unit(target)
         if here != there and (RANK[there] >= RANK[here] or there in STRANGERS.get(here, ())):
-            wrong.append(f"{module} imports {target}")
-    assert not wrong, wrong
-
-
-def test_the_engine_is_entered_by_its_entrances_and_passed_in_order():
-    wrong = []
-    for module, target, _ in edges():
-        if unit(target) != "_engine":
-            continue
-        here, there = unit(module), stage(target)
-        if here != "_engine":
-            good = there in ENTRANCES
-        else:
-            good = stage(module) == there or STAGE[there] < STAGE[stage(module)]
-        if not good:
             wrong.append(f"{module} imports {target}")
     assert not wrong, wrong
 

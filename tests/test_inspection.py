@@ -25,7 +25,6 @@ from skbayes_sgmcmc import (
     PosteriorSamples,
     inspection,
 )
-from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.inspection import (
     AdversarialCurveDisplay,
     EntropyHistogramDisplay,
@@ -114,7 +113,7 @@ def test_draws_of_weight_zero_do_not_count(network, iris):
 
 @pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize("weights", [None, np.geomspace(1.0, 0.05, 12)])
-def test_curve_of_a_regressor(n_outputs, weights, monkeypatch):
+def test_curve_of_a_regressor(n_outputs, weights, limits):
     """Its points: RMSE of ``predict``, and the likelihood of the mixture that the draws make.
 
     In small blocks, too. Networks are in float32, whose rounding changes a mean of log densities of
@@ -140,9 +139,8 @@ def test_curve_of_a_regressor(n_outputs, weights, monkeypatch):
             share = np.full(len(log_lik), 1.0 / len(log_lik)) if share is None else share
             expected = -logsumexp(log_lik, axis=0, b=share[:, None]).mean()
             assert nll == pytest.approx(expected, rel=1e-6, abs=1e-6)
-    with monkeypatch.context() as patch:
-        patch.setattr(prediction, "BLOCK_NUMBERS", 60)
-        parts = LearningCurveDisplay.from_estimator(reg, X, y)
+    limits(prediction_block=60)
+    parts = LearningCurveDisplay.from_estimator(reg, X, y)
     for name, values in display.values.items():
         np.testing.assert_allclose(parts.values[name], values, rtol=1e-6, atol=1e-6)
     with pytest.raises(ValueError, match=r"y of shape \(60, 3\) is not allowed"):
@@ -150,7 +148,7 @@ def test_curve_of_a_regressor(n_outputs, weights, monkeypatch):
 
 
 @pytest.mark.parametrize("limit", [1, 60, 500])
-def test_blocks_are_small_and_do_not_show(weighted, iris, limit, monkeypatch):
+def test_blocks_are_small_and_do_not_show(weighted, iris, limit, limits, monkeypatch):
     """The same curve whatever the block, which stays below the limit (or is one row and draw)."""
     whole = LearningCurveDisplay.from_estimator(weighted, *iris)
     sizes, predict = [], type(weighted)._predict_block
@@ -160,7 +158,7 @@ def test_blocks_are_small_and_do_not_show(weighted, iris, limit, monkeypatch):
         sizes.append(p.size)
         return p
 
-    monkeypatch.setattr(prediction, "BLOCK_NUMBERS", limit)
+    limits(prediction_block=limit)
     monkeypatch.setattr(type(weighted), "_predict_block", recorded)
     parts = LearningCurveDisplay.from_estimator(weighted, *iris)
     for name, values in whole.values.items():
@@ -406,18 +404,18 @@ def test_weights_count_in_the_histograms(network):
 
 
 @pytest.mark.parametrize("weights", [None, np.geomspace(1.0, 0.05, 12)])
-def test_large_blocks_are_sampled(network, weights, monkeypatch):
+def test_large_blocks_are_sampled(network, weights, limits):
     """A sample of 2,000 puts a share q into a bin with an sd of sqrt(q (1 - q) / 2000) or, with
     weights of 1 on average and largest ratio r, at most sqrt(r) of it. Bound: 4 sd."""
     estimator = with_posterior(network, weights=weights)
     whole = WeightHistogramDisplay.from_estimator(estimator, "weight_1", bins=5)
-    monkeypatch.setattr(_weights, "MOST_NUMBERS", 100)
+    limits(curve_numbers=100)
     posterior, rng = estimator.posterior_, np.random.RandomState(0)
     assert posterior["weight_1"].size > 100
     values, per_number = _weights._numbers(posterior, "weight_1", rng)
     assert values.shape == (100,)
     assert (per_number is None) == (weights is None)
-    monkeypatch.setattr(_weights, "MOST_NUMBERS", 2000)
+    limits(curve_numbers=2000)
     draws = np.tile(posterior["weight_1"], (1, 1, 1, 20))  # more numbers, the same histogram
     large = with_posterior(estimator)
     large.posterior_ = PosteriorSamples({"weight_1": draws}, posterior.weights)

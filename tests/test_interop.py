@@ -104,12 +104,12 @@ def test_log_likelihood_and_loo(iris):
         assert pointwise[row] == pytest.approx(left_out, abs=0.1)
 
 
-def test_log_likelihood_in_blocks(data, monkeypatch):
+def test_log_likelihood_in_blocks(data, limits):
     pytest.importorskip("arviz")
     X, y = data
     clf = BayesianLogisticRegression(**SMALL).fit(X, y)
     whole = to_arviz(clf, X, y)["log_likelihood"]["y"].values
-    monkeypatch.setattr("skbayes_sgmcmc._draws.prediction.BLOCK_NUMBERS", 120 * 2 * 30)
+    limits(prediction_block=120 * 2 * 30)
     blocks = [block.shape for block in clf._log_lik_blocks(X, y)]
     assert blocks == [(120, 30)] * 6 + [(120, 20)]
     sparse = to_arviz(clf, sp.csr_matrix(X), y)["log_likelihood"]["y"].values

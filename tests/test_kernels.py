@@ -46,12 +46,12 @@ def streams(n_chains=1, seed=0):
 # linear models ------------------------------------------------------------------------------------
 
 
-def laid_out(X, layout, monkeypatch):
+def laid_out(X, layout, limits):
     """The kernel's arrays for rows of this layout, and the rows as the kernel reads them."""
     if layout == "dense":
         design = DenseDesign(torch.from_numpy(X))
     else:
-        monkeypatch.setattr(linear_sgld, "PADDING_LIMIT", 1e9 if layout == "padded" else -1)
+        limits(padding=1e9 if layout == "padded" else -1)
         design = SparseDesign(sp.csr_matrix(X), torch.float64, "cpu")
     name, *arrays = linear_sgld._rows(design, np.dtype(float))
     assert name == layout
@@ -63,7 +63,7 @@ def laid_out(X, layout, monkeypatch):
     ("n_rows", "width", "batch"), [(1, 1, 1), (2, 3, 2), (9, 1, 3), (33, 17, 5), (40, 130, 33)]
 )
 @pytest.mark.parametrize("what", ["numbers", "empty rows", "nothing", "nan"])
-def test_steps_of_linear_models(layout, n_rows, width, batch, what, monkeypatch):
+def test_steps_of_linear_models(layout, n_rows, width, batch, what, limits):
     """Five steps of SGLD, with weights, an L2 or an L1 prior, in each layout of the rows."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n_rows, width)) * (rng.random((n_rows, width)) < 0.6)
@@ -71,7 +71,7 @@ def test_steps_of_linear_models(layout, n_rows, width, batch, what, monkeypatch)
         X[::2] = 0.0
     if what == "nothing":
         X[:] = 0.0
-    x, arrays = laid_out(X, layout, monkeypatch)
+    x, arrays = laid_out(X, layout, limits)
     weights, rates = rng.uniform(0.5, 2.0, n_rows), rng.uniform(0.1, 1.0, width)
     eta, sd, xi = (
         rng.uniform(0.01, 0.1, 5),

@@ -94,10 +94,9 @@ def test_two_classes_share_the_prior_of_their_difference():
     np.testing.assert_allclose(clf.predict_proba(X), expected, atol=1e-12)
 
 
-def turn(monkeypatch):
+def turn(limits):
     """Let models of any size be as those of many features."""
-    monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.FULL_HESSIAN_LIMIT", 0)
-    monkeypatch.setattr("skbayes_sgmcmc.models.rotated.FULL_HESSIAN_LIMIT", 0)
+    limits(full_hessian=0)
 
 
 def wine():
@@ -107,12 +106,12 @@ def wine():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("turned", [False, True])
-def test_the_posterior_is_that_of_nuts(turned, monkeypatch):
+def test_the_posterior_is_that_of_nuts(turned, limits):
     """Means within 0.15 sd and sds within 10% of long NUTS runs (issue's bounds; the Monte Carlo
     error of 4 x 1000 draws is 0.02 sd), in plain coordinates and, as of many features, in axes.
     """
     if turned:
-        turn(monkeypatch)
+        turn(limits)
     truth = np.load(Path(__file__).with_name("data") / "reference_posteriors.npz")
     clf = BayesianModuleClassifier(
         nn.Linear(13, 3), prior_scale=1.0, n_draws=1000, random_state=0, **LAST
@@ -326,8 +325,8 @@ def test_a_linear_head_has_the_gradient_of_its_density(bias):
         torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
 
 
-def test_streams_keep_their_coordinates(monkeypatch):
-    turn(monkeypatch)
+def test_streams_keep_their_coordinates(limits):
+    turn(limits)
     clf = BayesianModuleClassifier(network(10), **LAST, n_chains=2, n_draws=20, random_state=0)
     clf.partial_fit(X[:150], y[:150], classes=np.arange(10))
     axes = clf._coordinates
@@ -368,14 +367,14 @@ def test_a_regression_is_the_generalised_linear_model_of_features():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("turned", [False, True])
-def test_several_targets_have_their_conjugate_posterior(turned, monkeypatch):
+def test_several_targets_have_their_conjugate_posterior(turned, limits):
     """Given noise and a given prior: N(m, V) with V^-1 = Z'Z / noise^2 + I / scale^2 for each.
 
     Z are features that correlate, and a column of ones with a flat prior. Means within 0.15 sd and
     sds within 10%, in plain coordinates and, as of many features, in axes.
     """
     if turned:
-        turn(monkeypatch)
+        turn(limits)
     rng = np.random.default_rng(0)
     rows = (rng.standard_normal((150, 8)) @ rng.standard_normal((8, 8)) + 1.0).astype(np.float32)
     target = rows @ rng.standard_normal((8, 3)) * [1.0, 10.0, 0.1] + [0.0, 50.0, 3.0]

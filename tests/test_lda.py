@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _inside import inside
 from scipy.special import gammaln
 
 from skbayes_sgmcmc import (
@@ -71,15 +72,14 @@ def exact_gradient(topics, words, weights=None):
         pytest.param(2, 0, id="2-all", marks=pytest.mark.slow),
     ],
 )
-def test_gradient_of_documents(compiled, few_topics, n_chains, most_tokens, monkeypatch):
+def test_gradient_of_documents(compiled, few_topics, n_chains, most_tokens, limits):
     """Mean over many gradients of three documents: the exact one, within its standard error.
 
     Forty sweeps for documents of at most four words leave nothing of where they began. One document
     is empty and adds nothing. Words that occur more than ``most_tokens`` times are sampled at once:
     those that occur twice, beside tokens that are sampled one by one, or all words.
     """
-    monkeypatch.setattr(of_documents, "FEW_TOPICS", few_topics)
-    monkeypatch.setattr(of_documents, "MOST_TOKENS", most_tokens)
+    limits(few_topics=few_topics, tokens=most_tokens)
     documents = [(0, 0, 3), (), (1, 2, 4, 4)]
     X = np.zeros((3, 5))
     for row, words in zip(X, documents, strict=True):
@@ -175,7 +175,7 @@ def test_automatic_burn_in_is_ten_passes_and_no_less_than_some_steps(
         planned.append(job.plan)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("skbayes_sgmcmc._engine.jobs.Job.__call__", stop)
+    monkeypatch.setattr(inside("Job"), "__call__", stop)
     with pytest.raises(KeyboardInterrupt):
         kind(2, **options).fit(np.ones((500, 50)))
     (plan,) = planned
@@ -211,12 +211,12 @@ def test_fractional_counts(compiled):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("compiled", [False, True])
-def test_fractional_counts_of_repeated_words(compiled, monkeypatch):
+def test_fractional_counts_of_repeated_words(compiled, limits):
     """A document of one word, of weight 2.7, whose tokens have a weight of 0.9 each.
 
     With one topic, each of them has the gradient 0.9 / phi, however they are sampled.
     """
-    monkeypatch.setattr(of_documents, "MOST_TOKENS", 2)
+    limits(tokens=2)
     X = np.zeros((2, 5))
     X[0, 2] = 2.7
     topics = tiny_topics()
@@ -349,7 +349,7 @@ CASES = {
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES],
 )
-def test_posterior_agrees_with_collapsed_gibbs(reference, name, monkeypatch):
+def test_posterior_agrees_with_collapsed_gibbs(reference, name, limits):
     """Means of phi and phi^2 on a tiny corpus: within MCSE of long collapsed Gibbs.
 
     Documents are swept eight times per step: at some seeds of the corpus, with three, means were
@@ -361,7 +361,7 @@ def test_posterior_agrees_with_collapsed_gibbs(reference, name, monkeypatch):
     with more than two tokens: half of all tokens and more.
     """
     if "repeated" in name:
-        monkeypatch.setattr(of_documents, "MOST_TOKENS", 2)
+        limits(tokens=2)
     length = {"n_chains": 4, "n_draws": 250, "burn_in": 150, "thinning": 5, "doc_sweeps": 8}
     settings = {"compiled": True} | length | PRIORS | CASES[name]
     lda = LatentDirichletAllocation(2, dtype="float64", random_state=0, **settings)

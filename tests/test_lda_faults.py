@@ -15,6 +15,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _inside import Interrupt
 
 from skbayes_sgmcmc import LatentDirichletAllocation, MixingDistance, SamplingWarning
 
@@ -236,14 +237,12 @@ def test_nothing_is_kept_of_the_documents():
 
 def stream_and_save(path, stop, make=short):
     """Feed batches, saving the estimator after each; kill -9 in the midst of one."""
-    from skbayes_sgmcmc._engine.chains import Chains
-
     file = Path(path)
     lda = joblib.load(file) if file.exists() else make(random_state=3).set_params(n_draws=3)
     done = getattr(lda, "batches_done", 0)
     for call in range(done, 6):
         if call == stop:
-            Chains._drop_diverged = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+            lda.set_callbacks(Interrupt(0.0, signal.SIGKILL))
         lda.partial_fit(corpus(seed=call))
         lda.batches_done = call + 1
         joblib.dump(lda, file.with_suffix(".partial"))
@@ -292,32 +291,16 @@ def test_killed_in_mid_stream(tmp_path):
     np.testing.assert_array_equal(resumed.posterior_["components"], whole.posterior_["components"])
 
 
-def test_checkpoint_goes_on(tmp_path, monkeypatch):
+def test_checkpoint_goes_on(tmp_path, limits, interrupt_after):
     """A fit that was interrupted ends bit for bit as one that was not."""
-    from skbayes_sgmcmc._engine import checkpoint
-    from skbayes_sgmcmc._engine.chains import Chains
-
-    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(
-        "skbayes_sgmcmc._engine.chains.LONG_CHUNK", 64
-    )  # of the steps below several
+    limits(chunk_steps=64)  # of the steps below several
     length = {"burn_in": 100, "n_draws": 50, "thinning": 4}
-    X, path = corpus(), tmp_path / "lda.npz"
+    X, resumed = corpus(), short(checkpoint=tmp_path / "fit.npz", **length)
     whole = short(**length).fit(X)
-    chunk, calls = Chains._chunk, []
-
-    def stop(self, steps):
-        calls.append(steps)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        chunk(self, steps)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Chains, "_chunk", stop)
-        with pytest.raises(KeyboardInterrupt, match="call fit again"):
-            short(checkpoint=path, **length).fit(X)
-    resumed = short(checkpoint=path, **length).fit(X)
-    np.testing.assert_array_equal(resumed.posterior_["components"], whole.posterior_["components"])
+    assert "call fit again" in interrupt_after(0.5, resumed, X)
+    resumed.fit(X)
+    for name in whole.posterior_.draws:
+        np.testing.assert_array_equal(resumed.posterior_[name], whole.posterior_[name])
 
 
 # chains -------------------------------------------------------------------------------------------

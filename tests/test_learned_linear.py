@@ -16,7 +16,6 @@ from scipy.integrate import quad
 
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc._data.chain_random import ChainRandom
-from skbayes_sgmcmc._engine import chains
 from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
 from skbayes_sgmcmc.priors import Laplace, LearnedScale
 
@@ -110,13 +109,13 @@ def test_scales_are_drawn_from_their_conditional(own):
         assert scipy.stats.kstest(found, law.cdf).pvalue > 1e-3
 
 
-def test_scales_belong_to_their_draws(monkeypatch):
+def test_scales_belong_to_their_draws(limits):
     """1/s^2 times r = a s_0^2 + |w|^2/2 of the same draw is a Gamma(k, 1) variate, block by block.
 
     A Kolmogorov-Smirnov test of 4,000 pairs. With each scale from the draw before, p is below 1e-8,
     because |w|^2 varies much where fifteen rows have four features. Blocks have six draws here.
     """
-    monkeypatch.setattr(chains, "CHUNK_NUMBERS", 32)
+    limits(chunk_numbers=32)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((15, 4)), np.arange(15) % 2
     hyper = LearnedScale(shape=1.0, scale=2.0, inputs=False)

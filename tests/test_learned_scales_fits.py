@@ -27,7 +27,6 @@ from skbayes_sgmcmc import (
     to_arviz,
 )
 from skbayes_sgmcmc._data.chain_random import ChainRandom
-from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc.inspection import RelevanceDisplay
 from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
@@ -180,23 +179,15 @@ def test_groups_of_chains_make_the_same_draws(diabetes):
 
 
 @pytest.mark.parametrize("sampler", ["psgld", "sghmc"])
-def test_an_interrupted_fit_resumes_with_the_same_bits(diabetes, tmp_path, monkeypatch, sampler):
-    """Between two draws of the scales: chunks are of 1024 steps, and draws every 50."""
-    path, options = tmp_path / "file.npz", {"burn_in": 1500, "n_draws": 60, "sampler": sampler}
-    whole = tiny(**options).fit(*diabetes)
-    seen, take = [], Chains._chunk
-
-    def interrupted(self, steps):
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-        seen.append(steps[0])
-        return take(self, steps)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Chains, "_chunk", interrupted)
-        with pytest.raises(KeyboardInterrupt, match="call fit again"):
-            tiny(checkpoint=path, **options).fit(*diabetes)
-    assert_same(whole, tiny(checkpoint=path, **options).fit(*diabetes))
+def test_an_interrupted_fit_resumes_with_the_same_bits(
+    diabetes, tmp_path, limits, interrupt_after, sampler
+):
+    """Between two draws of the scales: chunks are of 64 steps, and draws every 50."""
+    limits(chunk_steps=64)
+    path, options = tmp_path / "file.npz", {"burn_in": 400, "n_draws": 60, "sampler": sampler}
+    whole, stopped = tiny(**options).fit(*diabetes), tiny(checkpoint=path, **options)
+    assert "step 320 of" in interrupt_after(320 / whole.n_steps_ - 0.05, stopped, *diabetes)
+    assert_same(whole, stopped.fit(*diabetes))
 
 
 def test_warm_starts_keep_the_scales(diabetes):

@@ -10,6 +10,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from _inside import Interrupt
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
@@ -26,8 +27,8 @@ from skbayes_sgmcmc import (
     PosteriorSamples,
     Storage,
 )
-from skbayes_sgmcmc._engine import chains
 from skbayes_sgmcmc.inspection import LearningCurve, LearningCurveDisplay, _callback
+from skbayes_sgmcmc.samplers import PSGLD
 from skbayes_sgmcmc.schedules import Polynomial
 
 pytest.importorskip("sklearn.callback")
@@ -61,8 +62,8 @@ EVERY = pytest.mark.parametrize("name", ESTIMATORS)
 
 
 @pytest.fixture(autouse=True)
-def short_chunks_and_no_screen(monkeypatch):
-    monkeypatch.setattr(chains, "LONG_CHUNK", chains.SHORT_CHUNK)
+def short_chunks_and_no_screen(limits):
+    limits(chunk_steps=64)
     before = matplotlib.get_backend()
     plt.switch_backend("agg")
     yield
@@ -170,21 +171,13 @@ def test_parallel_chains_report_at_their_end():
     assert_curves_are_those_of(clf, curve)
 
 
-def test_a_resumed_fit_has_the_whole_curve(tmp_path, monkeypatch):
+def test_a_resumed_fit_has_the_whole_curve(tmp_path):
     """After an interrupt with 24 draws, they are scored at the first report of the second run."""
     parameters = {"checkpoint": tmp_path / "fit.npz"}
     first, second = LearningCurve(X_test, y_test), LearningCurve(X_test, y_test)
-    chunk = chains.Chains._chunk
-
-    def interrupted(self, steps):
-        if steps[0] >= 320:
-            raise KeyboardInterrupt
-        chunk(self, steps)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(chains.Chains, "_chunk", interrupted)
-        with pytest.raises(KeyboardInterrupt, match="call fit again"):
-            fitted("batch norm", first, **parameters)
+    clf = ESTIMATORS["batch norm"](**parameters).set_callbacks(first, Interrupt(320 / 448 - 0.05))
+    with pytest.raises(KeyboardInterrupt, match="call fit again"):
+        clf.fit(X, y)
     assert [entry["n_draws"] for entry in first.log] == [8, 16, 24]
     clf = fitted("batch norm", second, **parameters)
     assert [entry["n_draws"] for entry in second.log] == [32, 40]
@@ -193,17 +186,22 @@ def test_a_resumed_fit_has_the_whole_curve(tmp_path, monkeypatch):
         np.testing.assert_allclose(second.values[metric][:24], values, rtol=1e-6)
 
 
+class Breaking(PSGLD):
+    """Chain 1 diverges at step 300."""
+
+    steps = 0
+
+    def euler(self, theta, state, step):
+        super().euler(theta, state, step)
+        Breaking.steps += 1
+        if Breaking.steps == 300:
+            theta[1] = np.nan
+
+
 @pytest.mark.parametrize("name", ["mlp", "batch norm"])
-def test_a_chain_that_diverges_takes_its_draws_along(name, monkeypatch):
-    curve, chunk = LearningCurve(X_test, y_test), chains.Chains._chunk
-
-    def broken(self, steps):
-        chunk(self, steps)
-        if steps[0] == 256:
-            self.phi[1] = np.nan
-
-    monkeypatch.setattr(chains.Chains, "_chunk", broken)
-    clf = fitted(name, curve, n_chains=3)
+def test_a_chain_that_diverges_takes_its_draws_along(name):
+    curve, Breaking.steps = LearningCurve(X_test, y_test), 0
+    clf = fitted(name, curve, n_chains=3, sampler=Breaking(), step_size=0.01)
     assert clf.n_chains_ == 2 and curve.draw_values["nll"].shape == (2, 40)
     assert_curves_are_those_of(clf, curve)
 
@@ -245,9 +243,9 @@ def test_a_record_can_be_pickled_with_its_estimator():
         (X_test, y_test + 5, r"y has labels \[10"),
     ],
 )
-def test_bad_rows_are_refused_before_any_step(rows, labels, message, monkeypatch):
-    monkeypatch.setattr(chains.Chains, "run", lambda *_: pytest.fail("a step was taken"))
-    clf = ESTIMATORS["mlp"]().set_callbacks(LearningCurve(rows, labels))
+def test_bad_rows_are_refused_before_any_step(rows, labels, message):
+    curve, steps = LearningCurve(rows, labels), Interrupt(0.0)
+    clf = ESTIMATORS["mlp"]().set_callbacks(curve, steps)
     with pytest.raises(ValueError, match=message):
         clf.fit(X, y)
     assert not hasattr(clf, "classes_") and not hasattr(clf, "_callback_fit_ctx")

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from _inside import inside
 from _mlp import assert_same
 from sklearn.base import clone
 from test_parameters import ESTIMATORS, parameters, unfitted
@@ -19,9 +20,10 @@ from skbayes_sgmcmc import (
     SamplingWarning,
 )
 from skbayes_sgmcmc._engine import descent
-from skbayes_sgmcmc._engine.lengths import LENGTHS, START_SHARE, Lengths
 from skbayes_sgmcmc._engine.target import Evaluator
 from skbayes_sgmcmc.estimators._calibration import BUDGET
+
+LENGTHS, START_SHARE, Lengths = map(inside, ("LENGTHS", "START_SHARE", "Lengths"))
 
 #: fits that are too short to mix, on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

@@ -253,7 +253,7 @@ def test_uncertainty(fitted, iris):
     np.testing.assert_allclose(found.aleatoric, entropies.mean(0), rtol=1e-10)
 
 
-def test_single_draws(fitted, iris, monkeypatch):
+def test_single_draws(fitted, iris, limits):
     X = iris[0]
     chosen = fitted.predict_proba_samples(X, n_draws=7, random_state=3)
     assert chosen.shape == (7, 150, 3)
@@ -263,7 +263,7 @@ def test_single_draws(fitted, iris, monkeypatch):
     assert (chosen != fitted.predict_proba_samples(X, n_draws=7, random_state=4)).any()
     whole, uncertain = fitted.predict_proba_samples(X), fitted.predict_uncertainty(X)
     # in blocks that hold 40 rows only
-    monkeypatch.setattr("skbayes_sgmcmc._draws.prediction.BLOCK_NUMBERS", 400 * 3 * 40)
+    limits(prediction_block=400 * 3 * 40)
     blocks = list(fitted.iter_proba_samples(X))
     assert [block.shape[1] for block in blocks] == [40, 40, 40, 30]
     np.testing.assert_allclose(np.concatenate(blocks, axis=1), whole, rtol=1e-12)

@@ -9,12 +9,9 @@ from scipy.special import expit
 from test_stored_rows import Table
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc._data import minibatch
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
-from skbayes_sgmcmc.estimators import _tables
-from skbayes_sgmcmc.models import _design
 from skbayes_sgmcmc.models._linalg import inverse_root
 from skbayes_sgmcmc.models.count_likelihoods import Poisson
 from skbayes_sgmcmc.models.glm import GLMModel
@@ -25,9 +22,9 @@ N, P = 30_000, 8
 
 
 @pytest.fixture
-def many(monkeypatch):
+def many(limits):
     """A tenth of the rows stands for all."""
-    monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.PART_ROWS", N // 10)
+    limits(part_rows=N // 10)
 
 
 def problem(rare=0):
@@ -42,14 +39,12 @@ def problem(rare=0):
     return X[order], y[order]
 
 
-def test_few_passes_over_the_rows(many, monkeypatch):
+def test_few_passes_over_the_rows(many, limits):
     """Two steps from the fit of a part, with a look at features that it hardly has, and one look
     for the curvature and control variates, where there were six passes. Six more search the table
     for a few rows: for the checks of X (2), the part (2), the size of minibatches, and the pool.
     """
-    monkeypatch.setattr(_design, "HELD_BYTES", 0)
-    monkeypatch.setattr(_tables, "READ_AT_ONCE", 0)
-    monkeypatch.setattr(minibatch, "BLOCK_NUMBERS", 2000 * (P + 1))
+    limits(held_bytes=0, read_at_once=0, row_block=2000 * (P + 1))
     X, y = problem()
     table = Table(X)
     clf = BayesianLogisticRegression(n_draws=20, burn_in=0, random_state=0)

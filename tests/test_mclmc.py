@@ -349,25 +349,14 @@ def test_groups_of_chains_make_the_same_draws():
     same(network(**few).fit(X, y), network(n_jobs=3, **few).fit(X, y), atol=1e-6)
 
 
-@pytest.mark.parametrize("at", [150, 310])
-def test_an_interrupted_fit_resumes_with_the_same_bits(tmp_path, monkeypatch, at):
+@pytest.mark.parametrize("share", [0.4, 0.85])
+def test_an_interrupted_fit_resumes_with_the_same_bits(tmp_path, limits, interrupt_after, share):
     """In the burn-in, while the step is tuned, and after it; with learned scales."""
-    from skbayes_sgmcmc._engine import chains
-
-    monkeypatch.setattr(chains, "LONG_CHUNK", 64)
+    limits(chunk_steps=64)
     X, y = load_diabetes(return_X_y=True)
-    whole, path = network().fit(X, y), tmp_path / "file.npz"
-    take = chains.Chains._chunk
-
-    def interrupted(self, steps):
-        if steps[0] > at:
-            raise KeyboardInterrupt
-        return take(self, steps)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(chains.Chains, "_chunk", interrupted)
-        network(checkpoint=path).fit(X, y)
-    same(whole, network(checkpoint=path).fit(X, y), atol=0.0)
+    whole, resumed = network().fit(X, y), network(checkpoint=tmp_path / "file.npz")
+    assert "call fit again" in interrupt_after(share, resumed, X, y)
+    same(whole, resumed.fit(X, y), atol=0.0)
 
 
 # minibatches --------------------------------------------------------------------------------------

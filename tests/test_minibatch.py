@@ -10,7 +10,6 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 
-from skbayes_sgmcmc._data import minibatch
 from skbayes_sgmcmc._data.chain_random import ChainRandom, first_distinct, redrawn_distinct
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.row_odds import RowOdds
@@ -185,7 +184,7 @@ def test_a_batch_of_all_rows_or_more_is_all_rows(size):
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("kind", ["tensor", "dense", "sparse"])
-def test_gathered_rows_are_the_named_ones(kind, shared, monkeypatch):
+def test_gathered_rows_are_the_named_ones(kind, shared, limits):
     """Fields, labels and weights of the same rows, however many steps are gathered at once."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30, 4)) * (rng.random((30, 4)) < 0.5)
@@ -199,7 +198,7 @@ def test_gathered_rows_are_the_named_ones(kind, shared, monkeypatch):
     batches, chains = Minibatches(data, 3, shared=shared), streams(2)
     indices = batches.indices(11, chains)
     for limit in (1, 2**17):
-        monkeypatch.setattr(minibatch, "GATHER_NUMBERS", limit)
+        limits(gathered_numbers=limit)
         steps = list(batches.chunk(indices, 11, chains))
         assert len(steps) == 11
         for k, batch in enumerate(steps):

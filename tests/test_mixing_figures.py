@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from skbayes_sgmcmc._draws import mixing
 from skbayes_sgmcmc._draws.mixing import bulk_ess, mean_error, rank_r_hat
 
 CHAINS = {
@@ -24,10 +23,10 @@ CHAINS = {
 @pytest.mark.parametrize("kind", CHAINS)
 @pytest.mark.parametrize("n_chains", [1, 2, 4])
 @pytest.mark.parametrize("n_draws", [4, 5, 6, 7, 8, 9, 10, 11, 50, 101])
-def test_they_are_those_of_arviz(kind, n_chains, n_draws, monkeypatch):
+def test_they_are_those_of_arviz(kind, n_chains, n_draws, limits):
     """The last loop of arviz ends at the third draw from the end, which short chains see."""
     x = CHAINS[kind](np.random.default_rng(0).standard_normal((5, n_chains, n_draws)))
-    monkeypatch.setattr(mixing, "AT_ONCE", 2 * n_chains * n_draws)  # three parts
+    limits(mixing_block=2 * n_chains * n_draws)
     places = {"chain_axis": 0, "draw_axis": 1}
     for found, expected in (
         (rank_r_hat(x), [array_stats.rhat(each, **places) for each in x]),

@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.special
+from _checkpoint import steps_told
 from _mlp import assert_same, small
 from sklearn.base import clone
 from sklearn.datasets import (
@@ -28,7 +29,6 @@ from skbayes_sgmcmc import (
     CheckpointError,
     skops_trusted_types,
 )
-from skbayes_sgmcmc._engine.chains import CHUNK_NUMBERS, Chains
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
 
@@ -124,20 +124,19 @@ def test_descent_finds_a_mode(iris):
 
 
 @pytest.mark.parametrize("burn_in", [40, 41])
-def test_descent_is_the_first_half_of_the_burn_in(iris, monkeypatch, burn_in):
+def test_descent_is_the_first_half_of_the_burn_in(iris, burn_in, monkeypatch):
     """At temperature 0, without noise; with init="random", and after a warm start, none is."""
-    seen, set_scale = [], Chains._set_scale
+    seen, euler = [], PSGLD.euler
 
-    def recorded(self, eta, temperature):
-        seen.append(temperature)
-        return set_scale(self, eta, temperature)
+    def recorded(self, theta, state, step):
+        seen.append(step.temperature)
+        euler(self, theta, state, step)
 
-    monkeypatch.setattr(Chains, "_set_scale", recorded)
+    monkeypatch.setattr(PSGLD, "euler", recorded)
     options = {"burn_in": burn_in, "n_draws": 5, "thinning": 1, "warm_start": True}
     for init, cold in (("map", burn_in // 2), ("auto", burn_in // 2), ("random", 0)):
         clf = small(init=init, **options).fit(*iris)
-        steps = seen[1:]  # the first call is the start's
-        assert steps == [0.0] * cold + [1.0] * (burn_in + 5 - cold)
+        assert seen == [0.0] * cold + [1.0] * (burn_in + 5 - cold)
         seen.clear()
         clf.fit(*iris)
         assert set(seen) == {1.0}
@@ -232,13 +231,13 @@ def test_a_chain_is_the_same_whatever_runs_beside_it(iris, sampler):
 
 
 @pytest.mark.slow
-def test_jobs_can_be_sent_to_other_processes(iris, fitted, monkeypatch):
+def test_jobs_can_be_sent_to_other_processes(iris, fitted, replaced):
     """Pickled and back, as joblib sends them; starting processes would take ten seconds."""
 
     def in_another_process(n_jobs):
         return lambda jobs: [pickle.loads(pickle.dumps(job))(*args) for job, args, _ in jobs]
 
-    monkeypatch.setattr("skbayes_sgmcmc._engine.run.Parallel", in_another_process)
+    replaced("Parallel", in_another_process)
     assert_same(fitted, small(n_jobs=2).fit(*iris), atol=1e-10)
 
 
@@ -252,12 +251,13 @@ def test_every_sampler_at_its_own_step_size(iris, sampler):
 # going on -----------------------------------------------------------------------------------------
 
 
-def test_warm_start_goes_on(iris):
+def test_warm_start_goes_on(iris, limits):
     """Two runs of n draws are one of 2n where portions of random numbers end.
 
     PSGLD's V goes on adapting in both, since there is no burn-in.
     """
-    n = CHUNK_NUMBERS // (4 * 300 + 300 + 300 * 3 + 3)
+    limits(chunk_steps=64)
+    n = 64
     options = {"burn_in": 0, "thinning": 1, "batch_size": 1000, "hidden_layer_sizes": 300}
     whole = small(n_draws=2 * n, **options).fit(*iris)
     clf = small(n_draws=n, warm_start=True, **options).fit(*iris)
@@ -362,38 +362,29 @@ def test_a_file_is_its_draws_and_a_few_kilobytes(iris):
     assert len(pickle.dumps(clf)) < draws + 5e3
 
 
-def test_checkpoint(iris, tmp_path, monkeypatch):
+def test_checkpoint(iris, tmp_path):
     """A file changes nothing in a fit; a second fit returns it without a step; others don't."""
     path = tmp_path / "file.npz"
     whole, stored = small().fit(*iris), small(checkpoint=path).fit(*iris)
     assert_same(whole, stored)
-    with monkeypatch.context() as patch:
-        patch.setattr(Chains, "_chunk", None)  # a step would fail
-        assert_same(whole, small(checkpoint=path).fit(*iris))
+    again = small(checkpoint=path)
+    assert not steps_told(again, *iris)
+    assert_same(whole, again)
     for change in ({"activation": "tanh"}, {"hidden_layer_sizes": 7}, {"prior_scale": 1.0}):
         with pytest.raises(CheckpointError, match="other data or parameters"):
             small(checkpoint=path, **change).fit(*iris)
 
 
-@pytest.mark.parametrize("chunk", [1, 2])
-def test_an_interrupted_fit_resumes_with_the_same_bits(iris, tmp_path, monkeypatch, chunk):
-    """In the descent's chunk of the burn-in or after it; chunks are of at most 1024 steps."""
-    path = tmp_path / "file.npz"
-    options = {"burn_in": 1500, "n_draws": 30, "thinning": 10, "n_chains": 2}
-    whole = small(**options).fit(*iris)
-    seen, take = [], Chains._chunk
-
-    def interrupted(self, steps):
-        if len(seen) == chunk:
-            raise KeyboardInterrupt
-        seen.append(steps[0])
-        return take(self, steps)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Chains, "_chunk", interrupted)
-        with pytest.raises(KeyboardInterrupt, match="call fit again"):
-            small(checkpoint=path, **options).fit(*iris)
-    assert_same(whole, small(checkpoint=path, **options).fit(*iris))
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_an_interrupted_fit_resumes_with_the_same_bits(
+    iris, tmp_path, limits, interrupt_after, share
+):
+    """In the descent's half of the burn-in or after it."""
+    limits(chunk_steps=64)
+    options = {"burn_in": 150, "n_draws": 10, "thinning": 3, "n_chains": 2}
+    whole, resumed = small(**options).fit(*iris), small(checkpoint=tmp_path / "a.npz", **options)
+    assert "call fit again" in interrupt_after(share, resumed, *iris)
+    assert_same(whole, resumed.fit(*iris))
 
 
 # predictions --------------------------------------------------------------------------------------
@@ -421,11 +412,10 @@ def test_weighted_draws(iris):
     np.testing.assert_allclose(clf.predict_proba(iris[0]), expected, rtol=1e-9)
 
 
-def test_blocks_of_rows_and_draws_do_not_matter(iris, fitted, monkeypatch):
+def test_blocks_of_rows_and_draws_do_not_matter(iris, fitted, limits):
     X, _ = iris
     whole, parts = fitted.predict_proba(X), fitted.predict_uncertainty(X)
-    monkeypatch.setattr("skbayes_sgmcmc._draws.prediction.BLOCK_NUMBERS", 700)
-    monkeypatch.setattr("skbayes_sgmcmc.models.networks.network.ACTIVATION_NUMBERS", 100)
+    limits(prediction_block=700, activations=100)
     np.testing.assert_allclose(fitted.predict_proba(X), whole, rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_uncertainty(X).total, parts.total, rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_proba(X[:1]), whole[:1], rtol=1e-12)

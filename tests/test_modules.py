@@ -19,7 +19,6 @@ from skbayes_sgmcmc import (
     to_torch,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian
 from skbayes_sgmcmc.models.networks import model as network
 from skbayes_sgmcmc.models.networks.mlp import MLP
@@ -248,7 +247,7 @@ def test_statistics_are_computed_one_draw_at_a_time(tmp_path, monkeypatch):
     assert isinstance(clf.posterior_.draws["0.weight"], np.memmap)
 
 
-def test_a_fit_builds_the_module_and_predictions_do_not(monkeypatch):
+def test_a_fit_builds_the_module_and_predictions_do_not(limits):
     """However many blocks of rows and draws they take: what is not sampled stays what it was."""
     built = []
 
@@ -258,7 +257,7 @@ def test_a_fit_builds_the_module_and_predictions_do_not(monkeypatch):
 
     clf = BayesianModuleClassifier(counted, **TINY).fit(X, y)
     whole, few = clf.predict_proba(X[:100]), clf.predict_proba_samples(X[:100])
-    monkeypatch.setattr(prediction, "BLOCK_NUMBERS", 100)
+    limits(prediction_block=100)
     for predict, expected in ((clf.predict_proba, whole), (clf.predict_proba_samples, few)):
         np.testing.assert_allclose(predict(X[:100]), expected, atol=1e-6)
     assert built == [1]

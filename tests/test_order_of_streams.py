@@ -17,7 +17,6 @@ from scipy.special import expit
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SamplingWarning
 from skbayes_sgmcmc._data import kept_rows
 from skbayes_sgmcmc._data.kept_rows import KeptRows
-from skbayes_sgmcmc._engine import streams
 
 #: streams of one class have not mixed, and say so
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
@@ -81,15 +80,14 @@ def test_the_order_of_kept_rows_does_not_matter(rows, order):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("order", ["shuffled", "label"])
-def test_few_rows_stand_for_all(rows, order, monkeypatch):
+def test_few_rows_stand_for_all(rows, order, limits):
     """400 to 800 of 4,000 rows are kept: sorted, means are within 1.5 sds, and sds within 15%.
 
     Moments keep what is quadratic in the rows. What is left has an rms of about 0.13 sqrt(4000/400)
     = 0.4 sds, the largest of five of them about twice that; a sample without weights: 3 sds, with a
     largest of 5 to 8. Shuffled rows become a Gaussian instead and lose nothing.
     """
-    monkeypatch.setattr(kept_rows, "KEPT_NUMBERS", 800 * 4)
-    monkeypatch.setattr(streams, "LEAST_NUMBERS", 2000)
+    limits(kept_numbers=800 * 4, stream_numbers=2000)
     X, y, full = rows
     index = order_of(order, X, y)
     clf = fed(X[index], y[index], rows_of_call=200)
@@ -136,9 +134,9 @@ def test_counts_in_any_order():
 
 
 @pytest.mark.statistical
-def test_rows_in_random_order_become_a_gaussian(rows, monkeypatch):
+def test_rows_in_random_order_become_a_gaussian(rows, limits):
     """From 500 rows on: the memory of a long stream, and the time of a call, do not grow."""
-    monkeypatch.setattr(streams, "LEAST_NUMBERS", 2500)
+    limits(stream_numbers=2500)
     X, y, _ = rows
     clf = BayesianLogisticRegression(n_chains=4, n_draws=100, random_state=0)
     kept = []
@@ -151,10 +149,9 @@ def test_rows_in_random_order_become_a_gaussian(rows, monkeypatch):
 
 
 @pytest.mark.statistical
-def test_a_gaussian_that_is_used_far_away_is_warned_of(rows, monkeypatch):
+def test_a_gaussian_that_is_used_far_away_is_warned_of(rows, limits):
     """2,000 shuffled rows become a Gaussian; 1,400 of one class then move the mean away, once."""
-    monkeypatch.setattr(streams, "LEAST_NUMBERS", 2500)
-    monkeypatch.setattr(streams, "MOST_STRETCHED", 0.5)
+    limits(stream_numbers=2500, most_stretched=0.5)
     X, y, _ = rows
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "after .* rows, the posterior is")
@@ -166,9 +163,9 @@ def test_a_gaussian_that_is_used_far_away_is_warned_of(rows, monkeypatch):
     assert sum("sds from where" in str(w.message) for w in caught) == 1
 
 
-def test_rows_that_stand_for_many_are_warned_of(rows, monkeypatch):
+def test_rows_that_stand_for_many_are_warned_of(rows, limits):
     """200 to 100 for 4,000, once: means are off by about an sd."""
-    monkeypatch.setattr(kept_rows, "KEPT_NUMBERS", 200 * 4)
+    limits(kept_numbers=200 * 4)
     X, y, _ = rows
     index = np.argsort(y, kind="stable")
     with pytest.warns(SamplingWarning, match="not in random order, and few are kept") as caught:
@@ -177,10 +174,10 @@ def test_rows_that_stand_for_many_are_warned_of(rows, monkeypatch):
 
 
 @pytest.mark.statistical
-def test_a_call_that_is_too_large_to_be_kept(rows, monkeypatch, tmp_path):
+def test_a_call_that_is_too_large_to_be_kept(rows, limits, tmp_path):
     """It becomes a Gaussian at once, and so do the rows before it."""
     X, y, full = rows
-    monkeypatch.setattr(kept_rows, "KEPT_NUMBERS", 1000 * 4)
+    limits(kept_numbers=1000 * 4)
     clf = fed(X[:1000], y[:1000])
     assert clf._chain_state.memory.rows.n_rows == 1000
     clf.partial_fit(X[1000:3500], y[1000:3500])

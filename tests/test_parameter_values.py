@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import joblib
 import numpy as np
 import pytest
 from _links import section_of
@@ -22,7 +23,6 @@ from skbayes_sgmcmc import (
     SparseBayesianRegressor,
     sample,
 )
-from skbayes_sgmcmc._engine import run
 from skbayes_sgmcmc.models._protocol import DensityModel
 from skbayes_sgmcmc.schedules import Exponential, MultiStep
 
@@ -278,16 +278,16 @@ def test_class_weights_that_are_no_weights_of_rows_are_refused(value):
         clf.fit(X, LABELS)
 
 
-def test_as_many_workers_start_as_there_are_groups_of_chains(monkeypatch):
+def test_as_many_workers_start_as_there_are_groups_of_chains(replaced):
     """With n_jobs=1000 a pool of 1000 processes was started for two chains."""
     started = []
 
-    class Counted(run.Parallel):
+    class Counted(joblib.Parallel):
         def __init__(self, n_jobs):
             started.append(n_jobs)
             super().__init__(n_jobs=n_jobs, backend="sequential")
 
-    monkeypatch.setattr(run, "Parallel", Counted)
+    replaced("Parallel", Counted)
     BayesianLogisticRegression(**(RUN | {"n_jobs": 2**31 - 1})).fit(X, LABELS)
     assert started == [2]
 

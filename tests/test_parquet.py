@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from skbayes_sgmcmc import BayesianLogisticRegression, ParquetRows
-from skbayes_sgmcmc.estimators import _tables
-from skbayes_sgmcmc.models import _design
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -84,14 +82,13 @@ def test_one_group_is_in_memory_at_a_time(path):
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_fits_are_those_of_the_array(path, large, monkeypatch):
+def test_fits_are_those_of_the_array(path, large, limits):
     """Draws from a table that is read at once are the array's.
 
     Otherwise minibatches come from a pool of rows: means agree within the error of 200 draws.
     """
     if large:
-        monkeypatch.setattr(_tables, "READ_AT_ONCE", 0)
-        monkeypatch.setattr(_design, "HELD_BYTES", 0)
+        limits(read_at_once=0, held_bytes=0)
     run = {"n_chains": 2, "n_draws": 100, "random_state": 0}
     rows = ParquetRows(path, NAMES)
     found = BayesianLogisticRegression(**run).fit(rows, rows.column("y"))

@@ -371,7 +371,7 @@ def test_single_precision_agrees_with_double(problem, gradient):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.0])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_many_rows_correct_what_a_part_of_them_says(monkeypatch, n_classes, temperature):
+def test_many_rows_correct_what_a_part_of_them_says(limits, n_classes, temperature):
     """The Gaussian approximation, with and without a start from a tenth of the rows.
 
     Both stop at a thousandth of a posterior variance for each coordinate, 0.03 sd, and a change of
@@ -385,7 +385,7 @@ def test_many_rows_correct_what_a_part_of_them_says(monkeypatch, n_classes, temp
     data = model.make_data(X, y, weight, torch.float64, "cpu")
     assert model.stand_in(data) is None
     mean, precision = model.fit_gaussian(data, temperature)
-    monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.PART_ROWS", 2000)
+    limits(part_rows=2000)
     part = model.stand_in(data)
     assert part.n_rows == 2000 and part.total == pytest.approx(data.total)
     parts_mean = model.fit_gaussian(part, temperature)[0]

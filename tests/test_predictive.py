@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from skbayes_sgmcmc import BayesianMLPRegressor, SparseBayesianRegressor
-from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc._draws.mixture import Mixture, quantile
 from skbayes_sgmcmc.inspection import LearningCurveDisplay
 from skbayes_sgmcmc.models.predictive import (
@@ -241,13 +240,13 @@ def slices_of(loc, sd):
 
 @pytest.mark.parametrize("block", [None, 100])
 @pytest.mark.parametrize("weighting", ["equal", "weighted"])
-def test_moments_and_densities_are_sums_over_draws(weighting, block, monkeypatch):
+def test_moments_and_densities_are_sums_over_draws(weighting, block, limits):
     """By numpy and scipy; in blocks of 100 numbers as in one; rounding is what may differ."""
     loc, sd = components("far", n_rows=9)
     weights = weights_of(weighting, 50)
     y = loc[3] + 0.5
     if block:
-        monkeypatch.setattr(prediction, "BLOCK_NUMBERS", block)
+        limits(prediction_block=block)
     rows = np.arange(9)[:, None]
     mixture = Mixture(slices_of(loc, sd), 50, 2, None if weighting == "equal" else weights)
     mean, variance = mixture.moments(rows)
@@ -274,11 +273,11 @@ def test_densities_that_underflow_have_their_logarithm():
 
 
 @pytest.mark.parametrize("block", [None, 3])
-def test_a_density_beyond_all_numbers_is_an_error_that_names_the_row(block, monkeypatch):
+def test_a_density_beyond_all_numbers_is_an_error_that_names_the_row(block, limits):
     """1e200 is a possible target, and 1e400 no number: no density of zero is given out instead."""
     loc, sd = np.zeros((4, 2, 1)), np.ones((4, 1, 1))
     if block:
-        monkeypatch.setattr(prediction, "BLOCK_NUMBERS", block)
+        limits(prediction_block=block)
     mixture = Mixture(slices_of(loc, sd), 4, 1, None)
     rows, y = np.arange(2)[:, None], np.array([[0.0], [1e200]])
     for found in (mixture.log_density, lambda *given: list(mixture.log_densities(*given))):
@@ -306,7 +305,7 @@ def everything(mixture, rows, y):
     mixture.sample(rows, 50, np.random.RandomState(0))
 
 
-def test_blocks_are_small(monkeypatch):
+def test_blocks_are_small(limits):
     """At most the limit, or one row of all draws."""
     loc, sd = components("plain", n_rows=30)
     sizes = []
@@ -317,12 +316,12 @@ def test_blocks_are_small(monkeypatch):
         return part
 
     for limit in (1, 350):
-        monkeypatch.setattr(prediction, "BLOCK_NUMBERS", limit)
+        limits(prediction_block=limit)
         everything(Mixture(predictive, 50, 2, None), np.arange(30)[:, None], loc[0])
         assert max(sizes) <= max(limit, 50 * 2)
 
 
-def test_memory_is_bounded(monkeypatch):
+def test_memory_is_bounded(limits):
     """20,000 rows of 50 draws are 8 MB; with blocks of 0.13 MB at most a quarter of that is needed.
 
     That is 2 MB. Measured: 1.1 MB, mostly what is returned, and 58 MB without blocks.
@@ -349,7 +348,7 @@ def test_memory_is_bounded(monkeypatch):
 
     bound = 50 * n * 8 / 4
     assert peak() > 4 * bound  # in one block: so the bound can be missed
-    monkeypatch.setattr(prediction, "BLOCK_NUMBERS", limit)
+    limits(prediction_block=limit)
     assert peak() < bound
 
 

@@ -116,9 +116,9 @@ def test_sweeps_of_gibbs_sampling_are_steps(capsys):
 
 
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
-def test_chains_in_workers_are_seen(backend, capfd, monkeypatch):
+def test_chains_in_workers_are_seen(backend, capfd, limits):
     """The slowest worker's step, R-hat of all chains; the draws are those of a silent fit."""
-    monkeypatch.setattr("skbayes_sgmcmc._engine.progress.LOOK_EVERY", 0.01)
+    limits(look_seconds=0.01)
     settings = {**STEPS, "compiled": False, "n_jobs": 2}
     with parallel_backend(backend):
         clf = BayesianLogisticRegression(**settings, verbose=1).fit(X, y)
@@ -131,9 +131,9 @@ def test_chains_in_workers_are_seen(backend, capfd, monkeypatch):
     np.testing.assert_array_equal(clf.coef_, silent.coef_)
 
 
-def test_draws_that_are_too_many_stay_in_their_workers(capfd, monkeypatch):
+def test_draws_that_are_too_many_stay_in_their_workers(capfd, limits):
     """The line then has no R-hat; and a worker on another machine has no folder to write to."""
-    monkeypatch.setattr("skbayes_sgmcmc._engine.progress.SHARED_BYTES", 100)
+    limits(shared_bytes=100)
     with parallel_backend("threading"):
         BayesianLogisticRegression(**STEPS, compiled=False, n_jobs=2, verbose=1).fit(X, y)
     lines = lines_of(capfd.readouterr().out)

@@ -9,12 +9,9 @@ import pytest
 import torch
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc._data import minibatch, rows
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc._data.read_ahead import read_ahead
 from skbayes_sgmcmc._data.rows import StoredRows
-from skbayes_sgmcmc.estimators import _tables
-from skbayes_sgmcmc.models import _design
 from skbayes_sgmcmc.models._design import make_design
 
 PATIENCE = 30.0  # seconds until a thread that should have begun counts as missing
@@ -68,12 +65,9 @@ class Failing:
 
 
 @pytest.fixture
-def small_is_large(monkeypatch):
+def small_is_large(limits):
     """Tables of a few rows take the way of large ones, in several blocks."""
-    monkeypatch.setattr(_design, "HELD_BYTES", 0)
-    monkeypatch.setattr(_tables, "READ_AT_ONCE", 0)
-    monkeypatch.setattr(minibatch, "BLOCK_NUMBERS", 2800)
-    monkeypatch.setattr(rows, "READ_BYTES", 4 * 3 * 128)
+    limits(held_bytes=0, read_at_once=0, row_block=2800, read_bytes=4 * 3 * 128)
 
 
 def problem():

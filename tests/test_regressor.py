@@ -223,7 +223,7 @@ def test_a_column_of_targets_is_a_vector_of_them(data):
     np.testing.assert_array_equal(one.predict(X), column.predict(X)[:, 0])
 
 
-def test_blocks_of_rows_do_not_matter(data, monkeypatch):
+def test_blocks_of_rows_do_not_matter(data, limits):
     X, y = data
     reg = small().fit(X, y)
 
@@ -232,7 +232,7 @@ def test_blocks_of_rows_do_not_matter(data, monkeypatch):
         return mean, sd, reg.predict_interval(X), *reg._log_lik_blocks(X, y)
 
     whole = everything()
-    monkeypatch.setattr("skbayes_sgmcmc._draws.prediction.BLOCK_NUMBERS", 500)
+    limits(prediction_block=500)
     *parts, first = everything()[:4]
     for ours, theirs in zip(parts, whole[:3], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)

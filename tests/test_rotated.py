@@ -24,10 +24,9 @@ LABELS = ((X - X.mean(0)) @ TRUTH + RNG.gumbel(size=(300, 3))).argmax(1)
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 
-def turn(monkeypatch):
+def turn(limits):
     """Let models of any size be as those of many features."""
-    monkeypatch.setattr("skbayes_sgmcmc.models._gaussian_tuning.FULL_HESSIAN_LIMIT", 0)
-    monkeypatch.setattr("skbayes_sgmcmc.models.rotated.FULL_HESSIAN_LIMIT", 0)
+    limits(full_hessian=0)
 
 
 def small(**parameters):
@@ -48,12 +47,12 @@ def layer_of(n_outputs, bias):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("name", MODELS)
-def test_draws_predict_in_the_users_coordinates_what_the_chain_saw(name, bias, monkeypatch):
+def test_draws_predict_in_the_users_coordinates_what_the_chain_saw(name, bias, limits):
     """Log likelihoods of positions, and of their named draws with the user's rows; to 1e-9.
 
     Without an intercept rows are rotated about zero: nothing could make up for another centre.
     """
-    turn(monkeypatch)
+    turn(limits)
     y = LABELS % 2 if name == "two classes" else LABELS
     model = MODELS[name](bias).for_features(X, None)
     assert model.coordinates.axes is not None
@@ -71,7 +70,7 @@ def test_draws_predict_in_the_users_coordinates_what_the_chain_saw(name, bias, m
 @pytest.mark.statistical
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_posterior_is_that_of_chains_in_plain_coordinates(n_classes, bias, monkeypatch):
+def test_the_posterior_is_that_of_chains_in_plain_coordinates(n_classes, bias, limits):
     """Means within 0.15 sd and sds within 10% of a fit with the whole Hessian.
 
     Of 4 x 2,000 draws each, with Monte Carlo errors of 0.02 sd and 2% on both sides.
@@ -79,7 +78,7 @@ def test_the_posterior_is_that_of_chains_in_plain_coordinates(n_classes, bias, m
     run = {"n_draws": 2000, "fit_intercept": bias}
     y = LABELS % 2 if n_classes == 2 else LABELS
     plain = BayesianLogisticRegression(random_state=0, **run).fit(X, y).posterior_
-    turn(monkeypatch)
+    turn(limits)
     turned = BayesianLogisticRegression(random_state=1, **run).fit(X, y).posterior_
     for name in ("coef", "intercept") if bias else ("coef",):
         away = (turned.mean(name) - plain.mean(name)) / plain.std(name)
@@ -89,13 +88,13 @@ def test_the_posterior_is_that_of_chains_in_plain_coordinates(n_classes, bias, m
 
 
 @pytest.mark.statistical
-def test_large_features_heat_nothing(monkeypatch):
+def test_large_features_heat_nothing(limits):
     """What all classes share has the prior's sd: 1 within 7%, five of its Monte Carlo errors.
 
     One of six features is 100,000 times as large as the others. Rounding errors of its gradient, in
     float32, once made that sd 1.17.
     """
-    turn(monkeypatch)
+    turn(limits)
     size = np.array([1e5, 1.0, 1e-3, 10.0, 1e3, 1.0])
     clf = BayesianLogisticRegression(n_draws=2000, random_state=0).fit(X * size, LABELS)
     shared = clf.posterior_["coef"].sum(2) / np.sqrt(3.0)
@@ -114,22 +113,22 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_who_asks_for_coordinates_or_has_no_copy_has_plain_ones(name, monkeypatch):
+def test_who_asks_for_coordinates_or_has_no_copy_has_plain_ones(name, limits):
     """The draws are those of a fit whose model cannot rotate, bit for bit."""
     rows, parameters = PLAIN[name]
     found = []
     for limit in (10**9, 0):
-        monkeypatch.setattr("skbayes_sgmcmc.models.rotated.FULL_HESSIAN_LIMIT", limit)
+        limits(plain_axes=limit)
         found.append(small(**parameters).fit(rows, LABELS).posterior_["coef"])
     np.testing.assert_array_equal(*found)
 
 
-def test_streams_and_memory_maps_have_plain_coordinates(tmp_path, monkeypatch):
+def test_streams_and_memory_maps_have_plain_coordinates(tmp_path, limits):
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     found = []
     for limit in (10**9, 0):
-        monkeypatch.setattr("skbayes_sgmcmc.models.rotated.FULL_HESSIAN_LIMIT", limit)
+        limits(plain_axes=limit)
         streamed = small(batch_size=50).partial_fit(X, LABELS, classes=[0, 1, 2])
         found.append((streamed.posterior_["coef"], small().fit(mapped, LABELS).posterior_["coef"]))
     for one, other in zip(*found, strict=True):

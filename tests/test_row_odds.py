@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skbayes_sgmcmc._data import row_odds
 from skbayes_sgmcmc._data.row_odds import OddsOfManyRows, RowOdds
 
 N = 5000
@@ -41,9 +40,9 @@ def test_rows_are_drawn_as_often_as_their_weights_say(kind, n_rows, size):
     assert odds.rows(np.array([0.0, np.nextafter(1.0, 0.0)])).tolist() == [0, n_rows - 1]
 
 
-def test_many_rows_have_their_own_class(size, monkeypatch):
+def test_many_rows_have_their_own_class(size, limits):
     """Both draw the same rows, but for those at whose ends sums round differently."""
-    monkeypatch.setattr(row_odds, "MANY_ROWS", 1000)
+    limits(searched_rows=1000)
     many, few = RowOdds.of(size), RowOdds.of(size[:1000])
     assert isinstance(many, OddsOfManyRows) and not isinstance(few, OddsOfManyRows)
     u = (np.arange(2000).reshape(20, 100) + 0.5) / 2000

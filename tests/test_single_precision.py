@@ -8,17 +8,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc._engine import precision, recipe
+from skbayes_sgmcmc._engine import precision
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:400], y[:400]
 
 
 @pytest.fixture
-def chosen(monkeypatch):
+def chosen(replaced, monkeypatch):
     """The precision of the minibatches of every fit, and the measured error, if it was measured."""
     found = []
 
@@ -31,7 +32,7 @@ def chosen(monkeypatch):
         return found[-1][1]
 
     enough, error = precision.single_is_enough, precision._error
-    monkeypatch.setattr(recipe, "single_is_enough", judge)
+    replaced("single_is_enough", judge)
     monkeypatch.setattr(precision, "_error", measure)
     return found
 
@@ -96,22 +97,12 @@ def test_the_error_is_in_posterior_sds(chosen, monkeypatch):
     assert error == pytest.approx(0.1, abs=precision.LARGEST_ERROR)
 
 
-def test_an_interrupted_fit_in_single_precision_goes_on_to_the_same_draws(tmp_path, monkeypatch):
-    monkeypatch.setattr("skbayes_sgmcmc._engine.checkpoint.EVERY_SECONDS", 0.0)
-    monkeypatch.setattr("skbayes_sgmcmc._engine.checkpoint.WRITE_SHARE", 1e9)
-    asked, path = {"n_draws": 40, "thinning": 20}, tmp_path / "fit.npz"
-    whole = fit(**asked)
-    gradient, calls = precision.Evaluator.gradient, []
-
-    def interrupted(self, phi):
-        calls.append(phi.dtype)
-        if len(calls) == 700:
-            raise KeyboardInterrupt
-        return gradient(self, phi)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(precision.Evaluator, "gradient", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            fit(checkpoint=path, **asked)
-    went_on = fit(checkpoint=path, **asked)
+def test_an_interrupted_fit_in_single_precision_goes_on_to_the_same_draws(
+    tmp_path, limits, interrupt_after
+):
+    limits(chunk_steps=64)
+    whole = fit(n_draws=40, thinning=20)
+    went_on = clone(whole).set_params(checkpoint=tmp_path / "fit.npz")
+    interrupt_after(0.5, went_on, X, y)
+    went_on.fit(X, y)
     np.testing.assert_array_equal(went_on.posterior_["coef"], whole.posterior_["coef"])

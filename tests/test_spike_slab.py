@@ -27,7 +27,6 @@ from skbayes_sgmcmc import (
     SpikeSlab,
     skops_trusted_types,
 )
-from skbayes_sgmcmc._engine.checkpoint import Checkpoint
 from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian, ridge_noise
 from skbayes_sgmcmc.models.networks.mlp import MLP
@@ -385,23 +384,13 @@ def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
     np.testing.assert_array_equal(again.posterior_["sigma"], kept.posterior_["sigma"])
 
 
-def test_an_interrupted_run_goes_on_with_its_latents(tmp_path, monkeypatch):
+def test_an_interrupted_run_goes_on_with_its_latents(tmp_path, interrupt_after):
     """Stopped after its first portion of steps, when sigma has moved: then bit for bit."""
     X, y = wide(n=60, p=20)
     settings = {"n_chains": 2, "n_draws": 1500, "burn_in": 1000, "thinning": 1, "random_state": 0}
     whole = SparseBayesianRegressor(**settings).fit(X, y)
-    maybe_save = Checkpoint.maybe_save
-
-    def stop(self, chains):
-        maybe_save(self, chains)
-        self.save(chains)
-        raise KeyboardInterrupt
-
     resumable = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings)
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "maybe_save", stop)
-        with pytest.raises(KeyboardInterrupt):
-            resumable.fit(X, y)
+    interrupt_after(0.3, resumable, X, y)
     resumable.fit(X, y)
     for name in ("weight_1", "rho_weight_1", "sigma", "logit_delta"):
         np.testing.assert_array_equal(resumable.posterior_[name], whole.posterior_[name])

@@ -142,13 +142,13 @@ def test_compiled_gradient_of_a_linear_models_rows_is_that_of_torch(
         torch.testing.assert_close(same[name], values, rtol=bound, atol=0.0)
 
 
-def test_large_minibatches_are_left_to_torch(monkeypatch):
+def test_large_minibatches_are_left_to_torch(limits):
     # which may use several threads for one product
     pytest.importorskip("numba")
     model = linear_model(False, compiled=True)
     model.compiles_rows = False
     expected, _ = rows_gradient(model, torch.float64, False, False)
-    monkeypatch.setattr("skbayes_sgmcmc.models.networks.spike_slab_model.ROW_NUMBERS", 6 * 7 - 1)
+    limits(latent_rows=6 * 7 - 1)
     found, _ = rows_gradient(linear_model(False, compiled=True), torch.float64, False, False)
     assert torch.equal(found, expected)
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
-from skbayes_sgmcmc.estimators import _sparse
 from skbayes_sgmcmc.schedules import Polynomial
 
 
-def test_inclusion_is_that_of_some_unit_whatever_the_order_of_units(monkeypatch):
+def test_inclusion_is_that_of_some_unit_whatever_the_order_of_units(limits):
     """The largest rho of each draw, averaged with the weights of the draws, block by block."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
@@ -24,7 +23,7 @@ def test_inclusion_is_that_of_some_unit_whatever_the_order_of_units(monkeypatch)
     expected = np.average(rho.max(axis=3).mean(axis=0), axis=0, weights=posterior.weights)
     np.testing.assert_allclose(reg.inclusion_probability_, expected, rtol=1e-12)
     posterior.draws["rho_weight_1"][1] = rho[1][:, :, [2, 0, 3, 1]]
-    monkeypatch.setattr(_sparse, "BLOCK_NUMBERS", 5 * 12)
+    limits(prediction_block=5 * 12)
     reg._set_attributes()
     np.testing.assert_allclose(reg.inclusion_probability_, expected, rtol=1e-12)
 

@@ -6,13 +6,16 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from _inside import inside
 
-from skbayes_sgmcmc._engine.problem import Problem
-from skbayes_sgmcmc._engine.run import draw
-from skbayes_sgmcmc._engine.settings import Settings
 from skbayes_sgmcmc.models import Data, ManyModes, Model
 from skbayes_sgmcmc.samplers import SGHMC
 from skbayes_sgmcmc.samplers._tuning import adapt
+
+Settings = inside("Settings")
+
+draw = inside("draw")
+Problem = inside("Problem")
 
 pytestmark = pytest.mark.statistical
 

@@ -17,15 +17,13 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
 )
-from skbayes_sgmcmc._data import minibatch, rows, scaling
+from skbayes_sgmcmc._data import rows
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._data.rows import StoredRows
 from skbayes_sgmcmc._data.scaling import center_and_scale, shared_scale
 from skbayes_sgmcmc._engine.fingerprint import fingerprint
-from skbayes_sgmcmc.estimators import _network, _tables
-from skbayes_sgmcmc.models import _design
 from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign, StoredDesign, make_design
 
 N, P = 2001, 5  # rows that no size of a block divides
@@ -56,14 +54,10 @@ def problem(n=N, p=P, dtype=np.float32, seed=0):
 
 
 @pytest.fixture
-def small_is_large(monkeypatch):
+def small_is_large(limits):
     """Tables of a few rows take the way of large ones, in several blocks."""
-    monkeypatch.setattr(_design, "HELD_BYTES", 0)
-    monkeypatch.setattr(_tables, "READ_AT_ONCE", 0)
-    monkeypatch.setattr(scaling, "WHOLE_BYTES", 0)
-    monkeypatch.setattr(_network, "WHOLE_BYTES", 0)
-    monkeypatch.setattr(minibatch, "BLOCK_NUMBERS", 700 * (P + 1))
-    monkeypatch.setattr(rows, "READ_BYTES", 4 * P * 128)
+    row_block = 700 * (P + 1)
+    limits(held_bytes=0, read_at_once=0, whole_bytes=0, row_block=row_block, read_bytes=4 * P * 128)
 
 
 # reading ------------------------------------------------------------------------------------------
@@ -188,15 +182,15 @@ def test_blocks_of_a_map_do_not_ask_for_the_memory(small_is_large, tmp_path, mon
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_stored_sparse_design_is_the_held_one(dtype, monkeypatch):
+def test_a_stored_sparse_design_is_the_held_one(dtype, limits):
     """The same for a CSR matrix, which is not copied, whatever its precision."""
-    monkeypatch.setattr(_design, "SPARSE_BLOCK", 700)
+    limits(sparse_block=700)
     X, y = problem(dtype=dtype)
     X = sp.csr_matrix(X * (X > 0.5))
     sign = (1 - 2 * y).astype(np.int8)
     stored = make_design(X, dtype=torch.float64, device="cpu", intercept=True)
     assert not np.shares_memory(stored.x.data, X.data)  # few rows are copied
-    monkeypatch.setattr(_design, "HELD_BYTES", 0)
+    limits(held_bytes=0)
     stored = make_design(X, dtype=torch.float64, device="cpu", intercept=True)
     assert np.shares_memory(stored.x.data, X.data)
     ones = sp.hstack([X.astype(float), np.ones((N, 1))], format="csr")
@@ -216,9 +210,9 @@ def test_a_stored_sparse_design_is_the_held_one(dtype, monkeypatch):
             np.testing.assert_array_equal(a.dense(), b.dense())
 
 
-def test_large_arrays_and_maps_are_not_copied(tmp_path, monkeypatch):
+def test_large_arrays_and_maps_are_not_copied(tmp_path, limits):
     """The design refers to the rows that the user gave."""
-    monkeypatch.setattr(_design, "HELD_BYTES", 0)
+    limits(held_bytes=0)
     X, y = problem()
     np.save(tmp_path / "x.npy", X)
     for given in (X, np.load(tmp_path / "x.npy", mmap_mode="r")):
@@ -343,9 +337,9 @@ def test_networks_standardise_rows_when_they_are_read(kind, standardize, request
     np.testing.assert_allclose(stored.predict_proba(given), whole.predict_proba(X), atol=1e-4)
 
 
-def test_a_regression_network_learns_from_a_sorted_table(small_is_large, monkeypatch):
+def test_a_regression_network_learns_from_a_sorted_table(small_is_large, limits):
     """Rows sorted by target, read in runs: each chunk of steps sees runs from the whole file."""
-    monkeypatch.setattr(minibatch, "POOL_NUMBERS", 8 * 400 * (P + 1))
+    limits(pool_numbers=8 * 400 * (P + 1))
     X, _ = problem(n=2000)
     X = X[np.argsort(X[:, 0])]
     y = 2.0 * X[:, 0] + X[:, 1]
@@ -358,13 +352,13 @@ def test_a_regression_network_learns_from_a_sorted_table(small_is_large, monkeyp
 # minibatches --------------------------------------------------------------------------------------
 
 
-def test_rows_of_runs_are_drawn_equally_often(small_is_large, monkeypatch):
+def test_rows_of_runs_are_drawn_equally_often(small_is_large, limits):
     """Frequencies of 61 rows over many chunks, sorted or not: equal within 5 Monte Carlo sds.
 
     A chunk of 8 steps draws 32 rows from 8 runs of 4 rows; so draws of a chunk are correlated, and
     the variance of a row's count is at most that of runs: each is drawn in units of 4 rows.
     """
-    monkeypatch.setattr(minibatch, "LEAST_RUNS", 8)
+    limits(pool_runs=8)
     X = np.arange(61.0)[:, None]
     design = StoredDesign(StoredRows(Table(X)), torch.float64, "cpu", False)
     batches = Minibatches(Data({"x": design, "y": torch.arange(61)}, 61), 4)
@@ -380,9 +374,9 @@ def test_rows_of_runs_are_drawn_equally_often(small_is_large, monkeypatch):
     assert np.abs(counts - expected).max() < 5.0 * np.sqrt(4.0 * expected)
 
 
-def test_a_pool_estimates_sums_of_all_rows(small_is_large, monkeypatch):
+def test_a_pool_estimates_sums_of_all_rows(small_is_large, limits):
     """Importance weights of a pool: the mean of its minibatches is that of the rows, to 4 MCSE."""
-    monkeypatch.setattr(minibatch, "POOL_NUMBERS", 4000)
+    limits(pool_numbers=4000)
     X, _ = problem()
     probability = np.abs(X[:, 0]) + 0.1
     design = StoredDesign(StoredRows(Table(X)), torch.float64, "cpu", True)

@@ -10,7 +10,6 @@ with errors of torch.
 from __future__ import annotations
 
 import pickle
-import pkgutil
 import sys
 import threading
 from contextlib import suppress
@@ -18,6 +17,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
+from _inside import having
 from joblib import parallel_config
 from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -118,14 +118,14 @@ def in_turn(n_jobs):
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=pytest.mark.slow if name == "dpfa" else ()) for name in CASES]
 )
-def test_chains_in_threads_draw_what_they_draw_in_turn(case, short_switches, monkeypatch):
+def test_chains_in_threads_draw_what_they_draw_in_turn(case, short_switches, limits, monkeypatch):
     """Equal to the last bit: each group of chains has the same work and its own random numbers."""
     estimator, x, y = CASES[case]
     # gains of latent variables are computed for blocks of steps: many blocks in these few steps
-    monkeypatch.setattr("skbayes_sgmcmc.models.networks.latents.GAIN_BLOCK", 2)
+    limits(gain_block=2)
     with parallel_config("threading"):
         with monkeypatch.context() as patch:
-            patch.setattr("skbayes_sgmcmc._engine.run.Parallel", in_turn)
+            [patch.setattr(module, "Parallel", in_turn) for module in having("Parallel")]
             expected = draws(estimator, x, y)
         for _ in range(REPEATS):
             found = draws(estimator, x, y)
@@ -201,9 +201,9 @@ def test_the_last_of_overlapping_fits_restores_the_threads(fails):
 
 
 def meanwhile(monkeypatch, place, look):
-    """Call ``look`` in another thread, once, when a fit comes to the function at this place."""
-    module, name = place.rsplit(".", 1)
-    function, pending = getattr(pkgutil.resolve_name(module), name), [look]
+    """Call ``look`` in another thread, once, when a fit comes to this function."""
+    owners, name = place
+    function, pending = getattr(owners[0], name), [look]
 
     def looked(*args, **kwargs):
         if pending:
@@ -212,10 +212,12 @@ def meanwhile(monkeypatch, place, look):
             thread.join()
         return function(*args, **kwargs)
 
-    monkeypatch.setattr(place, looked)
+    for owner in owners:
+        monkeypatch.setattr(owner, name, looked)
 
 
-DRAW = "skbayes_sgmcmc._engine.run.draw"
+#: what a fit passes before it has draws
+DRAW = having("draw"), "draw"
 FITTED_TWICE = {
     "classifier": (BayesianLogisticRegression(step_size=0.1), "predict_proba", (X, Y), DRAW),
     "regressor": (BayesianGLMRegressor(), "predict", (X, X[:, 0]), DRAW),
@@ -225,7 +227,7 @@ FITTED_TWICE = {
         DistilledClassifier(BayesianLogisticRegression(**RUN), n_epochs=2),
         "predict_proba",
         (X, Y),
-        "skbayes_sgmcmc.models.networks.distillation.Training.run",
+        ([having("Training")[0].Training], "run"),
     ),
 }
 

@@ -14,8 +14,6 @@ from skbayes_sgmcmc import (
     SamplingError,
     sample,
 )
-from skbayes_sgmcmc._data import minibatch
-from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc.models import CurvedModel, Data, DensityModel, ManyModes
 from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 from skbayes_sgmcmc.models._linalg import largest_of_symmetric
@@ -210,7 +208,7 @@ def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
 
 
 @pytest.mark.statistical
-def test_walls_are_found_in_any_block_of_rows(monkeypatch):
+def test_walls_are_found_in_any_block_of_rows(limits):
     """The step of a row with a huge value is the same if rows are read in blocks of 50."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((200, 3)), rng.integers(0, 2, 200)
@@ -225,7 +223,7 @@ def test_walls_are_found_in_any_block_of_rows(monkeypatch):
     given = SGLD(), data, data, center, root, 1.0
     whole = step_at_walls(model, *given, 10.0)
     assert whole < 5.0
-    monkeypatch.setattr(minibatch, "BLOCK_ROWS", 50)
+    limits(row_block_rows=50)
     assert len(list(data.blocks())) == 4
     assert step_at_walls(model, *given, 10.0) == pytest.approx(whole, rel=1e-12)
 
@@ -331,7 +329,9 @@ def counts_with_step(monkeypatch, eta, **parameters):
 
 
 @pytest.mark.filterwarnings("error::skbayes_sgmcmc.SamplingWarning")
-def test_runs_with_automatic_steps_that_diverge_are_repeated(monkeypatch, tmp_path):
+def test_runs_with_automatic_steps_that_diverge_are_repeated(
+    monkeypatch, tmp_path, interrupt_after
+):
     """With a quarter of the step for all chains: the bits of a fit that begins with this step.
 
     A chain diverges with a step of 3.2. An interrupted repetition goes on from a file of its own.
@@ -339,19 +339,7 @@ def test_runs_with_automatic_steps_that_diverge_are_repeated(monkeypatch, tmp_pa
     reg, *rows = counts_with_step(monkeypatch, 0.8)
     expected = reg.fit(*rows)
     reg, *rows = counts_with_step(monkeypatch, 3.2, checkpoint=tmp_path / "file.npz")
-    with monkeypatch.context() as patch:
-        followed, save = [], Chains._follow_first
-
-        def interrupted(self):
-            followed.append(self.cursor.last_eta)
-            if followed.count(0.8) == 3:
-                raise KeyboardInterrupt
-            save(self)
-
-        patch.setattr(Chains, "_follow_first", interrupted)
-        with pytest.raises(KeyboardInterrupt, match=r"continue from .*file.again-1.npz"):
-            reg.fit(*rows)
-    assert 3.2 in followed
+    assert "file.again-1.npz" in interrupt_after(0.7, reg, *rows)
     reg.fit(*rows)
     assert (reg.step_size_, reg.n_chains_) == (pytest.approx(0.8), 4)
     np.testing.assert_array_equal(reg.posterior_["coef"], expected.posterior_["coef"])

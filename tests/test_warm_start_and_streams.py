@@ -19,8 +19,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SamplingWarning
-from skbayes_sgmcmc._data import kept_rows
-from skbayes_sgmcmc._engine.chains import LONG_CHUNK
 from skbayes_sgmcmc.diagnostics import r_hat
 from skbayes_sgmcmc.models._past import Past
 from skbayes_sgmcmc.samplers import SGHMC
@@ -50,15 +48,16 @@ def iris():
 # warm starts --------------------------------------------------------------------------------------
 
 
-def test_warm_start_goes_on(binary):
+def test_warm_start_goes_on(binary, limits):
     """Two fits of n draws are one of 2n: the chains and their random streams go on.
 
     Runs must end where a portion of random numbers does, since torch fills the last numbers of a
     portion differently. Positions pass through theta in between, hence ROUNDING.
     """
     X, y = binary
-    whole = small(n_draws=2 * LONG_CHUNK, burn_in=LONG_CHUNK, thinning=1).fit(X, y)
-    clf = small(n_draws=LONG_CHUNK, burn_in=LONG_CHUNK, thinning=1, warm_start=True).fit(X, y)
+    limits(chunk_steps=64)
+    whole = small(n_draws=128, burn_in=64, thinning=1).fit(X, y)
+    clf = small(n_draws=64, burn_in=64, thinning=1, warm_start=True).fit(X, y)
     first = clf.posterior_["coef"].copy()
     clf.set_params(burn_in="auto").fit(X, y)
     both = np.concatenate([first, clf.posterior_["coef"]], axis=1)
@@ -293,10 +292,9 @@ def test_a_stream_keeps_the_weights_of_its_newest_draws(stream):
 
 
 @pytest.fixture
-def nothing_kept(monkeypatch):
+def nothing_kept(limits):
     """Rows become a Gaussian at once, as those of calls do that are too large to be kept."""
-    monkeypatch.setattr(kept_rows, "KEPT_NUMBERS", 0)
-    monkeypatch.setattr(kept_rows, "ROWS_PER_PARAMETER", 0)
+    limits(kept_numbers=0, kept_per_parameter=0)
 
 
 @pytest.mark.statistical

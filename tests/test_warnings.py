@@ -80,9 +80,9 @@ def test_a_search_warns_once_for_each_fit(data):
 
 
 @pytest.fixture
-def torn(monkeypatch):
+def torn(replaced):
     """One chain starts at infinity, which is refused otherwise."""
-    monkeypatch.setattr("skbayes_sgmcmc._engine.settings.check_positions", lambda *_: None)
+    replaced("check_positions", lambda *_: None)
     starts = np.array([np.zeros(6), np.full(6, 1e300)])  # the second one is infinite in float32
     return small(step_size=1e-3, n_chains=2, dtype="float32", init=starts)
 
