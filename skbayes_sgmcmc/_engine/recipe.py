@@ -174,7 +174,7 @@ def _resolved(model: Model, data: Data, request: Request) -> AutoValues:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explained_factorisations() -> Iterator[None]:
     """Explain factorisations that fail. Overflow is silent: what is not finite is refused."""
     try:
         with np.errstate(all="ignore"):

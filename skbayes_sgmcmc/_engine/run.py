@@ -22,7 +22,7 @@ from .jobs import Job, Result, moves_of
 from .lengths import Plan
 from .problem import ChainState, Problem
 from .progress import Board, OnProgress, watched
-from .recipe import Recipe, explained, plan_of, recipe_of, request_of
+from .recipe import Recipe, explained_factorisations, plan_of, recipe_of, request_of
 from .settings import Settings
 from .target import Target
 
@@ -76,7 +76,7 @@ def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = 
     grid = grid_of_run(problem.model, problem.data, settings, request.sampler)
     problem = problem.continued(settings)
     n_asked, settings = settings.n_chains, problem.of_chains(settings)
-    with explained():
+    with explained_factorisations():
         recipe = recipe_of(problem, replace(request, settings=settings))
     return sampled(problem, recipe, settings, grid, n_asked, on_progress)
 

@@ -26,7 +26,7 @@ from .data_parallel import grid_of_run
 from .lengths import Plan
 from .problem import ChainState, Problem
 from .progress import OnProgress
-from .recipe import Recipe, draws_kept, explained, recipe_of, request_of, tuning_of
+from .recipe import Recipe, draws_kept, explained_factorisations, recipe_of, request_of, tuning_of
 from .run import Run, sampled
 from .settings import Settings, is_auto
 
@@ -144,7 +144,7 @@ def draw_part(
     if _summarises(problem.model, replace(request, settings=settings)):
         summary = Summary.of(problem.previous, call, problem.data)
     size = STREAM_BATCH if is_auto(settings.batch_size) else settings.batch_size
-    with explained():
+    with explained_factorisations():
         if summary is None:
             request = replace(request, settings=settings)
             recipe = recipe_of(problem, request, values=usable(before), batch_size=size)
