@@ -21,6 +21,7 @@ from .._validation import check_choice, check_int, check_is_fitted, check_sample
 from ._fitting import Task, all_or_nothing
 from ._html import PosteriorHTML
 from ._mixing import MixingWarnings, some_r_hat
+from ._named_draws import Named, attributes, newest
 from ._sense import SenseWarnings
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ Array = NDArray[Any]
 COPIED_BYTES = 2**28
 #: number of rows that are predicted after a fit, to see that predictions are finite
 CHECKED_ROWS = 5
-#: number of draws per chain that a stream keeps with ``n_draws="auto"``
-AUTO_DRAWS = 1000
 
 
 class SGMCMCEstimator(
@@ -85,7 +84,7 @@ class SGMCMCEstimator(
                 if call is not None or found is None or found[0].shape[1] == 0:
                     return None  # the draws of a stream are joined at the end of the call
                 ordered = self._in_order(named(found[0]), previous)
-                return _attributes(PosteriorSamples(ordered, found[1]), report.step)
+                return attributes(PosteriorSamples(ordered, found[1]), report.step)
 
             def figures() -> dict[str, float]:
                 found = {"NLL of a row": report.nll()}
@@ -108,7 +107,7 @@ class SGMCMCEstimator(
         if call is not None:
             posterior, kept = self._joined(posterior, part, named, previous, settings.n_draws)
             part = replace(part, run=replace(run, state=remembering(run.state, kept=kept)))
-        for name, value in _attributes(posterior, run.n_steps).items():
+        for name, value in attributes(posterior, run.n_steps).items():
             setattr(self, name, value)
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
@@ -134,7 +133,7 @@ class SGMCMCEstimator(
                 if len(before) == len(kept):
                     kept = np.concatenate([before, kept], axis=1)
             drawn = part.run.state.memory.n_drawn * (1 if moved is None else 2)
-            found = _newest(old, new, drawn, n_draws)  # draws that were moved are no burn-in
+            found = newest(old, new, drawn, n_draws)  # draws that were moved are no burn-in
         return found, kept[:, -found.n_draws :].copy() if part.filtered else None
 
     def _check(self) -> Settings:
@@ -454,63 +453,3 @@ class SGMCMCEstimator(
     def _feature_labels(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         return list(names) if names is not None else [f"x{j}" for j in range(self.n_features_in_)]
-
-
-class Named:
-    """Draws by name, with the quantities that the model derives from each draw exactly once.
-
-    Parameters
-    ----------
-    model : Model
-        Model that names the draws and derives quantities from them.
-    data : Data
-        The rows of the fit.
-    """
-
-    def __init__(self, model: Any, data: Any):
-        self.model = model
-        self.data = data
-        self.seen = (0, 0)
-        self.derived: dict[str, Array] = {}
-
-    def __call__(self, draws: Array) -> dict[str, Array]:
-        """Name draws (chains, draws, n_kept), the first of which are those of the previous call."""
-        n_chains, n_draws = self.seen
-        if len(draws) != n_chains:  # the first call, or a chain has diverged
-            n_draws, self.derived = 0, {}
-        if draws.shape[1] > n_draws:
-            new = self.model.derive(draws[:, n_draws:], self.data)
-            for name, values in self.derived.items():
-                new[name] = np.concatenate([values, new[name]], axis=1)
-            self.seen, self.derived = draws.shape[:2], new
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
-            return self.model.unpack(draws) | self.derived
-
-
-def _attributes(posterior: PosteriorSamples, n_steps: int) -> dict[str, Any]:
-    """Fitted attributes that every estimator has."""
-    return {
-        "posterior_": posterior,
-        "n_chains_": posterior.n_chains,
-        "n_draws_": posterior.n_draws,
-        "n_steps_": n_steps,
-    }
-
-
-def _newest(
-    old: PosteriorSamples, new: PosteriorSamples, n_drawn: int, limit: int | str
-) -> PosteriorSamples:
-    """The newest ``limit`` draws of a stream, without the first half of all draws.
-
-    The first half of a stream's draws is its burn-in, during which the target was a different one.
-    """
-    if old.n_chains != new.n_chains or old.draws.keys() != new.draws.keys():
-        return new  # a chain has diverged, or the prior has changed
-    if isinstance(limit, str):
-        limit = AUTO_DRAWS
-    kept = max(new.n_draws, min(limit, (n_drawn + 1) // 2))
-    weights = None
-    if old.weights is not None and new.weights is not None:
-        weights = np.concatenate([old.weights, new.weights])[-kept:]
-    draws = {name: np.concatenate([old[name], new[name]], axis=1)[:, -kept:] for name in new.draws}
-    return PosteriorSamples(draws, weights, new.statistics)

@@ -155,13 +155,10 @@ class LastLayer(SparseNetwork):
         return RegressionHead(head.shapes, likelihood, self._prior(), scale)
 
     def _run(self, task: Task) -> None:
-        from .._engine.settings import is_auto
         from ..models.last_layer import HeadModel
 
         self._linear = isinstance(task.model, HeadModel)
         try:
-            if not self._linear and is_auto(task.settings.sampler):
-                task = replace(task, settings=replace(task.settings, sampler="psgld"))
             super()._run(task)
         finally:
             self._features = None

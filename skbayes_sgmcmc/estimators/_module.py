@@ -91,14 +91,11 @@ class ModuleEstimator(ModuleRows, LastLayer):
         return isinstance(self.init, str) and self.init == "module"
 
     def _settings(self) -> Any:
-        from .._engine.settings import Settings, is_auto
+        from .._engine.settings import Settings
 
-        others = {}
-        if is_auto(self.sampler) and not is_auto(self.integrator):
-            others["sampler"] = "psgld"
-        if isinstance(self.init, str) and self.init == "module":
-            others["init"] = "auto"  # the network starts there, and the rest is as for "auto"
-        return Settings.of(self, **others)
+        # the network starts there, and the rest is as for "auto"
+        at_module = isinstance(self.init, str) and self.init == "module"
+        return Settings.of(self, **({"init": "auto"} if at_module else {}))
 
     def __getstate__(self) -> dict[str, Any]:
         from ..models.networks.module_copies import PickleOnly

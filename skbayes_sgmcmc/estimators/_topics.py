@@ -31,8 +31,6 @@ from ._base import SGMCMCEstimator
 
 Array = NDArray[Any]
 
-#: parametrizations, with the default sampler of each
-SAMPLERS = {"expanded_mean": "rsgld", "expanded_natural": "msgnht"}
 #: topics, or units of a layer, and sweeps per step, that no fit ends with
 MOST_TOPICS, MOST_SWEEPS = 10**6, 10**6
 #: words of one document: counts up to this are exact in single precision
@@ -203,7 +201,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     def _check(self) -> Any:
         if self.topic_word_prior is not None:
             check_scale("topic_word_prior", self.topic_word_prior)
-        check_choice("parametrization", self.parametrization, SAMPLERS)
+        check_choice("parametrization", self.parametrization, ("expanded_mean", "expanded_natural"))
         check_int("doc_sweeps", self.doc_sweeps, low=0, high=MOST_SWEEPS)
         if not isinstance(self.thinning, str):
             check_int("thinning", self.thinning)
@@ -232,13 +230,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
                 "prior='normal' is not allowed with parametrization='expanded_mean': give "
                 "prior='gamma', or parametrization='expanded_natural'."
             )
-
-    def _settings(self) -> Any:
-        from .._engine.settings import Settings
-
-        automatic = isinstance(self.sampler, str) and self.sampler == "auto"
-        sampler = SAMPLERS[self.parametrization] if automatic else self.sampler
-        return Settings.of(self, sampler=sampler)
 
     def _samplers(self) -> tuple[str, ...]:
         natural = self.parametrization != "expanded_mean"

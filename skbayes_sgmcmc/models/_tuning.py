@@ -328,6 +328,8 @@ class ManyModes(Tuning):
         Smallest number of steps of the burn-in.
     guessed : bool, default=False
         Whether the table's rate is only a first guess, which samplers adapt in the burn-in.
+    sampler : str or None, default=None
+        Name of the sampler that ``sampler="auto"`` means. None: it depends on the rows.
     """
 
     one_mode = False
@@ -343,9 +345,11 @@ class ManyModes(Tuning):
         start: str = "map",
         least_burn_in: int = 3000,
         guessed: bool = False,
+        sampler: str | None = None,
     ):
         super().__init__(model)
         self.start = start
+        self.sampler = sampler
         self.least_burn_in = least_burn_in
         self.guessed = guessed
 
@@ -356,6 +360,8 @@ class ManyModes(Tuning):
 
         Given minibatches of few rows are for pSGLD, too: they are too noisy for an energy.
         """
+        if self.sampler is not None:
+            return self.sampler
         if stream or not _is(asked.step_size, "auto"):
             return "psgld"
         if _is(asked.batch_size, "auto"):

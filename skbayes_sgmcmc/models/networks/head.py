@@ -180,6 +180,8 @@ class LinearHead(Network):
         Whether ``dtype="auto"`` means float32.
     """
 
+    sampler = "psgld"
+
     def __init__(self, head: Head, start: str = "random", single_precision: bool = False):
         self.head, self.start, self.single_precision = head, start, single_precision
         self.shapes = head.shapes

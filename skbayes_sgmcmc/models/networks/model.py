@@ -94,7 +94,7 @@ class NetworkModel(Model):
 
     @property
     def tuning(self) -> Tuning:
-        return ManyModes(self, guessed=True)
+        return ManyModes(self, guessed=True, sampler=self.network.sampler)
 
     def _scales(self, prior_scale: Any, output_gain: float) -> Array:
         network = self.network

@@ -76,6 +76,9 @@ class ModuleNetwork(Network):
         The module has a batch norm without running statistics.
     """
 
+    #: the choice by rows was measured on perceptrons only (docs/networks.md)
+    sampler = "psgld"
+
     def __init__(
         self,
         module: nn.Module,

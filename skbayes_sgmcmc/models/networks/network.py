@@ -44,6 +44,8 @@ class Network:
     output_bias : str or None
         Name of the block of biases, of shape (n_outputs,), that are added to products with
         ``output_block``. None if there is no such block.
+    sampler : str or None
+        Name of the sampler that ``sampler="auto"`` means. None: it depends on the rows.
     single_precision : bool
         Whether ``dtype="auto"`` means float32 even for small networks.
     ends_in_outputs : bool
@@ -56,6 +58,7 @@ class Network:
     input_block: str | None = None
     output_block: str | None = None
     output_bias: str | None = None
+    sampler: str | None = None
     single_precision: bool = False
     ends_in_outputs: bool = True
     #: whether outputs are linear in theta

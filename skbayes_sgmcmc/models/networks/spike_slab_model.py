@@ -236,7 +236,7 @@ class SparseTuning(ManyModes):
         # hidden layers, after 10,000 steps some are left there that the data do not need
         hidden = 20_000 if model.latents.learn_sigma else 3000
         least = 10_000 if model.network.linear else hidden
-        super().__init__(model, start="random", least_burn_in=least)
+        super().__init__(model, start="random", least_burn_in=least, sampler="psgld")
 
     def tuned(self, data: Data, request: Request) -> AutoValues:
         values = super().tuned(data, request)

@@ -162,9 +162,11 @@ class TopicTuning(ManyModes):
 
     def __init__(self, model: CorpusModel):
         if model.metric is None:
-            super().__init__(model)
+            super().__init__(model, sampler="msgnht")
         else:
-            super().__init__(model, start="random", least_burn_in=model.least_burn_in)
+            super().__init__(
+                model, start="random", least_burn_in=model.least_burn_in, sampler="rsgld"
+            )
 
     def batch_size(self, *_: Any) -> int:
         return self.model.batch_size

@@ -1,0 +1,75 @@
+"""Draws of a run under the names that users know, and those of a stream joined to earlier ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._draws.posterior_samples import PosteriorSamples
+
+Array = NDArray[Any]
+
+#: number of draws per chain that a stream keeps with ``n_draws="auto"``
+AUTO_DRAWS = 1000
+
+
+class Named:
+    """Draws by name, with the quantities that the model derives from each draw exactly once.
+
+    Parameters
+    ----------
+    model : Model
+        Model that names the draws and derives quantities from them.
+    data : Data
+        The rows of the fit.
+    """
+
+    def __init__(self, model: Any, data: Any):
+        self.model = model
+        self.data = data
+        self.seen = (0, 0)
+        self.derived: dict[str, Array] = {}
+
+    def __call__(self, draws: Array) -> dict[str, Array]:
+        """Name draws (chains, draws, n_kept), the first of which are those of the previous call."""
+        n_chains, n_draws = self.seen
+        if len(draws) != n_chains:  # the first call, or a chain has diverged
+            n_draws, self.derived = 0, {}
+        if draws.shape[1] > n_draws:
+            new = self.model.derive(draws[:, n_draws:], self.data)
+            for name, values in self.derived.items():
+                new[name] = np.concatenate([values, new[name]], axis=1)
+            self.seen, self.derived = draws.shape[:2], new
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
+            return self.model.unpack(draws) | self.derived
+
+
+def attributes(posterior: PosteriorSamples, n_steps: int) -> dict[str, Any]:
+    """Fitted attributes that every estimator has."""
+    return {
+        "posterior_": posterior,
+        "n_chains_": posterior.n_chains,
+        "n_draws_": posterior.n_draws,
+        "n_steps_": n_steps,
+    }
+
+
+def newest(
+    old: PosteriorSamples, new: PosteriorSamples, n_drawn: int, limit: int | str
+) -> PosteriorSamples:
+    """The newest ``limit`` draws of a stream, without the first half of all draws.
+
+    The first half of a stream's draws is its burn-in, during which the target was a different one.
+    """
+    if old.n_chains != new.n_chains or old.draws.keys() != new.draws.keys():
+        return new  # a chain has diverged, or the prior has changed
+    if isinstance(limit, str):
+        limit = AUTO_DRAWS
+    kept = max(new.n_draws, min(limit, (n_drawn + 1) // 2))
+    weights = None
+    if old.weights is not None and new.weights is not None:
+        weights = np.concatenate([old.weights, new.weights])[-kept:]
+    draws = {name: np.concatenate([old[name], new[name]], axis=1)[:, -kept:] for name in new.draws}
+    return PosteriorSamples(draws, weights, new.statistics)
