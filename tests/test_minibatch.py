@@ -9,11 +9,17 @@ import pytest
 import scipy.sparse as sp
 import scipy.stats
 import torch
+from torch.utils.data import Dataset
 
 from skbayes_sgmcmc._data.chain_random import ChainRandom, first_distinct, redrawn_distinct
-from skbayes_sgmcmc._data.minibatch import Data, Minibatches
+from skbayes_sgmcmc._data.datasets import DatasetRows
+from skbayes_sgmcmc._data.fields import Field
+from skbayes_sgmcmc._data.layout import Layout
+from skbayes_sgmcmc._data.minibatch import Data, Minibatches, SparseRows
 from skbayes_sgmcmc._data.row_odds import RowOdds
-from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign
+from skbayes_sgmcmc._data.rows import StoredRows
+from skbayes_sgmcmc._data.stored_inputs import ScaledRows
+from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign, StoredDesign
 
 
 def streams(n_chains=1, seed=0):
@@ -191,7 +197,7 @@ def test_gathered_rows_are_the_named_ones(kind, shared, limits):
     designs = {
         "tensor": torch.from_numpy(x),
         "dense": DenseDesign(torch.from_numpy(x.copy())),
-        "sparse": SparseDesign(sp.csr_matrix(x), torch.float64, "cpu"),
+        "sparse": SparseDesign(sp.sp.csr_matrix(x), torch.float64, "cpu"),
     }
     w = torch.from_numpy(rng.random(30))
     data = Data({"x": designs[kind], "y": torch.arange(30)}, 30, weight=w)
@@ -311,3 +317,48 @@ def test_dtype_of_the_noise(dtype):
     xi = streams(1).normal(5, dtype=dtype)
     assert xi.dtype == dtype
     np.testing.assert_array_equal(xi, streams(1).normal(5, dtype=torch.float32))
+
+
+def rows_of_a_dataset(x):
+    class Rows(Dataset):
+        def __len__(self):
+            return len(x)
+
+        def __getitem__(self, i):
+            return x[i]
+
+    return DatasetRows(Rows(), Layout.of(x), x.shape[1:])
+
+
+FIELDS = {
+    "tensor": torch.from_numpy,
+    "sparse": lambda x: SparseRows(sp.csr_matrix(x), torch.float32, "cpu"),
+    "stored": lambda x: ScaledRows(StoredRows(x), 0.0, 1.0, (2,)).as_field(torch.float32, "cpu"),
+    "dataset": lambda x: rows_of_a_dataset(x).as_field(torch.float32, "cpu"),
+    "design": lambda x: DenseDesign(torch.from_numpy(x)),
+    "stored design": lambda x: StoredDesign(StoredRows(x), torch.float32, "cpu", False),
+    "sparse design": lambda x: SparseDesign(sp.csr_matrix(x), torch.float32, "cpu"),
+}
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_every_field_gives_the_same_rows(kind):
+    """Chosen, in a block, all of them and step by step: the seven kinds ask for no other code."""
+    x = np.arange(1.0, 21.0, dtype=np.float32).reshape(10, 2)
+    data = Data({"x": FIELDS[kind](x)}, 10)
+
+    def seen(field):
+        found = field.whole() if isinstance(field, Field) else field
+        return (found.dense() if hasattr(found, "dense") else found).numpy()
+
+    def plain(batch):
+        return (batch if isinstance(batch, torch.Tensor) else batch.x).numpy()
+
+    rows = np.array([7, 2, 2])
+    np.testing.assert_array_equal(seen(data.chosen(rows).fields["x"]), x[rows])
+    np.testing.assert_array_equal(seen(data.block(slice(3, 6)).fields["x"]), x[3:6])
+    np.testing.assert_array_equal(seen(data.fields["x"]), x)
+    if kind != "sparse design":  # whose batches are triplets, with a test of their own
+        steps = np.array([[[0, 4]], [[9, 1]]])
+        for step, batch in zip(steps, Minibatches(data, 2).gather(steps, None), strict=True):
+            np.testing.assert_array_equal(plain(batch.fields["x"]).reshape(2, 2), x[step[0]])

@@ -35,10 +35,10 @@ def test_maps_of_sparse_rows_go_to_other_processes_by_their_path(tmp_path, names
     there = pickle.loads(sent)
     for one in (there, pickle.loads(pickle.dumps(there))):
         for chosen in (slice(3, 90), np.array([7, 3])):
-            wanted, found = (each.rows(chosen).x.toarray() for each in (design, one))
+            wanted, found = (each[chosen].x.toarray() for each in (design, one))
             np.testing.assert_array_equal(found, wanted)
     assert fingerprint(there) == fingerprint(design)
-    assert fingerprint(design.rows(slice(1, 500))) != fingerprint(design.rows(slice(0, 499)))
+    assert fingerprint(design[1:500]) != fingerprint(design[0:499])
 
 
 def test_a_worker_without_the_file_of_sparse_rows_says_so(tmp_path):
@@ -47,14 +47,14 @@ def test_a_worker_without_the_file_of_sparse_rows_says_so(tmp_path):
     there = pickle.loads(pickle.dumps(design))
     (tmp_path / "indices.npy").unlink()
     with pytest.raises(FileNotFoundError, match=r"indices\.npy.* does not exist on '"):
-        there.rows(np.array([0]))
+        there[np.array([0])]
 
 
 @pytest.mark.parametrize("name", ["data", "indices", "indptr"])
 def test_a_file_of_sparse_rows_that_shrinks_is_refused_before_it_is_read(tmp_path, name):
     """To read a map beyond the end of its file would kill the process, without a message."""
     design = StoredSparseDesign(stored_csr(tmp_path), torch.float64, "cpu", intercept=True)
-    design.rows(np.array([7]))
+    design[np.array([7])]
     os.truncate(tmp_path / f"{name}.npy", 200)
     with pytest.raises(RuntimeError, match=rf"{name}\.npy' of X has changed since the call began"):
-        design.rows(np.array([7]))
+        design[np.array([7])]

@@ -145,7 +145,7 @@ def test_a_stored_design_is_the_held_one():
         np.testing.assert_allclose(*squares, **near)
         sums = design.gram(r[:, 0]), held.gram(r[:, 0])
         np.testing.assert_allclose(*sums, rtol=1e-5, atol=1e-3)
-        for some in (design.block(slice(5, 9)), design.rows(np.arange(5, 9))):
+        for some in (design[5:9], design[np.arange(5, 9)]):
             np.testing.assert_array_equal(some.whole().dense(), held.x[5:9])
         indices = np.array([[[4, 2000]], [[7, 7]]])
         for a, b in zip(design.gather(indices), held.gather(indices), strict=True):
@@ -203,7 +203,7 @@ def test_a_stored_sparse_design_is_the_held_one(dtype, limits):
             ours, theirs = (d.transposed_times(r, square=square) for d in (design, held))
             np.testing.assert_allclose(ours, theirs, rtol=1e-9)
         np.testing.assert_allclose(design.gram(r[:, 0]), held.gram(r[:, 0]), rtol=1e-9, atol=1e-9)
-        for rows_of in (lambda d: d.block(slice(5, 9)), lambda d: d.rows(np.array([3, 2000, 3]))):
+        for rows_of in (lambda d: d[5:9], lambda d: d[np.array([3, 2000, 3])]):
             np.testing.assert_array_equal(rows_of(design).x.toarray(), rows_of(held).x.toarray())
         indices = np.array([[[4, 2000]], [[7, 7]]])
         for a, b in zip(design.gather(indices), held.gather(indices), strict=True):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._exceptions import explained, not_allowed
+from .fields import Field
 from .layout import Layout, as_array, is_several
 
 Array = NDArray[Any]
@@ -166,20 +167,14 @@ class DatasetRows:
         return LoadedRows(self, dtype, device)
 
 
-class LoadedRows:
+class LoadedRows(Field):
     """Rows of a dataset as a field of minibatches, in the shape that the module gets."""
 
-    #: minibatches are fetched step by step, in advance where there are workers
     lazy = True
 
     def __init__(self, rows: DatasetRows, dtype: torch.dtype, device: str):
-        self.rows, self.dtype, self.device = rows, dtype, device
-        self.shape = (len(rows), *rows.row_shape)
-        self.row_numbers = rows.shape[1]
-
-    def tensor_like(self) -> Tensor:
-        """An empty tensor of these rows' dtype and device."""
-        return torch.empty(0, dtype=self.dtype, device=self.device)
+        super().__init__((len(rows), *rows.row_shape), dtype, device)
+        self.rows = rows
 
     def gather(self, indices: Array) -> Steps:
         """Rows (chains, rows, ...) of each step in turn, for indices (steps, chains, rows)."""
@@ -189,12 +184,8 @@ class LoadedRows:
         """Flat rows as the module gets them, with other axes before."""
         return rows.to(self.device, self.dtype).view(*before, *self.rows.row_shape)
 
-    def whole(self) -> Tensor:
-        """Every row."""
-        return self[:]
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        return self.shaped(torch.from_numpy(self.rows[rows]), -1)
+    def __getitem__(self, chosen: Any) -> Tensor:
+        return self.shaped(torch.from_numpy(self.rows[chosen]), -1)
 
 
 class Steps:

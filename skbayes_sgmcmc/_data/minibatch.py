@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .chain_random import ChainRandom
+from .fields import Field
 from .ranks import ALONE, Ranks
 from .read_ahead import read_ahead
 from .row_odds import RowOdds
@@ -71,7 +72,7 @@ class Data:
     Attributes
     ----------
     fields : dict
-        Tensors (rows, ...), or designs with a ``gather`` method.
+        Tensors (rows, ...), or a :class:`Field` each.
     n_rows : int
         Number of rows.
     weight : Tensor of shape (n_rows,) or None, default=None
@@ -112,24 +113,32 @@ class Data:
 
     def chosen(self, rows: Array) -> Data:
         """The rows of these numbers, in memory; N does not change."""
-        index = torch.from_numpy(rows)
-        fields = {
-            name: field[index] if isinstance(field, Tensor) else field.rows(rows)
-            for name, field in self.fields.items()
-        }
-        weight = None if self.weight is None else self.weight[index]
-        return Data(fields, len(rows), weight, self.total, self.augment)
+        return Data(*self._taken(rows), self.total, self.augment)
+
+    def _taken(self, rows: Any) -> tuple[dict[str, Any], int, Tensor | None]:
+        """Fields, number and weights of some rows, for a slice or numbers."""
+        fields = {name: field[rows] for name, field in self.fields.items()}
+        n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        return fields, n_rows, None if self.weight is None else self.weight[rows]
+
+    @property
+    def _no_tensors(self) -> list[Field]:
+        return [field for field in self.fields.values() if isinstance(field, Field)]
 
     @property
     def run(self) -> int:
         """Rows that are read at once where rows cannot be read one by one; 0 where they can."""
-        slow = [f for f in self.fields.values() if not getattr(f, "searched", True)]
-        return max((field.run for field in slow), default=0)
+        return max((field.run for field in self._no_tensors), default=0)
 
     @property
     def ahead(self) -> bool:
         """Whether blocks are read in advance, by a thread."""
-        return any(getattr(field, "ahead", False) for field in self.fields.values())
+        return any(field.ahead for field in self._no_tensors)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether rows are fetched step by step."""
+        return any(field.lazy for field in self._no_tensors)
 
     def blocks(self) -> Iterator[tuple[slice, Data]]:
         """Consecutive blocks of rows, each with its share of N, for sums over many rows.
@@ -150,19 +159,14 @@ class Data:
 
     def block(self, rows: slice) -> Data:
         """Consecutive rows, with their share of N."""
-        of_block = {
-            name: field.block(rows) if hasattr(field, "block") else field[rows]
-            for name, field in self.fields.items()
-        }
-        weight = None if self.weight is None else self.weight[rows]
-        block = Data(of_block, rows.stop - rows.start, weight)
+        block = Data(*self._taken(rows))
         block.total = self.scale * block.held
         return block
 
     def all_rows(self) -> Batch:
         """Every row, as one batch shared by the chains."""
         weight = 1.0 if self.weight is None else self.weight
-        fields = {k: v.whole() if hasattr(v, "whole") else v for k, v in self.fields.items()}
+        fields = {k: v.whole() if isinstance(v, Field) else v for k, v in self.fields.items()}
         return Batch(fields, weight, True, self.n_rows)
 
 
@@ -311,7 +315,7 @@ class Minibatches:
         near = self.device.type == "cpu"
         most = GATHER_NUMBERS if near else GATHER_NUMBERS_ELSEWHERE
         at_once = max(1, most // (by_step.shape[1] * self.numbers))
-        if any(getattr(field, "lazy", False) for field in self.data.fields.values()):
+        if self.data.lazy:
             at_once = len(by_step)  # rows that are fetched step by step, in advance
         for start in range(0, len(by_step), at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
@@ -351,34 +355,15 @@ class Minibatches:
         return chosen.view(by_step.shape).unbind(0)
 
 
-class SparseRows:
+class SparseRows(Field):
     """Rows of a CSR matrix, which are converted to dense rows when a minibatch is gathered."""
 
     def __init__(self, x: Any, dtype: torch.dtype, device: str):
+        super().__init__(x.shape, dtype, device)
         self.x = x.tocsr()
-        self.dtype = dtype
-        self.device = device
-        self.shape = x.shape
-        self.row_numbers = x.shape[1]
 
-    def tensor_like(self) -> Tensor:
-        """An empty tensor of these rows' dtype and device."""
-        return torch.empty(0, dtype=self.dtype, device=self.device)
-
-    def whole(self) -> Tensor:
-        """Every row."""
-        return self.gather(np.arange(self.shape[0])[None])[0]
-
-    def gather(self, indices: Array) -> Sequence[Tensor]:
-        """Rows (chains, rows, columns) of each step, for indices (steps, chains, rows).
-
-        If the chains share the rows, neither has an axis of chains.
-        """
-        rows = torch.from_numpy(self.x[indices.reshape(-1)].toarray())
-        return rows.to(self.device, self.dtype).view(*indices.shape, -1).unbind(0)
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        return self.gather(np.arange(self.shape[0])[rows][None])[0]
+    def __getitem__(self, chosen: Any) -> Tensor:
+        return torch.from_numpy(self.x[chosen].toarray()).to(self.device, self.dtype)
 
 
 def input_rows(x: Any, dtype: torch.dtype, device: str) -> Any:

@@ -148,11 +148,12 @@ class StoredRows:
         if isinstance(chosen, np.ndarray) and chosen.dtype == bool:
             kept = np.flatnonzero(chosen) if self.numbers is None else self.numbers[chosen]
             return StoredRows(self.table, kept, self.columns)
-        if isinstance(chosen, slice):
-            start, stop, step = chosen.indices(len(self))
-            if step == 1 and self.numbers is None:
-                return self._consecutive(start, max(start, stop))
-        return self.take(np.arange(len(self))[chosen])
+        if not isinstance(chosen, slice):
+            return self.take(np.asarray(chosen))
+        start, stop, step = chosen.indices(len(self))
+        if step == 1 and self.numbers is None:
+            return self._consecutive(start, max(start, stop))
+        return self.take(np.arange(start, stop, step))
 
     def take(self, numbers: Array) -> Array:
         """Rows (len(numbers), n_columns) by their numbers, in any order."""

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .fields import Field
 from .rows import StoredRows
 
 Array = NDArray[Any]
@@ -50,42 +51,17 @@ class ScaledRows:
         return field.whole() if self.rows.in_memory and device != "cpu" else field
 
 
-class ScaledField:
+class ScaledField(Field):
     """Stored rows as a field of minibatches."""
 
-    def __init__(self, rows: ScaledRows, dtype: torch.dtype, device: str):
-        self.inputs, self.dtype, self.device = rows, dtype, device
-        self.shape = rows.shape
-        self.row_numbers = int(np.prod(rows.shape[1:]))
-        self.searched, self.run = rows.rows.searched, rows.rows.run
-        self.ahead = rows.rows.ahead
+    def __init__(self, inputs: ScaledRows, dtype: torch.dtype, device: str):
+        super().__init__(inputs.shape, dtype, device)
+        self.inputs = inputs
 
-    def tensor_like(self) -> Tensor:
-        """An empty tensor of these rows' dtype and device."""
-        return torch.empty(0, dtype=self.dtype, device=self.device)
+    @property
+    def source(self) -> StoredRows:  # no attribute, which a checkpoint's digest would read again
+        return self.inputs.rows
 
-    def whole(self) -> Tensor:
-        """Every row."""
-        return self[:]
-
-    def block(self, rows: slice) -> Tensor:
-        """Consecutive rows."""
-        return self[rows]
-
-    def rows(self, indices: Array) -> Tensor:
-        """Rows by their numbers."""
-        return self._tensor(self.inputs.take(indices))
-
-    def gather(self, indices: Array) -> Sequence[Tensor]:
-        """Rows (chains, rows, ...) of each step, for indices (steps, chains, rows).
-
-        If the chains share the rows, neither has an axis of chains.
-        """
-        found = self.rows(indices.reshape(-1))
-        return found.view(*indices.shape, *self.shape[1:]).unbind(0)
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        return self._tensor(self.inputs[rows])
-
-    def _tensor(self, rows: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(rows)).to(self.device, self.dtype)
+    def __getitem__(self, chosen: Any) -> Tensor:
+        rows = np.ascontiguousarray(self.inputs[chosen])
+        return torch.from_numpy(rows).to(self.device, self.dtype)

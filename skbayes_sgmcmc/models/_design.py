@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._data.fields import Field
 from .._data.minibatch import sent
 from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
@@ -30,14 +31,13 @@ HELD_BYTES = 2**26
 LARGEST_SINGLE = 1e30
 
 
-class _Dense:
+class _Dense(Field):
     """Sums over all rows of a dense matrix, block by block.
 
     Products are in the precision of the rows as they are stored, and their sums in float64. A
     column of ones and factors that are not stored count without a copy of the rows.
     """
 
-    shape: tuple[int, ...]
     #: whether the last column, of ones, is not stored
     intercept = False
     #: what rows are multiplied by, if that is not stored
@@ -139,13 +139,9 @@ def _left_range(sums: Array, x: Array, *, square: bool) -> bool:
 class DenseDesign(_Dense):
     """All rows of a dense matrix on one device, as minibatches need them."""
 
-    #: whether the rows are in memory
-    in_memory = True
-
     def __init__(self, x: Tensor):
+        super().__init__(x.shape, x.dtype, x.device)
         self.x = x
-        self.shape = tuple(x.shape)
-        self.row_numbers = x.shape[1]
 
     def scale_rows(self, factor: Array) -> DenseDesign:
         """Multiply every row by its factor, in place, and return the design."""
@@ -156,12 +152,7 @@ class DenseDesign(_Dense):
         """All rows as minibatches need them, in one array."""
         return self
 
-    def tensor_like(self) -> Tensor:
-        """An empty tensor of this design's dtype and device."""
-        return self.x.new_empty(0)
-
     def whole(self) -> SharedDenseBatch:
-        """Every row, as one batch shared by the chains."""
         return SharedDenseBatch(self.x, self.x.t())
 
     def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
@@ -169,13 +160,8 @@ class DenseDesign(_Dense):
         flat = sent(torch.from_numpy(indices.reshape(-1)), self.x.device)
         return _batches(self.x.index_select(0, flat), indices)
 
-    def rows(self, indices: Array) -> DenseDesign:
-        """A design of these rows."""
-        return DenseDesign(self.x[torch.from_numpy(indices).to(self.x.device)])
-
-    def block(self, rows: slice) -> DenseDesign:
-        """A design of consecutive rows."""
-        return DenseDesign(self.x[rows])
+    def __getitem__(self, chosen: Any) -> DenseDesign:
+        return DenseDesign(self.x[chosen])
 
     def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
         for start in range(0, self.shape[0], BLOCK):
@@ -210,29 +196,9 @@ class StoredDesign(_Dense):
         intercept: bool,
         factor: Array | None = None,
     ):
-        self.source, self.dtype, self.device = source, dtype, device
-        self.intercept, self.factor = intercept, factor
-        self.shape = (source.shape[0], source.shape[1] + int(intercept))
-        self.row_numbers = self.shape[1]
-
-    @property
-    def searched(self) -> bool:
-        """Whether rows can be read by number at little cost."""
-        return self.source.searched
-
-    @property
-    def run(self) -> int:
-        """Rows that are read at once where they cannot."""
-        return self.source.run
-
-    @property
-    def in_memory(self) -> bool:
-        return self.source.in_memory
-
-    @property
-    def ahead(self) -> bool:
-        """Whether blocks of rows are read in advance, by a thread."""
-        return self.source.ahead
+        n_rows, n_columns = source.shape
+        super().__init__((n_rows, n_columns + int(intercept)), dtype, device)
+        self.source, self.intercept, self.factor = source, intercept, factor
 
     def scale_rows(self, factor: Array) -> StoredDesign:
         """The design with every row multiplied by its factor."""
@@ -243,26 +209,17 @@ class StoredDesign(_Dense):
         every = slice(0, self.shape[0])
         return DenseDesign(self._completed(self.source[every], every).to(self.device))
 
-    def tensor_like(self) -> Tensor:
-        return torch.empty(0, dtype=self.dtype, device=self.device)
-
     def whole(self) -> StoredBatch:
         return StoredBatch(self)
 
     def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
         return _batches(self._taken(indices.reshape(-1)).to(self.device), indices)
 
-    def rows(self, indices: Array) -> StoredDesign:
-        return self._read(self.source.take(indices), indices)
-
-    def block(self, rows: slice) -> StoredDesign:
-        """A design of consecutive rows, which are read now."""
-        return self._read(self.source[rows], rows)
-
-    def _read(self, x: Array, rows: Any) -> StoredDesign:
-        """A design of some rows that have been read, as they are."""
-        factor = None if self.factor is None else self.factor[rows]
-        return StoredDesign(StoredRows(x), self.dtype, self.device, self.intercept, factor)
+    def __getitem__(self, chosen: Any) -> StoredDesign:
+        """A design of some rows, which are read now."""
+        source = StoredRows(self.source[chosen])
+        factor = None if self.factor is None else self.factor[chosen]
+        return StoredDesign(source, self.dtype, self.device, self.intercept, factor)
 
     def _taken(self, indices: Array) -> Tensor:
         return self._completed(self.source.take(indices), indices)
@@ -298,35 +255,27 @@ def _batches(rows: Tensor, indices: Array) -> Sequence[DenseBatch | SharedDenseB
     return [SharedDenseBatch(x, transposed) for x, transposed in pairs]
 
 
-class SparseDesign:
+class SparseDesign(Field):
     """All rows of a CSR matrix, which is never converted to a dense matrix as a whole."""
 
-    in_memory = True
-
-    def __init__(self, x: Any, dtype: torch.dtype, device: str):
-        self.source = x.tocsr()
-        self.dtype = dtype
-        self.device = device
-        self.shape = x.shape
+    def __init__(self, x: Any, dtype: torch.dtype, device: str, n_ones: int = 0):
+        super().__init__((x.shape[0], x.shape[1] + n_ones), dtype, device)
+        self.csr = x.tocsr()
         self.row_numbers = 3 * max(1, x.nnz // max(x.shape[0], 1))
 
     @property
     def x(self) -> Any:
         """The matrix."""
-        return self.source
+        return self.csr
 
     def scale_rows(self, factor: Array) -> SparseDesign:
-        self.source = sp.diags(factor.astype(np.float64)) @ self.source
+        self.csr = sp.diags(factor.astype(np.float64)) @ self.csr
         return self
 
     def held(self) -> SparseDesign:
         return self
 
-    def tensor_like(self) -> Tensor:
-        return torch.empty(0, dtype=self.dtype, device=self.device)
-
     def whole(self) -> SparseBatch:
-        """Every row, as one batch shared by the chains."""
         return self.gather(np.arange(self.shape[0])[None])[0]
 
     def gather(self, indices: Array) -> Sequence[SparseBatch]:
@@ -354,11 +303,8 @@ class SparseDesign:
         """Rows by a slice or by their numbers, as a CSR matrix."""
         return self.x[rows]
 
-    def rows(self, indices: Array) -> SparseDesign:
-        return SparseDesign(self._taken(indices), self.dtype, self.device)
-
-    def block(self, rows: slice) -> SparseDesign:
-        return SparseDesign(self._taken(rows), self.dtype, self.device)
+    def __getitem__(self, chosen: Any) -> SparseDesign:
+        return SparseDesign(self._taken(chosen), self.dtype, self.device)
 
     def blocks(self, n_rows: int = BLOCK) -> Iterator[tuple[slice, Any]]:
         for start in range(0, self.shape[0], n_rows):
@@ -395,22 +341,21 @@ class StoredSparseDesign(SparseDesign):
         intercept: bool,
         factor: Array | None = None,
     ):
-        super().__init__(x, dtype, device)
-        self.source = StoredCSR(self.source)
+        super().__init__(x, dtype, device, int(intercept))
+        self.csr = StoredCSR(self.csr)
         self.intercept, self.factor = intercept, factor
-        self.shape = (x.shape[0], x.shape[1] + int(intercept))
         self.row_numbers += 3 * int(intercept)
 
     @property
     def x(self) -> Any:
-        return self.source.matrix
+        return self.csr.matrix
 
     def scale_rows(self, factor: Array) -> StoredSparseDesign:
         return StoredSparseDesign(self.x, self.dtype, self.device, self.intercept, factor)
 
     def held(self) -> SparseDesign:
         """All rows as minibatches need them, in one matrix: a copy."""
-        return self.block(slice(0, self.shape[0]))
+        return self[:]
 
     def _taken(self, rows: Any) -> Any:
         x = sp.csr_matrix(self.x[rows], dtype=np.float64)

@@ -244,7 +244,7 @@ class LinearModel(CurvedModel):
             found[:, k] = design.moved_squares(full[:, k] if some is None else full[:, k] @ some)
             large = np.flatnonzero(found[:, k] > SMALL_VARIANCE)
             if some is not None and len(large):
-                found[large, k] = design.rows(large).moved_squares(full[:, k])
+                found[large, k] = design[large].moved_squares(full[:, k])
         return found
 
     # centre and curvature -------------------------------------------------------------------------
