@@ -129,6 +129,21 @@ def test_the_search_ends_at_one_scale_wherever_it_begins(typical):
     assert likeliest(rows, labels, typical) == pytest.approx(likeliest(rows, labels, 1.0), rel=0.1)
 
 
+@pytest.mark.parametrize("sd", [10.0, 50.0, 1000.0])
+def test_approximations_of_separated_classes_stay_within_the_prior(sd):
+    """The approximation's E|w|^2 is at most s^2 (d + n log K), and ours at most twice as much.
+
+    The first holds because log likelihoods are concave, at most 0, and -n log K at w = 0. Moves
+    that grew from step to step ended with 5,000 times as much for sd = 50.
+    """
+    rng = np.random.default_rng(0)
+    rows, labels = rng.standard_normal((15, 40)), np.arange(15) % 3
+    head = LogisticHead({"weight": (3, 40)}, Normal(), sd)
+    mean, precision = head.fit_gaussian(head.make_data(rows, labels, None, torch.float64, "cpu"))
+    square = (np.square(mean).sum() + np.linalg.inv(precision).trace()) / head.prior_sd**2
+    assert square < 2.0 * (len(mean) + 15 * math.log(3.0))
+
+
 def test_the_scale_does_not_depend_on_where_the_features_have_their_zero():
     """The intercept's prior is flat, so a shift of the features changes nothing.
 

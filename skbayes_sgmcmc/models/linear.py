@@ -302,6 +302,7 @@ class LinearModel(CurvedModel):
         else:
             theta, hessian = self.fit_gaussian(part, temperature)
             theta = self._brought_near(theta, hessian, data)
+        farthest = math.inf
         for _ in range(MAX_FIXED_POINT_STEPS):
             root = inverse_root(hessian) * math.sqrt(temperature)
             sd = np.sqrt(np.square(root).sum(1))
@@ -312,9 +313,11 @@ class LinearModel(CurvedModel):
             gradient = gradient + self._prior_potential(theta, sd)[1]
             new_root, at = inverse_root(hessian), theta
             move = -new_root @ (new_root.T @ gradient)
-            theta = theta + move
             # both changes in units of the posterior's sd
             moved = -float(gradient @ move) / temperature
+            if moved > farthest:  # moves that grow would never end
+                move *= math.sqrt(farthest / moved)
+            theta, farthest = theta + move, min(farthest, moved, len(theta))
             widened = np.abs(np.log(np.square(new_root).sum(1) * temperature / sd**2)).max()
             # many rows have nearly the same curvature a third of an sd away, and for another width
             near, alike = (1e-3, 0.05) if part is None else (0.1, 0.2)
