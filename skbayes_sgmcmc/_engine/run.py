@@ -42,8 +42,9 @@ NAMED_CHAINS = 5
 LEAST_STEPS, FIRST_STEPS = 20, 500
 #: number of points in the trace of the sampling threshold, and of draws for each median
 TRACE_POINTS, TRACE_DRAWS = 50, 5
-#: how often a run with an automatic step size is repeated with smaller steps if chains diverge
-REPEATS = 2
+#: how often a run with an automatic step size is repeated with smaller steps if chains diverge, or
+#: if the energy errors of its steps are too large
+REPEATS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,12 +154,17 @@ def draw(
         job = _job(found, plan, settings.attempt(attempt), previous)
         check_same_run(grid, job.work, plan, job.accelerators)
         results = _run_groups(job, on_progress if grid.first else None, grid.chains)
-        if not (plan.all_needed and any(result.diverged for result in results)):
+        doubtful = plan.all_needed and (
+            any(result.diverged for result in results)
+            or found.too_long(np.concatenate([result.draws for result in results]), level)
+        )
+        if not doubtful or attempt == REPEATS:
             break
-        found = found.slower()
+        found = found.at(found.step_size / 4.0)
     run = _combine(
         results,
         job,
+        doubtful=doubtful,
         n_asked=n_asked,
         rows_seen=data.total if stream is None else stream.seen,
     )
@@ -369,7 +375,9 @@ def _plan(
     )
 
 
-def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float) -> Run:
+def _combine(
+    results: list[Result], job: Job, *, doubtful: bool, n_asked: int, rows_seen: float
+) -> Run:
     """Combine the results of the groups of a job's chains."""
     plan, previous = job.plan, job.previous
     alive = [result for result in results if len(result.draws)]
@@ -389,7 +397,7 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
     if diverged:
         kept_others = " The other chains were kept; their draws may be biased."
         warn(report + kept_others, "chains-diverged")
-    _warn_of_doubts(alive, job)
+    _warn_of_doubts(alive, job, doubtful)
     first = alive[0]
 
     def stacked(pick: Callable[[Result], Array]) -> Array:
@@ -430,12 +438,18 @@ def _combine(results: list[Result], job: Job, *, n_asked: int, rows_seen: float)
     )
 
 
-def _warn_of_doubts(results: list[Result], job: Job) -> None:
-    """Warn if the sampler's own statistics say that the draws are not to be trusted."""
+def _warn_of_doubts(results: list[Result], job: Job, doubtful: bool) -> None:
+    """Warn if the steps' energy errors or the sampler's statistics say that draws are biased."""
     names = results[0].statistics
     doubts = job.work.sampler.doubts(
         {name: np.concatenate([result.statistics[name] for result in results]) for name in names}
     )
+    if doubtful:
+        doubts = (
+            f"The steps of {type(job.work.sampler).__name__} are too large, although their size is "
+            f"{4**-REPEATS:g} of the usual one: the curvature of the posterior differs too much "
+            "between its parts. The draws are biased. Give a narrower prior."
+        )
     if doubts is not None:
         warn(doubts, "the-steps-are-too-large")
 

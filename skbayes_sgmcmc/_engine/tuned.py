@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from .._data.minibatch import Data, Minibatches
 from ..models._protocol import Model
@@ -14,9 +15,12 @@ from ..models._threads import serial_products
 from ..models._tuning import AutoValues
 from ..samplers import Cell, Sampler, resolve
 from . import auto
+from .energy import allowed_error, energy_error
 from .precision import single_is_enough
 from .settings import Settings, is_auto
 from .target import GRADIENTS, Coordinates, Target
+
+Array = NDArray[Any]
 
 #: number of rows in a minibatch of a stream
 STREAM_BATCH = 100
@@ -33,13 +37,24 @@ class Tuned:
     minibatches: Minibatches
     step_size: Any
 
-    def slower(self) -> Tuned:
-        """The same with an automatic step size that is a quarter of this one."""
-        warm, eta = self.warm, self.step_size / 4.0
-        spacing = None if warm.spacing is None else self.sampler.spacing(eta)
-        relaxation = None if warm.relaxation is None else 4.0 * warm.relaxation
+    def at(self, eta: float) -> Tuned:
+        """The same with another automatic step size."""
+        warm, sampler, share = self.warm, self.sampler, eta / self.step_size
+        if self.minibatches.full:  # the noise of minibatches needs its friction
+            sampler = sampler.for_steps(share)
+        spacing = None if warm.spacing is None else sampler.spacing(eta)
+        relaxation = None if warm.relaxation is None else warm.relaxation / share
         warm = replace(warm, step_size=eta, spacing=spacing, relaxation=relaxation)
-        return replace(self, warm=warm, step_size=eta)
+        return replace(self, sampler=sampler, warm=warm, step_size=eta)
+
+    def too_long(self, draws: Array, temperature: float) -> bool:
+        """Whether energy errors of the steps, at these draws, are not those of sound ones."""
+        c, usual, target = self.sampler.squared_length, self.cell.step, self.target
+        known = self.minibatches.full and target.model.after_step is None and temperature > 0.0
+        if c is None or usual is None or not known:
+            return False
+        found = energy_error(target, self.minibatches, draws, c * self.step_size, temperature)
+        return not found <= allowed_error(c, usual)
 
 
 def chosen(
@@ -103,7 +118,7 @@ def tuned(
         eta = warm.step_size
         if rows_seen is not None:
             eta = min(eta, auto.stream_step(model, sampler, minibatches, rows_seen))
-    return Tuned(
+    found = Tuned(
         sampler=sampler,
         cell=cell,
         warm=warm,
@@ -111,6 +126,9 @@ def tuned(
         minibatches=minibatches,
         step_size=eta,
     )
+    if warm.spacing is None or cell.step is None or rows_seen is not None:
+        return found
+    return replace(found, step_size=cell.step).at(eta)
 
 
 def _target(
