@@ -7,7 +7,7 @@ What "auto" *means* depends on the posterior, and the model's ``tuning`` defines
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +25,7 @@ from ..models._tuning import PLAIN_BATCH, AutoValues, Request, Tuning
 from ..samplers import Cell, Sampler, resolve
 from ..schedules import as_schedule
 from .combinations import check_pair, check_request
+from .energy import allowed_error, energy_error
 from .lengths import Lengths, Plan, start_rows
 from .memory import check_memory
 from .precision import single_is_enough
@@ -78,13 +79,24 @@ class Recipe:
     def device(self) -> str:
         return self.target.like.device.type
 
-    def slower(self) -> Recipe:
-        """The same with an automatic step size that is a quarter of this one."""
-        values, eta = self.values, self.step_size / 4.0
-        spacing = None if values.spacing is None else self.sampler.spacing(eta)
-        relaxation = None if values.relaxation is None else 4.0 * values.relaxation
+    def at(self, eta: float) -> Recipe:
+        """The same with another automatic step size."""
+        values, sampler, share = self.values, self.sampler, eta / self.step_size
+        if self.minibatches.full:  # the noise of minibatches needs its friction
+            sampler = sampler.for_steps(share)
+        spacing = None if values.spacing is None else sampler.spacing(eta)
+        relaxation = None if values.relaxation is None else values.relaxation / share
         values = replace(values, step_size=eta, spacing=spacing, relaxation=relaxation)
-        return replace(self, values=values, step_size=eta)
+        return replace(self, sampler=sampler, values=values, step_size=eta)
+
+    def too_long(self, draws: Sequence[Array], temperature: float) -> bool:
+        """Whether energy errors of the steps, at these draws, are not those of sound ones."""
+        c, usual, target = self.sampler.squared_length, self.cell.step, self.target
+        known = self.minibatches.full and target.model.after_step is None and temperature > 0.0
+        if c is None or usual is None or not known:
+            return False
+        found = energy_error(target, self.minibatches, draws, c * self.step_size, temperature)
+        return not found <= allowed_error(c, usual)
 
 
 def tuning_of(model: Model) -> Tuning:
@@ -145,16 +157,21 @@ def recipe_of(
         target, minibatches, sampler, request.temperature
     ):
         minibatches = minibatches.in_precision(torch.float32)
-    return Recipe(
+    known = values.step_size
+    eta = settings.step_size if known is None else known
+    recipe = Recipe(
         target=target,
         sampler=sampler,
         cell=cell,
         minibatches=minibatches,
         values=replace(values, anchor=None),  # the target has it
-        step_size=settings.step_size if values.step_size is None else values.step_size,
+        step_size=eta,
         n_chains=settings.n_chains,
         torch_numbers=problem.previous is not None and problem.previous.torch_numbers,
     )
+    if values.spacing is None or cell.step is None or request.more_rows:
+        return recipe
+    return replace(recipe, step_size=cell.step).at(eta)  # with the friction for this step
 
 
 def _resolved(model: Model, data: Data, request: Request) -> AutoValues:

@@ -32,8 +32,9 @@ Array = NDArray[Any]
 NAMED_CHAINS = 5
 #: number of points in the trace of the sampling threshold, and of draws for each median
 TRACE_POINTS, TRACE_DRAWS = 50, 5
-#: how often a run with an automatic step size is repeated with smaller steps if chains diverge
-REPEATS = 2
+#: how often a run with an automatic step size is repeated with smaller steps if chains diverge, or
+#: if the energy errors of its steps are too large
+REPEATS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +110,14 @@ def sampled(
         job = _job(recipe, steps, settings.attempt(attempt), previous)
         check_same_run(grid, recipe, steps, job.accelerators)
         results = _run_groups(job, on_progress if grid.first else None, grid.chains)
-        if not (steps.all_needed and any(result.diverged for result in results)):
+        doubtful = steps.all_needed and (
+            any(result.diverged for result in results)
+            or recipe.too_long([result.draws for result in results], steps.first_temperature)
+        )
+        if not doubtful or attempt == REPEATS:
             break
-        recipe = recipe.slower()
-    return _combine(results, job, n_asked)
+        recipe = recipe.at(recipe.step_size / 4.0)
+    return _combine(results, job, n_asked, doubtful=doubtful)
 
 
 def _job(recipe: Recipe, plan: Plan, settings: Settings, previous: ChainState | None) -> Job:
@@ -148,7 +153,7 @@ def _run_one(job: Job, board: Board | None, group: int) -> Result:
     return job(None if board is None else partial(board.write, group))
 
 
-def _combine(results: list[Result], job: Job, n_asked: int) -> Run:
+def _combine(results: list[Result], job: Job, n_asked: int, *, doubtful: bool) -> Run:
     """Combine the results of the groups of a job's chains."""
     plan = job.plan
     alive = [result for result in results if len(result.draws)]
@@ -168,7 +173,7 @@ def _combine(results: list[Result], job: Job, n_asked: int) -> Run:
     if diverged:
         kept_others = " The other chains were kept; their draws may be biased."
         warn(report + kept_others, "chains-diverged")
-    _warn_of_doubts(alive, job)
+    _warn_of_doubts(alive, job, doubtful)
     first = alive[0]
 
     def stacked(pick: Callable[[Result], Array]) -> Array:
@@ -208,12 +213,19 @@ def _combine(results: list[Result], job: Job, n_asked: int) -> Run:
     )
 
 
-def _warn_of_doubts(results: list[Result], job: Job) -> None:
-    """Warn if the sampler's own statistics say that the draws are not to be trusted."""
+def _warn_of_doubts(results: list[Result], job: Job, doubtful: bool) -> None:
+    """Warn if the steps' energy errors or the sampler's statistics say that draws are biased."""
     names = results[0].statistics
     doubts = job.recipe.sampler.doubts(
         {name: np.concatenate([result.statistics[name] for result in results]) for name in names}
     )
+    if doubtful:
+        name = type(job.recipe.sampler).__name__
+        doubts = (
+            f"The steps of {name} are too large, although their size is {4**-REPEATS:g} of the "
+            "usual one: the curvature of the posterior differs too much between its parts. The "
+            "draws are biased. Give a narrower prior."
+        )
     if doubts is not None:
         warn(doubts, "the-steps-are-too-large")
 

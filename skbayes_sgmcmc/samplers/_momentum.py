@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import clone
 from torch import Tensor
 
 from .._exceptions import not_allowed
@@ -59,6 +60,12 @@ class MomentumSampler(EnergyTuned):
 
     def resistance(self) -> float:
         return float(self.friction)
+
+    def for_steps(self, share: float) -> MomentumSampler:
+        # a friction of one step is D h, and h^2 goes with eta
+        found = clone(self)
+        found.friction *= math.sqrt(share)
+        return found
 
     def spacing(self, eta: float) -> float:
         # against friction, slow directions move by eta / friction. Energies change in 1 / friction

@@ -143,6 +143,9 @@ class Sampler(BaseEstimator):
     needs_potential = False
     #: whether the sampler finds its step size in the burn-in, whatever the model
     finds_step = False
+    #: c, if a step is like a leapfrog step of the squared length c eta, with the energy error of
+    #: ``_tuning.py``; None if it is not
+    squared_length: float | None = None
     #: smallest number of parameters that the dynamics can move
     least_parameters = 1
 
@@ -200,6 +203,10 @@ class Sampler(BaseEstimator):
     def resistance(self) -> float:
         """R such that a constant g moves the position by eta g / R per step: 1, or the friction."""
         return 1.0
+
+    def for_steps(self, share: float) -> Sampler:
+        """The sampler of the same SDE for steps eta of this share of those it was given for."""
+        return self
 
     def spacing(self, eta: float) -> float:
         """Steps between two nearly independent draws of a standard normal posterior."""

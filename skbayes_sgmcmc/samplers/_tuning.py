@@ -68,7 +68,7 @@ class EnergyTuned(Sampler):
     #: what is aimed at in units of the wanted error: less, because the estimate leaves out what
     #: potentials add that are not quadratic
     share = 0.1
-    #: c: an SGLD step is a leapfrog step of the squared length 2 eta from a new momentum
+    #: an SGLD step is a leapfrog step of the squared length 2 eta from a new momentum
     squared_length = 1.0
 
     def tunes(self, step: Step) -> bool:
