@@ -25,7 +25,7 @@ from ..models._tuning import PLAIN_BATCH, AutoValues, Request, Tuning
 from ..samplers import Cell, Sampler, resolve
 from ..schedules import as_schedule
 from .combinations import check_pair, check_request
-from .energy import allowed_error, energy_error
+from .energy import FIRST_DRAWS, SMALL_SHARE, allowed_error, energy_error
 from .lengths import Lengths, Plan, start_rows
 from .memory import check_memory
 from .precision import single_is_enough
@@ -95,8 +95,11 @@ class Recipe:
         known = self.minibatches.full and target.model.after_step is None and temperature > 0.0
         if c is None or usual is None or not known:
             return False
-        found = energy_error(target, self.minibatches, draws, c * self.step_size, temperature)
-        return not found <= allowed_error(c, usual)
+        given = target, self.minibatches, draws, c * self.step_size, temperature
+        allowed = allowed_error(c, usual)
+        if energy_error(*given, FIRST_DRAWS) <= SMALL_SHARE * allowed:
+            return False
+        return not energy_error(*given) <= allowed
 
 
 def tuning_of(model: Model) -> Tuning:
