@@ -33,7 +33,7 @@ N_RANKS = 2
 PATIENCE = 1.0
 #: steps between two looks at the chains of a fit with a file
 CHUNK = 64
-#: a step of its third chunk; with a file, three more are taken beforehand
+#: a step of its third chunk
 LAST = 2 * CHUNK + 20
 
 X, Y = make_classification(203, 5, random_state=0)
@@ -103,13 +103,17 @@ def fitted(name, **others):
 
 
 class Steps(SGLD):
-    """Calls ``at_last`` in the midst of this process's step ``last``; counts those of one fit."""
+    """Counts the steps of a fit, and calls ``at_last`` at the end of every ``last`` of them.
+
+    The first step, which has no progress yet, begins anew: rank 0 takes some before it, which tell
+    the sampler of a file from others.
+    """
 
     taken, last, at_last = 0, 0, None
 
     def euler(self, theta, state, step):
         super().euler(theta, state, step)
-        Steps.taken += 1
+        Steps.taken = Steps.taken + 1 if step.progress else 1
         if Steps.last and Steps.taken % Steps.last == 0:
             Steps.at_last(theta)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from _cases import cases
 from _posteriors import with_draws, with_posterior
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -150,8 +151,8 @@ def test_direction_of_a_logistic_regression_by_hand():
     np.testing.assert_allclose(moved - X, [[-0.25, 0.25, 0.0], [0.25, -0.25, 0.0]], atol=1e-15)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("label", [False, True])
+@cases("dtype", [np.float32, np.float64])
+@cases("label", [False, True])
 def test_direction_where_probabilities_round_to_one_or_zero(dtype, label):
     """Log odds of 150 and 900, so that p (1 - p) is e^-150 and less than any number.
 
@@ -314,12 +315,12 @@ def test_lines_of_the_curve(network):
 # errors -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("attack", [
+@cases("attack", [
     lambda clf, X, y, **given: fgsm(clf, X, y, **{"eps": 0.1} | given),
     AdversarialCurveDisplay.from_estimator,
 ])  # fmt: skip
-@pytest.mark.parametrize(
-    ("changes", "message"),
+@cases(
+    "changes, message",
     [
         ({"eps": -0.1}, r"eps=-0.1 is not allowed: give a number in \[0, inf\)"),
         ({"eps": np.nan}, "eps=nan is not allowed"),
@@ -349,8 +350,8 @@ def test_bad_parameters(attack, changes, message, network, monkeypatch):
         attack(network, given.pop("X"), given.pop("y"), **given)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
+@cases(
+    "changes, message",
     [
         ({"eps": []}, "eps=None is not allowed"),
         ({"eps": [0.1, -1.0]}, "eps=-1.0 is not allowed"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.augmentation import (
@@ -26,7 +27,7 @@ def images():
     return torch.rand(2, 300, 2, 6, 9, generator=torch.manual_seed(0)) + 1.0
 
 
-@pytest.mark.parametrize("augment", [*ALL, Compose(ALL)], ids=lambda a: type(a).__name__)
+@cases("augment", [*ALL, Compose(ALL)])
 def test_shapes_kinds_and_chains(images, augment):
     """A chain's images do not depend on the chains beside it; shared ones are one minibatch."""
     before = images.clone()
@@ -107,8 +108,8 @@ def test_erasing_sets_one_rectangle_to_zero(images):
     assert 0.2 < float((rows > 0).float().mean()) < 0.5
 
 
-@pytest.mark.parametrize(
-    ("augment", "name"),
+@cases(
+    "augment, name",
     [
         (RandomCrop(-1), "padding=-1"),
         (RandomFlip(1.5), "probability=1.5"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -231,7 +232,7 @@ def test_a_run_may_measure_its_own_seconds(records, tmp_path):
     assert found.seconds == 100.0
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("runs/*.jsonl")), ids=lambda path: path.stem)
+@cases("path", sorted(RESULTS.glob("runs/*.jsonl")))
 def test_stored_records_are_whole(path):
     """Every line has all fields, and no run is stored twice: a page would show one of the two."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
@@ -314,7 +315,7 @@ def test_scores_of_a_mixture(worker):
 # pages
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@cases("page", PAGES)
 def test_a_page_is_linked_and_its_figures_exist(page):
     """The index links every page, and lines of text have at most 100 characters."""
     assert f"({page.name})" in (RESULTS / "README.md").read_text()

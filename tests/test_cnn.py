@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -75,7 +76,7 @@ class ChannelsLastFlatten(nn.Module):
         return x.permute(0, 2, 3, 1).flatten(1)
 
 
-@pytest.mark.parametrize("settings", NETWORKS)
+@cases("settings", NETWORKS)
 def test_outputs_are_those_of_torchs_modules(settings):
     """The same weights give the same outputs in float64: 1e-12."""
     network = CNN(*settings, n_outputs=3)
@@ -86,8 +87,8 @@ def test_outputs_are_those_of_torchs_modules(settings):
         torch.testing.assert_close(network.outputs(theta, x)[c], theirs, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize("settings", NETWORKS)
+@cases("grouped", [False, True])
+@cases("settings", NETWORKS)
 def test_gradients_are_those_of_finite_differences(settings, grouped):
     """Central differences of 1e-6 in float64 are right to 1e-7; every fifth parameter."""
     network = CNN(*settings, n_outputs=3, grouped=grouped)
@@ -153,8 +154,8 @@ def test_rows_that_are_not_square_are_images_of_height_one():
     assert clf.posterior_["kernel_1"].shape[2:] == (2, 1, 3, 1)
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
+@cases(
+    "params, message",
     [
         ({"image_shape": (1, 7, 8)}, r"image_shape=\(1, 7, 8\) is not allowed: a row of X has 64"),
         ({"image_shape": (8, 8)}, "image_shape=.* is not allowed: give .channels, height, width"),

@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
@@ -145,8 +146,8 @@ class Alone(Pairs):
         return X[index]
 
 
-@pytest.mark.parametrize(
-    ("data", "targets", "message"),
+@cases(
+    "data, targets, message",
     [
         (Endless(), None, r"a dataset needs __len__ and __getitem__ \(map-style\)"),
         (Pairs(X[:0], y[:0]), None, "it has no items"),

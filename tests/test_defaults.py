@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _inside import inside
 from sklearn.datasets import make_classification
 
@@ -58,8 +59,8 @@ def asked(step_size="auto", batch_size="auto"):
     return SimpleNamespace(step_size=step_size, batch_size=batch_size)
 
 
-@pytest.mark.parametrize(
-    ("n", "step_size", "batch_size", "expected"),
+@cases(
+    "n, step_size, batch_size, expected",
     [
         (100, "auto", "auto", "mclmc"),
         (10**6, "auto", "auto", "mclmc"),
@@ -75,8 +76,8 @@ def test_the_sampler_depends_on_the_rows_of_a_step(n, step_size, batch_size, exp
     assert tuning.default_sampler(rows(n), asked(step_size, batch_size)) == expected
 
 
-@pytest.mark.parametrize(
-    ("number", "n", "expected"),
+@cases(
+    "number, n, expected",
     [
         (NETWORK_PARAMETERS, 100, "mclmc"),
         (NETWORK_PARAMETERS + 1, 100, "psgld"),  # as good in a seventh of the time
@@ -89,8 +90,8 @@ def test_the_sampler_depends_on_the_number_of_parameters(number, n, expected):
     assert of_parameters(number).default_sampler(rows(n), asked()) == expected
 
 
-@pytest.mark.parametrize(
-    ("sampler", "number", "n", "p", "size"),
+@cases(
+    "sampler, number, n, p, size",
     [
         (MCLMC(), 100, 20_000, 30, 20_000),  # little work, however many rows there are
         (MCLMC(), 1000, MANY_ROWS * 1000 - 1, 30, MANY_ROWS * 1000 - 1),
@@ -129,8 +130,8 @@ def test_streams_take_minibatches():
         assert estimator(n_chains=2).partial_fit(X, X[:, 0] > 0).posterior_.statistics == {}
 
 
-@pytest.mark.parametrize(
-    ("sampler", "n", "batch_size", "expected"),
+@cases(
+    "sampler, n, batch_size, expected",
     [
         (MCLMC(), 10, 10, 3000),
         (MCLMC(), 2500, 2500, 3000),

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _inside import inside
 
 from skbayes_sgmcmc import BayesianMLPRegressor
@@ -55,9 +56,9 @@ def log_lik_of_share(model, theta, data, share):
     return (rows * batch.weight).sum(1)
 
 
-@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
-@pytest.mark.parametrize("progress, share", [(0.0, 0.0), (0.5, 0.0), (0.625, 0.5), (0.75, 1.0)])
-@pytest.mark.parametrize("name", MODELS)
+@cases("weighted", [False, True])
+@cases("progress, share", [(0.0, 0.0), (0.5, 0.0), (0.625, 0.5), (0.75, 1.0)])
+@cases("name", MODELS)
 def test_potential_and_gradient_are_those_of_shared_noise(name, progress, share, weighted):
     """Those of autograd, to 1e-9, at several times of the burn-in."""
     model, data, theta = problem(name, weighted)

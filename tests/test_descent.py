@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._data.chain_random import ChainRandom
@@ -150,7 +151,7 @@ def test_a_class_with_one_row_and_weights():
     assert np.isfinite(clf.predict_proba(X)).all()
 
 
-@pytest.mark.parametrize(("share", "held"), [(1e-6, 1), (0.15, 9), (0.5, 30), (1 - 1e-9, 59)])
+@cases("share, held", [(1e-6, 1), (0.15, 9), (0.5, 30), (1 - 1e-9, 59)])
 def test_the_share_of_rows_that_stop_a_chain(share, held):
     """At least one row stops it, and at least one remains; every row is in one of the two."""
     model, target = problem(60)

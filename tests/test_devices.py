@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -68,7 +69,7 @@ def fitted(request):
 # devices that are not there -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:7", "mps", "xla", "nowhere", "meta", "", None, 3])
+@cases("device", ["cuda", "cuda:7", "mps", "xla", "nowhere", "meta", "", None, 3])
 def test_a_device_that_is_not_there_is_refused_before_any_work(device):
     if device == "cuda" and torch.cuda.is_available():
         pytest.skip("it is there")
@@ -192,8 +193,8 @@ def test_a_full_device_during_sample():
 # numbers of any kind ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float16", "float32"])
+@cases("name", NETWORKS)
+@cases("dtype", ["int8", "uint16", "int64", "float16", "float32"])
 def test_rows_of_any_kind_of_number(name, dtype):
     """Pixels from 0 to 16 are exact in all of them.
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.special
 import torch
+from _cases import cases
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.exceptions import NotFittedError
@@ -398,8 +399,8 @@ def test_verbose_prints_epochs(teacher, capsys):
 # what is refused ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"student": 0}, "student=0 is not allowed: give a whole number"),
         ({"student": 2**31}, "student=2147483648 is not allowed: .* at most 1000000"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _cases import cases
 from scipy.special import gammaln
 
 from skbayes_sgmcmc import DeepPoissonFactorAnalysis, PosteriorSamples
@@ -123,11 +124,9 @@ CASES = [(SIZES, 0.4), (SIZES, None), ((2, 2), 0.5), ((2,), 0.5), ((2,), None)]
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(
-    ("compiled", "few_topics"), [(False, 64), (True, 64), (True, 0)], ids=["torch", "few", "many"]
-)
+@cases("compiled, few_topics", [(False, 64), (True, 64), (True, 0)])
 @pytest.mark.parametrize("most_tokens", [200, pytest.param(1, id="repeated")])
-@pytest.mark.parametrize(("sizes", "success"), CASES)
+@cases("sizes, success", CASES)
 def test_documents_against_enumeration(sizes, success, compiled, few_topics, most_tokens, limits):
     """Means of topic counts and of all units: the exact ones within their standard errors.
 
@@ -185,8 +184,8 @@ def test_compiled_units_are_those_of_torch_whatever_is_below_them(width):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize(("sizes", "success"), CASES)
+@cases("compiled", [False, True])
+@cases("sizes, success", CASES)
 def test_gradients_of_all_globals(sizes, success, compiled):
     """Mean over blocks of copies of the documents: the exact gradient within its standard error."""
     model = make_model(sizes, success, compiled)

@@ -13,6 +13,7 @@ import _seeds
 import joblib
 import numpy as np
 import pytest
+from _cases import cases
 from test_lda_faults import HERE, corpus, stream_and_save
 
 from skbayes_sgmcmc import (
@@ -41,8 +42,8 @@ def short(n_components=(3, 2), **parameters):
 # parameters ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"n_components": 0}, "n_components=0 is not allowed"),
         ({"n_components": (3, 0)}, "n_components=0 is not allowed"),
@@ -72,7 +73,7 @@ def test_bad_parameters(parameters, message):
         short(**parameters).fit(corpus())
 
 
-@pytest.mark.parametrize(
+@cases(
     "parameters",
     [
         NATURAL | {"sampler": "sghmc", "integrator": "euler"},
@@ -115,8 +116,8 @@ def test_fractional_counts_warn_once(kind, compiled):
         dpfa.perplexity(corpus() * 0.7)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("compiled", [True, False])
+@cases("kind", KINDS)
+@cases("compiled", [True, False])
 def test_empty_documents(kind, compiled):
     """They have the prior's proportions, all the same, and others those they have without them.
 

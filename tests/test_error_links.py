@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _links import section_of
 from joblib import Parallel, delayed
 from sklearn.datasets import make_classification
@@ -76,7 +77,7 @@ def section_raised(call, *args, kind=ValueError, **options):
 # estimators ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@cases("name", ESTIMATORS)
 def test_fit_of_every_estimator(name):
     """Parameters, and what scikit-learn refuses: gaps, text, rows of several lengths."""
     counter = "n_epochs" if name == "DistilledClassifier" else "n_draws"
@@ -88,7 +89,7 @@ def test_fit_of_every_estimator(name):
     assert section_raised(made(name).fit, ragged, y) == "rows-have-different-shapes"
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@cases("name", ESTIMATORS)
 def test_methods_of_every_estimator_that_is_not_fitted(name):
     estimator = made(name)
     methods = [each for each in ("predict", "predict_proba", "transform", "sample_y", "summary")
@@ -101,7 +102,7 @@ def test_methods_of_every_estimator_that_is_not_fitted(name):
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-@pytest.mark.parametrize("name", [n for n in ESTIMATORS if n != "DistilledClassifier"])
+@cases("name", [n for n in ESTIMATORS if n != "DistilledClassifier"])
 def test_predictions_of_every_estimator(name):
     estimator = made(name).set_params(**RUN)
     rows = np.random.default_rng(0).poisson(2.0, X.shape).astype(float)  # topics need counts
@@ -111,8 +112,8 @@ def test_predictions_of_every_estimator(name):
     assert section_raised(method, np.where(rows == rows.max(), np.inf, rows)) == NOT_ALLOWED
 
 
-@pytest.mark.parametrize(
-    ("estimator", "targets"),
+@cases(
+    "estimator, targets",
     [
         (BayesianLogisticRegression(), y + 0.5 * X[:, 0]),  # scikit-learn's: continuous
         (BayesianLogisticRegression(), np.zeros(60)),
@@ -127,8 +128,8 @@ def test_targets(estimator, targets):
     assert section_raised(estimator.fit, X, targets) == NOT_ALLOWED
 
 
-@pytest.mark.parametrize(
-    ("call", "section"),
+@cases(
+    "call, section",
     [
         (lambda: BayesianLogisticRegression().fit(1e200 * X, y), "numbers-are-too-large"),
         (lambda: BayesianModuleClassifier(nn.Linear(3, 2)).fit(X, y), "a-module-is-not-allowed"),
@@ -156,7 +157,7 @@ class Deaf:
     """An estimator of nobody."""
 
 
-@pytest.mark.parametrize(
+@cases(
     "call",
     [
         lambda: sample(3),
@@ -228,16 +229,16 @@ def wrong_samplers():
         kind = getattr(samplers, name)
         if issubclass(kind, samplers.Sampler) and kind is not samplers.Sampler:
             for parameter in kind().get_params():
-                yield pytest.param(kind(**{parameter: "none such"}), id=f"{name}.{parameter}")
+                yield kind(**{parameter: "none such"})
 
 
-@pytest.mark.parametrize("sampler", list(wrong_samplers()))
+@cases("sampler", list(wrong_samplers()))
 def test_samplers(sampler):
     clf = BayesianLogisticRegression(sampler=sampler, **RUN)
     assert section_raised(clf.fit, X, y) == NOT_ALLOWED
 
 
-@pytest.mark.parametrize(
+@cases(
     "schedule",
     [
         schedules.BlockDecay(-1.0),
@@ -255,7 +256,7 @@ def test_schedules(schedule):
     assert section_raised(clf.fit, X, y) == NOT_ALLOWED
 
 
-@pytest.mark.parametrize("name", DISPLAYS)
+@cases("name", DISPLAYS)
 def test_displays_of_what_is_no_estimator_of_the_package(name):
     """Not fitted, or of another package and fitted."""
     draw = getattr(inspection, name).from_estimator

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.stats
 import torch
+from _cases import cases
 from sklearn.base import clone
 
 from skbayes_sgmcmc import (
@@ -64,16 +65,16 @@ REGRESSORS = {"mlp": BayesianMLPRegressor(**MLP), "sparse": SparseBayesianRegres
 # data ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1e160, -1e300, 1e-170])
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@cases("size", [1e160, -1e300, 1e-170])
+@cases("name", CLASSIFIERS)
 def test_rows_beyond_the_range_are_refused_by_name(name, size):
     """Squares of 1e160 overflow, and of 1e-170 are zero: sds, curvatures, whitenings of them."""
     with pytest.raises(ValueError, match=r"^X is not allowed: its largest magnitude is \d"):
         CLASSIFIERS[name].set_params(**RUN).fit(X * size, LABELS)
 
 
-@pytest.mark.parametrize("size", [1e160, -1e300, 1e-170])
-@pytest.mark.parametrize("name", REGRESSORS)
+@cases("size", [1e160, -1e300, 1e-170])
+@cases("name", REGRESSORS)
 def test_targets_beyond_the_range_are_refused_by_name(name, size):
     regressor = REGRESSORS[name].set_params(**RUN)
     with pytest.raises(ValueError, match=r"^y is not allowed: .*; (divide|multiply) it by"):
@@ -137,8 +138,8 @@ def test_units_change_nothing_of_learned_scales(size):
     np.testing.assert_allclose(moved, plain, atol=0.01)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("weighted", [False, True])
+@cases("dtype", [np.float64, np.float32])
+@cases("weighted", [False, True])
 def test_columns_of_any_size_have_a_centre_and_a_scale(dtype, weighted):
     """Powers of two cost no bit, so that columns of all sizes have those of the first, moved."""
     top = np.finfo(dtype).maxexp - 6
@@ -152,9 +153,9 @@ def test_columns_of_any_size_have_a_centre_and_a_scale(dtype, weighted):
     assert center_and_scale(np.full((9, 1), 1e-30, dtype), None)[1] == 1.0  # a constant
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("constant", [0.1, 1.7e18, 1e30])
-@pytest.mark.parametrize("spread", [0, 3])
+@cases("dtype", [np.float64, np.float32])
+@cases("constant", [0.1, 1.7e18, 1e30])
+@cases("spread", [0, 3])
 def test_constants_of_any_size_are_no_inputs(dtype, constant, spread):
     """Within 0.3 of zero, also if the last bits of large ones differ by ``spread`` units.
 
@@ -248,7 +249,7 @@ def test_rows_that_overflow_are_refused_by_classifiers(method):
         classifier.predict_proba_samples(X * 1e39)
 
 
-@pytest.mark.parametrize(
+@cases(
     "method",
     ["predict", "predict_quantiles", "predict_interval", "sample_y", "predict_log_density"],
 )
@@ -303,7 +304,7 @@ def numbers_of(found):
     return np.concatenate([np.ravel(np.asarray(each, dtype=float)) for each in values])
 
 
-@pytest.mark.parametrize("name", PREDICTING)
+@cases("name", PREDICTING)
 def test_far_rows_and_targets_have_finite_predictions_or_are_refused(name):
     """Every method that predicts, without a warning of numpy's (``pytestmark``).
 
@@ -359,8 +360,8 @@ def test_targets_too_far_for_a_density_are_named_with_their_row():
 # counts -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1e7, 1e10, 1e19, 1e300])
-@pytest.mark.parametrize("topics", [LatentDirichletAllocation, DeepPoissonFactorAnalysis])
+@cases("count", [1e7, 1e10, 1e19, 1e300])
+@cases("topics", [LatentDirichletAllocation, DeepPoissonFactorAnalysis])
 def test_documents_of_more_words_than_can_be_counted_are_refused(topics, count):
     """Topics of 1e10 words asked for 9.6 TB, 1e19 are no int64, and float32 counts to 1.6e7."""
     message = r"^X is not allowed: document 3 has \S+ words, and more than 10,000,000 can't"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from scipy.sparse import csr_array
 from torch import nn
 from torch.distributions import Laplace
@@ -53,7 +54,7 @@ LABELS = np.arange(12) % 2
 # data ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@cases(
     "estimator",
     [
         BayesianLogisticRegression(**RUN),
@@ -62,7 +63,6 @@ LABELS = np.arange(12) % 2
         LatentDirichletAllocation(**RUN),
         DistilledClassifier(BayesianLogisticRegression(**RUN)),
     ],
-    ids=lambda estimator: type(estimator).__name__,
 )
 def test_infinities_of_both_signs_are_refused_without_a_warning(estimator):
     """scikit-learn adds them up, and numpy warned of that before the error."""
@@ -203,8 +203,8 @@ def test_sparse_regressors_of_two_targets_have_checkpoints_and_mixing_distances(
 # sample -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("density", "message"),
+@cases(
+    "density, message",
     [
         (lambda t: -(t**2).sum(), r"Tensor of shape \(\) for theta of shape \(2, 3\)"),
         (lambda t: -(t**2), r"Tensor of shape \(2, 3\)"),
@@ -298,7 +298,7 @@ def test_a_sampler_with_own_parameters_is_named_if_its_chains_diverge():
         BayesianMLPRegressor(sampler="sghmc", **kind, **RUN).fit(X, y)
 
 
-@pytest.mark.parametrize(
+@cases(
     "kind",
     [
         BayesianLogisticRegression,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.datasets import make_regression
 
 from skbayes_sgmcmc import BayesianMLPRegressor
@@ -27,9 +28,9 @@ def directions(n_chains, d, dtype):
     return u / torch.linalg.vector_norm(u, dim=1, keepdim=True), g
 
 
-@pytest.mark.parametrize("dtype", BOUNDS)
-@pytest.mark.parametrize("d", [2, 3, 8, 1001])
-@pytest.mark.parametrize("delta", [1e-8, 0.01, 1.0, 300.0])
+@cases("dtype", BOUNDS)
+@cases("d", [2, 3, 8, 1001])
+@cases("delta", [1e-8, 0.01, 1.0, 300.0])
 def test_turns_by_a_gradient(dtype, d, delta):
     """For every delta, also along the force, without one, and against one that is not large.
 
@@ -50,8 +51,8 @@ def test_turns_by_a_gradient(dtype, d, delta):
     torch.testing.assert_close(sizes, torch.ones_like(sizes), rtol=0, atol=bound)
 
 
-@pytest.mark.parametrize("dtype", BOUNDS)
-@pytest.mark.parametrize("d", [2, 8, 1001])
+@cases("dtype", BOUNDS)
+@cases("d", [2, 8, 1001])
 def test_turns_by_chance(dtype, d):
     """Between no turn at all and a direction that has nothing of the last one."""
     u, xi = directions(4, d, dtype)

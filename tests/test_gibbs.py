@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _cases import cases
 from scipy.stats import chisquare
 
 from skbayes_sgmcmc import BayesianGLMRegressor, sample
@@ -60,8 +61,8 @@ def potential(model, x, y, theta, **parts):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("temperature", [1.0, 0.3])
-@pytest.mark.parametrize("case", ["plain", "weights", "offset", "sparse", "no intercept", "two"])
+@cases("temperature", [1.0, 0.3])
+@cases("case", ["plain", "weights", "offset", "sparse", "no intercept", "two"])
 def test_coefficients_given_the_variances(case, temperature):
     """U is then quadratic: its Hessian by differences gives the exact mean and covariance / T."""
     k = 2 if case == "two" else 1
@@ -128,8 +129,8 @@ def on_a_grid(model, x, y, draws, temperature, places):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
-@pytest.mark.parametrize("case", ["given scale", "learned scale", "intercept"])
+@cases("temperature", [1.0, 0.5, 2.0])
+@cases("case", ["given scale", "learned scale", "intercept"])
 def test_one_coefficient_and_the_noise_against_quadrature(case, temperature):
     """Or the intercept and the noise, of eight rows whose feature is zero: U is then a sum."""
     X, y, _ = rows(n=8 if case == "intercept" else 12, d=1)
@@ -233,8 +234,8 @@ def test_other_models_take_sgld_or_refuse(parameters):
         BayesianGLMRegressor(sampler="gibbs", **short).fit(X, y[:, 0])
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"step_size": 0.1}, "number as step_size"),
         ({"gradient": "minibatch"}, "gradient='minibatch'"),
@@ -243,7 +244,6 @@ def test_other_models_take_sgld_or_refuse(parameters):
         ({"temperature": 0.0}, "temperature=0"),
         ({"integrator": "euler"}, "integrator='euler'"),
     ],
-    ids=str,
 )
 def test_parameters_of_steps_are_refused_and_make_auto_take_steps(parameters, message):
     X, y, _ = rows()

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.stats
 import torch
+from _cases import cases
 from scipy.special import gammaln
 from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFeatureSelector
 
@@ -72,10 +73,8 @@ def potential(model, data):
     return value
 
 
-@pytest.mark.parametrize(
-    "scale", [0.8, LearnedScale(5.0, 1.0, False), LearnedScale(5.0, 1.0, True)]
-)
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@cases("scale", [0.8, LearnedScale(5.0, 1.0, False), LearnedScale(5.0, 1.0, True)])
+@cases("name", LIKELIHOODS)
 def test_gradients_and_curvature_are_those_of_the_density(name, scale):
     """Against autograd; second derivatives are differences over 1e-3, hence their bounds."""
     model, data = model_and_data(name, scale)
@@ -97,7 +96,7 @@ def test_gradients_and_curvature_are_those_of_the_density(name, scale):
     np.testing.assert_allclose(-scores.sum(0), gradient, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@cases("name", LIKELIHOODS)
 def test_curvature_is_averaged_over_the_approximation(name):
     """Quadrature and Stein's identity against averages of autograd's Hessians over 4,000 draws.
 
@@ -123,8 +122,8 @@ def test_curvature_is_averaged_over_the_approximation(name):
     assert (np.abs(gradient - slopes.numpy().mean(0)) < error).all()
 
 
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@cases("order", [1, 2])
+@cases("name", LIKELIHOODS)
 def test_control_variates_change_no_gradient_of_all_rows(name, order):
     """What batches leave out is the anchor's sum over all rows."""
     from dataclasses import replace
@@ -325,8 +324,8 @@ def test_streams_and_warm_starts():
     assert 0.2 < warm.coef_[0] < 1.0
 
 
-@pytest.mark.parametrize(
-    ("parameters", "y", "message"),
+@cases(
+    "parameters, y, message",
     [
         ({"likelihood": "poisson"}, -1.0, "y with the value -1"),
         ({"likelihood": "poisson"}, 0.5, "y with the value 0.5"),
@@ -507,14 +506,14 @@ def test_features_are_selected_with_an_exposure():
         reg.fit(frame[chosen], y)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"exposure": 0, "likelihood": "poisson"}, "exposure=0 is not allowed inside RFE"),
         ({"groups": 1}, "groups=1 is not allowed inside RFE"),
     ],
 )
-@pytest.mark.parametrize("selector", [RFE, RFECV, SequentialFeatureSelector])
+@cases("selector", [RFE, RFECV, SequentialFeatureSelector])
 def test_selectors_that_drop_columns_are_refused(selector, parameters, message):
     """After the first column is gone, its index is that of another one."""
     frame, y = rates()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from _cases import cases
 
 from skbayes_sgmcmc.models import _gram
 from skbayes_sgmcmc.models._gram import gram_with_ones
@@ -28,8 +28,8 @@ def exact(x, weight):
     return (wide * weight[:, None]).T @ wide
 
 
-@pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
-@pytest.mark.parametrize("mean", [0.0, 1e3, 1e5])
+@cases("sign", SIGNS.values())
+@cases("mean", [0.0, 1e3, 1e5])
 def test_the_spread_of_columns_survives_a_large_mean(mean, sign):
     """Covariances to 1e-5 of a variance, where rounding of the means' squares is up to 1e3 of it.
 
@@ -47,7 +47,7 @@ def test_the_spread_of_columns_survives_a_large_mean(mean, sign):
     np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=bound * np.abs(theirs).max())
 
 
-@pytest.mark.parametrize("size", [1e-30, 1e-21, 1e22, 1e30])
+@cases("size", [1e-30, 1e-21, 1e22, 1e30])
 def test_squares_beyond_single_precision(size):
     """They are zero or infinite in float32."""
     x, weight = problem(1.0, size=size)

@@ -14,6 +14,7 @@ import scipy.optimize
 import scipy.sparse as sp
 import scipy.stats
 import torch
+from _cases import cases
 
 from skbayes_sgmcmc import BayesianGLMRegressor, skops_trusted_types, to_onnx, to_torch
 from skbayes_sgmcmc._data.chain_random import ChainRandom
@@ -169,8 +170,8 @@ def test_weight_zero_is_no_group():
     assert reg.predict([[1.0, 20.0]]) == pytest.approx(reg.predict([[1.0, 7.0]]))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"groups": 2}, "groups=2"),
         ({"groups": "school"}, "groups='school'.*index of a column"),
@@ -271,8 +272,8 @@ def labelled(labels):
 
 
 @tiny_fits
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("labels", [10**18, 2**63, "text"])
+@cases("table", TABLES)
+@cases("labels", [10**18, 2**63, "text"])
 def test_labels_are_compared_as_they_are_given(table, labels):
     """As floating-point numbers, all of these are equal; the draws are those of 0, 1, 2, 3.
 
@@ -317,8 +318,8 @@ def test_names_of_effects_have_all_digits():
 FLOATS = np.arange(4.0)
 
 
-@pytest.mark.parametrize(
-    ("account", "message"),
+@cases(
+    "account, message",
     [
         (FLOATS + 2.0**53, "9007199254740992 in column 'account' is a float64.*as integers"),
         ((FLOATS + 2**24).astype(np.float32), "16777216 in column 'account' is a float32"),

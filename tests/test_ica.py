@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.stats
+from _cases import cases
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.decomposition import FastICA
@@ -428,9 +429,7 @@ def test_rank_deficient_rows(data, whiten, dtype, offset):
     assert small(n_components=3).fit(double).components_.shape == (3, 4)
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
+@cases("rows, message", [
         (np.ones((50, 3)), "n_components=3 .* rank 0 .* 3 of them constant.*give features that"),
         (np.c_[np.random.default_rng(0).normal(size=(50, 2)), np.ones(50)],
          "n_components=3 .* rank 2 .* 1 of them constant.*give n_components=2 or fewer"),
@@ -438,8 +437,7 @@ def test_rank_deficient_rows(data, whiten, dtype, offset):
         (np.full((50, 3), np.nan), "contains NaN"),
         (np.array([[1.0, 2.0], [np.inf, 1.0], [0.0, 2.0]]), "contains infinity"),
         (np.ones((1, 2)), "1 sample"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_bad_rows(rows, message):
     ica = small()
     with pytest.raises(ValueError, match=message):
@@ -447,8 +445,8 @@ def test_bad_rows(rows, message):
     assert not [name for name in vars(ica) if name.endswith("_")]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"n_components": 0}, "n_components=0 is not allowed"),
         ({"n_components": 7}, "n_components=7 is not allowed: .* at most 6"),
@@ -464,7 +462,6 @@ def test_bad_rows(rows, message):
         ({"step_size": -1.0}, "step_size"),
         ({"batch_size": 0}, "batch_size=0"),
     ],
-    ids=str,
 )
 def test_bad_parameters_are_named(data, parameters, message):
     ica = small(**parameters)

@@ -9,6 +9,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 import torch
+from _cases import cases
 from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import FastICA
 
@@ -68,7 +69,7 @@ def log_density(y, shape):
     return -2.0 * shape * np.log(np.cosh(y / 2)) - (1.0 - shape) * y**2 * 1.5 / np.pi**2
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@cases("shape", SHAPES)
 def test_densities_are_densities_of_one_variance(shape):
     """Their integral is 1 and their variance that of the logistic density, by quadrature."""
 

@@ -7,6 +7,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 import torch
+from _cases import cases
 
 from skbayes_sgmcmc import MixingDistance, sample
 from skbayes_sgmcmc._data.minibatch import Batch
@@ -48,9 +49,9 @@ def data_of(x, weight=None):
 # gradients and curvature --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
+@cases("d", [1, 2, 5])
+@cases("shared", [True, False])
+@cases("weighted", [True, False])
 def test_gradients_are_those_of_the_density(d, shared, weighted):
     """Against autograd; rounding only."""
     rng = np.random.default_rng(0)

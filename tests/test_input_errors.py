@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
+from _cases import cases
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from torch import nn
@@ -52,7 +53,7 @@ def test_all_estimators_are_here():
     assert len(NAMES) >= 14
 
 
-@pytest.mark.parametrize("name", NAMES)
+@cases("name", NAMES)
 def test_columns_of_text_are_named(name):
     estimator = getattr(skbayes_sgmcmc, name)(**REQUIRED.get(name, {}))
     message = (
@@ -70,8 +71,8 @@ def test_predictions_name_such_columns_too():
         clf.predict(late)
 
 
-@pytest.mark.parametrize(
-    ("X", "message"),
+@cases(
+    "X, message",
     [
         (FRAME.to_numpy(), "columns 1, 2 are not numeric"),
         (np.array([["1", "x"], ["2", "y"]] * 2), "column 1 is not numeric"),
@@ -140,7 +141,7 @@ GAP = NUMBERS.index != 7
 KINDS = ["Int64", "Float64", "boolean", "int64[pyarrow]", "double[pyarrow]", "bool[pyarrow]"]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, float, object])
+@cases("kind", [*KINDS, float, object])
 def test_missing_values_are_called_missing(kind):
     """The message has row, column and both remedies, which work; it has no word of encoding."""
     pytest.importorskip("pyarrow")
@@ -168,8 +169,8 @@ def test_other_estimators_say_so_too(name):
         getattr(skbayes_sgmcmc, name)().fit(X, NUMBERS)
 
 
-@pytest.mark.parametrize(
-    ("X", "message"),
+@cases(
+    "X, message",
     [
         ([[1.0, 2.0], [np.nan, 3.0]], "NaN: the value of row 1 in column 0 is missing"),
         ([[1.0, 2.0], [3.0, -np.inf]], r"infinity: the value of row 1 in column 1 is infinite"),
@@ -196,7 +197,7 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("kind", TARGETS)
+@cases("kind", TARGETS)
 def test_targets_of_all_types(kind):
     """They are classes, in the order of their labels, and a missing one is named."""
     y, X = TARGETS[kind], NUMBERS.to_frame()
@@ -271,10 +272,16 @@ def test_weights_are_those_of_classes_as_they_are_given():
 RAGGED = [[1, 2, 3], [1, 2, 3], [1, 2]]
 
 
-@pytest.mark.parametrize(
-    "estimator", [BayesianLogisticRegression(), BayesianGLMRegressor(), BayesianICA(),
-                  LatentDirichletAllocation(), DistilledClassifier(BayesianLogisticRegression())]
-)  # fmt: skip
+@cases(
+    "estimator",
+    [
+        BayesianLogisticRegression(),
+        BayesianGLMRegressor(),
+        BayesianICA(),
+        LatentDirichletAllocation(),
+        DistilledClassifier(BayesianLogisticRegression()),
+    ],
+)
 def test_rows_of_several_lengths_are_named(estimator):
     message = (
         r"X is not allowed: its rows have different shapes, \(3,\) of row 0 and \(2,\) of row 2"
@@ -283,8 +290,8 @@ def test_rows_of_several_lengths_are_named(estimator):
         estimator.fit(RAGGED, [0, 1, 0])
 
 
-@pytest.mark.parametrize(
-    ("X", "message"),
+@cases(
+    "X, message",
     [
         ([np.zeros((2, 3)), np.zeros((2, 4))], r"\(2, 3\) of row 0 and \(2, 4\) of row 1"),
         ([[[1, 2], [3]], [[1, 2], [3]]], "the parts of row 0 have different shapes"),
@@ -349,9 +356,9 @@ def test_lists_of_ids_are_whole_numbers(kind):
     np.testing.assert_array_equal(as_list.predict_proba(IDS.tolist()), as_array.predict_proba(IDS))
 
 
-@pytest.mark.parametrize("chosen", ["all", "last_layer"])
-@pytest.mark.parametrize("chain_method", ["vectorized", "sequential"])
-@pytest.mark.parametrize(("value", "row"), [(20, 0), (20, 7), (-1, 7)])
+@cases("chosen", ["all", "last_layer"])
+@cases("chain_method", ["vectorized", "sequential"])
+@cases("value, row", [(20, 0), (20, 7), (-1, 7)])
 def test_unknown_ids_are_named(chosen, chain_method, value, row):
     """In ``fit``, whichever row it is, in predictions, in streams and in datasets."""
     X = IDS.copy()

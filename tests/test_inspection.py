@@ -8,6 +8,7 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from _cases import cases
 from _posteriors import with_posterior
 from scipy.special import logsumexp
 from sklearn.datasets import load_iris
@@ -297,8 +298,8 @@ def test_probabilities_may_be_off_by_rounding():
     assert expected_calibration_error([0, 1], [0.0, above]) == pytest.approx(0.0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
+@cases(
+    "changes, message",
     [
         ({"n_bins": 0}, "n_bins=0 is not allowed"),
         ({"n_bins": 2.5}, "n_bins=2.5"),
@@ -469,8 +470,8 @@ def test_all_displays_have_the_base():
     assert names == {name for name in inspection.__all__ if name.endswith("Display")}
 
 
-@pytest.mark.parametrize("display", DISPLAYS)
-@pytest.mark.parametrize("in_pipeline", [False, True])
+@cases("display", DISPLAYS)
+@cases("in_pipeline", [False, True])
 def test_unfitted_estimators(display, in_pipeline, iris):
     clf = BayesianMLPClassifier()
     clf = make_pipeline(StandardScaler(), clf) if in_pipeline else clf
@@ -479,7 +480,7 @@ def test_unfitted_estimators(display, in_pipeline, iris):
     assert not plt.get_fignums()
 
 
-@pytest.mark.parametrize("display", [d for d in DISPLAYS if d is not ReliabilityDisplay])
+@cases("display", [d for d in DISPLAYS if d is not ReliabilityDisplay])
 def test_estimators_of_others(display, iris):
     dummy = DummyClassifier().fit(*iris)
     with pytest.raises(ValueError, match=r"estimator=DummyClassifier\(\) is not allowed"):
@@ -495,7 +496,7 @@ def test_regressors_have_no_entropy_or_reliability():
         ReliabilityDisplay.from_estimator(reg, X, X[:, 0])
 
 
-@pytest.mark.parametrize("display", DISPLAYS)
+@cases("display", DISPLAYS)
 def test_missing_matplotlib(display, iris, monkeypatch):
     """An error that names the extra, before any work: the estimator is not looked at."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -513,9 +514,7 @@ def test_missing_matplotlib_in_plot(monkeypatch):
     assert expected_calibration_error([0, 1], [0.0, 1.0]) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+@cases("call, message", [
         (lambda c, X, y: LearningCurveDisplay.from_estimator(c, X, y, metric="rmse"),
          "metric='rmse' is not allowed: give one of 'error', 'accuracy', 'nll'"),
         (lambda c, X, y: LearningCurveDisplay.from_estimator(c, X, y, metric=[]), "metric=None"),
@@ -533,8 +532,7 @@ def test_missing_matplotlib_in_plot(monkeypatch):
          "names='coef' is not allowed: give one of 'weight_1', 'bias_1', 'weight_2', 'bias_2'"),
         (lambda c, X, y: WeightHistogramDisplay.from_estimator(c, []), "names=None"),
         (lambda c, X, y: WeightHistogramDisplay.from_estimator(c, bins="many"), "bins='many'"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_bad_parameters(call, message, network, iris):
     with pytest.raises(ValueError, match=message):
         call(network, *iris)

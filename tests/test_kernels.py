@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _cases import cases
 from scipy.special import expit
 
 from skbayes_sgmcmc import SpikeSlab
@@ -58,11 +59,9 @@ def laid_out(X, layout, limits):
     return design.x, arrays
 
 
-@pytest.mark.parametrize("layout", list(STEPS))
-@pytest.mark.parametrize(
-    ("n_rows", "width", "batch"), [(1, 1, 1), (2, 3, 2), (9, 1, 3), (33, 17, 5), (40, 130, 33)]
-)
-@pytest.mark.parametrize("what", ["numbers", "empty rows", "nothing", "nan"])
+@cases("layout", list(STEPS))
+@cases("n_rows, width, batch", [(1, 1, 1), (2, 3, 2), (9, 1, 3), (33, 17, 5), (40, 130, 33)])
+@cases("what", ["numbers", "empty rows", "nothing", "nan"])
 def test_steps_of_linear_models(layout, n_rows, width, batch, what, limits):
     """Five steps of SGLD, with weights, an L2 or an L1 prior, in each layout of the rows."""
     rng = np.random.default_rng(0)
@@ -99,10 +98,10 @@ def test_steps_of_linear_models(layout, n_rows, width, batch, what, limits):
         np.testing.assert_array_equal(theta, kept[-1])
 
 
-@pytest.mark.parametrize("classes", [False, True])
-@pytest.mark.parametrize("n_rows", [0, 1, 5, 33])
-@pytest.mark.parametrize("n_features", [1, 7, 513])
-@pytest.mark.parametrize("shared", [False, True])
+@cases("classes", [False, True])
+@cases("n_rows", [0, 1, 5, 33])
+@cases("n_features", [1, 7, 513])
+@cases("shared", [False, True])
 def test_gradient_of_the_rows_of_a_linear_model(classes, n_rows, n_features, shared):
     """Against autograd, with weights and without; a chain that is NaN leaves the others alone."""
     rng = np.random.default_rng(0)
@@ -155,11 +154,9 @@ def followed(sizes, theta, compiled, adaptation):
     return state | {"gradient": out}
 
 
-@pytest.mark.parametrize(
-    "sizes", [(1, 1), (1, 1, 1), (3, 5, 1), (PART, 1), (PART + 1, 1), (7, 149, 3)]
-)
-@pytest.mark.parametrize("n_chains", [1, 3])
-@pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
+@cases("sizes", [(1, 1), (1, 1, 1), (3, 5, 1), (PART, 1), (PART + 1, 1), (7, 149, 3)])
+@cases("n_chains", [1, 3])
+@cases("adaptation", ["sa", "gibbs"])
 def test_latents_of_blocks_of_any_size(adaptation, sizes, n_chains):
     """Also of several blocks, one of them larger than a part; NaN stays in its chain.
 
@@ -182,9 +179,9 @@ def test_latents_of_blocks_of_any_size(adaptation, sizes, n_chains):
 # steps with their noise ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sampler", [SGLD(), PSGLD(), PSGLD(lag=False, cap=2.0)], ids=repr)
-@pytest.mark.parametrize("n", [1, 7, 4 * BLOCK - 1, 4 * BLOCK, 4 * BLOCK + 1, 5001])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@cases("sampler", [SGLD(), PSGLD(), PSGLD(lag=False, cap=2.0)])
+@cases("n", [1, 7, 4 * BLOCK - 1, 4 * BLOCK, 4 * BLOCK + 1, 5001])
+@cases("dtype", [torch.float32, torch.float64])
 def test_steps_of_any_length(sampler, n, dtype):
     """On the normals of the same streams; a gradient that is NaN spoils its own parameter only."""
     curvature = torch.linspace(0.1, 2.0, n, dtype=dtype)
@@ -229,8 +226,8 @@ def test_random_numbers_of_any_count():
 # units of a belief network ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_documents", [0, 1, 17])
-@pytest.mark.parametrize(("width", "n_units"), [(1, 1), (3, 7), (32, 1), (65, 2)])
+@cases("n_documents", [0, 1, 17])
+@cases("width, n_units", [(1, 1), (3, 7), (32, 1), (65, 2)])
 def test_units_of_layers_of_any_size(n_documents, width, n_units):
     """The same uniforms give the same units. Weights that are NaN leave the other chain alone."""
     rng = np.random.default_rng(0)
@@ -291,8 +288,8 @@ def assigned(corpus, n_topics, nan=False):
     return assignments, 0.5 * full, full
 
 
-@pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
-@pytest.mark.parametrize("n_topics", [1, 2, 9])
+@cases("corpus", CORPORA.values())
+@cases("n_topics", [1, 2, 9])
 def test_expectations_of_documents(corpus, n_topics):
     """Expected counts, and the gradient given all topics, as torch has them."""
     compiled, empty, full = assigned(corpus, n_topics)
@@ -304,11 +301,11 @@ def test_expectations_of_documents(corpus, n_topics):
     torch.testing.assert_close(found, expected, **ROUNDING)
 
 
-@pytest.mark.parametrize("few", [False, True])
-@pytest.mark.parametrize("fresh", [False, True])
-@pytest.mark.parametrize("nan", [False, True])
-@pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
-@pytest.mark.parametrize("n_topics", [1, 2, 9])
+@cases("few", [False, True])
+@cases("fresh", [False, True])
+@cases("nan", [False, True])
+@cases("corpus", CORPORA.values())
+@cases("n_topics", [1, 2, 9])
 def test_sweeps_over_documents(corpus, n_topics, nan, fresh, few):
     """As the same loops without compilation; each token has one topic, whatever topics are.
 
@@ -330,8 +327,8 @@ def test_sweeps_over_documents(corpus, n_topics, nan, fresh, few):
     assert torch.equal(compiled._z, plain._z) and torch.equal(compiled.n, plain.n)
 
 
-@pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
-@pytest.mark.parametrize("n_topics", [1, 2, 9])
+@cases("corpus", CORPORA.values())
+@cases("n_topics", [1, 2, 9])
 def test_collapsed_sweeps_over_a_corpus(corpus, n_topics):
     """As the same loops without compilation; no count is lost."""
     tokens, rng = tokens_of(corpus), np.random.default_rng(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from _cases import cases
 
 from skbayes_sgmcmc.models._kronecker import kronecker_terms, quadratic_forms
 
@@ -15,8 +15,8 @@ def random_covariance(size):
     return root @ root.T / size
 
 
-@pytest.mark.parametrize(("k", "d"), [(1, 4), (3, 5), (6, 2)])
-@pytest.mark.parametrize("scale", [1.0, 1e6])
+@cases("k, d", [(1, 4), (3, 5), (6, 2)])
+@cases("scale", [1.0, 1e6])
 def test_all_terms_give_the_variance(k, d, scale):
     """var(c'Wx) to rounding, of any covariance, with a column of another scale."""
     units = np.r_[scale, np.ones(d - 1)]

@@ -15,6 +15,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _cases import cases
 from _inside import Interrupt
 
 from skbayes_sgmcmc import LatentDirichletAllocation, MixingDistance, SamplingWarning
@@ -41,8 +42,8 @@ def short(n_components=3, **parameters):
 # parameters ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"n_components": 0}, "n_components=0 is not allowed"),
         ({"doc_topic_prior": 0.0}, "doc_topic_prior=0.0 is not allowed"),
@@ -106,8 +107,8 @@ def test_fractional_counts_warn_once(algorithm):
         lda.perplexity(corpus() * 0.7)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("compiled", [True, False])
+@cases("algorithm", ALGORITHMS)
+@cases("compiled", [True, False])
 def test_empty_documents(algorithm, compiled):
     """They have equal proportions, and the others those that they have without them.
 

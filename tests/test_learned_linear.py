@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import scipy.stats
 import sklearn.datasets
 import torch
+from _cases import cases
 from scipy.integrate import quad
 
 from skbayes_sgmcmc import BayesianLogisticRegression
@@ -42,8 +43,8 @@ def streams(n):
 # the marginal prior -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("own", [False, True])
+@cases("k", [1, 3])
+@cases("own", [False, True])
 def test_density_is_the_integral_over_the_scales(own, k):
     """By adaptive quadrature over log s of every group, to 1e-8."""
     prior = prior_of(own, k)
@@ -67,8 +68,8 @@ def test_density_is_the_integral_over_the_scales(own, k):
     assert float(found) == pytest.approx(expected, abs=1e-8)
 
 
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("own", [False, True])
+@cases("k", [1, 3])
+@cases("own", [False, True])
 def test_gradients_and_curvature_are_those_of_the_density(own, k):
     """Against autograd; the expectations are taken at an sd of zero."""
     prior = prior_of(own, k)
@@ -260,8 +261,8 @@ def test_ratios_of_odds_and_temperature_zero():
     np.testing.assert_allclose(cold.posterior_["scale"][:, -1], np.sqrt(r / 6.5), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"prior": "laplace", "prior_scale": "learned"}, "prior_scale='learned'.*prior='laplace'"),
         ({"prior": Laplace(), "prior_scale": LearnedScale()}, r"prior_scale=.*Laplace\(\)"),

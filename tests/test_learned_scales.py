@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from _cases import cases
 from _seeds import as_given
 from scipy.special import gammaln, logsumexp
 
@@ -43,8 +44,8 @@ def model_of(sizes=(3, 4, 2), noise=True, **hyper):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("shape", [0.6, 9.0, 1.1 * MANY, 0.9 * MANY])
-@pytest.mark.parametrize("temperature", [1.0, 0.3])
+@cases("shape", [0.6, 9.0, 1.1 * MANY, 0.9 * MANY])
+@cases("temperature", [1.0, 0.3])
 def test_draws_from_a_gamma_distribution_are_its_quantiles(shape, temperature):
     """By inversion, so scipy's own quantiles: to 1e-7 where Wilson and Hilferty's stand in."""
     u = np.array([1e-3, 0.2, 0.5, 0.9, 0.999])
@@ -129,8 +130,8 @@ def test_scales_have_the_moments_of_their_joint_conditional(n_shared, temperatur
 # densities ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("inputs", [False, True])
-@pytest.mark.parametrize("spread", [1e-6, 0.1, 1.0, 30.0])
+@cases("inputs", [False, True])
+@cases("spread", [1e-6, 0.1, 1.0, 30.0])
 def test_log_prior_is_the_marginal_density(inputs, spread):
     """Against quadrature over log s^2 of each block, and over log b; to 1e-6."""
     a, sizes = 1.2, (3, 4, 2)

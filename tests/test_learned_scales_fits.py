@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from _cases import cases
 from _mlp import assert_same
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, load_iris
@@ -247,9 +248,7 @@ def test_only_inputs_of_zeros():
     np.testing.assert_allclose(reg.predict(X), y.mean(), atol=0.5)
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameters", "message"),
-    [
+@cases("kind, parameters, message", [
         (BayesianMLPRegressor, {"prior": "laplace"}, "prior_scale='learned'.*prior='laplace'"),
         (BayesianMLPClassifier, {"prior": Laplace()}, r"prior_scale='learned'.*Laplace\(\)"),
         (BayesianMLPRegressor, {"prior_scale": "learnt"}, "one of 'auto', 'fan_in', 'learned'"),
@@ -260,8 +259,7 @@ def test_only_inputs_of_zeros():
         (SparseBayesianRegressor, {}, "prior_scale='learned'.*prior='spike_slab'"),
         (SparseBayesianRegressor, {"prior": SpikeSlab()}, "prior_scale='learned'.*SpikeSlab"),
         (BayesianMLPRegressor, {"sampler": "mala", "step_size": 0.1}, "LearnedScalesModel"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_not_allowed(kind, parameters, message, diabetes):
     with pytest.raises(ValueError, match=message):
         tiny(kind, **parameters).fit(*diabetes)

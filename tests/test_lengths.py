@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from _cases import cases
 from _inside import inside
 from _mlp import assert_same
 from sklearn.base import clone
@@ -41,7 +42,7 @@ GRADIENTS = 2
 AUTOMATIC = [set(names) for k in range(4) for names in itertools.combinations(LENGTHS, k)]
 
 
-@pytest.mark.parametrize("automatic", AUTOMATIC, ids=lambda names: ",".join(sorted(names)) or "-")
+@cases("automatic", AUTOMATIC)
 def test_lengths_fit_the_budget_or_are_refused(automatic):
     """Every budget up to the whole run: never more steps, never another given length.
 
@@ -72,7 +73,7 @@ def test_lengths_fit_the_budget_or_are_refused(automatic):
         assert lengths.within(None, automatic) == lengths
 
 
-@pytest.mark.parametrize("budget", [3000, 1500, 750, 601])
+@cases("budget", [3000, 1500, 750, 601])
 def test_automatic_lengths_become_shorter_in_proportion(budget):
     """Up to whole numbers: the draws lose at most one step of thinning, which the burn-in gets."""
     found = Lengths(3000, 100, 30).within(budget, LENGTHS)
@@ -88,7 +89,7 @@ def test_draws_less_than_a_step_apart_become_fewer():
 # estimators ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@cases("name", sorted(ESTIMATORS))
 def test_every_estimator_has_the_parameter_and_it_is_off_by_default(name):
     assert parameters(ESTIMATORS[name])["max_steps"].default is None
 
@@ -124,8 +125,8 @@ def test_a_budget_that_is_large_enough_changes_nothing():
         assert_same(fit(), fit(max_steps=10_000))
 
 
-@pytest.mark.parametrize(
-    ("given", "least"),
+@cases(
+    "given, least",
     [
         ({"n_draws": 50, "thinning": 10}, 501),
         ({"burn_in": 500}, 501),

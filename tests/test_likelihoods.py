@@ -7,6 +7,7 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
+from _cases import cases
 
 from skbayes_sgmcmc.models import count_likelihoods, gamma_likelihood
 from skbayes_sgmcmc.models.likelihoods import (
@@ -42,7 +43,7 @@ def family_and_scipy(name):
     }[name]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@cases("name", FAMILIES)
 def test_families_are_those_of_scipy(name):
     """To a relative 1e-8: scipy's negative binomial has lost half of its digits at r = 1000."""
     one, other = family_and_scipy(name)
@@ -77,8 +78,8 @@ def exact_log_density(name, y, mean, own):
         return float(ways + r * mp.log(r / (r + mean)) + y * mp.log(mean / (r + mean)))
 
 
-@pytest.mark.parametrize("size", [1.0, 90.0, 1e3, 1e8, 1e15, 1e30])
-@pytest.mark.parametrize("name", ["poisson", "negative binomial", "gamma", "binomial"])
+@cases("size", [1.0, 90.0, 1e3, 1e8, 1e15, 1e30])
+@cases("name", ["poisson", "negative binomial", "gamma", "binomial"])
 def test_log_densities_of_numbers_of_any_size_are_exact(name, size):
     """Against 60 digits, a few sds from the mean: to 1e-9, beside what rounding of the mean does.
 
@@ -166,7 +167,7 @@ def outputs_of(name):
     return likelihood, f, torch.from_numpy(y.astype(float)), own
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@cases("name", LIKELIHOODS)
 def test_a_likelihood_and_its_predictive_agree(name):
     """Densities alike, whose integral or sum is the cdf; samples have the moments."""
     likelihood, f, y, own = outputs_of(name)
@@ -193,8 +194,8 @@ def test_a_likelihood_and_its_predictive_agree(name):
 SHIFTS = (-9.0, -3.0, 0.0, 3.0, 6.0)
 
 
-@pytest.mark.parametrize("shift", SHIFTS)
-@pytest.mark.parametrize("name", [name for name in LIKELIHOODS if name != "latent"])
+@cases("shift", SHIFTS)
+@cases("name", [name for name in LIKELIHOODS if name != "latent"])
 def test_slopes_are_those_of_the_density(name, shift):
     """In float64, against autograd: to a relative 1e-10, and 1e-10 of the largest slope."""
     likelihood, f, y, own = outputs_of(name)
@@ -237,7 +238,7 @@ def test_noise_above_the_sd_of_the_targets_grows_linearly():
     assert torch.isfinite(likelihood.slope(wild.clone(), torch.ones(1, 1), own)[0]).all()
 
 
-@pytest.mark.parametrize("dispersion", [1e-12, 1e-6, 1e-3, 0.3, 30.0, 1e3])
+@cases("dispersion", [1e-12, 1e-6, 1e-3, 0.3, 30.0, 1e3])
 def test_negative_binomials_keep_their_digits_in_float32(dispersion):
     """Log densities to 1e-5 of their size, slopes to 1e-4, by mpmath with 50 digits.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
 from torch import nn
@@ -63,7 +64,7 @@ ESTIMATORS = [
 ]
 
 
-@pytest.mark.parametrize(("estimator", "target"), ESTIMATORS, ids=lambda e: type(e).__name__)
+@cases("estimator, target", ESTIMATORS)
 def test_gradients_positions_and_minibatches(estimator, target):
     """Autograd against differences over 1e-6, along one direction (their error is about 1e-6); two
     positions at once are each alone; the mean of minibatches that partition the rows is all rows.
@@ -107,8 +108,8 @@ def test_a_loop_of_one_s_own_finds_the_maximum():
     np.testing.assert_allclose(log_joint.unpack(theta)["coef"], theirs.coef_, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("theta", "rows", "message"),
+@cases(
+    "theta, rows, message",
     [
         (torch.zeros(5), None, r"theta of shape \(5,\) .* a position has 42 numbers"),
         (np.zeros(42), None, r"theta=array(.|\n)* give a tensor"),

@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.special
 import sklearn
+from _cases import cases
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 from sklearn.linear_model import LogisticRegression
@@ -537,7 +538,7 @@ def test_float32(binary):
     np.testing.assert_allclose(single.predict_proba(X), double.predict_proba(X), atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.int64, np.int8, bool])
+@cases("kind", [np.float32, np.int64, np.int8, bool])
 def test_kinds_of_x(kind):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, (200, 4))

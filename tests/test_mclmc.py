@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from scipy.integrate import solve_ivp
 from sklearn.datasets import load_diabetes
 
@@ -74,7 +75,7 @@ def test_a_turn_solves_its_differential_equation(size):
     np.testing.assert_allclose((d - 1) * turned[0], expected[d], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("size", [0.0, 1e-30, 1e10, 1e15])
+@cases("size", [0.0, 1e-30, 1e10, 1e15])
 def test_turns_by_extreme_gradients_stay_finite(size):
     """In float32: the direction keeps its length, and becomes that of -g for a large gradient."""
     rng, d = np.random.default_rng(0), 5
@@ -293,8 +294,8 @@ def test_a_length_far_below_the_step_makes_the_direction_new():
 # what is not allowed ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("d", "settings", "message"),
+@cases(
+    "d, settings, message",
     [
         (1, {}, "not allowed with 1 parameter: its dynamics need at least 2"),
         (3, {"temperature": 0.0}, "temperature=0 is not allowed with MCLMC"),

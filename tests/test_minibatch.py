@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.stats
 import torch
+from _cases import cases
 from torch.utils.data import Dataset
 
 from skbayes_sgmcmc._data.chain_random import ChainRandom, first_distinct, redrawn_distinct
@@ -188,8 +189,8 @@ def test_a_batch_of_all_rows_or_more_is_all_rows(size):
         np.testing.assert_array_equal(batch.fields["x"][:, 0], np.arange(50))
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("kind", ["tensor", "dense", "sparse"])
+@cases("shared", [False, True])
+@cases("kind", ["tensor", "dense", "sparse"])
 def test_gathered_rows_are_the_named_ones(kind, shared, limits):
     """Fields, labels and weights of the same rows, however many steps are gathered at once."""
     rng = np.random.default_rng(0)

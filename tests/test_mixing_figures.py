@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _cases import cases
 from arviz_stats.base import array_stats
 
 from skbayes_sgmcmc._draws.mixing import bulk_ess, mean_error, rank_r_hat
@@ -20,9 +21,9 @@ CHAINS = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", CHAINS)
-@pytest.mark.parametrize("n_chains", [1, 2, 4])
-@pytest.mark.parametrize("n_draws", [4, 5, 6, 7, 8, 9, 10, 11, 50, 101])
+@cases("kind", CHAINS)
+@cases("n_chains", [1, 2, 4])
+@cases("n_draws", [4, 5, 6, 7, 8, 9, 10, 11, 50, 101])
 def test_they_are_those_of_arviz(kind, n_chains, n_draws, limits):
     """The last loop of arviz ends at the third draw from the end, which short chains see."""
     x = CHAINS[kind](np.random.default_rng(0).standard_normal((5, n_chains, n_draws)))

@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.special
+from _cases import cases
 from _checkpoint import steps_told
 from _mlp import assert_same, small
 from sklearn.base import clone
@@ -123,7 +124,7 @@ def test_descent_finds_a_mode(iris):
     assert losses[1] < 0.1
 
 
-@pytest.mark.parametrize("burn_in", [40, 41])
+@cases("burn_in", [40, 41])
 def test_descent_is_the_first_half_of_the_burn_in(iris, burn_in, monkeypatch):
     """At temperature 0, without noise; with init="random", and after a warm start, none is."""
     seen, euler = [], PSGLD.euler

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _cases import cases
 from _mlp import assert_same, small
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
@@ -23,8 +24,8 @@ def iris():
 # what is refused ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"hidden_layer_sizes": 0}, "hidden_layer_sizes=0 is not allowed: .* at least 1"),
         ({"hidden_layer_sizes": -1}, "hidden_layer_sizes=-1"),
@@ -60,7 +61,6 @@ def iris():
         ({"n_chains": 0}, "n_chains=0"),
         ({"total_samples": 0}, "total_samples=0"),
     ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_bad_parameters_are_named(iris, parameters, message):
     clf = small(**parameters)
@@ -112,7 +112,7 @@ def test_too_few_rows_or_classes(iris):
         small().fit(sp.csr_matrix(X), y)
 
 
-@pytest.mark.parametrize("kind", ["float16", "float32", "int64", "uint8", "bool"])
+@cases("kind", ["float16", "float32", "int64", "uint8", "bool"])
 def test_features_of_any_type(iris, kind):
     """As their values in float64; float32 ones are standardised in float32, to 1e-6."""
     X, y = (10.0 * iris[0]).round().astype(kind), iris[1]

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _modules import TINY, X, trained, y
 from torch import nn
 from torch.nn import functional
@@ -266,8 +267,8 @@ def test_logits_that_happen_to_be_probabilities_stay():
             assert clf.fit(X, y)._left_out is None
 
 
-@pytest.mark.parametrize("likelihood", ["normal", "student_t", "poisson", "negative_binomial"])
-@pytest.mark.parametrize("last", [nn.ReLU, nn.Softplus, nn.Sigmoid, None])
+@cases("likelihood", ["normal", "student_t", "poisson", "negative_binomial"])
+@cases("last", [nn.ReLU, nn.Softplus, nn.Sigmoid, None])
 def test_outputs_of_regressors_have_both_signs(likelihood, last):
     module = ending(*([] if last is None else [last()]), n_outputs=1)
     reg = BayesianModuleRegressor(module, likelihood=likelihood, **TINY)

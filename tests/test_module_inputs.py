@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from _cases import cases
 from torch import nn
 
 from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor, to_onnx, to_torch
@@ -171,8 +172,8 @@ class Nothing(nn.Linear):
         return {"loss": super().forward(x)}
 
 
-@pytest.mark.parametrize(
-    ("module", "given", "message"),
+@cases(
+    "module, given, message",
     [
         (Words(), {"input_ids": ids, "mask": mask}, "unexpected keyword argument 'mask'"),
         (Words(), {"input_ids": ids, "attention_mask": mask[:5]}, "different numbers of rows"),

@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _modules import TINY, X, trained, y
 from sklearn.base import clone
 from torch import nn
@@ -118,8 +119,8 @@ def joblib_copy(estimator, folder):
     return joblib.load(folder / "fitted.joblib")
 
 
-@pytest.mark.parametrize(
-    ("module", "message"),
+@cases(
+    "module, message",
     [
         ((nn.Linear(64, 10), {}), r"module\[0\]=Linear.* it is a module"),
         ((build, 3), r"module\[1\]=3 is not allowed: give the weights"),
@@ -240,8 +241,8 @@ def test_without_information_the_posterior_is_the_prior_about_the_module():
     assert (np.abs(spread / 0.5 - 1.0) < 0.1).all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
+@cases(
+    "changes, message",
     [
         ({"prior_center": "module", "module": partial(nn.Linear, 64, 10)}, "which is built anew"),
         ({"prior_center": "module", "prior": "spike_slab"}, "set weights to zero"),
@@ -266,8 +267,8 @@ NORM = ["1.weight", "1.bias"]
 FIRST = ["0.weight", "0.bias"]
 
 
-@pytest.mark.parametrize(
-    ("chosen", "names"),
+@cases(
+    "chosen, names",
     [
         ("all", FIRST + NORM + LAST),
         ("trainable", NORM + LAST),
@@ -278,7 +279,6 @@ FIRST = ["0.weight", "0.bias"]
         (["3.bias", "0.weight"], ["0.weight", "3.bias"]),
         (lambda name, parameter: parameter.ndim == 2, ["0.weight", "3.weight"]),
     ],
-    ids=lambda value: "function" if callable(value) else str(value),
 )
 def test_only_chosen_parameters_are_sampled(chosen, names):
     """The others have the module's values in predictions, which have the draws of these only."""
@@ -406,8 +406,8 @@ def frozen():
     return trained().requires_grad_(False)
 
 
-@pytest.mark.parametrize(
-    ("module", "chosen", "message"),
+@cases(
+    "module, chosen, message",
     [
         (trained, "head.*", r"'head.\*' matches no parameter; the module has '0.weight', '0.bias'"),
         (trained, ["3", "4"], "'4' matches no parameter"),

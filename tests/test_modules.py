@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
@@ -103,8 +104,8 @@ def test_chains_together_are_the_chains_in_turn(make, shared):
     torch.testing.assert_close(*found, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("ending", [nn.Tanh, nn.ReLU, nn.Sigmoid, partial(nn.Softmax, -1), Exp])
-@pytest.mark.parametrize("likelihood", [Categorical(), Gaussian(10, None)])
+@cases("ending", [nn.Tanh, nn.ReLU, nn.Sigmoid, partial(nn.Softmax, -1), Exp])
+@cases("likelihood", [Categorical(), Gaussian(10, None)])
 def test_modules_may_end_in_any_operation(likelihood, ending):
     """Backward needs the outputs of these: gradients as autograd has them of the density, 1e-10."""
     net = ModuleNetwork(nn.Sequential(nn.Linear(64, 10), ending()))
@@ -136,9 +137,9 @@ def waves(in_place, n_features, n_outputs):
     return nn.Sequential(Sine(in_place), norm, nn.Linear(n_features, n_outputs))
 
 
-@pytest.mark.parametrize("batch_size", ["auto", 20])
-@pytest.mark.parametrize("chain_method", ["auto", "sequential"])
-@pytest.mark.parametrize("kind", [BayesianModuleClassifier, BayesianModuleRegressor])
+@cases("batch_size", ["auto", 20])
+@cases("chain_method", ["auto", "sequential"])
+@cases("kind", [BayesianModuleClassifier, BayesianModuleRegressor])
 def test_modules_may_write_into_their_input(kind, chain_method, batch_size):
     """Draws, statistics, predictions and exports as of the module that makes a copy: equal.
 
@@ -264,8 +265,8 @@ def test_a_fit_builds_the_module_and_predictions_do_not(limits):
     assert clf._network is None
 
 
-@pytest.mark.parametrize(
-    ("module", "message"),
+@cases(
+    "module, message",
     [
         (lambda: nn.Sequential(nn.Linear(64, 5)), r"output has the shape \(2, 5\); give"),
         (lambda: nn.ReLU(), "module without parameters"),

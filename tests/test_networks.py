@@ -11,6 +11,7 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
+from _cases import cases
 from _linear import assert_close, assert_moments, chain_errors, limit
 
 from skbayes_sgmcmc import sample
@@ -30,9 +31,9 @@ LIKELIHOODS = {
     "given noise": lambda: Gaussian(N_OUTPUTS, np.array([0.3, 1.0, 2.0])),
     "inferred noise": lambda: Gaussian(N_OUTPUTS, None),
 }
-DEPTHS = pytest.mark.parametrize("hidden", [(), (5,), (6, 4)], ids=["linear", "one", "two"])
-ACTIVATION = pytest.mark.parametrize("activation", ACTIVATIONS)
-LIKELIHOOD = pytest.mark.parametrize("likelihood", LIKELIHOODS)
+DEPTHS = cases("hidden", [(), (5,), (6, 4)])
+ACTIVATION = cases("activation", ACTIVATIONS)
+LIKELIHOOD = cases("likelihood", LIKELIHOODS)
 
 
 def network(hidden=(5,), activation="tanh", features=N_FEATURES, outputs=N_OUTPUTS):
@@ -102,7 +103,7 @@ def test_log_likelihood_is_scipys(hidden, activation, likelihood):
 
 @DEPTHS
 @ACTIVATION
-@pytest.mark.parametrize("n_chains", [1, 3])
+@cases("n_chains", [1, 3])
 def test_forward_gives_the_outputs(hidden, activation, n_chains):
     """Training and prediction see the same function: the same operations, hence the same bits."""
     model = model_of("categorical", hidden=hidden, activation=activation)
@@ -132,8 +133,8 @@ def batch_of(model, likelihood, n_chains, shared, weighted):
 @DEPTHS
 @ACTIVATION
 @LIKELIHOOD
-@pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
-@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@cases("shared", [True, False])
+@cases("weighted", [False, True])
 def test_gradient_is_autograds(hidden, activation, likelihood, shared, weighted):
     """Of -log_lik summed with the rows' weights, times the scale, added to what is there.
 
@@ -212,8 +213,8 @@ def with_scales(prior, kind):
     return model, np.concatenate(parts)
 
 
-@pytest.mark.parametrize("kind", SCALES)
-@pytest.mark.parametrize("prior", PRIORS)
+@cases("kind", SCALES)
+@cases("prior", PRIORS)
 def test_prior_is_scipys(prior, kind):
     """With the documented scales; asked for in turns, so that no cached rates are mistaken."""
     model, scale = with_scales(prior, kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 
 from skbayes_sgmcmc import BayesianGLMRegressor, SamplingError, to_torch
 
@@ -109,9 +110,9 @@ def test_exported_modules_add_offsets_as_they_are(parameter):
     np.testing.assert_allclose(mean.detach().numpy(), reg.predict(rows), rtol=1e-4)
 
 
-@pytest.mark.parametrize("likelihood", ["poisson", "negative_binomial", "gamma"])
-@pytest.mark.parametrize(
-    ("column", "parameters", "message"),
+@cases("likelihood", ["poisson", "negative_binomial", "gamma"])
+@cases(
+    "column, parameters, message",
     [
         (np.full(50, 1000.0), {"fit_intercept": False}, r"^offset of row 0.*exp\(1000\).*=True"),
         (np.full(50, -1000.0), {"fit_intercept": False}, r"^offset of row 0.*exp\(-1000\)"),

@@ -17,6 +17,7 @@ import scipy.optimize
 import scipy.sparse as sp
 import scipy.stats
 import torch
+from _cases import cases
 from scipy.special import expit, logit
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -544,8 +545,8 @@ def test_a_class_without_rows_of_positive_weight():
         BayesianOrdinalClassifier().fit(X, y, y != 0)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "y", "message"),
+@cases(
+    "parameters, y, message",
     [
         ({}, [1] * 10, "1 class"),
         ({}, [0.5 * k for k in range(10)], "Unknown label type: continuous"),

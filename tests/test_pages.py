@@ -16,6 +16,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from _cases import cases
 from _links import SECTIONS
 from sklearn.datasets import load_wine
 from sklearn.model_selection import cross_val_score
@@ -114,9 +115,7 @@ def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, req
                 plt.close("all")
 
 
-@pytest.mark.parametrize(
-    "path", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.name
-)
+@cases("path", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 def test_code_of_a_page_says_what_it_is(path):
     """No language that nothing runs, without a reason."""
     text = path.read_text()
@@ -148,9 +147,7 @@ def test_the_reader_of_tables_reads():
     assert broken_rows("```text\n| a |\n```\n") == []
 
 
-@pytest.mark.parametrize(
-    "path", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.name
-)
+@cases("path", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 def test_tables_are_whole(path):
     """Every block of rows has a header and a line of dashes, and as many cells in each row."""
     assert broken_rows(path.read_text()) == []

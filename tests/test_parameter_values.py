@@ -7,6 +7,7 @@ from decimal import Decimal
 import joblib
 import numpy as np
 import pytest
+from _cases import cases
 from _links import section_of
 from test_parameters import ESTIMATORS
 from torch import nn
@@ -184,10 +185,10 @@ def test_every_parameter_of_distillation_refuses_values_of_wrong_types():
 HUGE = (10**7, 10**7)
 
 
-@pytest.mark.parametrize("sampler", ["sgld", "psgld", "sghmc", "sgnht", "msgnht"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    ("parameter", "value"),
+@cases("sampler", ["sgld", "psgld", "sghmc", "sgnht", "msgnht"])
+@cases("dtype", ["float32", "float64"])
+@cases(
+    "parameter, value",
     [
         ("step_size", 1e300),
         ("step_size", 5e-324),
@@ -205,8 +206,8 @@ def test_steps_and_temperatures_beyond_float32_are_refused(sampler, dtype, param
         network.fit(X, LABELS)
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameter", "value", "message"),
+@cases(
+    "kind, parameter, value, message",
     [
         (BayesianLogisticRegression, "prior_scale", 1e-300, r"\[1e-15, 1e\+15\]"),
         (BayesianLogisticRegression, "prior_scale", "fan_in", "give a positive number, or an arr"),
@@ -269,7 +270,7 @@ def test_totals_of_a_stream_beyond_their_range_are_refused(value):
         clf.partial_fit(X, LABELS)
 
 
-@pytest.mark.parametrize("value", [1e300, 1e-300, -1.0, float("nan")])
+@cases("value", [1e300, 1e-300, -1.0, float("nan")])
 def test_class_weights_that_are_no_weights_of_rows_are_refused(value):
     """1e300 was accepted; the same as sample_weight was not."""
     clf = BayesianLogisticRegression(class_weight={0: value, 1: 1.0}, **RUN)
@@ -296,8 +297,8 @@ def log_density(theta):
     return -0.5 * theta.square().sum(1)
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value", "message"),
+@cases(
+    "parameter, value, message",
     [
         ("target", 3, "give a function"),
         ("target", DensityModel, "give a function .*, or a Model"),
@@ -335,7 +336,7 @@ def test_weights_that_are_no_counts_are_refused(sampler):
         network.partial_fit(X, LABELS, sample_weight=np.full(20, 1e30))
 
 
-@pytest.mark.parametrize(
+@cases(
     "network",
     [
         BayesianMLPClassifier(hidden_layer_sizes=HUGE),
@@ -343,7 +344,6 @@ def test_weights_that_are_no_counts_are_refused(sampler):
         SparseBayesianRegressor(hidden_layer_sizes=HUGE),
         BayesianCNNClassifier(hidden_layer_sizes=HUGE, image_shape=(1, 2, 2), kernel_size=1),
     ],
-    ids=["classifier", "regressor", "sparse", "cnn"],
 )
 def test_networks_beyond_the_memory_are_refused_before_any_allocation(network):
     """728 TiB for the prior alone."""

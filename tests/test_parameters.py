@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.datasets import load_iris
 
@@ -118,7 +119,7 @@ def test_there_are_all_estimators():
     assert len(ESTIMATORS) == 13
 
 
-@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@cases("name", sorted(ESTIMATORS))
 def test_parameters_have_the_shared_order_in_signature_and_docstring(name):
     found = list(parameters(ESTIMATORS[name]))
     assert found == [each for each in ORDER if each in found]
@@ -126,7 +127,7 @@ def test_parameters_have_the_shared_order_in_signature_and_docstring(name):
     assert set(found) >= EVERYWHERE
 
 
-@pytest.mark.parametrize("parameter", PRIOR + DATA + SAMPLING + RUN + COMPUTING)
+@cases("parameter", PRIOR + DATA + SAMPLING + RUN + COMPUTING)
 def test_shared_parameters_have_one_default(parameter):
     defaults = {
         repr(parameters(kind)[parameter].default)
@@ -136,7 +137,7 @@ def test_shared_parameters_have_one_default(parameter):
     assert len(defaults) == 1 or parameter in OWN_DEFAULT, defaults
 
 
-@pytest.mark.parametrize("parameter", sorted(SAME_TEXT | SAME_START))
+@cases("parameter", sorted(SAME_TEXT | SAME_START))
 def test_shared_parameters_have_one_wording(parameter):
     texts = {
         name: descriptions(kind)[parameter]
@@ -171,9 +172,7 @@ def test_grouped_parameters_can_be_searched_cloned_and_pickled(name, group, chan
     getattr(clf, name).check(name)
 
 
-@pytest.mark.parametrize(
-    "group", [Storage("int8"), SpikeSlab(gain=2.0), Pruning(layers=[]), StudentT(df=1.0)]
-)
+@cases("group", [Storage("int8"), SpikeSlab(gain=2.0), Pruning(layers=[]), StudentT(df=1.0)])
 def test_groups_name_the_path_of_what_is_wrong(group):
     with pytest.raises(ValueError, match=r"^here\.(dtype|gain|layers|df)=.* is not allowed: "):
         group.check("here")
@@ -199,9 +198,7 @@ def unfitted():
             yield kind(2, parametrization=kind_of_topics, **SHORT, random_state=0), counts
 
 
-@pytest.mark.parametrize(
-    ("estimator", "rows"), list(unfitted()), ids=lambda each: type(each).__name__
-)
+@cases("estimator, rows", list(unfitted()))
 def test_an_unknown_sampler_lists_those_that_the_estimator_accepts(estimator, rows):
     """Each of those that are listed samples, and each of the others is refused."""
     with pytest.raises(ValueError, match="sampler='hmc' is not allowed: give one of") as error:
@@ -281,7 +278,7 @@ SEEDED = {
 }
 
 
-@pytest.mark.parametrize("name", SEEDED)
+@cases("name", SEEDED)
 def test_random_states_are_of_the_same_types_everywhere(name, fitted):
     if name in ("display", "arviz"):
         pytest.importorskip("arviz" if name == "arviz" else "matplotlib")

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import scipy.special
 import scipy.stats
 import torch
+from _cases import cases
 
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
@@ -182,7 +183,7 @@ def test_full_gradient_is_the_potentials(problem):
 
 
 @problems(prior="normal")
-@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+@cases("shared", [False, True])
 def test_minibatch_gradient_is_the_gradient_of_its_rows(problem, shared):
     """(N/n) times the rows' share, by the full gradient of a data set of just these rows."""
     posterior = problem.posterior()
@@ -224,7 +225,7 @@ PROBABILITY = np.linspace(1.0, 4.0, N_ROWS) / np.linspace(1.0, 4.0, N_ROWS).sum(
 
 
 @problems()
-@pytest.mark.parametrize("gradient", list(GRADIENTS))
+@cases("gradient", list(GRADIENTS))
 def test_gradient_estimators_are_unbiased(problem, gradient):
     """The average over all minibatches of one row is the full gradient (rounding: 1e-10).
 
@@ -330,7 +331,7 @@ def test_duplicated_rows_leave_the_mean_likelihood_gradient(problem):
 
 
 @problems(sparse=False, prior="normal")
-@pytest.mark.parametrize("gradient", list(GRADIENTS))
+@cases("gradient", list(GRADIENTS))
 def test_part_of_a_stream_stands_for_all_of_it(problem, gradient):
     """Rows with total = 3 times theirs are as three copies of them, in all estimators."""
     x, y, weight = problem.rows()
@@ -353,7 +354,7 @@ def test_part_of_a_stream_stands_for_all_of_it(problem, gradient):
 
 
 @problems(prior="normal", intercept=True)
-@pytest.mark.parametrize("gradient", list(GRADIENTS))
+@cases("gradient", list(GRADIENTS))
 def test_single_precision_agrees_with_double(problem, gradient):
     """The same gradients in float32, importance weights and all, to 1e-5 of their size."""
     indices = np.random.default_rng(0).integers(0, N_ROWS, (2, N_CHAINS, 4))

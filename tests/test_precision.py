@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
@@ -51,7 +52,7 @@ ESTIMATORS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@cases("name", NETWORKS)
 def test_gradients_are_the_full_ones_to_rounding(name):
     """bfloat16 rounds to 2^-9 = 0.2%; a dozen roundings on the way, and sums over rows in which
     much cancels, make that up to 2.3% of the norm of a chain's gradient here. 5% are allowed. It is

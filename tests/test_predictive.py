@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.stats
+from _cases import cases
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 from sklearn.base import clone
@@ -75,8 +76,8 @@ def by_bisection(loc, sd, weights, q):
     return brentq(above, low, high, xtol=1e-300, rtol=1e-15, maxiter=2000)
 
 
-@pytest.mark.parametrize("weighting", ["equal", "weighted"])
-@pytest.mark.parametrize("kind", ["plain", "separated", "tiny", "narrow", "far", "one draw"])
+@cases("weighting", ["equal", "weighted"])
+@cases("kind", ["plain", "separated", "tiny", "narrow", "far", "one draw"])
 def test_quantiles_are_exact(kind, weighting):
     """Within 1e-6 of the smallest sd (the code stops at 1e-9), and of the rounding of y itself.
 
@@ -109,8 +110,8 @@ def test_the_middle_between_two_components():
     np.testing.assert_allclose(found, 2.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("weighting", ["equal", "weighted"])
-@pytest.mark.parametrize("kind", ["plain", "separated", "tiny", "narrow", "far"])
+@cases("weighting", ["equal", "weighted"])
+@cases("kind", ["plain", "separated", "tiny", "narrow", "far"])
 def test_quantiles_take_few_evaluations(kind, weighting, monkeypatch):
     """Of the cdf, for 400 quantiles at once.
 
@@ -126,7 +127,7 @@ def test_quantiles_take_few_evaluations(kind, weighting, monkeypatch):
         calls.clear()
 
 
-@pytest.mark.parametrize("kind", ["plain", "separated", "tiny", "narrow"])
+@cases("kind", ["plain", "separated", "tiny", "narrow"])
 def test_quantiles_never_fall_with_the_level(kind):
     """Also for levels that differ by rounding only, in any order."""
     loc, sd = components(kind)
@@ -156,8 +157,8 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize("rate", [1e-3, 0.7, 30.0, 1e7])
+@cases("name", COUNTS)
+@cases("rate", [1e-3, 0.7, 30.0, 1e7])
 def test_quantiles_of_counts_are_the_least_with_their_probability(rate, name):
     """For rates with a spread of 30%: whole numbers n with F(n - 1) < q <= F(n)."""
     rng = np.random.default_rng(0)
@@ -192,7 +193,7 @@ def test_quantiles_of_counts_take_few_evaluations(name, monkeypatch):
         calls.clear()
 
 
-@pytest.mark.parametrize("q", LEVELS)
+@cases("q", LEVELS)
 def test_cantellis_bounds_hold(q):
     """A family that does not give its own quantiles is searched between them."""
     loc, sd = components("plain")
@@ -205,8 +206,8 @@ def test_cantellis_bounds_hold(q):
     assert (low <= exact).all() and (exact <= high + 1e-9).all()
 
 
-@pytest.mark.parametrize("weighting", ["equal", "weighted"])
-@pytest.mark.parametrize("df", [0.7, 2.0, 2.001, 4.0, 1e6])
+@cases("weighting", ["equal", "weighted"])
+@cases("df", [0.7, 2.0, 2.001, 4.0, 1e6])
 def test_quantiles_of_heavy_tails_are_exact(df, weighting):
     """Within 1e-6 of the smallest scale, or of the quantile, by scipy's root finder.
 
@@ -238,8 +239,8 @@ def slices_of(loc, sd):
     return lambda draws, rows: Normal(loc[draws][:, rows.ravel()], sd[draws])
 
 
-@pytest.mark.parametrize("block", [None, 100])
-@pytest.mark.parametrize("weighting", ["equal", "weighted"])
+@cases("block", [None, 100])
+@cases("weighting", ["equal", "weighted"])
 def test_moments_and_densities_are_sums_over_draws(weighting, block, limits):
     """By numpy and scipy; in blocks of 100 numbers as in one; rounding is what may differ."""
     loc, sd = components("far", n_rows=9)
@@ -391,7 +392,7 @@ REGRESSORS = {
 }
 
 
-@pytest.mark.parametrize("name", REGRESSORS)
+@cases("name", REGRESSORS)
 def test_log_density_is_that_of_the_mixture(name):
     """The weighted sum over draws of the joint density of both outputs, as arviz has them."""
     pytest.importorskip("arviz")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from _cases import cases
 from scipy.integrate import quad
 
 from skbayes_sgmcmc.priors.factorised import PRIORS, Laplace, Normal
@@ -61,7 +62,7 @@ def test_flat_coordinates_count_as_zero(prior):
     assert prior.expected_curvature(theta[0].numpy(), np.ones(4), rates.numpy())[3] == 0.0
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@cases("dtype", [torch.float64, torch.float32])
 def test_gradient_is_the_densitys(prior, dtype):
     """Against autograd of -log density, in every entry of a batch of chains."""
     generator = torch.manual_seed(0)

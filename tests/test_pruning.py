@@ -13,6 +13,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 
 from skbayes_sgmcmc import (
     BayesianModuleClassifier,
@@ -108,8 +109,8 @@ def test_one_coefficient_is_kept():
     )
 
 
-@pytest.mark.parametrize("interval", [1, 7])
-@pytest.mark.parametrize("prior", ["normal", "spike_slab"])
+@cases("interval", [1, 7])
+@cases("prior", ["normal", "spike_slab"])
 def test_every_kept_draw_has_exactly_the_share_of_its_step(prior, interval):
     X, y = data()
     pruning = Pruning(0.8, decay=0.5, period=20, start=40, interval=interval)
@@ -198,8 +199,8 @@ def test_pre_training_without_the_prior_goes_on_with_it():
 # what is refused ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("prune", "words"),
+@cases(
+    "prune, words",
     [
         (1.0, r"prune=1\.0 is not allowed: give a number in \[0, 1\)"),
         (-0.1, r"prune=-0\.1"),

@@ -12,7 +12,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-import pytest
+from _cases import cases
 
 import skbayes_sgmcmc
 
@@ -28,12 +28,12 @@ MODULES = ["skbayes_sgmcmc", *(f"skbayes_sgmcmc.{name}" for name in sorted(PUBLI
 
 
 def public(predicate):
-    """(module, name, object) for every public name whose object passes ``predicate``."""
+    """Every public object that passes ``predicate``."""
     for module in map(import_module, MODULES):
         for name in module.__all__:
             found = getattr(module, name)
             if predicate(found):
-                yield pytest.param(found, id=f"{module.__name__}.{name}")
+                yield found
 
 
 def documented(doc, *sections):
@@ -76,7 +76,7 @@ def test_contributing_lists_the_public_modules():
     assert set(re.findall(r"^- `(\w+)`", listed[1], re.MULTILINE)) == PUBLIC
 
 
-@pytest.mark.parametrize("module", MODULES)
+@cases("module", MODULES)
 def test_public_names_exist_and_are_listed_once(module):
     module = import_module(module)
     assert module.__doc__
@@ -89,7 +89,7 @@ def test_public_names_exist_and_are_listed_once(module):
         assert callable(found) or name == "__version__", f"{name} is neither class nor function"
 
 
-@pytest.mark.parametrize("found", list(public(callable)))
+@cases("found", list(public(callable)))
 def test_docstrings_list_every_parameter(found):
     """In the order of the signature, so that the two can be read side by side.
 
@@ -107,7 +107,7 @@ def test_docstrings_list_every_parameter(found):
     assert names == parameters
 
 
-@pytest.mark.parametrize("found", list(public(lambda found: hasattr(found, "fit"))))
+@cases("found", list(public(lambda found: hasattr(found, "fit"))))
 def test_estimators_have_an_example_relatives_and_references(found):
     """Examples are run as doctests."""
     doc = inspect.cleandoc(found.__doc__)
@@ -120,7 +120,7 @@ def test_estimators_have_an_example_relatives_and_references(found):
 ANYTHING = {"X", "y", "source"}
 
 
-@pytest.mark.parametrize("found", [*public(inspect.isclass), skbayes_sgmcmc.sample])
+@cases("found", [*public(inspect.isclass), skbayes_sgmcmc.sample])
 def test_parameters_have_precise_types(found):
     """``Any`` would tell a type checker, and who reads the signature, nothing."""
     if inspect.isclass(found) and issubclass(found, BaseException):

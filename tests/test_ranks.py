@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from _cases import cases
 from _ranks import (
     CHUNK,
     FITS,
@@ -78,7 +79,7 @@ def ranks(tmp_path_factory):
     return [pickle.loads(path.read_bytes()) for path in files], folder, codes
 
 
-@pytest.mark.parametrize("name", FITS)
+@cases("name", FITS)
 def test_draws_of_two_ranks_are_those_of_one_process(ranks, name):
     """To 1e-5, which is far below any posterior sd here; networks are in single precision.
 
@@ -117,9 +118,11 @@ def test_ranks_do_not_use_steps_that_take_all_rows(ranks):
 def test_ranks_whose_processors_round_otherwise_stay_together(ranks):
     """A shift of rank 1 by 0.001 at the end of a chunk is gone when the next one begins."""
     found = [each["drifted"] for each in ranks[0]]
-    alone = fitted_in_chunks(None)
+    alone, ends = fitted_in_chunks(None), slice(CHUNK - 1, None, CHUNK)
+    np.testing.assert_allclose(found[1][:, ends] - alone[:, ends], 0.001, atol=1e-10)
     for draws in found:
-        np.testing.assert_allclose(draws, alone, rtol=0, atol=1e-10)
+        others = np.delete(draws - alone, ends, axis=1)
+        np.testing.assert_allclose(others, 0.0, atol=1e-10)
 
 
 def test_descents_of_ranks_stay_together(ranks):
@@ -168,7 +171,7 @@ def test_a_rank_reads_its_rows_only(ranks):
     assert [np.diff(each["asked"])[0] for each in ranks[0]] == [20 * 2 * 10, 20 * 2 * 11]
 
 
-@pytest.mark.parametrize(
+@cases(
     "name, message",
     {
         "rows": r"differ in the shape of x: \(203, 6\) on rank 0, \(202, 6\) on rank 1",
@@ -218,7 +221,7 @@ def test_a_rank_that_dies_stops_the_others_and_leaves_the_file(ranks):
     assert f"at step {2 * CHUNK} of {3 * CHUNK}; call fit again" in message
     whole = fitted_in_chunks(None)
     resumed = fitted_in_chunks(folder / "fit.npz")
-    assert CHUNK <= Steps.taken < CHUNK + 10  # the last chunk
+    assert CHUNK <= Steps.taken <= CHUNK + 2  # the last chunk
     np.testing.assert_allclose(resumed, whole, rtol=0, atol=1e-10)
 
 
@@ -284,8 +287,8 @@ COMPARED = {
 }
 
 
-@pytest.mark.parametrize("side", ["rows", "chains"])
-@pytest.mark.parametrize("fact", [*COMPARED, "gradient"])
+@cases("side", ["rows", "chains"])
+@cases("fact", [*COMPARED, "gradient"])
 def test_ranks_agree_on_all_that_decides_their_steps(side, fact):
     """Ranks of the same rows do, and ranks of the same chains, before any of them moves."""
     Steps.taken = Steps.last = 0
@@ -318,8 +321,8 @@ class Slices:
         return self.values[rows]
 
 
-@pytest.mark.parametrize("size", [10, 61])
-@pytest.mark.parametrize("kind", [np.asarray, Slices])
+@cases("size", [10, 61])
+@cases("kind", [np.asarray, Slices])
 def test_the_ranks_have_each_row_of_a_minibatch_once(kind, size):
     """With its target and its weight: of an array, of a file that is read in runs, of all rows."""
     numbers = np.arange(61.0)

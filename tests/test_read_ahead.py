@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc._data.minibatch import Data
@@ -21,8 +22,8 @@ def threads():
     return [t.name for t in threading.enumerate() if t.name.startswith("read-ahead")]
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 7])
-@pytest.mark.parametrize("ahead", [True, False])
+@cases("count", [0, 1, 2, 7])
+@cases("ahead", [True, False])
 def test_every_part_comes_once_and_in_order(count, ahead):
     found = list(read_ahead(lambda k: k * k, range(count), ahead=ahead))
     assert found == [(k, k * k) for k in range(count)]

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.stats
+from _cases import cases
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
@@ -291,7 +292,7 @@ def test_given_noise_is_the_noise():
         assert (sd >= noise).all() and sd.min() < 1.2 * noise
 
 
-@pytest.mark.parametrize(
+@cases(
     "noise",
     [0, -1.0, float("nan"), float("inf"), "automatic", "0.1", None, True, [0.1], np.ones(2)],
 )

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _regressors import COUNTS, KINDS, SMALL, problem, small
 
 from skbayes_sgmcmc import BayesianMLPRegressor, BayesianModuleRegressor, SpikeSlab, StudentT
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 # bad input ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize("value", [-1.0, 0.5, 1e-3])
+@cases("name", COUNTS)
+@cases("value", [-1.0, 0.5, 1e-3])
 def test_targets_that_are_no_counts_are_refused(name, value):
     X, y = problem(name)
     y[17, 1] = value
@@ -29,8 +30,8 @@ def test_targets_that_are_no_counts_are_refused(name, value):
     assert set(vars(reg)) == set(reg.get_params(deep=False))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"likelihood": "poisson", "noise": 0.3}, "noise=0.3 is not allowed with likelihood='poi"),
         (
@@ -71,8 +72,8 @@ def test_spike_and_slab_priors_have_normal_noise_only(parameters, name):
         reg.fit(X, y)
 
 
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("rows", ["constant", "zero", "two", "one"])
+@cases("name", KINDS)
+@cases("rows", ["constant", "zero", "two", "one"])
 def test_targets_without_spread_or_almost_no_rows(name, rows):
     """Predictions are finite, and near what was seen: within the prior's sd of the function.
 

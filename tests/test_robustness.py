@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _cases import cases
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 
@@ -43,8 +44,8 @@ def data():
 # parameters ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"batch_size": 0}, r"batch_size=0 is not allowed: give a whole number, at least 1"),
         ({"batch_size": 2.5}, "batch_size=2.5"),
@@ -85,7 +86,6 @@ def data():
         ({"sampler": MSGNHT(mass=0.0)}, "sampler.mass=0.0"),
         ({"n_draws": 10**12}, "n_draws=1000000000000 is not allowed here: .* GiB are free"),
     ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_bad_parameters_are_named(data, parameters, message):
     clf = small(**parameters)
@@ -118,8 +118,8 @@ def test_memory_is_refused_at_the_start(data):
 # data ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("sparse", [False, True])
+@cases("bad", [np.nan, np.inf, -np.inf])
+@cases("sparse", [False, True])
 def test_nan_and_infinity(data, bad, sparse):
     X, y = data[0].copy(), data[1]
     X[3, 2] = bad

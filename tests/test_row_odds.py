@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _cases import cases
 
 from skbayes_sgmcmc._data.row_odds import OddsOfManyRows, RowOdds
 
@@ -25,8 +26,8 @@ def test_weights_are_the_inverse_frequencies(kind, size):
     np.testing.assert_allclose(odds.weights(np.arange(N)), expected, rtol=2.0 * accuracy)
 
 
-@pytest.mark.parametrize("kind", [RowOdds, OddsOfManyRows])
-@pytest.mark.parametrize("n_rows", [1, 2, 1023, 1024, 1025, N])
+@cases("kind", [RowOdds, OddsOfManyRows])
+@cases("n_rows", [1, 2, 1023, 1024, 1025, N])
 def test_rows_are_drawn_as_often_as_their_weights_say(kind, n_rows, size):
     """Row i has the numbers u from the frequencies of those before it on: exact to rounding."""
     odds = kind(size[:n_rows])

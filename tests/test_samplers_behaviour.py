@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _linear import Gaussian, assert_close, chain_errors, correlated_precision, limit
 from _targets import GammaModel
 
@@ -278,9 +279,9 @@ def test_psgld_gamma_is_zero_where_g_is_capped():
 # thermostats, written out -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mass", ["auto", 2.0])
-@pytest.mark.parametrize("integrator", ["euler", "splitting"])
-@pytest.mark.parametrize("kind", [SGNHT, MSGNHT])
+@cases("mass", ["auto", 2.0])
+@cases("integrator", ["euler", "splitting"])
+@cases("kind", [SGNHT, MSGNHT])
 def test_thermostat_steps_are_the_papers(kind, integrator, mass):
     """Three steps by the papers' formulas: one friction a chain, or one a parameter."""
     alpha, eta, n, T = 0.2, 0.3, 5.0, 0.5

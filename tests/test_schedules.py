@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.base import clone
 
 from skbayes_sgmcmc import (
@@ -42,7 +43,7 @@ def values(schedule, n_steps=N_STEPS):
     return schedule.values(np.arange(n_steps), n_steps)
 
 
-@pytest.mark.parametrize("schedule", EXAMPLES, ids=repr)
+@cases("schedule", EXAMPLES)
 def test_what_all_schedules_share(schedule):
     """Positive; the same however the run is cut into chunks; parameters are scikit-learn's."""
     whole = values(schedule)
@@ -94,7 +95,7 @@ def test_cyclical_restarts_and_explores():
     assert (values(schedule, 82)[[0, 21, 42, 63]] == 0.5).all()
 
 
-@pytest.mark.parametrize("schedule", EXAMPLES, ids=repr)
+@cases("schedule", EXAMPLES)
 def test_a_run_of_one_step_has_the_first_value(schedule):
     """Whatever the length that a schedule is spread over, it begins where it begins."""
     np.testing.assert_allclose(values(schedule, 1), values(schedule)[:1], rtol=1e-12)
@@ -106,7 +107,7 @@ def test_weighting_is_as_the_papers_have_it():
         assert schedule.weights_draws is not isinstance(schedule, Constant | Cyclical)
 
 
-@pytest.mark.parametrize(
+@cases(
     "bad, named",
     [
         (0.0, "step_size=0.0"),
@@ -134,7 +135,6 @@ def test_weighting_is_as_the_papers_have_it():
         (Cyclical(0.1, n_cycles=0), "step_size.n_cycles=0"),
         (Cyclical(0.1, exploration=1.0), "step_size.exploration=1.0"),
     ],
-    ids=repr,
 )
 def test_bad_parameters_are_named(bad, named):
     with pytest.raises(ValueError, match="not allowed") as error:
@@ -170,7 +170,7 @@ def travel(step_size, **settings):
     return posterior, posterior["theta"][0, :, 0]
 
 
-@pytest.mark.parametrize("schedule", [s for s in EXAMPLES if not isinstance(s, Cyclical)], ids=repr)
+@cases("schedule", [s for s in EXAMPLES if not isinstance(s, Cyclical)])
 def test_engine_takes_the_schedule_through_burn_in_and_thinning(schedule):
     """Draw j comes after burn_in + (j + 1) thinning steps, with the weight of its own step."""
     burn_in, thinning, n_draws = 11, 3, 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from scipy.special import expit, ndtr
 
 from skbayes_sgmcmc.models._sigmoid_means import NARROW, normal_nodes, sigmoid_means
@@ -14,7 +15,7 @@ from skbayes_sgmcmc.priors import Normal
 pytestmark = pytest.mark.statistical
 
 
-@pytest.mark.parametrize("sd", [0.0, 0.1, 1.0, 2.4, 2.6, 10.0, 300.0])
+@cases("sd", [0.0, 0.1, 1.0, 2.4, 2.6, 10.0, 300.0])
 def test_averages_are_those_of_dense_quadrature(sd):
     """To 0.0004, and the slope to half a percent: bounds of the fits are a hundred times these.
 

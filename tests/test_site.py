@@ -9,7 +9,7 @@ import re
 import typing
 from pathlib import Path
 
-import pytest
+from _cases import cases
 
 import skbayes_sgmcmc
 
@@ -30,7 +30,7 @@ def test_gallery_has_its_sections_in_the_order_of_conf_py():
     assert set(re.findall(r'"(\w+)"', named[1])) == {folder.name for folder in folders}
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@cases("path", EXAMPLES)
 def test_example_of_the_gallery_is_a_page(path):
     """The build runs what is named plot_*; a page has a title, text, and a figure at its end."""
     source = path.read_text()
@@ -65,7 +65,7 @@ SHARED_PAGES = {
 }
 
 
-@pytest.mark.parametrize("line", INVENTORIES, ids=lambda line: line.split()[0])
+@cases("line", INVENTORIES)
 def test_inventories_name_what_exists(line):
     """Links to other packages: the object exists, is of this kind, and its page has its name."""
     name, kind, page = line.split()

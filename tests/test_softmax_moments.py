@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _cases import cases
 from scipy.special import softmax
 from sklearn.datasets import load_wine, make_classification
 
@@ -65,7 +66,7 @@ def test_predictions_do_not_depend_on_other_rows(fitted):
     np.testing.assert_allclose(whole.sum(axis=1), 1.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("sd", [0.003, 0.01, 0.03, 0.06])
+@cases("sd", [0.003, 0.01, 0.03, 0.06])
 def test_few_terms_are_used_only_where_they_are_enough(sd, monkeypatch):
     """One term gives variances to a few percent: of narrow draws, that changes no probability by
     0.0004. Rows of wider draws take more terms, and no error is above those of both together."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from scipy.special import expit
 from scipy.stats import gamma, kstest
 
@@ -120,9 +121,9 @@ def rows_gradient(model, dtype, weighted, shared):
     return out, aux
 
 
-@pytest.mark.parametrize("classes", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("shared", [False, True])
+@cases("classes", [False, True])
+@cases("weighted", [False, True])
+@cases("shared", [False, True])
 @pytest.mark.parametrize(
     "dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64]
 )
@@ -164,7 +165,7 @@ def test_only_one_plain_linear_function_has_a_compiled_gradient():
     assert not rounded.compiles_rows
 
 
-@pytest.mark.parametrize("n", [1, 511, 512, 1300])
+@cases("n", [1, 511, 512, 1300])
 def test_compiled_probabilities_are_exact_to_rounding(n):
     # their exponential is our own; blocks longer than its part of 512 are put together
     pytest.importorskip("numba")
@@ -183,10 +184,10 @@ def test_compiled_probabilities_are_exact_to_rounding(n):
     np.testing.assert_allclose(rho, expit(odds), rtol=1e-12, atol=1e-300)
 
 
-@pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e10, 1e30])
+@cases("adaptation", ["sa", "gibbs"])
+@cases("dtype", [torch.float32, torch.float64])
+@cases("compiled", [False, True])
+@cases("size", [0.0, 1e-30, 1.0, 1e10, 1e30])
 def test_latents_stay_finite_however_large_coefficients_are(adaptation, dtype, compiled, size):
     if compiled:
         pytest.importorskip("numba")
@@ -291,7 +292,7 @@ def test_delta_underflows_to_its_least_value_and_comes_back():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("count", [0.3, 1.0, 7.5, 400.0])
+@cases("count", [0.3, 1.0, 7.5, 400.0])
 def test_logarithms_of_gamma_variables(count):
     """The accepted ones have the gamma distribution, by Kolmogorov's test, and 95% are accepted."""
     rng = np.random.default_rng(0)

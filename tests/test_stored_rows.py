@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _cases import cases
 from sklearn.base import clone
 
 from skbayes_sgmcmc import (
@@ -63,8 +64,8 @@ def small_is_large(limits):
 # reading ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunk", [None, 1, 100, 5000])
-@pytest.mark.parametrize("kind", ["array", "fortran", "wider", "table", "whole numbers"])
+@cases("chunk", [None, 1, 100, 5000])
+@cases("kind", ["array", "fortran", "wider", "table", "whole numbers"])
 def test_rows_are_those_of_the_table(kind, chunk, small_is_large):
     """Slices, numbers in any order, masks and columns; a column-major array is copied once."""
     X = (10.0 * problem()[0]).round() if kind == "whole numbers" else problem()[0]
@@ -100,8 +101,8 @@ def test_blocks_of_a_table_are_read_once_each(small_is_large):
     assert table.asked == [(5, 100), (120, 151), (1999, 2000)]
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@cases("weighted", [False, True])
+@cases("dtype", [np.float32, np.float64])
 def test_moments_by_blocks(weighted, dtype):
     """Those of the whole array up to rounding, for constants and near the ends of the range."""
     X = problem(dtype=dtype)[0]

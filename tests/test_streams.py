@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from scipy import stats
 
 from skbayes_sgmcmc._data.chain_random import ChainRandom
@@ -88,7 +89,7 @@ def test_normals_are_not_correlated_along_a_stream(normals, power):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("power", [1, 2])
+@cases("power", [1, 2])
 def test_streams_are_not_correlated_with_each_other(kind, power):
     """Neighbouring chains' streams, at the same place and shifted by a block."""
     a, b = chain_random(2, **kind).normal(N).numpy() ** power
@@ -98,7 +99,7 @@ def test_streams_are_not_correlated_with_each_other(kind, power):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@cases("dtype", [torch.float32, torch.float64])
 def test_uniforms_are_uniform(kind, dtype):
     u = chain_random(**kind).uniform(N, dtype=dtype)[0].numpy()
     assert u.dtype == np.dtype(dtype_name(dtype))
@@ -107,7 +108,7 @@ def test_uniforms_are_uniform(kind, dtype):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("n", "size"), [(12, 1), (9, 3), (5, 4), (4, 4)])
+@cases("n, size", [(12, 1), (9, 3), (5, 4), (4, 4)])
 def test_distinct_numbers_are_exactly_uniform(kind, n, size):
     """Every ordered choice is equally likely where numbers come in order (Philox), every subset
     elsewhere: chi-squared, p > 1e-4 fails for one seed in 10,000, and the seed is fixed.
@@ -120,7 +121,7 @@ def test_distinct_numbers_are_exactly_uniform(kind, n, size):
     assert len(counts) == 1 or stats.chisquare(counts).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("size", [1, 7, 200, 999])
+@cases("size", [1, 7, 200, 999])
 def test_distinct_numbers_do_not_repeat(kind, size):
     drawn = chain_random(2, **kind).distinct(1000, 30, size)
     assert drawn.shape == (2, 30, size) and drawn.dtype == np.int64

@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from sklearn.base import clone
 from torch import distributions as td
 from torch import nn
@@ -70,8 +71,8 @@ class LogDensity:
 # densities ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("distribution", "n_outputs", "n_targets", "known"),
+@cases(
+    "distribution, n_outputs, n_targets, known",
     [
         (normal, 1, 1, Gaussian(1, np.array([0.5]))),
         (two_normals, 2, 2, Gaussian(2, np.array([0.5, 0.5]))),
@@ -181,8 +182,8 @@ def test_a_log_density_alone_fits_and_scores():
 # refusals -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "y", "message"),
+@cases(
+    "likelihood, y, message",
     [
         (TorchLikelihood("normal"), "any", "likelihood.distribution='normal' is not allowed"),
         (TorchLikelihood(normal, 0), "any", "likelihood.n_outputs=0 is not allowed"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _targets import GaussianMean
 from sklearn.datasets import load_iris, make_classification
 
@@ -66,8 +67,8 @@ def rows():
     return Data({"x": torch.from_numpy(x)}, N)
 
 
-@pytest.mark.parametrize("asked", [{"step_size": "auto"}, {"step_size": 0.1, "init": "map"}])
-@pytest.mark.parametrize("model", [ShortModel(3, 1.0), DensityModel(lambda t: -(t.sum(1) ** 2), 3)])
+@cases("asked", [{"step_size": "auto"}, {"step_size": 0.1, "init": "map"}])
+@cases("model", [ShortModel(3, 1.0), DensityModel(lambda t: -(t.sum(1) ** 2), 3)])
 def test_without_tuning_auto_is_refused_with_a_remedy(model, asked):
     message = f"{type(model).__name__} has no MAP; give step_size a number"
     with pytest.raises(ValueError, match=message):
@@ -172,8 +173,8 @@ def test_more_rows_than_fit_take_smaller_steps_with_psgld():
     assert smaller.step_size_ / clf.step_size_ == pytest.approx(expected, rel=0.05)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@cases("weighted", [False, True])
+@cases("n_classes", [2, 3])
 def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
     """The gradient of a row with a huge value, on the way to its wall and beyond: 0, then all.
 

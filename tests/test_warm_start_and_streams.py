@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from _cases import cases
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 
@@ -79,7 +80,7 @@ def test_warm_start_of_samplers_with_state(binary, sampler):
     assert not np.isin(draws, earlier).any()
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
     [
         {"step_size": 0.01},
@@ -91,7 +92,6 @@ def test_warm_start_of_samplers_with_state(binary, sampler):
         {"prior_scale": 0.1},
         {"preconditioner": "diagonal"},
     ],
-    ids=lambda change: next(iter(change)),
 )
 def test_warm_start_with_changed_parameters(binary, change):
     """What can go on does; the new parameters count."""
