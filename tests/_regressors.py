@@ -39,3 +39,9 @@ def noise_sds(s):
     """Sds of heteroscedastic noise for outputs s, in units of y's sd: linear from this sd on."""
     t = s + np.log(0.3)
     return 1e-3 + np.where(t > 0.0, 1.0 + t, np.exp(t))
+
+
+def mean_counts(f, y):
+    """Means of counts for outputs f of networks: linear from one sd of y above its mean on."""
+    bend = np.log1p(y.std(0) / y.mean(0))
+    return y.mean(0) * np.exp(np.minimum(f, bend)) * (1.0 + np.maximum(f - bend, 0.0))

@@ -14,6 +14,7 @@ from skbayes_sgmcmc.models.likelihoods import (
     Gaussian,
     Heteroscedastic,
     LatentGaussian,
+    LinearAbove,
     StudentNoise,
 )
 from skbayes_sgmcmc.models.predictive import Binomial, Gamma, NegativeBinomial, Poisson, StudentT
@@ -137,7 +138,7 @@ def test_samples_of_huge_rates_are_whole_numbers_near_them():
 
 # likelihoods --------------------------------------------------------------------------------------
 
-RATES = np.array([0.5, 20.0])
+RATES, BENDS = np.array([0.5, 20.0]), np.array([0.2, -0.1])
 LIKELIHOODS = {
     "inferred": Gaussian(2, None),
     "given": Gaussian(2, np.array([0.1, 3.0])),
@@ -150,6 +151,8 @@ LIKELIHOODS = {
     "poisson": count_likelihoods.Poisson(RATES),
     "negative binomial": count_likelihoods.NegativeBinomial(RATES),
     "gamma": gamma_likelihood.Gamma(RATES),
+    "poisson, bent": LinearAbove(count_likelihoods.Poisson(RATES), BENDS),
+    "negative binomial, bent": LinearAbove(count_likelihoods.NegativeBinomial(RATES), BENDS),
 }
 
 
@@ -236,6 +239,19 @@ def test_noise_above_the_sd_of_the_targets_grows_linearly():
     wild = torch.tensor([[[0.0, 1e5]]])
     assert torch.isfinite(likelihood.log_density(wild, torch.ones(1, 1), own)).all()
     assert torch.isfinite(likelihood.slope(wild.clone(), torch.ones(1, 1), own)[0]).all()
+
+
+def test_large_mean_counts_of_networks_are_linear_in_the_outputs():
+    """m exp(f) up to f = b, and on with the slope that it has there; finite in float32 at 1e5."""
+    bend = np.log1p(3.0)
+    likelihood = LinearAbove(count_likelihoods.Poisson(np.array([5.0])), np.array([bend]))
+    f, own = bend + np.array([-9.0, -1e-6, 1e-6, 1.0, 9.0]), torch.zeros(1, 0)
+    rate = likelihood.predictive(torch.from_numpy(f)[None, :, None], own).rate[0, :, 0].numpy()
+    np.testing.assert_allclose(rate[:2], 5.0 * np.exp(f[:2]), rtol=1e-12)
+    np.testing.assert_allclose(rate[2:], 20.0 * (1.0 + f[2:] - bend), rtol=1e-12)
+    wild, y = torch.tensor([[[1e5]]]), torch.ones(1, 1)
+    assert torch.isfinite(likelihood.log_density(wild, y, own)).all()
+    assert torch.isfinite(likelihood.slope(wild.clone(), y, own)[0]).all()
 
 
 @cases("dispersion", [1e-12, 1e-6, 1e-3, 0.3, 30.0, 1e3])

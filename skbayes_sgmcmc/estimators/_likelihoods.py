@@ -222,6 +222,21 @@ class LikelihoodRegressor(LikelihoodChoice, NetworkRegressor):
     """Base class of networks with the parameters ``likelihood`` and ``noise``."""
 
     _any_likelihood = True
+    #: outputs beyond which means are linear in them, for a logarithmic link
+    _y_bend: Array
+
+    def _fit_targets(self, y: Array, weight: Array | None) -> None:
+        super()._fit_targets(y, weight)
+        if self._family.link == "log":  # from one sd above the mean on
+            mean = self._y_typical
+            variance = np.average(np.square(y - mean), axis=0, weights=weight)
+            self._y_bend = np.log1p(np.sqrt(variance) / mean)
+
+    def _likelihood(self) -> Likelihood:
+        from ..models.likelihoods import LinearAbove
+
+        given = super()._likelihood()
+        return LinearAbove(given, self._y_bend) if self._family.link == "log" else given
 
     def _output_labels(self) -> list[str]:
         n, own = self._n_targets, self._given_own()

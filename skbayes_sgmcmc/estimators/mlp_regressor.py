@@ -51,8 +51,8 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
     likelihood : str, StudentT or TorchLikelihood, default="normal"
         Distribution of the targets: "normal"; "student_t", whose heavy tails reduce the influence
         of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; or for counts, "poisson"
-        or "negative_binomial", whose mean is m exp(f(x)) with m the mean of y. Any other
-        distribution is a :class:`TorchLikelihood`.
+        or "negative_binomial", whose mean is m exp(f(x)) with m the mean of y, and linear in f(x)
+        above m + sd(y). Any other distribution is a :class:`TorchLikelihood`.
     noise : "auto", "infer", "heteroscedastic" or float, default="auto"
         Standard deviation sigma of the noise. A number, in units of y, holds for all outputs.
         "infer": each output has its own sigma with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or
@@ -189,6 +189,12 @@ class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
     the network fits some rows exactly. From sd(y) on, noise grows linearly: with t = s(x) + log 0.3
     above zero, 1 + t takes the place of :math:`0.3\, e^{s(x)} = e^t`, so that single draws cannot
     dominate the predictive standard deviation.
+
+    For the same reason, the mean of counts is
+
+    .. math::
+        \mu = m\, e^f \text{ for } f \le b,\quad \mu = m\, e^b (1 + f - b) \text{ for } f > b,
+        \quad m\, e^b = m + \mathrm{sd}(y).
 
     References
     ----------

@@ -279,6 +279,45 @@ class Heteroscedastic(Likelihood):
         return Normal(*self._parts(f)[:2])
 
 
+class LinearAbove(Likelihood):
+    r"""A likelihood with a logarithmic link, whose large means are linear in a network's outputs.
+
+    .. math::
+        \mu = m\, e^f \text{ for } f \le b,\quad \mu = m\, e^b (1 + f - b) \text{ for } f > b
+
+    Where rows are few, nothing bounds f from above. With :math:`e^f` everywhere, single draws were
+    thousands of times the others, and made the predictive sd.
+
+    Parameters
+    ----------
+    given : Likelihood
+        The likelihood with :math:`\mu = m\, e^f`.
+    bend : array of shape (n_outputs,)
+        The outputs b.
+    """
+
+    def __init__(self, given: Likelihood, bend: Array):
+        self.given, self.n_outputs, self.shapes = given, given.n_outputs, given.shapes
+        self._bend = Constant(bend)
+
+    def _logs(self, f: Tensor) -> tuple[Tensor, Tensor]:
+        """log(mu / m), and its derivatives in f."""
+        bend = self._bend.like(f)
+        ratio = 1.0 + (f - bend).clamp(min=0.0)
+        return torch.minimum(f, bend) + torch.log(ratio), 1.0 / ratio
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        return self.given.log_density(self._logs(f)[0], y, own)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
+        logs, by_f = self._logs(f)
+        slope, by_own = self.given.slope(logs, y, own)
+        return slope.mul_(by_f), by_own
+
+    def predictive(self, f: Tensor, own: Tensor) -> Predictive:
+        return self.given.predictive(self._logs(f)[0], own)
+
+
 class StudentT(BaseEstimator):
     r"""Student's t distribution as the ``likelihood`` of a regressor, with given tails.
 
