@@ -47,10 +47,14 @@ def limits():
 
 @pytest.fixture
 def replaced(monkeypatch):
-    """``replaced(name, value)`` replaces a function in all modules that have it."""
+    """``replaced(name, value)`` replaces a function in all modules that have it.
+
+    Where modules have other functions of this name, it is given as ``module.name``.
+    """
 
     def replace(name, value):
-        for module in having(name):
+        home, _, name = name.rpartition(".")
+        for module in having(name, home):
             monkeypatch.setattr(module, name, value)
 
     return replace

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -354,3 +356,15 @@ def test_columns_of_pandas_as_targets_and_weights_are_no_warning(regressor):
         regressor.fit(X, y, sample_weight=weight)
     finally:
         torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"init": 1e10}, {"temperature": 1e18, "standardize": False}], ids=str
+)
+def test_errors_of_sampling_name_extreme_parameters(parameters):
+    """Not only the step size: with a start of 1e10, no step is small enough."""
+    (name, value), *_ = parameters.items()
+    reg = BayesianMLPRegressor(hidden_layer_sizes=3, **RUN | parameters)
+    with pytest.raises(SamplingError, match=rf"{name}={re.escape(repr(value))} is extreme.* More"):
+        reg.fit(X, Y)
+    assert np.isfinite(reg.set_params(**{name: 1.0}).fit(X, Y).predict(X)).all()

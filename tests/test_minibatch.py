@@ -198,7 +198,7 @@ def test_gathered_rows_are_the_named_ones(kind, shared, limits):
     designs = {
         "tensor": torch.from_numpy(x),
         "dense": DenseDesign(torch.from_numpy(x.copy())),
-        "sparse": SparseDesign(sp.sp.csr_matrix(x), torch.float64, "cpu"),
+        "sparse": SparseDesign(sp.csr_matrix(x), torch.float64, "cpu"),
     }
     w = torch.from_numpy(rng.random(30))
     data = Data({"x": designs[kind], "y": torch.arange(30)}, 30, weight=w)

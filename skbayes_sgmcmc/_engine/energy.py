@@ -46,20 +46,22 @@ def energy_error(
     """Mean square of a step's energy error Delta, divided by the number of parameters d.
 
     A leapfrog step of the squared length ``squared`` with a new momentum starts at some of the
-    ``draws``, arrays (chains, draws, n_kept). Delta is estimated as in ``samplers/_tuning.py``.
-    Where the posterior's curvature is larger than at the centre of its Gaussian approximation, as
-    at the border of the coefficients that separate the classes, draws are there or have been thrown
-    from there.
+    ``draws``, arrays (chains, draws, n_kept) of groups of chains. Delta is estimated as in
+    ``samplers/_tuning.py``. Where the posterior's curvature is larger than at the centre of its
+    Gaussian approximation, as at the border of the coefficients that separate the classes, draws
+    are there or have been thrown from there.
     """
     d, rows = target.model.n_parameters, minibatches.size
-    most = min(n_draws, max(1, PRODUCTS // (rows * d))) // len(draws)
-    some = decode(np.concatenate([_some(each, d, max(1, most)) for each in draws]))
-    phi = target.from_theta(torch.from_numpy(some).to(target.like))
+    chains = [chain for of_group in draws for chain in of_group]
+    each = max(1, min(n_draws, PRODUCTS // (rows * d)) // len(chains))
+    some = [one[np.unique(np.linspace(0, len(one) - 1, each).astype(int))] for one in chains]
+    theta = torch.from_numpy(decode(np.concatenate(some))[:, :d])
+    phi = target.from_theta(theta.to(target.like))
     xi = torch.from_numpy(np.random.default_rng(0).standard_normal(phi.shape)).to(phi)
     rng, noise, h = ChainRandom([]), temperature / target.n, math.sqrt(squared)
     found, batch = [], next(minibatches.chunk(None, 1, rng))
     with torch.no_grad():
-        for part in gen_batches(len(some), max(1, HELD // rows)):
+        for part in gen_batches(len(phi), max(1, HELD // rows)):
             state = target.model.init_state(target.to_theta(phi[part]))
             evaluator = Evaluator(target, minibatches, rng, state, split=False)
             evaluator.batch = batch
@@ -67,11 +69,5 @@ def energy_error(
             moved = h * (math.sqrt(noise) * xi[part] - 0.5 * h * before)
             after = evaluator.gradient(phi[part] + moved)
             growth = after.double().square().sum(1) - before.double().square().sum(1)
-            found.append((squared / (8.0 * noise) * growth).square().mean())
-    return float(torch.stack(found).mean()) / d
-
-
-def _some(draws: Array, n_parameters: int, most: int) -> Array:
-    """At most so many evenly spaced positions of draws (chains, draws, n_kept)."""
-    flat = draws.reshape(-1, draws.shape[2])[:, :n_parameters]
-    return flat[np.linspace(0, len(flat) - 1, min(most, len(flat))).astype(int)]
+            found.append((squared / (8.0 * noise) * growth).square())
+    return float(torch.cat(found).mean()) / d

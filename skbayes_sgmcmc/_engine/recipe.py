@@ -90,10 +90,11 @@ class Recipe:
         return replace(self, sampler=sampler, values=values, step_size=eta)
 
     def too_long(self, draws: Sequence[Array], temperature: float) -> bool:
-        """Whether energy errors of the steps, at these draws, are not those of sound ones."""
+        """Whether energy errors of the steps, at the draws of all groups, are too large."""
         c, usual, target = self.sampler.squared_length, self.cell.step, self.target
         known = self.minibatches.full and target.model.after_step is None and temperature > 0.0
-        if c is None or usual is None or not known:
+        draws = [of_group for of_group in draws if of_group.size]
+        if c is None or usual is None or not known or not draws:
             return False
         given = target, self.minibatches, draws, c * self.step_size, temperature
         allowed = allowed_error(c, usual)

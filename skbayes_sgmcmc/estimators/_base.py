@@ -18,7 +18,7 @@ from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight, check_scale
-from ._fitting import Task, all_or_nothing
+from ._fitting import Task, all_or_nothing, extremes_named
 from ._html import PosteriorHTML
 from ._mixing import MixingWarnings, some_r_hat
 from ._named_draws import Named, attributes, newest
@@ -184,7 +184,8 @@ class SGMCMCEstimator(
     ) -> None:
         """Check, encode, sample and judge. ``of_y`` are what a part of a stream says of y."""
         task = self._task(X, y, sample_weight, stream=stream, **of_y)
-        self._run(task)
+        with extremes_named(self):
+            self._run(task)
         self._judge(task)
 
     def _task(

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._data.kept_rows import KeptRows
-from .._exceptions import collected_warnings, explained
+from .._exceptions import SamplingError, collected_warnings, explained
 from ._mixing import short_name
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
 
+#: parameters beyond this number, or below one over it, are named where chains diverge
+EXTREME = 1e6
 #: by its id, each object that a call is fitting; an attribute would be copied and saved with it
 _taken: dict[int, object] = {}
 
@@ -63,6 +65,26 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
         return estimator
 
     return guarded
+
+
+@contextmanager
+def extremes_named(estimator: Any) -> Iterator[None]:
+    """Let errors of sampling name the parameters that are likely to be their cause."""
+    try:
+        yield
+    except SamplingError as error:
+        found = [
+            f"{name}={value!r}"
+            for name, value in estimator.get_params().items()
+            if isinstance(value, float) and name != "total_samples"
+            and value and not 1.0 / EXTREME <= abs(value) <= EXTREME
+        ]  # fmt: skip
+        if found:
+            text, link, section = str(error).partition(" More: ")
+            verb = "is" if len(found) == 1 else "are"
+            advice = f" {' and '.join(found)} {verb} extreme: try moderate numbers."
+            error.args = (text + advice + link + section,)
+        raise
 
 
 @contextmanager

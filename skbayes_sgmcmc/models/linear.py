@@ -302,8 +302,8 @@ class LinearModel(CurvedModel):
         else:
             theta, hessian = self.fit_gaussian(part, temperature)
             theta = self._brought_near(theta, hessian, data)
-        farthest = math.inf
-        for _ in range(MAX_FIXED_POINT_STEPS):
+        farthest = float(len(theta))
+        for step in range(MAX_FIXED_POINT_STEPS):
             root = inverse_root(hessian) * math.sqrt(temperature)
             sd = np.sqrt(np.square(root).sum(1))
             gradient, averaged, anchor = self.looked_at(theta, root, data)
@@ -315,9 +315,11 @@ class LinearModel(CurvedModel):
             move = -new_root @ (new_root.T @ gradient)
             # both changes in units of the posterior's sd
             moved = -float(gradient @ move) / temperature
-            if moved > farthest:  # moves that grow would never end
+            if moved > farthest:
                 move *= math.sqrt(farthest / moved)
-            theta, farthest = theta + move, min(farthest, moved, len(theta))
+            theta = theta + move
+            if 2 * step >= MAX_FIXED_POINT_STEPS:  # moves that go on growing would never end
+                farthest = min(farthest, moved)
             widened = np.abs(np.log(np.square(new_root).sum(1) * temperature / sd**2)).max()
             # many rows have nearly the same curvature a third of an sd away, and for another width
             near, alike = (1e-3, 0.05) if part is None else (0.1, 0.2)

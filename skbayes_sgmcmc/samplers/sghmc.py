@@ -25,7 +25,8 @@ class SGHMC(MomentumSampler):
     Parameters
     ----------
     friction : float, default=0.1
-        alpha, the friction of one step.
+        alpha, the friction of one step. Where ``step_size="auto"`` means shorter steps than usual
+        for a linear model, that of a usual one: shorter ones have less.
     diffusion : float or None, default=None
         D of Li et al. (2016). If given, alpha = D h = D sqrt(eta/N) replaces ``friction``.
     gradient_variance : float, array of shape (n_parameters,) or None, default=None
