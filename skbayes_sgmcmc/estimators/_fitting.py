@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -76,15 +76,22 @@ def extremes_named(estimator: Any) -> Iterator[None]:
         found = [
             f"{name}={value!r}"
             for name, value in estimator.get_params().items()
-            if isinstance(value, float) and name != "total_samples"
-            and value and not 1.0 / EXTREME <= abs(value) <= EXTREME
-        ]  # fmt: skip
+            if name != "total_samples" and any(map(_is_extreme, _numbers(value)))
+        ]
         if found:
             text, link, section = str(error).partition(" More: ")
             verb = "is" if len(found) == 1 else "are"
             advice = f" {' and '.join(found)} {verb} extreme: try moderate numbers."
             error.args = (text + advice + link + section,)
         raise
+
+
+def _numbers(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple | list) else (value,)
+
+
+def _is_extreme(value: Any) -> bool:
+    return isinstance(value, float) and not 1.0 / EXTREME <= abs(value or 1.0) <= EXTREME
 
 
 @contextmanager
