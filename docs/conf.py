@@ -116,7 +116,9 @@ PUBLIC_TYPES = {
     r"(?<![\w.])nn\.Module\b": "~torch.nn.Module",
 }
 #: types of values that only this library's own parts make, which have no page
-INTERNAL_TYPES = "Anchor|AutoValues|ChainRandom|Fitted|LinearForm|LogJoint|Request|RowOdds|Summary"
+INTERNAL_TYPES = (
+    "Anchor|AutoValues|ChainRandom|Field|Fitted|LinearForm|LogJoint|Request|RowOdds|Summary"
+)
 nitpick_ignore_regex = [("py:class", rf"(skbayes_sgmcmc\..*\.)?({INTERNAL_TYPES})")]
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .._exceptions import not_allowed
 from .._validation import check_real
-from ._protocol import State, Step
+from ._protocol import Sampler, State, Step
 from ._tuning import EnergyTuned, add_scaled
 
 #: frequency of a thermostat of mass "auto", in units of the friction: it turns in 1 / (0.3 alpha)
@@ -61,7 +61,7 @@ class MomentumSampler(EnergyTuned):
     def resistance(self) -> float:
         return float(self.friction)
 
-    def for_steps(self, share: float) -> MomentumSampler:
+    def for_steps(self, share: float) -> Sampler:
         # a friction of one step is D h, and h^2 goes with eta
         found = clone(self)
         found.friction *= math.sqrt(share)
