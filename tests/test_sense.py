@@ -260,6 +260,19 @@ def test_few_momenta_are_random(heat, n_parameters, warned):
     assert len(messages(lambda: Stub()._check_run(run))) == warned
 
 
+@pytest.mark.parametrize("seed", [1, 4])
+def test_huge_weights_do_not_heat_the_chains(seed):
+    """One row of class 1, 30 features, and weights of up to 2,100: rows push chains together.
+
+    With the step of a normal posterior, the kinetic energy is 33 to 73 times too large, and R-hat
+    and log losses of draws raise warnings, too.
+    """
+    rng = np.random.default_rng(seed)
+    X, weight = rng.standard_normal((60, 30)), 10.0 * rng.lognormal(0.0, 2.0, 60)
+    clf = BayesianLogisticRegression(random_state=0)
+    assert not messages(lambda: clf.fit(X, np.arange(60) < 1, weight))
+
+
 @pytest.mark.parametrize(("batch_size", "warned"), [(2, True), (100, False)])
 def test_kinetic_temperature(batch_size, warned):
     """Gradients of two rows heat SGHMC with little friction; those of all rows do not.
