@@ -253,6 +253,7 @@ def test_nothing_is_kept_of_the_documents():
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_killed_in_mid_stream(tmp_path):
     """Going on from what was saved ends bit for bit where the stream without a kill does."""
+    pytest.importorskip("sklearn.callback")
     path = str(tmp_path / "dpfa.joblib")
     code = f"import _seeds; _seeds.shift({_seeds.SHIFT}); import test_dpfa_faults as t; "
     code += f"t.stream_and_save({path!r}, stop=3, make=t.short)"

@@ -279,6 +279,7 @@ def test_example_of_a_stream(deep):
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_killed_in_mid_stream(tmp_path):
     """Going on from what was saved ends bit for bit where the stream without a kill does."""
+    pytest.importorskip("sklearn.callback")
     path = str(tmp_path / "lda.joblib")
     code = f"import _seeds; _seeds.shift({_seeds.SHIFT}); import test_lda_faults as t; "
     code += f"t.stream_and_save({path!r}, stop=3)"
