@@ -75,12 +75,12 @@ def only_installed(monkeypatch):
     missing = OPTIONAL.difference(*(EXTRAS[extra] for extra in command[1].split(",")))
     import_ = builtins.__import__
 
-    def limited(name, names=None, *others):
+    def limited(name, names=None, *others, **named):
         importer = str((names or {}).get("__name__")).partition(".")[0]
         ours = importer in ("a_page", "sklearn", "skbayes_sgmcmc")
         if ours and name.partition(".")[0] in missing:
             raise ImportError(name)
-        return import_(name, names, *others)
+        return import_(name, names, *others, **named)
 
     monkeypatch.setattr(builtins, "__import__", limited)
 
