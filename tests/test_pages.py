@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib.util
 import re
 import warnings
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_the_reader_of_blocks_reads():
 
 
 @pytest.fixture
-def only_installed(monkeypatch):
+def only_installed(monkeypatch, replaced):
     """Packages that the README's first command does not install can't be imported.
 
     Not by us, scikit-learn and the page: others have asked before whether a package is there.
@@ -83,6 +84,7 @@ def only_installed(monkeypatch):
         return import_(name, names, *others, **named)
 
     monkeypatch.setattr(builtins, "__import__", limited)
+    replaced("find_spec", lambda name: None if name in missing else importlib.util.find_spec(name))
 
 
 def test_the_first_example_needs_what_the_first_command_installs(only_installed):
