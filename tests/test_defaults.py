@@ -124,7 +124,7 @@ def test_many_rows_in_a_fit():
 
 def test_streams_take_minibatches():
     """Chains that see some rows at a time have no energy; the scores were those of a constant."""
-    assert of_parameters(10).default_sampler(rows(100), asked(), stream=True) == "psgld"
+    assert of_parameters(10).default_sampler(rows(100), asked(), more_rows=True) == "psgld"
     X = np.random.default_rng(0).standard_normal((60, 3))
     for estimator in (BayesianMLPRegressor, BayesianMLPClassifier):
         assert estimator(n_chains=2).partial_fit(X, X[:, 0] > 0).posterior_.statistics == {}

@@ -10,7 +10,7 @@ from ..models._protocol import Model
 from ..models._tuning import Request, preconditions
 from ..samplers import Sampler
 from ..schedules import Schedule
-from .lengths import SCHEDULE_STEPS, Plan
+from .lengths import Plan
 from .settings import LARGEST, MOST_STEPS, SMALLEST, STARTS, is_auto
 from .target import GRADIENTS
 
@@ -134,8 +134,8 @@ def check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
             f"burn_in={plan.burn_in!r}: that takes {plan.n_steps:.3g} steps, more than "
             f"{MOST_STEPS:.0e}; give smaller numbers, or scale the features."
         )
-    _check_range("step_size", plan.step_size, plan.n_steps)
-    _check_range("temperature", plan.temperature, plan.n_steps)
+    _check_range("step_size", plan.step_size, plan)
+    _check_range("temperature", plan.temperature, plan)
     if plan.auto and plan.burn_in == 0 and sampler.finds_step and not tuned:
         raise not_allowed(
             f"burn_in=0 is not allowed with step_size='auto' and {type(sampler).__name__}, which "
@@ -149,11 +149,11 @@ def check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
         )
 
 
-def _check_range(name: str, schedule: Schedule, n_steps: int) -> None:
+def _check_range(name: str, schedule: Schedule, plan: Plan) -> None:
     """Refuse a schedule whose values, over the run, leave those that chains can compute with."""
-    steps = np.unique(np.linspace(0, n_steps - 1, SCHEDULE_STEPS).astype(int))
+    n_steps = plan.n_steps
     with np.errstate(over="ignore"):
-        values = schedule.values(steps, n_steps)
+        values = schedule.values(plan.grid, n_steps)
     low, high = float(values.min()), float(values.max())
     if not high <= LARGEST or (low < SMALLEST and (low > 0.0 or name == "step_size")):
         raise not_allowed(

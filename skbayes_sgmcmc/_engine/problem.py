@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from .._data.chain_random import from_torch
 from .._data.minibatch import Data
-from .._exceptions import not_allowed
 from ..models._protocol import Model
 from .settings import Settings
 
@@ -63,7 +62,7 @@ class Problem:
     device : str
         Device of the positions.
     previous : ChainState or None
-        Earlier chains to continue.
+        Earlier chains to continue, as many and with as many parameters as now.
     """
 
     model: Model
@@ -80,24 +79,6 @@ class Problem:
     def bound(self) -> Problem:
         """The same with the model that knows the rows."""
         return replace(self, model=self.model.bound(self.data))
-
-    def continued(self, settings: Settings, *, strictly: bool = False) -> Problem:
-        """The same without earlier chains if the number of chains or of parameters has changed.
-
-        ``strictly``: this is an error.
-        """
-        previous, n_parameters = self.previous, self.model.n_parameters
-        if previous is None or previous.fits(settings.n_chains, n_parameters):
-            return self
-        if strictly:
-            raise not_allowed(
-                f"n_chains={settings.n_chains} with {n_parameters} parameters is not allowed "
-                f"here: earlier calls had {previous.n_chains} chains of {previous.theta.shape[1]} "
-                "parameters. Keep n_chains and the parameters that set the size of the model "
-                "(fit_intercept, layers), or start a new stream with a clone of the estimator.",
-                "a-later-call-of-partial_fit-differs",
-            )
-        return replace(self, previous=None)
 
     def of_chains(self, settings: Settings) -> Settings:
         """Settings of as many chains as have survived."""

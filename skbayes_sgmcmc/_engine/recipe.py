@@ -127,7 +127,7 @@ def _chosen(
     sampler = settings.sampler
     if is_auto(sampler):
         tuning = tuning_of(model)
-        sampler = tuning.default_sampler(data, settings, stream=more_rows, whole=whole)
+        sampler = tuning.default_sampler(data, settings, more_rows=more_rows, whole=whole)
     found, _, cell = resolve(sampler, settings.integrator, plain=not settings.auto)
     return found, cell
 

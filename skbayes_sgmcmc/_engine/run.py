@@ -75,7 +75,6 @@ def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = 
     problem = problem.bound()
     request = request_of(problem, settings)
     grid = grid_of_run(problem.model, problem.data, settings, request.sampler)
-    problem = problem.continued(settings)
     n_asked, settings = settings.n_chains, problem.of_chains(settings)
     with explained_factorisations():
         recipe = recipe_of(problem, replace(request, settings=settings))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._data.kept_rows import ROWS_PER_PARAMETER, KeptRows
 from .._data.minibatch import Data, Minibatches
-from .._exceptions import warn
+from .._exceptions import not_allowed, warn
 from ..models._past import Mark, Past
 from ..models._protocol import Model
 from ..models._tuning import AutoValues, Request
@@ -137,7 +137,7 @@ def draw_part(
     request = request_of(problem, settings, more_rows=True)
     settings = replace(settings, sampler=request.sampler)  # whatever the rows of a part suggest
     grid = grid_of_run(problem.model, problem.data, settings, request.sampler)
-    problem = problem.continued(settings, strictly=True)
+    _check_sizes(problem, settings)
     before = Memory.of(problem.previous)
     n_asked, settings = settings.n_chains, problem.of_chains(settings)
     summary = None
@@ -166,6 +166,19 @@ def draw_part(
     memory = Memory(rows_seen=call.seen, n_drawn=drawn, values=recipe.values)
     run = replace(run, state=replace(run.state, memory=memory))
     return Part(run=run) if summary is None else summary.added_to(run, problem, recipe.values)
+
+
+def _check_sizes(problem: Problem, settings: Settings) -> None:
+    """Refuse a part whose chains cannot continue the earlier ones."""
+    previous, n_parameters = problem.previous, problem.model.n_parameters
+    if previous is not None and not previous.fits(settings.n_chains, n_parameters):
+        raise not_allowed(
+            f"n_chains={settings.n_chains} with {n_parameters} parameters is not allowed "
+            f"here: earlier calls had {previous.n_chains} chains of {previous.theta.shape[1]} "
+            "parameters. Keep n_chains and the parameters that set the size of the model "
+            "(fit_intercept, layers), or start a new stream with a clone of the estimator.",
+            "a-later-call-of-partial_fit-differs",
+        )
 
 
 def _summarises(model: Model, request: Request) -> bool:

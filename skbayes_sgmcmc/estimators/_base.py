@@ -122,9 +122,11 @@ class SGMCMCEstimator(
 
         The same draws as positions are returned, too, if a later call moves them again.
         """
+        from .._engine.streams import Memory
+
         kept, found, moved = part.run.draws, new, part.moved
         if previous is not None and (moved is not None or not part.filtered):
-            old, positions = self.posterior_, previous.memory and previous.memory.kept
+            old, positions = self.posterior_, Memory.of(previous).kept
             if moved is not None and positions is not None:
                 before, d = positions.copy(), previous.theta.shape[1]
                 before[..., :d] = moved(before[..., :d])
@@ -197,14 +199,12 @@ class SGMCMCEstimator(
             self._check_stream()
         first = not (stream and hasattr(self, "posterior_"))
         rows = self._encoded(X, y, sample_weight, first=first, stream=stream, **of_y)
-        known = stream or (self.warm_start and self._continues())
-        previous = None if (stream and first) or not known else self._chain_state
+        go_on = not first if stream else self.warm_start and self._continues()
+        previous = self._chain_state if go_on else None
         self._fitted_as = self._meaning()
-        if not stream:
-            first = previous is None
-        model = self._make_model(rows, first=first)
-        fits = previous is None or previous.fits(self.n_chains, model.n_parameters)
-        if not stream and not fits:
+        model = self._make_model(rows, first=first if stream else previous is None)
+        # parts of a stream must fit, which draw_part checks
+        if not stream and previous and not previous.fits(self.n_chains, model.n_parameters):
             model, previous = self._make_model(rows, first=True), None
         return Task(model, rows, settings, previous, stream)
 
@@ -368,14 +368,12 @@ class SGMCMCEstimator(
         weight = check_sample_weight(sample_weight, X.shape[0])
         if factors is not None:
             weight = weight * factors
-        positive = weight > 0
-        if not positive.all():
-            X, target, weight = X[positive], target[positive], weight[positive]
-        if len(target) == 0:
+        rows, positive = KeptRows(X, target, weight), weight > 0
+        if not positive.any():
             raise not_allowed(
                 "sample_weight is zero for every row: give some rows a positive weight."
             )
-        return KeptRows(X, target, weight)
+        return rows if positive.all() else rows.some(positive)
 
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._data.kept_rows import KeptRows
-from .._exceptions import SamplingError, collected_warnings, explained
+from .._exceptions import MORE, SamplingError, collected_warnings, explained
 from ._mixing import short_name
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def extremes_named(estimator: Any) -> Iterator[None]:
             if name != "total_samples" and any(map(_is_extreme, _numbers(value)))
         ]
         if found:
-            text, link, section = str(error).partition(" More: ")
+            text, *where = str(error).partition(f" {MORE}")
             verb = "is" if len(found) == 1 else "are"
             advice = f" {' and '.join(found)} {verb} extreme: try moderate numbers."
-            error.args = (text + advice + link + section,)
+            error.args = ("".join([text, advice, *where]),)
         raise
 
 

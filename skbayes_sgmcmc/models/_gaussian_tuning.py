@@ -202,7 +202,7 @@ class WhitenedGaussian(Tuning):
     # before a run ---------------------------------------------------------------------------------
 
     def default_sampler(
-        self, data: Data, asked: Any, *, stream: bool = False, whole: bool = False
+        self, data: Data, asked: Any, *, more_rows: bool = False, whole: bool = False
     ) -> str:
         """Gibbs sampling for conjugate models; momentum if steps take all rows; else SGLD.
 
@@ -213,7 +213,7 @@ class WhitenedGaussian(Tuning):
         steps = (asked.step_size, asked.batch_size, asked.gradient, asked.preconditioner)
         plain = asked.integrator == "auto" and not isinstance(asked.compiled, bool)
         plain = plain and all(isinstance(one, str) and one == "auto" for one in steps)
-        if stream or not plain:
+        if more_rows or not plain:
             return "sgld"
         warm = isinstance(asked.temperature, Real) and float(asked.temperature) > 0.0
         if self.model.conjugate and warm:

@@ -259,7 +259,7 @@ class Tuning:
         )
 
     def default_sampler(
-        self, data: Data, asked: Any, *, stream: bool = False, whole: bool = False
+        self, data: Data, asked: Any, *, more_rows: bool = False, whole: bool = False
     ) -> str:
         """The name of the sampler that ``sampler="auto"`` means, given the run's settings.
 
@@ -354,7 +354,7 @@ class ManyModes(Tuning):
         self.guessed = guessed
 
     def default_sampler(
-        self, data: Data, asked: Any, *, stream: bool = False, whole: bool = False
+        self, data: Data, asked: Any, *, more_rows: bool = False, whole: bool = False
     ) -> str:
         """MCLMC for small networks, and for tables of many rows; otherwise pSGLD.
 
@@ -362,7 +362,7 @@ class ManyModes(Tuning):
         """
         if self.sampler is not None:
             return self.sampler
-        if stream or not _is(asked.step_size, "auto"):
+        if more_rows or not _is(asked.step_size, "auto"):
             return "psgld"
         if _is(asked.batch_size, "auto"):
             whole = whole or self.model.n_parameters <= NETWORK_PARAMETERS
