@@ -27,6 +27,8 @@ FEWEST_ROWS = 10
 WORST_ERROR = 1.2
 #: the same for the sd of the noise over that of the targets
 WORST_NOISE = 1.5
+#: distance between the quartiles of a normal distribution, in its sds
+NORMAL_QUARTILES = 1.349
 #: relative error of the kinetic temperature beyond the range of its chi-square distribution, and
 #: the probability of values beyond either end of this range. Three standard errors of the few
 #: momenta of small models are exceeded by one honest fit in 170
@@ -35,8 +37,12 @@ WORST_HEAT, RARE_HEAT = 0.2, 1e-6
 #: parameters, sqrt(d / 2); and how many of the draws and rows it is computed for
 WORST_DRIFT, DRIFT_DRAWS, DRIFT_ROWS = 2.0, 6, 2000
 #: temperature of the positions over that of the run beyond its Monte Carlo error; and how far draws
-#: are moved from their mean to measure it
-WORST_SPREAD, MOVED = 1.5, 0.05
+#: are moved from their mean to measure it: with 0.05, networks of 30 units seemed twice as hot
+WORST_SPREAD, MOVED = 1.5, 0.01
+#: draws of a chain from which it is measured, at most, and the multiplications that this may take
+SPREAD_DRAWS, SPREAD_PRODUCTS = 100, 2**27
+#: temperatures beyond this are all the same
+LARGEST = 1e9
 #: outputs that a warning names
 NAMED_OUTPUTS = 5
 #: how many standard errors between chains this fall is at least
@@ -59,21 +65,38 @@ class SenseWarnings:
     def _check_regression(
         self, mixture: Mixture, X: Any, y: Array, weight: Array | None = None
     ) -> None:
-        """Warn if predictions of training rows are worse than a constant, or all noise."""
+        """Warn if predictions of training rows are worse than a constant, or all noise.
+
+        What a chain predicts is the median of its draws, with their quartiles in its sd, since few
+        rows leave some draws of log-linear models anywhere; the worst chain counts. Errors are in
+        units of the sd of y, or of the row's own sd, which is larger where most counts are small.
+        """
         weight = np.ones(len(y)) if weight is None else weight
         if min(len(y), weight.sum()) < FEWEST_ROWS:
             return
         rows, times = np.unique(some_rows(weight), return_counts=True)
-        target, (mean, moment) = y[rows], mixture.moments(X[rows], variance=True)
-        variance = np.broadcast_to(np.asarray(moment), target.shape)
-        target, mean, variance = (np.repeat(a, times, axis=0) for a in (target, mean, variance))
+        n_chains = self.posterior_.n_chains
+        draws = some_rows(mixture.weights, -(-DRAWS_LOOKED_AT // n_chains) * n_chains)
+        one = mixture.predictive(draws, X[rows])
+        means = one.mean()
+        variances = np.broadcast_to(one.variance(), means.shape)
+        means, variances = (
+            np.repeat(a.reshape(n_chains, -1, *a.shape[1:]), times, axis=2)
+            for a in (means, variances)
+        )
+        target = y[rows].repeat(times, axis=0)
         spread = target.std(0)
-        away = np.abs(mean - target)
-        unit = np.maximum(away.max(axis=0), np.finfo(float).tiny)  # squares could overflow
-        error = unit * np.sqrt(np.mean((away / unit) ** 2, axis=0))
-        noise = np.sqrt(np.median(variance, axis=0))
-        far = (spread > 0.0) & (error > WORST_ERROR * spread)
-        wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * spread)
+        low, middle, high = np.quantile(means, [0.25, 0.5, 0.75], axis=1)
+        own = np.sqrt(np.quantile(variances, 0.75, axis=1))
+        own = np.hypot(own, (high - low) / NORMAL_QUARTILES)
+        away = np.abs(middle - target)
+        noise = np.median(own, axis=1).max(axis=0)
+        error = root_mean_square(away).max(axis=0)
+        with np.errstate(all="ignore"):
+            unlikely = root_mean_square(away / np.maximum(own, spread)).max(axis=0)
+        far = (spread > 0.0) & (unlikely > WORST_ERROR)
+        # few rows leave the noise wide open: 1.7 sds of y with 12 rows and 6 features
+        wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * (1.0 + 5.0 / len(y)) * spread)
         found = []
         if far.any():
             of, worst = _outputs(far, error / np.where(far, spread, 1.0))
@@ -191,7 +214,9 @@ class SenseWarnings:
         n_draws, level = run.draws.shape[1], run.plan.first_temperature
         if n_draws < 2 * DRIFT_DRAWS or level == 0.0:
             return
-        d, k = run.target.model.n_parameters, DRIFT_DRAWS
+        d, n_rows = run.target.model.n_parameters, min(DRIFT_ROWS, run.target.data.n_rows)
+        k = SPREAD_PRODUCTS // (n_rows * d * len(run.draws))
+        k = min(max(k, DRIFT_DRAWS), SPREAD_DRAWS, n_draws)
         some = np.linspace(0, n_draws - 1, k).astype(int)
         with np.errstate(all="ignore"):
             draws = decode(run.draws[:, some, :d]).astype(float)
@@ -200,16 +225,18 @@ class SenseWarnings:
                 run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), DRIFT_ROWS)
                 for step in (-MOVED, MOVED)
             )
-            growth = (less - more).astype(float)
-        growth = growth[~np.isnan(growth)]
-        if len(growth) == 0:
+            # the mean of k draws is not that of all, which takes 1 / k of the spread away
+            heat = (less - more).astype(float) / (2.0 * MOVED * d * level) * k / (k - 1)
+        heat = heat[~np.isnan(heat)].clip(-LARGEST, LARGEST)
+        if len(heat) == 0:
             return
-        # the mean of k draws is not that of all, which takes 1 / k of the spread away
-        heat = float(np.median(growth)) / (2.0 * MOVED * d * level) * k / (k - 1)
-        error = 3.0 * math.sqrt(2.0 / (d * len(growth)))
-        if heat > WORST_SPREAD + error:
+        low, middle = np.quantile(heat, [0.25, 0.5])
+        # of the median of normal numbers; in networks their sd is up to twenty times sqrt(2 / d),
+        # which is that of a normal density
+        error = 1.25 * (middle - low) / (0.5 * NORMAL_QUARTILES) / math.sqrt(len(heat))
+        if middle > WORST_SPREAD + 3.0 * error:
             self._nonsense(
-                f"its draws are spread as at {heat:.3g} times the temperature, so steps are too "
+                f"its draws are spread as at {middle:.3g} times the temperature, so steps are too "
                 "large or minibatches too small"
             )
 
@@ -232,6 +259,12 @@ def _outputs(which: Array, excess: Array) -> tuple[str, int]:
     last = numbers.pop() if more <= 0 else f"{more} more"
     named = ", ".join(numbers[:NAMED_OUTPUTS])
     return f" of outputs {named} and {last} (worst: {worst})", worst
+
+
+def root_mean_square(values: Array) -> Array:
+    """Of the rows (..., rows, columns); values may be too large for squares."""
+    unit = np.maximum(values.max(axis=-2), np.finfo(float).tiny)
+    return np.asarray(unit * np.sqrt(np.mean((values / unit[..., None, :]) ** 2, axis=-2)))
 
 
 def some_rows(weight: Array, n: int = LOOKED_AT) -> Array:

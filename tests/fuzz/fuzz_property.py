@@ -91,10 +91,10 @@ def needs_y(name):
 
 
 @contextmanager
-def guarded(seeded=True):
+def guarded(parameters):
     """Nothing global changes, no warning escapes, and there is an end.
 
-    Without a seed, seeds come from numpy's global state, as in scikit-learn.
+    With ``random_state=None``, seeds come from numpy's global state, as in scikit-learn.
     """
 
     def stop(number, frame):
@@ -123,7 +123,7 @@ def guarded(seeded=True):
     for one in caught:
         known = issubclass(one.category, ALLOWED) or ALLOWED_TEXT.search(str(one.message))
         _require(known, f"{one.category.__name__} at {_short(one.filename)}: {one.message}")
-    first = 0 if seeded else 1
+    first = 1 if parameters.get("random_state", 0) is None else 0
     unchanged = before[first:] == _globals()[first:]
     _require(unchanged, "a global random state, or the environment, changed")
 
@@ -193,7 +193,7 @@ def check(case):
     if case.weights != "none" and "sample_weight" in signature(kind.fit).parameters:
         fit["sample_weight"] = made_weights(case.weights, case.rows.n, case.rows.seed)
     before = copy.deepcopy((X, y))
-    with guarded(case.parameters.get("random_state", 0) is not None):
+    with guarded(case.parameters):
         estimator = kind(**case.parameters)
         try:
             estimator.fit(X, y, **fit)
@@ -384,7 +384,7 @@ OWN = {"an error": "no_such_attribute", "numpy": "numpy()"}
 def check_sample(density, parameters):
     """The same for :func:`skbayes_sgmcmc.sample`."""
     words = ["log density", "log_density", "log_prob"]
-    with guarded():
+    with guarded(parameters):
         try:
             posterior = skbayes_sgmcmc.sample(LOG_DENSITIES[density], **parameters)
         except Exception as error:
