@@ -95,8 +95,8 @@ class SenseWarnings:
         with np.errstate(all="ignore"):
             unlikely = root_mean_square(away / np.maximum(own, spread)).max(axis=0)
         far = (spread > 0.0) & (unlikely > WORST_ERROR)
-        # few rows leave the noise wide open: 1.7 sds of y with 12 rows and 6 features
-        wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * (1.0 + 5.0 / len(y)) * spread)
+        # few rows leave the noise wide open: 1.9 sds of y with 20 rows and 6 features
+        wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * (1.0 + 10.0 / len(y)) * spread)
         found = []
         if far.any():
             of, worst = _outputs(far, error / np.where(far, spread, 1.0))
