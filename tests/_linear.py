@@ -96,6 +96,7 @@ class LinearChain:
         theta = torch.ones(1, dim, dtype=torch.float64)
         step = self._step(1, torch.ones_like(theta))
         state = self.sampler.init_state(theta, step)
+        getattr(self.integrator, "prepare", lambda *_: None)(self.sampler, theta, state, step)
         self.sampler.end_burn_in(state)
         step.xi = 2.0 * step.xi
         before = {name: tensor.clone() for name, tensor in state.items()}

@@ -17,13 +17,21 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
 ]
 
-#: gradients that can be recorded: dense rows of networks without latent variables
-RECORDED = ["mlp", "cnn", "module", "module regressor"]
+#: gradients that can be recorded: dense rows of networks, most of them with latent variables
+RECORDED = [
+    "mlp", "mlp, learned", "mlp regressor", "cnn", "module", "module regressor", "sparse",
+    "sparse regressor",
+]  # fmt: skip
+RECORDED_CELLS = [
+    (name, sampler)
+    for name in RECORDED
+    for sampler in ("sgld", "psgld", "sghmc", "msgnht", "mclmc")
+    if not (sampler == "mclmc" and name.startswith("sparse"))  # which have no potential
+]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("sampler", ["sgld", "psgld", "sghmc", "msgnht"])
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name, sampler", RECORDED_CELLS)
 def test_graphs_do_not_change_a_bit(name, sampler, dtype):
     """A replay launches the same kernels on the same numbers."""
     choice = {"sampler": sampler, "dtype": dtype}

@@ -223,6 +223,7 @@ class Chains:
         """Take steps one after another, beginning with step ``first``."""
         phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
         after_step, count = self.target.model.after_step, len(etas)
+        evaluator.state = self.target.model.active(self.model_state)
         indices = self.minibatches.indices(count, self.rng)
         uniforms = None
         if self.sampler.full_data:
@@ -236,6 +237,8 @@ class Chains:
             evaluator.batch = next(batches)
             self._set_scale(etas[i], temperatures[i])
             self._set_progress(first + i)
+            if i == 0:
+                self._prepare()
             self.integrator(self.sampler, phi, state, step)
             changed = False
             if after_step is not None:
@@ -246,6 +249,12 @@ class Chains:
             if keep[i]:
                 self._keep(phi[:, None], etas[i])
         self.cursor.same_target = step.same_target
+
+    def _prepare(self) -> None:
+        """Add to the sampler's state what the steps of a chunk need and it lacks."""
+        given = self.phi, self._state, self._step
+        self.sampler.prepare(*given)
+        getattr(self.integrator, "prepare", lambda *_: None)(self.sampler, *given)
 
     def _set_scale(self, eta: float, temperature: float) -> None:
         step, last = self._step, self.cursor.last_eta

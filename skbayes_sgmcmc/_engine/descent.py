@@ -117,8 +117,9 @@ class Descent:
         self.minibatches = Minibatches(target.data, self.size)
         if self.size >= ranks.size:
             self.minibatches = self.minibatches.over(ranks)
-        self.state = target.model.init_state(target.to_theta(phi))
-        target.model.anneal(self.state, 0.0, 1.0)
+        state = target.model.init_state(target.to_theta(phi))
+        target.model.anneal(state, 0.0, 1.0)
+        self.state = target.model.active(state)
 
     def run(self) -> Tensor:
         best, lowest = self.phi.clone(), np.full(len(self.phi), np.inf)

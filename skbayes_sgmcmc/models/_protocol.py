@@ -24,6 +24,13 @@ draws that hold more than theta             ``unpack``, ``derive``
 Gradients are gradients of potentials (negative log densities). They are summed over rows and
 *unscaled*: the target (``_engine/target.py``) applies the factor N/n, temperatures and coordinates.
 All positions are ``theta`` of shape (chains, n_parameters).
+
+Steps of chains are functions of tensors that never replace one (see ``samplers/_protocol.py``), and
+so is what a model does in each: ``after_step``, ``anneal`` and ``project`` write to the tensors of
+the state and of theta, add no entries and take none out. Gradients do not decide in Python by the
+value of a tensor. What depends on one is for :meth:`Model.active`, between chunks, or for steps
+with known numbers, such as one in fifty. Documents are an exception: their variables are sampled on
+the CPU, in every gradient.
 """
 
 from __future__ import annotations
@@ -179,6 +186,14 @@ class Model:
         the target may have changed.
         """
         return False
+
+    def active(self, state: State) -> State:
+        """The entries of ``state`` that gradients and potentials of the next steps need.
+
+        It is called before every chunk of steps, and may look at values. The state itself keeps all
+        of its entries.
+        """
+        return state
 
     # densities ------------------------------------------------------------------------------------
 

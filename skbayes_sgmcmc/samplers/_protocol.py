@@ -2,8 +2,21 @@
 
 Symbols follow the papers: ``theta`` is the position, ``v`` the momentum in step units (v = h p with
 h^2 = eta/N), ``a`` the friction per step (a = h xi), ``g`` the gradient of the mean potential
-u = U/N, and ``xi`` standard normal noise. All tensors have shape (chains, parameters), and all
-updates are in place.
+u = U/N, and ``xi`` standard normal noise. All tensors have shape (chains, parameters).
+
+A step is a function of tensors that never replaces one: from position, sampler state, model state,
+rows and noise to the first three, in place. A chunk of steps can so be recorded on a GPU, or taken
+by a compiled kernel. Within a chunk, no step
+
+* puts another tensor in the place of an entry of the state, adds an entry or takes one out;
+* decides in Python by the value of a tensor (``bool``, ``item``, ``nonzero``, masks as indices),
+  for which a GPU would have to be waited for.
+
+What varies from step to step is a number that is known before the chunk (eta, temperature, the
+finished fraction of the burn-in). Between chunks, :meth:`Sampler.prepare` adds what the next steps
+need, ``end_burn_in`` and ``forget_step`` take out what none needs any more, and Python may look at
+values. The presence of an entry can be what a step decides by. ``tests/test_steps.py`` watches the
+steps of all samplers.
 """
 
 from __future__ import annotations
@@ -165,6 +178,12 @@ class Sampler(BaseEstimator):
 
     def rescale(self, state: State, ratio: float) -> None:
         """Adapt the state after the schedule has changed eta by the factor ``ratio``."""
+
+    def prepare(self, theta: Tensor, state: State, step: Step) -> None:
+        """Add to the state what the steps of a chunk need and it lacks, before the first of them.
+
+        The rows, the noise and the numbers in ``step`` are those of the chunk's first step.
+        """
 
     def end_burn_in(self, state: State) -> None:
         """Stop adapting at the end of burn-in, if the sampler adapts."""

@@ -46,15 +46,16 @@ def adapt(state: State, ratio: Tensor, progress: float) -> None:
     The squared error grows like scale^6. The average of ratio / scale^6 over recent steps gives the
     scale at which the ratio is 1. In units of the present scale, the average of the earlier steps
     is always 1; ``trust`` is its weight. An error from which the scale would grow too fast is not
-    trusted, so that a scale that is far too small grows at the largest rate until it fits.
+    trusted, so that a scale that is far too small grows at the largest rate until it fits. A ratio
+    that is not a number, before there is an error, changes nothing.
     """
     ratio = ratio.clamp(LEAST_RATIO, LARGEST_RATIO)
     weight = torch.exp(-0.5 * (torch.log(ratio) / (6.0 * TRUSTED)) ** 2)
     memory = SHORT_MEMORY + (MEMORY - SHORT_MEMORY) * progress
     before = state["trust"].mul_(1.0 - 1.0 / memory).clone()
     growth = ((before + weight * ratio) / (before + weight)).pow_(-1.0 / 6.0)
-    state["trust"].add_(weight.masked_fill_(growth > LARGEST_GROWTH, 0.0))
-    state["scale"].mul_(growth.clamp_(max=LARGEST_GROWTH))
+    state["trust"].add_(weight.masked_fill_(~(growth <= LARGEST_GROWTH), 0.0))
+    state["scale"].mul_(growth.nan_to_num_(1.0).clamp_(max=LARGEST_GROWTH))
 
 
 class EnergyTuned(Sampler):
@@ -75,6 +76,13 @@ class EnergyTuned(Sampler):
         """Whether this step adapts the step size."""
         return step.tuning and step.guessed and step.noise > 0.0
 
+    def prepare(self, theta: Tensor, state: State, step: Step) -> None:
+        if step.tuning and step.guessed and "square" not in state:
+            one = torch.ones_like(theta[:, :1])
+            state.setdefault("scale", one)
+            # there is no energy error before the second gradient
+            state |= {"square": one * torch.nan, "trust": torch.zeros_like(one)}
+
     def gradient(self, theta: Tensor, state: State, step: Step) -> Tensor:
         g = step.gradient(theta)
         if self.tunes(step):
@@ -83,13 +91,9 @@ class EnergyTuned(Sampler):
 
     def _learn(self, state: State, step: Step, g: Tensor) -> None:
         square = (g * g).sum(1, keepdim=True)
-        if "square" not in state:
-            state.setdefault("scale", torch.ones_like(square))
-            state |= {"square": square, "trust": torch.zeros_like(square)}
-            return
         unit = self.squared_length * step.eta**2 / (8.0 * step.noise)
         error = (square - state["square"]).mul_(unit).mul_(state["scale"].square())
-        state["square"] = square
+        state["square"].copy_(square)
         aim = g.shape[1] * wanted(self.share * step.energy_error, step.progress)
         adapt(state, error.square_().mul_(1.0 / aim), step.progress)
 

@@ -73,14 +73,22 @@ def splitting(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
 
 def baoab(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     """B½ A½ O A½ B½; the first kick of a step reuses the gradient of the last kick before it."""
-    if "g" not in state:
-        state["g"] = sampler.gradient(theta, state, step).clone()
     sampler.kick(state, step, state["g"], 0.5)
     sampler.drift(theta, state, step, 0.5)
     sampler.ornstein_uhlenbeck(state, step)
     sampler.drift(theta, state, step, 0.5)
     state["g"].copy_(sampler.gradient(theta, state, step))
     sampler.kick(state, step, state["g"], 0.5)
+
+
+def _first_gradient(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Add the gradient of the first kick of all."""
+    if "g" not in state:
+        state["g"] = sampler.gradient(theta, state, step).clone()
+
+
+#: as ``Sampler.prepare``
+baoab.prepare = _first_gradient  # type: ignore[attr-defined]
 
 
 def aboba(sampler: Any, theta: Tensor, state: State, step: Step) -> None:

@@ -150,6 +150,9 @@ class MCLMC(Sampler):
             state["batches"] = torch.zeros_like(one)
         return state
 
+    def prepare(self, theta: Tensor, state: State, step: Step) -> None:
+        state["energy"] = state["energy"].double()  # earlier chains' are in the run's precision
+
     def rescale(self, state: State, ratio: float) -> None:
         if "usual" in state:
             state["usual"].mul_(ratio**3)  # energy errors grow like epsilon^3
@@ -197,12 +200,12 @@ class MCLMC(Sampler):
     def begin(self, theta: Tensor, state: State, step: Step) -> dict[str, Tensor]:
         """Energy and gradient before a step, and what undoing it needs."""
         if not step.same_target:
-            other = state["g"]  # at the same position, by the rows of the last step
-            self.evaluate(theta, state, step)
-            if "noise" in state:
-                self._learn_scaling(state, state["g"] - other)
-        before = {"theta": theta.clone(), "g": state["g"], "energy": state["energy"]}
-        return before | {"turned": torch.zeros_like(state["scale"])}
+            value, g = step.value_and_gradient(theta)
+            if "noise" in state:  # the other one is at the same position, by the last step's rows
+                self._learn_scaling(state, g - state["g"])
+            self._store(state, step, value, g)
+        before = {name: state[name].clone() for name in ("g", "energy")}
+        return before | {"theta": theta.clone(), "turned": torch.zeros_like(state["scale"])}
 
     def drift(self, theta: Tensor, state: State, epsilon: Tensor, s: float) -> None:
         u = state["u"] * state["scaling"] if "scaling" in state else state["u"]
@@ -237,10 +240,12 @@ class MCLMC(Sampler):
 
     def evaluate(self, theta: Tensor, state: State, step: Step) -> None:
         """Store energy and gradient at theta."""
-        value, g = step.value_and_gradient(theta)
-        # new tensors, because the old ones are needed if the step is undone
-        state["energy"] = value[:, None] * step.n
-        state["g"] = g.clone()
+        self._store(state, step, *step.value_and_gradient(theta))
+
+    @staticmethod
+    def _store(state: State, step: Step, value: Tensor, g: Tensor) -> None:
+        torch.mul(value[:, None], step.n, out=state["energy"])
+        state["g"].copy_(g)
 
     def finish(
         self, theta: Tensor, state: State, step: Step, epsilon: Tensor, before: dict[str, Tensor]
@@ -252,18 +257,16 @@ class MCLMC(Sampler):
         error = change.square_().mul_(1.0 / d).to(theta)
         aim = self._aim(step)
         # an error that is not a number is not below a bound either
-        good = error <= self._bound(state, error, aim)
+        bad = ~(error <= self._bound(state, error, aim))
+        self._undo(theta, state, step, before, bad)
         state["steps"].add_(1.0)
-        # devices other than the CPU would have to be waited for
-        if theta.device.type != "cpu" or not bool(good.all()):
-            self._undo(theta, state, step, before, good)
-            error = torch.where(good, error, 0.0)
-        state["errors"].add_(error)
+        state["undone"].add_(bad)
+        state["errors"].add_(error.masked_fill_(bad, 0.0))
         if step.tuning:
             # what the error of a whole step would have been
             ratio = error.div_(state["caution"] ** 6).mul_(1.0 / aim)
-            adapt(state, torch.where(good, ratio, LARGEST_RATIO), step.progress)
-        state["caution"].mul_(torch.where(good, RECOVERY, 0.5)).clamp_(max=1.0)
+            adapt(state, ratio.masked_fill_(bad, LARGEST_RATIO), step.progress)
+        state["caution"].mul_(torch.where(bad, 0.5, RECOVERY)).clamp_(max=1.0)
         self._measure(theta, state, epsilon)
         self.refresh(state["u"], step.xi, epsilon, state["length"])
 
@@ -289,13 +292,13 @@ class MCLMC(Sampler):
 
     @staticmethod
     def _undo(
-        theta: Tensor, state: State, step: Step, before: dict[str, Tensor], good: Tensor
+        theta: Tensor, state: State, step: Step, before: dict[str, Tensor], bad: Tensor
     ) -> None:
-        theta.copy_(torch.where(good, theta, before["theta"]))
-        state["g"] = torch.where(good, state["g"], before["g"])
-        state["energy"] = torch.where(good, state["energy"], before["energy"])
-        state["u"] = torch.where(good, state["u"], _unit(step.xi))
-        state["undone"].add_(~good)
+        """Put chains back, with a new direction. Asking first if there are any would wait."""
+        torch.where(bad, before["theta"], theta, out=theta)
+        others = {"g": before["g"], "energy": before["energy"], "u": _unit(step.xi)}
+        for name, other in others.items():
+            torch.where(bad, other, state[name], out=state[name])
 
     # adaptation -----------------------------------------------------------------------------------
 
@@ -315,7 +318,8 @@ class MCLMC(Sampler):
         noise.add_(change.square_().sub_(noise).mul_(share))
         even = noise.mean(1, keepdim=True).clamp_(min=torch.finfo(noise.dtype).tiny)
         scaling = torch.rsqrt(noise / even + LEAST_NOISE)
-        state["scaling"] = scaling.div_(scaling.square().mean(1, keepdim=True).sqrt_())
+        root = scaling.square().mean(1, keepdim=True).sqrt_()
+        torch.div(scaling, root, out=state["scaling"])
 
     @staticmethod
     def _measure(theta: Tensor, state: State, epsilon: Tensor) -> None:

@@ -2,15 +2,16 @@
 
 For small models on a GPU, the time of a step is the time to launch its many operations. A replay
 launches all of them at once, in the memory in which they were recorded, so positions and
-minibatches are copied there first. A recording is compared with the gradient itself before it is
-used. It is made only with ``compiled=True``, because its speed has not been measured on a GPU.
+minibatches are copied there first; latent variables stay where they are. A recording is compared
+with the gradient itself before it is used. It is made only with ``compiled=True``, because its
+speed has not been measured on a GPU.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from ..recipe import Recipe
 from ..target import Evaluator
 from ._base import Accelerator, Engine
 
+Tensors = tuple[Tensor, ...]
+
 #: types of devices that can record
 DEVICES = ("cuda",)
 #: calls before the recording, in which libraries choose algorithms and allocate memory
@@ -31,8 +34,8 @@ WARM_UP = 3
 TOLERANCE = 1e-3
 
 
-def record(compute: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], Any]]:
-    """The result of ``compute()``, and a function that computes it again in the same memory."""
+def record(compute: Callable[[], Tensors]) -> tuple[Tensors, Callable[[], Any]]:
+    """The results of ``compute()``, and a function that computes them again in the same memory."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -41,12 +44,27 @@ def record(compute: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], Any]]:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = compute()
-    return result, graph.replay
+        results = compute()
+    return results, graph.replay
+
+
+@dataclass
+class Recording:
+    """What a call of a method of the :class:`Evaluator` has left for the next ones.
+
+    ``memory`` is where the model's state was.
+    """
+
+    memory: list[int]
+    results: Tensors
+    aux: dict[str, Tensor]
+    replay: Callable[[], Any]
 
 
 class GraphedEvaluator(Evaluator):
-    """An :class:`Evaluator` that records the first gradient and replays it for the others.
+    """An :class:`Evaluator` that records the first call of its methods and replays it for others.
+
+    Latent variables are read where they were. A model that replaces them has another recording.
 
     Raises
     ------
@@ -54,13 +72,25 @@ class GraphedEvaluator(Evaluator):
         The gradient cannot be recorded.
     """
 
-    _replay: Callable[[], Any] | None = None
+    def __init__(self, *parts: Any, **options: Any):
+        super().__init__(*parts, **options)
+        self._recordings: dict[str, Recording] = {}
+        self._filled: Batch | None = None
 
     def gradient(self, phi: Tensor) -> Tensor:
-        if self._replay is None:
+        return self._called("gradient", phi)[0]
+
+    def value_and_gradient(self, phi: Tensor) -> tuple[Tensor, Tensor]:
+        value, g = self._called("value_and_gradient", phi)
+        return value, g
+
+    def _called(self, name: str, phi: Tensor) -> Tensors:
+        memory = [tensor.data_ptr() for tensor in self.state.values()]
+        known = self._recordings.get(name)
+        if known is None or known.memory != memory:  # later chunks may read less of the state
             try:
-                self._record(phi)
-                self._compare(phi)
+                self._recordings[name] = self._recorded(name, phi, memory)
+                self._compare(name, phi)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -68,46 +98,53 @@ class GraphedEvaluator(Evaluator):
                     "compiled=True is not allowed here: the gradient can't be recorded as a CUDA "
                     f"graph ({error}); give compiled='auto'."
                 ) from error
-        return self._again(phi, self.batch)
+        return self._again(name, phi, self.batch)
 
-    def _record(self, phi: Tensor) -> None:
-        given = self.batch
-        # the memory that replays read: positions, rows and weights
-        self._phi, self._inputs, self._filled = phi.clone(), _changed(given, Tensor.clone), given
-        self._result, self._replay = record(lambda: self._eager(self._phi, self._inputs))
-        self._recorded_aux = self.aux
+    def _recorded(self, name: str, phi: Tensor, memory: list[int]) -> Recording:
+        if self._filled is None:
+            # the memory that replays read: positions, rows and weights
+            self._phi, self._inputs = phi.clone(), _changed(self.batch, Tensor.clone)
+            self._filled = self.batch
+        results, replay = record(lambda: self._eager(name, self._phi, self._inputs))
+        n = len(results) - len(self.aux)
+        aux = dict(zip(self.aux, results[n:], strict=True))
+        return Recording(memory, results[:n], aux, replay)
 
-    def _compare(self, phi: Tensor) -> None:
+    def _compare(self, name: str, phi: Tensor) -> None:
         """Refuse a recording that is wrong for another position and another minibatch."""
         shifts, rows = itertools.count(1), 0 if self.batch.shared else 1
         batch = _changed(self.batch, lambda field: field.roll(next(shifts), rows))
         moved = 0.9 * phi + 0.01
-        expected = self._eager(moved, batch).clone()
-        self._result.fill_(torch.nan)
-        found = self._again(moved, batch)
-        bound = TOLERANCE * float(expected.abs().max())
-        if not torch.allclose(found, expected, rtol=0.0, atol=bound):
-            raise RuntimeError("a replay differs from it")
+        expected = [each.clone() for each in self._eager(name, moved, batch)]
+        for result in self._recordings[name].results:
+            result.fill_(torch.nan)
+        for found, right in zip(self._again(name, moved, batch), expected, strict=False):
+            bound = TOLERANCE * float(right.abs().max())
+            if not torch.allclose(found, right, rtol=0.0, atol=bound):
+                raise RuntimeError("a replay differs from it")
 
-    def _eager(self, phi: Tensor, batch: Batch) -> Tensor:
+    def _eager(self, name: str, phi: Tensor, batch: Batch) -> Tensors:
+        """The results of the method itself, followed by the tensors of ``aux``."""
         given, self.batch = self.batch, batch
         try:
-            return super().gradient(phi)
+            found = getattr(Evaluator, name)(self, phi)
         finally:
             self.batch = given
+        results = found if isinstance(found, tuple) else (found,)
+        return *results, *self.aux.values()
 
-    def _again(self, phi: Tensor, batch: Batch) -> Tensor:
-        assert self._replay is not None
+    def _again(self, name: str, phi: Tensor, batch: Batch) -> Tensors:
+        recording = self._recordings[name]
         self._phi.copy_(phi)
         if batch is not self._filled:  # it is the same batch if every step uses all rows
             inputs, self._filled = self._inputs, batch
-            for name, field in inputs.fields.items():
-                field.copy_(batch.fields[name])
+            for each, field in inputs.fields.items():
+                field.copy_(batch.fields[each])
             if isinstance(inputs.weight, Tensor) and isinstance(batch.weight, Tensor):
                 inputs.weight.copy_(batch.weight)
-        self._replay()
-        self.aux = self._recorded_aux
-        return self._result
+        recording.replay()
+        self.aux = recording.aux
+        return recording.results
 
 
 def _changed(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
@@ -129,9 +166,6 @@ class CUDAGraph(Accelerator):
     def why_not(self, recipe: Recipe) -> str | None:
         if recipe.device not in DEVICES:
             return f"it needs a GPU, and the device is {recipe.device!r}."
-        if recipe.target.model.after_step is not None:
-            # a step may replace the tensors of latent variables
-            return "the model has latent variables."
         if not all(isinstance(field, Tensor) for field in recipe.target.data.fields.values()):
             return "it is for dense rows of networks."
         if recipe.minibatches.ranks.size > 1:

@@ -44,12 +44,20 @@ def _level(progress: float) -> int:
     return int(min(max((progress - FIRST) / (LAST - FIRST), 0.0), 1.0) * LEVELS)
 
 
+def active(state: State) -> State:
+    """The state without the share if it is one, and so stays."""
+    share = state.get(SHARE)
+    if share is None or float(share[0, 0, 0]) < 1.0:
+        return state
+    return {name: tensor for name, tensor in state.items() if name != SHARE}
+
+
 def delay(s: Tensor, groups: Sequence[slice], state: State, bias: Tensor) -> None:
     """Replace b + h'W by b + a h'W in some columns of outputs (chains, rows, outputs), in place.
 
-    ``bias`` of shape (chains, 1, outputs) has the biases b of all columns.
+    ``bias`` of shape (chains, 1, outputs) has the biases b of all columns. Without a share, a is 1.
     """
-    if _is_one(state[SHARE]):
+    if SHARE not in state:
         return
     for columns in groups:
         part = s[..., columns]
@@ -58,15 +66,10 @@ def delay(s: Tensor, groups: Sequence[slice], state: State, bias: Tensor) -> Non
 
 def pull_back(g: Tensor, groups: Sequence[slice], state: State, bias_slope: Tensor) -> None:
     """Turn slopes by b + a h'W into slopes by h'W, in place; add what b lacks then to its slope."""
-    share = state[SHARE]
-    if _is_one(share):
+    if SHARE not in state:
         return
+    share = state[SHARE]
     for columns in groups:
         part = g[..., columns]
         bias_slope[..., columns].add_(part.sum(1, keepdim=True).mul_(1.0 - share))
         part.mul_(share)
-
-
-def _is_one(share: Tensor) -> bool:
-    # devices other than the CPU would have to be waited for
-    return share.device.type == "cpu" and float(share[0, 0, 0]) == 1.0

@@ -153,6 +153,9 @@ class NetworkModel(Model):
         """Outputs beside the means are biases, equal for all rows, and become the rows' own."""
         return bool(self._besides) and delayed_outputs.anneal(state, before, progress)
 
+    def active(self, state: State) -> State:
+        return delayed_outputs.active(state)
+
     @property
     def _besides(self) -> tuple[slice, ...]:
         """Columns of outputs that are no means, such as noise, if their parameters are known."""
