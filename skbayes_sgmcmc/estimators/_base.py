@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +19,17 @@ from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight, check_scale
 from ._fitting import Task, all_or_nothing, extremes_named
-from ._html import PosteriorHTML
-from ._mixing import MixingWarnings, some_r_hat
+from ._html import block, diagram
+from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
 from ._named_draws import Named, attributes, newest
-from ._sense import SenseWarnings
+from ._sense import check_run
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .._engine.problem import Problem
     from .._engine.progress import Report
+    from .._engine.run import Run
     from .._engine.settings import Settings
     from .._engine.streams import Call, Part
     from ..diagnostics import Summary
@@ -43,14 +44,17 @@ COPIED_BYTES = 2**28
 CHECKED_ROWS = 5
 
 
-class SGMCMCEstimator(
-    PosteriorHTML, MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseEstimator
-):
+class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     """Base class of all estimators. Subclasses make the model and its data."""
 
     posterior_: PosteriorSamples
+    n_chains_: int
+    n_draws_: int
+    n_steps_: int
     # parameters of every estimator, set by the constructors
     prior: Any
+    step_size: Any
+    temperature: Any
     total_samples: float | None
     checkpoint: Any
     n_chains: int
@@ -59,6 +63,19 @@ class SGMCMCEstimator(
     #: the state of the chains, if later ones may continue it; and what their parameters mean
     _chain_state: Any = None
     _fitted_as: tuple[Any, ...] | None = None
+    #: rows of a stream so far, None after ``fit``; and when its mixing was last checked
+    _stream_rows: float | None = None
+    _rows_checked = 0.0
+    #: the largest R-hat and the smallest ESS, each with its coordinate, if they were computed
+    _mixing: tuple[Extreme, Extreme] | None = None
+    #: texts of the warnings of the latest call of ``fit`` or ``partial_fit``
+    _fit_warnings: Sequence[str] = ()
+
+    def _html_repr(self) -> str:
+        return diagram(self)
+
+    def _sk_visual_block_(self) -> Any:
+        return block(self)
 
     def __getstate__(self) -> dict[str, Any]:
         # paths become strings, because files without pickle hold no other kind of path
@@ -231,11 +248,27 @@ class SGMCMCEstimator(
 
     def _judge(self, task: Task) -> None:
         """Warn of chains that have not mixed, and of fits that are plainly nonsense."""
-        if task.stream:
-            self._check_stream_mixing(task.rows.x)
-        else:
+        if not task.stream:
             self._check_mixing(task.rows.x)
             self._check_sense(task.rows)
+            return
+        rows = self._stream_rows or 0.0  # they are judged each time that they have doubled
+        if self.n_draws_ >= 4 and not self._rows_checked <= rows < 2.0 * self._rows_checked:
+            self._rows_checked = rows
+            self._check_mixing(task.rows.x)
+
+    def _check_mixing(self, X: Any) -> None:
+        """Warn if the chains have not mixed."""
+        if self.n_draws_ >= 4:
+            self._mixing = check_mixing(self, self._must_mix(X))
+
+    def _must_mix(self, X: Any) -> MustMix:
+        """What the chains must agree on, given the rows of the fit."""
+        raise NotImplementedError
+
+    def _check_run(self, run: Run) -> None:
+        """Warn if a run has not sampled what it was meant to."""
+        check_run(self, run)
 
     def _sparse(self) -> str | bool:
         """The sparse format that ``validate_data`` accepts, or False."""
@@ -313,7 +346,7 @@ class SGMCMCEstimator(
         if joined is not None and not part.settled:
             kept = joined.kept()
             state = remembering(state, rows=kept)
-            self._check_order(joined, kept)
+            check_order(self, joined, kept)
         self._chain_state = state if task.stream or self.warm_start else None
         self._mixing = None
         self._stream_rows = None if call is None else call.seen
@@ -414,6 +447,10 @@ class SGMCMCEstimator(
 
         check_is_fitted(self, "posterior_")
         return summary(self.posterior_, labels=self._labels(), coverage=coverage)
+
+    def _labels(self) -> dict[str, list[str]]:
+        """Names of the flattened coordinates of each block of draws."""
+        return {}
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         """Names of the axes of each block of draws, with the labels along each axis."""

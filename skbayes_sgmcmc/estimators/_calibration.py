@@ -17,6 +17,7 @@ from .._engine.settings import is_auto
 from .._exceptions import SamplingError, silent, warn
 from .._validation import check_choice, check_random_state
 from ._fitting import Task
+from ._mixing import short_name
 from ._network import NetworkClassifier
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class CalibratedClassifier(NetworkClassifier):
             found = [self._given_others(task, rows, seed, n_steps) for rows, seed in runs]
         except SamplingError:
             warn(
-                f"the probabilities of {self._short_name()} are not calibrated: the chains of a "
+                f"the probabilities of {short_name(self)} are not calibrated: the chains of a "
                 "shorter run diverged. Reduce step_size, or give calibrate=False.",
                 "chains-diverged",
             )

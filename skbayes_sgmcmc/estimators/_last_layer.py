@@ -18,7 +18,8 @@ from sklearn.base import is_classifier
 from sklearn.utils import gen_batches
 
 from .._exceptions import not_allowed
-from ._linear import LinearEstimator
+from ._learned_scale import LINEAR, learned_scale
+from ._mixing import MustMix
 from ._sparse import SparseNetwork
 
 if TYPE_CHECKING:
@@ -110,15 +111,9 @@ class LastLayer(SparseNetwork):
 
     def _hyperprior(self) -> LearnedScale | None:
         """The hyperprior of the scale of a linear model, or None if the scale is given."""
-        from ..priors.learned_scale import LearnedScale
-
-        if self._learned_scale() is None:
-            return None
         # "auto" values are those of linear models, not of networks
-        hyper = LearnedScale() if isinstance(self.prior_scale, str) else self.prior_scale
-        return hyper.resolved(
-            shape=LinearEstimator._auto_shape, inputs=LinearEstimator._auto_inputs
-        )
+        learned = self._learned_scale() is not None
+        return learned_scale(self.prior_scale, LINEAR, unasked=True) if learned else None
 
     @property
     def _estimates_scale(self) -> bool:
@@ -195,11 +190,11 @@ class LastLayer(SparseNetwork):
         model.start = start
         return model
 
-    def _check_mixing(self, X: Any) -> None:
+    def _must_mix(self, X: Any) -> MustMix:
         if not self._linear:
-            super()._check_mixing(X)
-        else:  # chains find one mode, so that the weights themselves agree
-            self._warn_of_mixing({name: self.posterior_[name] for name in self.posterior_.draws})
+            return super()._must_mix(X)
+        # chains find one mode, so that the weights themselves agree
+        return MustMix({name: self.posterior_[name] for name in self.posterior_.draws}, {})
 
     # features -------------------------------------------------------------------------------------
 

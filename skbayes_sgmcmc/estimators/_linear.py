@@ -15,12 +15,14 @@ from .._data.scaling import center_and_scale, sparse_scale
 from .._draws.prediction import BLOCK_NUMBERS
 from .._exceptions import not_allowed, warn
 from .._validation import check_choice, check_is_fitted, check_scale, check_scales
-from ._learned_scale import LearnableScales
+from ._base import SGMCMCEstimator
+from ._learned_scale import LINEAR, can_learn, check_learned, learned_scale
+from ._mixing import MustMix, short_name
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
-    from .._draws.posterior_samples import PosteriorSamples
     from ..diagnostics import Summary
+    from ..priors.learned_scale import LearnedScale
 
 Array = NDArray[Any]
 
@@ -29,33 +31,30 @@ Array = NDArray[Any]
 LEAST_DIFFERENCE, SURE_INFORMATION = 0.01, 1.0
 
 
-class LinearEstimator(LearnableScales):
+class LinearEstimator(SGMCMCEstimator):
     """Mixin of estimators whose model is linear: ``prior_scale`` and ``fit_intercept``."""
 
     fit_intercept: bool
-    posterior_: PosteriorSamples
-    _feature_labels: Any
-    _labels: Any
-    _short_name: Any
-    _of_features: Any
-    _warn_of_mixing: Any
-    _auto_shape = 5.0
-    _auto_inputs = False
+    prior_scale: Any
     #: standard deviations of the features in the first fit
     _x_scale: Array
 
     def _check(self) -> Any:
-        settings = super()._check()  # type: ignore[misc]
+        settings = super()._check()
         given = self.prior_scale
         if isinstance(given, Real):
             check_scale("prior_scale", given)
         elif self._learned_scale() is not None:
-            self._check_learned()
+            check_learned(given, self.prior)
         else:
             allowed = "a positive number, or an array of them of shape (n_features,), or 'learned'"
             check_scales("prior_scale", given, allowed)
         check_choice("fit_intercept", self.fit_intercept, (True, False))
         return settings
+
+    def _learned_scale(self) -> LearnedScale | None:
+        """The hyperprior of the scales, or None if the scales are given."""
+        return learned_scale(self.prior_scale, LINEAR, unasked=can_learn(self.prior))
 
     def _model_scale(self, n_features: int) -> Any:
         """Scale of the model's prior: numbers, or the hyperprior."""
@@ -78,14 +77,14 @@ class LinearEstimator(LearnableScales):
         return 1.0 / self._x_scale
 
     def _check_sense(self, rows: KeptRows) -> None:
-        super()._check_sense(rows)  # type: ignore[misc]
+        super()._check_sense(rows)
         if self._learned_scale() is not None:  # it is in units of the features
             return
         n_rows = rows.n_rows
         allowed = _differences(self._of_features(rows.x), self.prior_scale)
         if 0.0 < allowed < min(SURE_INFORMATION, n_rows * LEAST_DIFFERENCE**2):
             warn(
-                f"prior_scale={self.prior_scale!r} hardly lets {self._short_name()} depend on X: "
+                f"prior_scale={self.prior_scale!r} hardly lets {short_name(self)} depend on X: "
                 "it is in units of the coefficients, and under this prior the linear predictors of "
                 f"two rows differ by {math.sqrt(allowed / n_rows):.2g} (prior sd). Scale the "
                 "features to unit variance (StandardScaler), or give prior_scale='learned' or "
@@ -131,9 +130,10 @@ class LinearEstimator(LearnableScales):
         """Blocks of draws whose mixing is checked: all but an intercept that is zero."""
         return [name for name in self.posterior_.draws if name != "intercept" or self.fit_intercept]
 
-    def _check_mixing(self, X: Any) -> None:
-        draws = {name: self.posterior_[name] for name in self._checked_blocks()}
-        self._warn_of_mixing(draws)
+    def _must_mix(self, X: Any) -> MustMix:
+        return MustMix(
+            {name: self.posterior_[name] for name in self._checked_blocks()}, self._labels()
+        )
 
     def _own_scales(self) -> bool:
         """Whether each feature of the fitted model has a learned scale of its own."""

@@ -23,8 +23,10 @@ from .._validation import check_choice, check_scale, check_scales
 from ..schedules import Schedule
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
-from ._learned_scale import LearnableScales
+from ._learned_scale import NETWORK, can_learn, check_learned, learned_scale
+from ._mixing import MustMix
 from ._regressor import BayesianRegressor
+from ._sense import check_drift, check_spread
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
     from ..models.networks.network import Network
+    from ..priors.learned_scale import LearnedScale
 
 Array = NDArray[Any]
 
@@ -47,9 +50,10 @@ LOGIT_GAIN = 4.0
 LONG_RUN = 10**5
 
 
-class NetworkEstimator(LearnableScales, SGMCMCEstimator):
+class NetworkEstimator(SGMCMCEstimator):
     """Mixin of estimators whose model is a network. Subclasses make the network."""
 
+    prior_scale: Any
     standardize: bool
     n_features_in_: int
     device: str
@@ -57,6 +61,7 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
     _n_outputs: int
     #: parameters that only some estimators have
     augment: Any = None
+    prune: Any = None
     chain_method: str = "auto"
     #: what of a row is which argument of the network
     _layout: Layout = PLAIN
@@ -69,8 +74,10 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
 
         return ModuleNetwork(build(self._architecture(n_outputs)), self._vectorized)
 
-    def _learns_unasked(self) -> bool:
-        return super()._learns_unasked() and not _is_cold(self.temperature)
+    def _learned_scale(self) -> LearnedScale | None:
+        """The hyperprior of the scales, or None if the scales are given."""
+        unasked = can_learn(self.prior) and self.prune is None and not _is_cold(self.temperature)
+        return learned_scale(self.prior_scale, NETWORK, unasked=unasked)
 
     @property
     def _vectorized(self) -> bool:
@@ -92,7 +99,13 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
         if isinstance(scales, Real):
             check_scale("prior_scale", scales)
         elif self._learned_scale() is not None:
-            self._check_learned()
+            check_learned(scales, self.prior)
+            if self.prune is not None:
+                raise not_allowed(
+                    f"prior_scale={scales!r} is not allowed with prune={self.prune!r}: the "
+                    "weights that are pruned would draw the scales to zero; give prune=None, or "
+                    "prior_scale='fan_in' or numbers."
+                )
             if _is_cold(self.temperature):
                 warn(
                     f"prior_scale={scales!r} with temperature={self.temperature!r}: below 1 the "
@@ -235,10 +248,10 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
     def _check_run(self, run: Any) -> None:
         super()._check_run(run)
         if self._stream_rows is None and not run.plan.more_rows:
-            self._check_drift(run)
-            self._check_spread(run)
+            check_drift(self, run)
+            check_spread(self, run)
 
-    def _check_mixing(self, X: Any) -> None:
+    def _must_mix(self, X: Any) -> MustMix:
         posterior, n_rows = self.posterior_, X.shape[0]
         rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING_ROWS)).astype(int)
         draws = slice(0, posterior.n_chains * posterior.n_draws)
@@ -246,11 +259,11 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
         by_chain = f.reshape(posterior.n_chains, posterior.n_draws, -1)
         outputs = self._output_labels()
         labels = [f"prediction of {of}row {row}" for row in np.unique(rows) for of in outputs]
-        self._warn_of_mixing(
+        return MustMix(
             {"predictions": by_chain},
+            {"predictions": labels},
             NETWORK_R_HAT_LIMIT,
             NETWORK_ESS_LIMIT,
-            labels={"predictions": labels},
         )
 
     def _output_labels(self) -> list[str]:

@@ -25,7 +25,8 @@ from .._validation import (
     check_real,
 )
 from ._base import SGMCMCEstimator
-from ._log_joint import WithLogJoint
+from ._log_joint import log_joint
+from ._sense import check_regression
 from ._tables import validate_x, validate_xy
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
+class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     """Base class of regressors: the ``predictive`` of their likelihood describes new targets."""
 
     def __sklearn_tags__(self) -> Any:
@@ -87,6 +88,8 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         self._fit(X, y, sample_weight, stream=True)
         return self
 
+    log_joint = log_joint
+
     def _encoded(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
     ) -> KeptRows:
@@ -107,7 +110,7 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
     def _check_sense(self, rows: KeptRows) -> None:
         """Warn if the fit is plainly nonsense."""
         if self._likelihood().has_moments:
-            self._check_regression(self._mixture(), rows.x, rows.target, rows.weight)
+            check_regression(self, self._mixture(), rows.x, rows.target, rows.weight)
 
     # what subclasses add --------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from scipy.special import chdtri
 
 from .._draws.storage import decode
 from .._exceptions import warn
+from ._mixing import short_name
 
 if TYPE_CHECKING:
     from .._draws.mixture import Mixture
@@ -45,179 +46,173 @@ SURE_DRIFT = 2.0
 REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or another sampler."
 
 
-class SenseWarnings:
-    """Mixin of estimators: checks of a finished fit against what any sensible fit achieves."""
-
-    posterior_: Any
-    temperature: Any
-    n_steps_: int
-    max_steps: int | None
-
-    def _short_name(self) -> str:
-        raise NotImplementedError
-
-    def _check_regression(
-        self, mixture: Mixture, X: Any, y: Array, weight: Array | None = None
-    ) -> None:
-        """Warn if predictions of training rows are worse than a constant, or all noise."""
-        weight = np.ones(len(y)) if weight is None else weight
-        if min(len(y), weight.sum()) < FEWEST_ROWS:
-            return
-        rows, times = np.unique(some_rows(weight), return_counts=True)
-        target, (mean, moment) = y[rows], mixture.moments(X[rows], variance=True)
-        variance = np.broadcast_to(np.asarray(moment), target.shape)
-        target, mean, variance = (np.repeat(a, times, axis=0) for a in (target, mean, variance))
-        spread = target.std(0)
-        away = np.abs(mean - target)
-        unit = np.maximum(away.max(axis=0), np.finfo(float).tiny)  # squares could overflow
-        error = unit * np.sqrt(np.mean((away / unit) ** 2, axis=0))
-        noise = np.sqrt(np.median(variance, axis=0))
-        far = (spread > 0.0) & (error > WORST_ERROR * spread)
-        wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * spread)
-        found = []
-        if far.any():
-            of, worst = _outputs(far, error / np.where(far, spread, 1.0))
-            found.append(
-                f"its predictions{of} are further from the training targets than their mean is "
-                f"(root mean square {error[worst]:.3g}; sd of y {spread[worst]:.3g})"
-            )
-        if wide.any():
-            of, worst = _outputs(wide, noise / np.where(wide, spread, 1.0))
-            found.append(
-                f"the sd of its predictions{of} is larger than that of the targets "
-                f"({noise[worst]:.3g}; sd of y {spread[worst]:.3g})"
-            )
-        if found:
-            self._nonsense(", and ".join(found))
-
-    def _check_classification(
-        self, proba: Array, log_proba: Array, codes: Array, mass: Array, n_directions: int
-    ) -> None:
-        """Warn if training rows are predicted worse than by the frequencies of the classes.
-
-        ``proba`` are the probabilities of some rows (rows, classes), averaged over draws, and
-        ``log_proba`` averages of the logarithms of single draws' probabilities. A row stands for
-        training rows with the total weight ``mass``. The data inform about at most
-        ``n_directions`` of the parameters.
-
-        Single draws are a nat times T / 2 worse than the best fit for each of these, summed over
-        the training rows, while the best fit may be hardly better than the frequencies if X says
-        little of y. Another nat is that of an intercept that next to nothing bounds on one side.
-        Where one class is rare, or weights are small, this is as much as the log loss itself.
-        Elsewhere it is little: draws of networks describe rows better than the frequencies do even
-        if labels are random, with ratios of 0.06 to 0.92. Draws of steps that are too long can be
-        far worse, although their average is near the frequencies.
-        """
-        total = float(mass.sum())
-        if min(len(codes), total) < FEWEST_ROWS:
-            return
-        frequency = np.bincount(codes, mass) / total
-        constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
-        excess = 0.5 * max(self._hottest(), 1.0) * n_directions + 1.0
-        allowed = WORST_ERROR * constant + excess / total
-        given = (np.arange(len(codes)), codes)
-        for whose, logs in (
-            ("its", np.log(np.maximum(proba, 1e-300))),
-            ("single draws for its", log_proba),
-        ):
-            loss = -float(mass @ logs[given]) / total
-            if constant > 0.0 and loss > allowed:
-                self._nonsense(
-                    f"the log loss of {whose} training rows is larger than that of the classes' "
-                    f"frequencies ({loss:.3g}; {constant:.3g})"
-                )
-                return
-
-    def _hottest(self) -> float:
-        """The higher one of the first and the last temperature."""
-        from ..schedules import as_schedule
-
-        ends = np.array([0, self.n_steps_ - 1])
-        schedule = as_schedule("temperature", self.temperature)
-        return float(schedule.values(ends, self.n_steps_).max())
-
-    def _n_numbers(self) -> int:
-        """How many numbers a draw holds."""
-        return sum(math.prod(shape) for shape in self.posterior_.shapes.values())
-
-    def _check_run(self, run: Run) -> None:
-        """Warn if the kinetic temperature is not that of the run."""
-        heat = run.statistics.get("kinetic_temperature")
-        if heat is None:
-            return
-        n_momenta = run.target.model.n_parameters * len(heat)
-        low, high = chdtri(n_momenta, [1.0 - RARE_HEAT, RARE_HEAT]) / n_momenta
-        if not (1.0 - WORST_HEAT) * low <= float(heat.mean()) <= (1.0 + WORST_HEAT) * high:
-            self._nonsense(
-                f"the kinetic energy of its chains is {float(heat.mean()):.2f} times what the "
-                "temperature implies, so steps are too large or minibatches too small"
-            )
-
-    def _check_drift(self, run: Run) -> None:
-        """Warn if the potential still falls while draws are kept."""
-        n_draws = run.draws.shape[1]
-        if n_draws < 2 * DRIFT_DRAWS or run.plan.first_temperature == 0.0:
-            return
-        d = run.target.model.n_parameters
-        third = np.linspace(0, n_draws // 3, DRIFT_DRAWS).astype(int)
-        with np.errstate(all="ignore"):  # draws that are not finite are an error of their own
-            first, last = (
-                run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS)
-                .astype(float)
-                .reshape(len(run.draws), -1)
-                .mean(axis=1)
-                for part in (third, n_draws - 1 - third)
-            )
-            falls = (last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
-            fall, error = float(falls.mean()), 0.0
-            if len(falls) > 1:  # potentials that wander for long rise in some chains
-                error = float(falls.std(ddof=1)) / math.sqrt(len(falls))
-        if fall > max(WORST_DRIFT, SURE_DRIFT * error):
-            longer = "longer burn_in" if self.max_steps is None else "larger max_steps"
-            warn(
-                f"the chains of {self._short_name()} have not reached the posterior: while draws "
-                f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
-                f"{longer}.",
-                "the-chains-have-not-reached-the-posterior",
-            )
-
-    def _check_spread(self, run: Run) -> None:
-        """Warn if draws are spread as by a higher temperature.
-
-        For any density exp(-S), the mean of (theta - its mean) . grad S is the number of
-        parameters. Draws that have not seen the whole posterior have less. Steps that are too long
-        have more, even if a cap on them (pSGLD) or an undoing (MCLMC) hides that they are.
-        """
-        n_draws, level = run.draws.shape[1], run.plan.first_temperature
-        if n_draws < 2 * DRIFT_DRAWS or level == 0.0:
-            return
-        d, k = run.target.model.n_parameters, DRIFT_DRAWS
-        some = np.linspace(0, n_draws - 1, k).astype(int)
-        with np.errstate(all="ignore"):
-            draws = decode(run.draws[:, some, :d]).astype(float)
-            away = draws - draws.mean(axis=1, keepdims=True)
-            less, more = (
-                run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), DRIFT_ROWS)
-                for step in (-MOVED, MOVED)
-            )
-            growth = (less - more).astype(float)
-        growth = growth[~np.isnan(growth)]
-        if len(growth) == 0:
-            return
-        # the mean of k draws is not that of all, which takes 1 / k of the spread away
-        heat = float(np.median(growth)) / (2.0 * MOVED * d * level) * k / (k - 1)
-        error = 3.0 * math.sqrt(2.0 / (d * len(growth)))
-        if heat > WORST_SPREAD + error:
-            self._nonsense(
-                f"its draws are spread as at {heat:.3g} times the temperature, so steps are too "
-                "large or minibatches too small"
-            )
-
-    def _nonsense(self, what: str) -> None:
-        warn(
-            f"{self._short_name()} does not describe its training data: {what}. {REMEDY}",
-            "the-fit-does-not-describe-its-data",
+def check_regression(
+    estimator: Any, mixture: Mixture, X: Any, y: Array, weight: Array | None = None
+) -> None:
+    """Warn if predictions of training rows are worse than a constant, or all noise."""
+    weight = np.ones(len(y)) if weight is None else weight
+    if min(len(y), weight.sum()) < FEWEST_ROWS:
+        return
+    rows, times = np.unique(some_rows(weight), return_counts=True)
+    target, (mean, moment) = y[rows], mixture.moments(X[rows], variance=True)
+    variance = np.broadcast_to(np.asarray(moment), target.shape)
+    target, mean, variance = (np.repeat(a, times, axis=0) for a in (target, mean, variance))
+    spread = target.std(0)
+    away = np.abs(mean - target)
+    unit = np.maximum(away.max(axis=0), np.finfo(float).tiny)  # squares could overflow
+    error = unit * np.sqrt(np.mean((away / unit) ** 2, axis=0))
+    noise = np.sqrt(np.median(variance, axis=0))
+    far = (spread > 0.0) & (error > WORST_ERROR * spread)
+    wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * spread)
+    found = []
+    if far.any():
+        of, worst = _outputs(far, error / np.where(far, spread, 1.0))
+        found.append(
+            f"its predictions{of} are further from the training targets than their mean is "
+            f"(root mean square {error[worst]:.3g}; sd of y {spread[worst]:.3g})"
         )
+    if wide.any():
+        of, worst = _outputs(wide, noise / np.where(wide, spread, 1.0))
+        found.append(
+            f"the sd of its predictions{of} is larger than that of the targets "
+            f"({noise[worst]:.3g}; sd of y {spread[worst]:.3g})"
+        )
+    if found:
+        _nonsense(estimator, ", and ".join(found))
+
+
+def check_classification(
+    estimator: Any, proba: Array, log_proba: Array, codes: Array, mass: Array, n_directions: int
+) -> None:
+    """Warn if training rows are predicted worse than by the frequencies of the classes.
+
+    ``proba`` are the probabilities of some rows (rows, classes), averaged over draws, and
+    ``log_proba`` averages of the logarithms of single draws' probabilities. A row stands for
+    training rows with the total weight ``mass``. The data inform about at most
+    ``n_directions`` of the parameters.
+
+    Single draws are a nat times T / 2 worse than the best fit for each of these, summed over
+    the training rows, while the best fit may be hardly better than the frequencies if X says
+    little of y. Another nat is that of an intercept that next to nothing bounds on one side.
+    Where one class is rare, or weights are small, this is as much as the log loss itself.
+    Elsewhere it is little: draws of networks describe rows better than the frequencies do even
+    if labels are random, with ratios of 0.06 to 0.92. Draws of steps that are too long can be
+    far worse, although their average is near the frequencies.
+    """
+    total = float(mass.sum())
+    if min(len(codes), total) < FEWEST_ROWS:
+        return
+    frequency = np.bincount(codes, mass) / total
+    constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
+    excess = 0.5 * max(_hottest(estimator), 1.0) * n_directions + 1.0
+    allowed = WORST_ERROR * constant + excess / total
+    given = (np.arange(len(codes)), codes)
+    for whose, logs in (
+        ("its", np.log(np.maximum(proba, 1e-300))),
+        ("single draws for its", log_proba),
+    ):
+        loss = -float(mass @ logs[given]) / total
+        if constant > 0.0 and loss > allowed:
+            _nonsense(
+                estimator,
+                f"the log loss of {whose} training rows is larger than that of the classes' "
+                f"frequencies ({loss:.3g}; {constant:.3g})",
+            )
+            return
+
+
+def _hottest(estimator: Any) -> float:
+    """The higher one of the first and the last temperature."""
+    from ..schedules import as_schedule
+
+    ends = np.array([0, estimator.n_steps_ - 1])
+    schedule = as_schedule("temperature", estimator.temperature)
+    return float(schedule.values(ends, estimator.n_steps_).max())
+
+
+def check_run(estimator: Any, run: Run) -> None:
+    """Warn if the kinetic temperature is not that of the run."""
+    heat = run.statistics.get("kinetic_temperature")
+    if heat is None:
+        return
+    n_momenta = run.target.model.n_parameters * len(heat)
+    low, high = chdtri(n_momenta, [1.0 - RARE_HEAT, RARE_HEAT]) / n_momenta
+    if not (1.0 - WORST_HEAT) * low <= float(heat.mean()) <= (1.0 + WORST_HEAT) * high:
+        _nonsense(
+            estimator,
+            f"the kinetic energy of its chains is {float(heat.mean()):.2f} times what the "
+            "temperature implies, so steps are too large or minibatches too small",
+        )
+
+
+def check_drift(estimator: Any, run: Run) -> None:
+    """Warn if the potential still falls while draws are kept."""
+    n_draws = run.draws.shape[1]
+    if n_draws < 2 * DRIFT_DRAWS or run.plan.first_temperature == 0.0:
+        return
+    d = run.target.model.n_parameters
+    third = np.linspace(0, n_draws // 3, DRIFT_DRAWS).astype(int)
+    with np.errstate(all="ignore"):  # draws that are not finite are an error of their own
+        first, last = (
+            run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS)
+            .astype(float)
+            .reshape(len(run.draws), -1)
+            .mean(axis=1)
+            for part in (third, n_draws - 1 - third)
+        )
+        falls = (last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
+        fall, error = float(falls.mean()), 0.0
+        if len(falls) > 1:  # potentials that wander for long rise in some chains
+            error = float(falls.std(ddof=1)) / math.sqrt(len(falls))
+    if fall > max(WORST_DRIFT, SURE_DRIFT * error):
+        longer = "longer burn_in" if estimator.max_steps is None else "larger max_steps"
+        warn(
+            f"the chains of {short_name(estimator)} have not reached the posterior: while draws "
+            f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
+            f"{longer}.",
+            "the-chains-have-not-reached-the-posterior",
+        )
+
+
+def check_spread(estimator: Any, run: Run) -> None:
+    """Warn if draws are spread as by a higher temperature.
+
+    For any density exp(-S), the mean of (theta - its mean) . grad S is the number of
+    parameters. Draws that have not seen the whole posterior have less. Steps that are too long
+    have more, even if a cap on them (pSGLD) or an undoing (MCLMC) hides that they are.
+    """
+    n_draws, level = run.draws.shape[1], run.plan.first_temperature
+    if n_draws < 2 * DRIFT_DRAWS or level == 0.0:
+        return
+    d, k = run.target.model.n_parameters, DRIFT_DRAWS
+    some = np.linspace(0, n_draws - 1, k).astype(int)
+    with np.errstate(all="ignore"):
+        draws = decode(run.draws[:, some, :d]).astype(float)
+        away = draws - draws.mean(axis=1, keepdims=True)
+        less, more = (
+            run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), DRIFT_ROWS)
+            for step in (-MOVED, MOVED)
+        )
+        growth = (less - more).astype(float)
+    growth = growth[~np.isnan(growth)]
+    if len(growth) == 0:
+        return
+    # the mean of k draws is not that of all, which takes 1 / k of the spread away
+    heat = float(np.median(growth)) / (2.0 * MOVED * d * level) * k / (k - 1)
+    error = 3.0 * math.sqrt(2.0 / (d * len(growth)))
+    if heat > WORST_SPREAD + error:
+        _nonsense(
+            estimator,
+            f"its draws are spread as at {heat:.3g} times the temperature, so steps are too "
+            "large or minibatches too small",
+        )
+
+
+def _nonsense(estimator: Any, what: str) -> None:
+    warn(
+        f"{short_name(estimator)} does not describe its training data: {what}. {REMEDY}",
+        "the-fit-does-not-describe-its-data",
+    )
 
 
 def _outputs(which: Array, excess: Array) -> tuple[str, int]:

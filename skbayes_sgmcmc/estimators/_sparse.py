@@ -17,6 +17,7 @@ from .._draws.prediction import BLOCK_NUMBERS
 from .._exceptions import not_allowed, warn
 from .._validation import check_choice, check_is_fitted, check_real
 from ._likelihoods import LikelihoodRegressor
+from ._mixing import short_name
 from ._network import NetworkEstimator
 from ._sense import some_rows
 from .mlp import _MLP
@@ -59,18 +60,6 @@ class SparseNetwork(NetworkEstimator):
                 "prior=SpikeSlab(adaptation='sa')."
             )
         return settings
-
-    def _learns_unasked(self) -> bool:
-        return self.prune is None and super()._learns_unasked()
-
-    def _check_learned(self) -> None:
-        super()._check_learned()
-        if self.prune is not None:
-            raise not_allowed(
-                f"prior_scale={self.prior_scale!r} is not allowed with prune={self.prune!r}: the "
-                "weights that are pruned would draw the scales to zero; give prune=None, or "
-                "prior_scale='fan_in' or numbers."
-            )
 
     def _check_stream(self) -> None:
         super()._check_stream()
@@ -302,7 +291,7 @@ class SparsePerceptron(SelectorMixin, SparseNetwork, _MLP):
             return
         fixed = ", learn_sigma=False" if prior.learn_sigma is True else ""
         warn(
-            f"{self._short_name()} leaves out every feature, and yet its predictions explain "
+            f"{short_name(self)} leaves out every feature, and yet its predictions explain "
             f"{1.0 - rest:.0%} of the variance of the training targets: the spikes are wide enough "
             f"to hold all effects (sigma {self.sigma_:.3g}). Give a smaller spike_scale, such as "
             f"prior=SpikeSlab(spike_scale=0.02{fixed}).",

@@ -28,6 +28,7 @@ from .._validation import (
     validate_data,
 )
 from ._base import SGMCMCEstimator
+from ._mixing import MustMix
 
 Array = NDArray[Any]
 
@@ -269,14 +270,14 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         self.components_ = self.posterior_.mean("components")
         self.topic_word_prior_ = self._beta()
 
-    def _check_mixing(self, X: Any) -> None:
+    def _must_mix(self, X: Any) -> MustMix:
         posterior = self.posterior_
         chosen = np.unique(np.linspace(0, X.shape[0] - 1, MIXING_ROWS).astype(int))
         rows = X[chosen]
         filled = np.diff(rows.indptr) > 0
         chosen, rows = chosen[filled], rows[filled]
-        if posterior.n_draws < 4 or rows.shape[0] == 0:
-            return
+        if rows.shape[0] == 0:
+            return MustMix({}, {})
         from ..models.topics.completion import log_probabilities
 
         logs = np.stack(
@@ -287,9 +288,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         )
         by_chain = logs.reshape(posterior.n_chains, posterior.n_draws, -1)
         labels = [f"log probability of row {row}" for row in chosen]
-        self._warn_of_mixing(
-            {"documents": by_chain}, MIXING_R_HAT, 0.0, labels={"documents": labels}
-        )
+        return MustMix({"documents": by_chain}, {"documents": labels}, MIXING_R_HAT, 0.0)
 
     # predictions ----------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from .._validation import (
     validate_data,
 )
 from ..schedules import MixingDistance, Schedule
+from ._mixing import MustMix, short_name
 from ._unmixing import Unmixing
 
 if TYPE_CHECKING:
@@ -441,14 +442,14 @@ class BayesianICA(Unmixing):
             remedy = "Fit anew to all rows, or begin the stream with a larger part of them."
         names = ", ".join(self.get_feature_names_out()[wrong])
         warn(
-            f"{names} in {self._short_name()} do not have the densities that density_shapes_ says, "
+            f"{names} in {short_name(self)} do not have the densities that density_shapes_ says, "
             "and may be mixtures: normal sources, or sources with lighter tails, need other "
             f"densities than those with heavy tails. {remedy}",
             "densities-do-not-suit-the-sources",
         )
 
-    def _check_mixing(self, X: Any) -> None:
-        self._warn_of_mixing({"components": self.posterior_["components"]})
+    def _must_mix(self, X: Any) -> MustMix:
+        return MustMix({"components": self.posterior_["components"]}, self._labels())
 
     def _sample(self, *given: Any) -> Part:
         part = super()._sample(*given)
