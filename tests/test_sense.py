@@ -26,8 +26,8 @@ from skbayes_sgmcmc import (
 from skbayes_sgmcmc.estimators._linear import _differences
 from skbayes_sgmcmc.estimators._sense import (
     check_classification,
-    check_regression,
     check_drift,
+    check_regression,
     check_run,
     check_spread,
     some_of_each,

@@ -20,7 +20,7 @@ from sklearn.utils import gen_batches
 from .._exceptions import not_allowed
 from ._learned_scale import LINEAR, learned_scale
 from ._mixing import MustMix
-from ._sparse import SparseNetwork
+from ._network import NetworkEstimator
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,7 +43,7 @@ Array = NDArray[Any]
 CHECKED_ROWS = 4096
 
 
-class LastLayer(SparseNetwork):
+class LastLayer(NetworkEstimator):
     """Mixin of estimators that split a module into a body and a head, where they can."""
 
     prior_center: Any
@@ -107,7 +107,7 @@ class LastLayer(SparseNetwork):
     @property
     def _plain_prior(self) -> bool:
         """Whether the prior is one of linear models."""
-        return self._spike_slab() is None and self.prune is None and self.prior_center == 0
+        return not self._sparsity and self.prior_center == 0
 
     def _hyperprior(self) -> LearnedScale | None:
         """The hyperprior of the scale of a linear model, or None if the scale is given."""

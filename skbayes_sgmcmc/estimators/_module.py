@@ -13,6 +13,7 @@ from .._exceptions import RandomLayerWarning, not_allowed, warn
 from .._validation import brief, check_choice, check_int, check_random_state, check_sizes, is_real
 from ._last_layer import LastLayer
 from ._module_rows import ModuleRows, is_dataset_like
+from ._sparsity import Sparsity, compress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -70,7 +71,7 @@ class ModuleEstimator(ModuleRows, LastLayer):
                 "a torch.nn.Module with trained weights, a pair of a callable and weights, or "
                 "prior_center=0."
             )
-        if self._spike_slab() is not None or self.prune is not None:
+        if self._sparsity:
             raise not_allowed(
                 f"{name} with a spike-and-slab prior or pruning, which set weights to zero: give "
                 "prior_center=0."
@@ -87,7 +88,7 @@ class ModuleEstimator(ModuleRows, LastLayer):
     def _starts_at_module(self) -> bool:
         """Whether chains start near the values of the module."""
         if isinstance(self.init, str) and self.init == "auto":
-            return self._has_weights and self._spike_slab() is None
+            return self._has_weights and self._sparsity.prior is None
         return isinstance(self.init, str) and self.init == "module"
 
     def _settings(self) -> Any:
@@ -104,6 +105,12 @@ class ModuleEstimator(ModuleRows, LastLayer):
         contains = self._has_weights or hasattr(self, "_module")
         # first, so that skops comes to it before it comes to a module
         return {"_files": PickleOnly()} | state if contains else state
+
+    @property
+    def _sparsity(self) -> Sparsity:
+        return Sparsity.of(self.prior, self.prune, self.temperature)
+
+    compress = compress
 
     # the module -----------------------------------------------------------------------------------
 

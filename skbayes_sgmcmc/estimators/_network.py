@@ -27,6 +27,7 @@ from ._learned_scale import NETWORK, can_learn, check_learned, learned_scale
 from ._mixing import MustMix
 from ._regressor import BayesianRegressor
 from ._sense import check_drift, check_spread
+from ._sparsity import Sparsity, set_zeros
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
     from ..models.networks.network import Network
+    from ..priors.factorised import Prior
     from ..priors.learned_scale import LearnedScale
 
 Array = NDArray[Any]
@@ -65,6 +67,9 @@ class NetworkEstimator(SGMCMCEstimator):
     chain_method: str = "auto"
     #: what of a row is which argument of the network
     _layout: Layout = PLAIN
+    #: blocks of weights with a spike-and-slab prior, and pruned blocks, in the network's order
+    _sparse_blocks: tuple[str, ...]
+    _pruned_blocks: tuple[str, ...]
     #: set only on copies of the estimator that predict several blocks
     _network: Network | None = None
 
@@ -122,7 +127,32 @@ class NetworkEstimator(SGMCMCEstimator):
         check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
         if self.augment is not None and not callable(self.augment):
             raise not_allowed(f"augment={self.augment!r} is not allowed: give None or a callable.")
+        self._sparsity.check(self.temperature)
         return settings
+
+    def _check_prior(self) -> None:
+        if self._sparsity.prior is None:
+            super()._check_prior()
+        else:
+            self._sparsity.prior.check("prior")
+
+    def _check_stream(self) -> None:
+        super()._check_stream()
+        if self.prune is not None:
+            raise not_allowed(
+                f"prune={self.prune!r} is not allowed in partial_fit: the fraction of zeros grows "
+                "towards the end of a run, and a stream has no known end. Give prune=None."
+            )
+
+    def _prior(self) -> Prior:
+        from ..priors.factorised import Normal
+
+        return super()._prior() if self._sparsity.prior is None else Normal()
+
+    @property
+    def _sparsity(self) -> Sparsity:
+        """What sets weights to zero, for networks that allow it."""
+        return Sparsity()
 
     @explain_full_memory(FIT_REMEDY)
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
@@ -148,7 +178,15 @@ class NetworkEstimator(SGMCMCEstimator):
         from ..models.networks.learned_scales import LearnedScalesModel
         from ..models.networks.model import NetworkModel
 
+        if self._sparsity:
+            self._sparse_blocks, self._pruned_blocks = self._sparsity.blocks(network)
+            return self._sparsity.model_kind(self._sparse_blocks, self._pruned_blocks)
         return (NetworkModel if self._learned_scale() is None else LearnedScalesModel), {}
+
+    def _set_attributes(self) -> None:
+        super()._set_attributes()
+        if self._sparsity:
+            set_zeros(self)
 
     # inputs ---------------------------------------------------------------------------------------
 
@@ -324,6 +362,25 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     """Base class of regressors whose likelihood depends on the outputs of a network."""
 
+    _any_likelihood = True
+    #: outputs beyond which means are linear in them, for a logarithmic link
+    _y_bend: Array
+
+    def _check(self) -> Any:
+        # the sigma of a spike-and-slab prior is the noise
+        if self._sparsity.prior is not None and self.likelihood != "normal":
+            raise not_allowed(
+                f"likelihood={self.likelihood!r} is not allowed with a spike-and-slab prior: give "
+                "likelihood='normal', or another prior."
+            )
+        if self._sparsity.prior is not None and self.noise != "infer":
+            raise not_allowed(
+                f"noise={self.noise!r} is not allowed with a spike-and-slab prior, whose sigma is "
+                "also the standard deviation of the noise: give noise='infer' and, for a fixed "
+                "sigma, prior=SpikeSlab(sigma=..., learn_sigma=False)."
+            )
+        return super()._check()
+
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         if first:
             self._fit_inputs(rows.x, rows.weight)
@@ -335,14 +392,30 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
         return self._model(likelihood, self._n_outputs, 1.0)
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
-        """Store the centre and the scale of each target, if the model needs them."""
+        super()._fit_targets(y, weight)
+        if self._family.link == "log":  # from one sd above the mean on
+            mean = self._y_typical
+            variance = np.average(np.square(y - mean), axis=0, weights=weight)
+            self._y_bend = np.log1p(np.sqrt(variance) / mean)
+
+    def _likelihood(self) -> Likelihood:
+        from ..models.likelihoods import LatentGaussian, LinearAbove
+
+        if self._sparsity.prior is not None:
+            return LatentGaussian(self._n_targets)
+        given = super()._likelihood()
+        return LinearAbove(given, self._y_bend) if self._family.link == "log" else given
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         return self._outputs(draws, x)
 
     def _output_labels(self) -> list[str]:
-        n = self._n_outputs
-        return [""] if n == 1 else [f"output {j} in " for j in range(n)]
+        n, choice = self._n_targets, self._choice
+        if choice.own is not None:
+            return [f"output {j} of the network in " for j in range(choice.own.n_outputs)]
+        targets = [""] if n == 1 else [f"output {j} in " for j in range(n)]
+        noise = [f"the noise of {name}" for name in targets] if choice.heteroscedastic else []
+        return [*targets, *noise]
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         from ..models.networks.ensemble import MeanAndDeviation

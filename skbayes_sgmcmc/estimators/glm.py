@@ -14,9 +14,10 @@ from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from ..schedules import MixingDistance, Schedule
 from ._groups import GroupedRows, exported_labels
-from ._likelihoods import FAMILIES, LikelihoodChoice
+from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._offsets import OffsetRows
+from ._regressor import BayesianRegressor
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,7 +35,7 @@ Array = NDArray[Any]
 MOST_ALIKE = 10.0
 
 
-class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodChoice):
+class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, BayesianRegressor):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -307,14 +308,11 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
 
     def _check(self) -> Any:
         self._check_groups()
-        return super()._check()
-
-    def _check_noise(self) -> None:
         if isinstance(self.noise, str) and self.noise != "infer":
             raise not_allowed(
                 f"noise={self.noise!r} is not allowed: give 'infer' or a positive number."
             )
-        super()._check_noise()
+        settings = super()._check()
         if self.exposure is not None and not self._family.counts:
             raise not_allowed(
                 f"exposure={self.exposure!r} is not allowed with likelihood={self.likelihood!r}: "
@@ -325,6 +323,7 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
                 f"n_trials={self.n_trials!r} is not allowed with likelihood={self.likelihood!r}: "
                 "give n_trials=None, or likelihood='binomial'."
             )
+        return settings
 
     # rows -----------------------------------------------------------------------------------------
 
