@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight, check_scale
+from ._columns import Columns
 from ._fitting import Task, all_or_nothing, extremes_named
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
@@ -63,6 +65,11 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     #: the state of the chains, if later ones may continue it; and what their parameters mean
     _chain_state: Any = None
     _fitted_as: tuple[Any, ...] | None = None
+    #: parameters that name columns of X which are no features: one each, or columns of labels
+    _column_parameters: tuple[str, ...] = ()
+    _label_parameters: tuple[str, ...] = ()
+    #: labels of the latter, by column
+    _known_labels: Mapping[int, list[Any]] = MappingProxyType({})
     #: rows of a stream so far, None after ``fit``; and when its mixing was last checked
     _stream_rows: float | None = None
     _rows_checked = 0.0
@@ -291,21 +298,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Predictions of some pooled draws, of shape (draws, rows, outputs)."""
         raise NotImplementedError
 
-    def _with_codes(self, X: Any, *, reset: bool, more: bool = False) -> Any:
-        """X as it is given, with codes in place of the labels that columns hold.
-
-        ``reset``: learn the labels from X. ``more``: give codes to new labels, too; otherwise they
-        get -1.
-        """
-        return X
-
-    def _with_labels(self, X: Any) -> Any:
-        """The reverse: checked rows with the labels that the user gave."""
-        return X
-
-    def _of_features(self, X: Any) -> Any:
-        """The columns of X that are features."""
-        return X
+    @property
+    def _columns(self) -> Columns:
+        return Columns.of(self)
 
     def _inputs(self, X: Any) -> Any:
         """X as the model sees it."""
@@ -332,7 +327,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         progress = Progress(
             self,
             {
-                "X": lambda: self._with_labels(new.x),
+                "X": lambda: self._columns.with_labels(new.x),
                 "y": lambda: None if new.target is None else self._given(new.target),
             },
         )
@@ -487,5 +482,4 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         )
 
     def _feature_labels(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return list(names) if names is not None else [f"x{j}" for j in range(self.n_features_in_)]
+        return self._columns.feature_labels

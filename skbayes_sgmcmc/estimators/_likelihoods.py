@@ -76,6 +76,9 @@ FAMILIES = {
 OWN = Family("none", "torch_likelihood", "DistributionLikelihood")
 #: values of ``noise`` that are not numbers
 AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
+#: rows with the same target, beyond the coefficients, whose noise may be learned if there are few
+#: others: the noise is then about 0.3 exp(-10) units of y
+MOST_ALIKE = 10.0
 #: with fewer rows, noise is the same for all: they do not say how it depends on x
 FEWEST_FOR_OWN_NOISE = 20
 
@@ -172,6 +175,34 @@ class Choice:
             for one in scale:
                 check_ratio("noise", self.noise, "the spread of y", float(one))
         return center, scale
+
+    def check_spread(
+        self, y: Array, weight: Array | None, n_features: int, fit_intercept: bool, offset: Any
+    ) -> None:
+        """Raise ``ValueError`` if linear models leave no noise: most targets have the same value.
+
+        If they meet n targets exactly, the likelihood is proportional to noise^-n near zero. Each
+        other row has a factor of noise^df or less with Student's t distribution, where df > 2, and
+        forbids this with the normal one.
+        """
+        if not self.family.standardised or not isinstance(self.noise, str):
+            return
+        weight = np.ones(len(y)) if weight is None else weight
+        values, place = np.unique(y[:, 0], return_inverse=True)
+        alike = np.bincount(place, weight)
+        if not fit_intercept:
+            alike = np.where(values == 0.0, alike, 0.0)
+        most, total = int(alike.argmax()), float(weight.sum())
+        others = total - float(alike[most])
+        if others > 0.0 and not self.family.heavy_tails:
+            return
+        if alike[most] - 2.0 * others > MOST_ALIKE + n_features:
+            less = " - offset" if offset is not None else ""
+            raise not_allowed(
+                f"y{less} with the value {values[most]:g} in {alike[most] / total:.0%} of the rows "
+                f"is not allowed with likelihood={self.given!r} and noise={self.noise!r}: it "
+                "leaves no noise to learn. Give the noise as a number, or rows with other targets."
+            )
 
     def of_standardised(self, n_targets: int, scale: Any, rounding: Any) -> Likelihood:
         """The likelihood of standardised targets, with their scale and their rounding."""

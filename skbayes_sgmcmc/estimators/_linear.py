@@ -81,7 +81,7 @@ class LinearEstimator(SGMCMCEstimator):
         if self._learned_scale() is not None:  # it is in units of the features
             return
         n_rows = rows.n_rows
-        allowed = _differences(self._of_features(rows.x), self.prior_scale)
+        allowed = _differences(self._columns.of_features(rows.x), self.prior_scale)
         if 0.0 < allowed < min(SURE_INFORMATION, n_rows * LEAST_DIFFERENCE**2):
             warn(
                 f"prior_scale={self.prior_scale!r} hardly lets {short_name(self)} depend on X: "
