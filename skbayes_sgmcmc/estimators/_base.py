@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,13 @@ from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
-from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight, check_scale
+from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight
 from ._columns import Columns
 from ._fitting import Task, all_or_nothing, extremes_named
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
 from ._named_draws import Named, attributes, newest
+from ._parameters import CHECKS, Check
 from ._sense import check_run
 
 if TYPE_CHECKING:
@@ -162,13 +163,22 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             found = newest(old, new, drawn, n_draws)  # draws that were moved are no burn-in
         return found, kept[:, -found.n_draws :].copy() if part.filtered else None
 
+    #: checks of parameters that are others than those of the same name elsewhere
+    _checks: ClassVar[dict[str, Check]] = {}
+
     def _check(self) -> Settings:
-        """Check every parameter before any work starts."""
+        """Check every parameter before any work starts: each alone, then together."""
+        checks = CHECKS | self._checks
+        for name, value in self.get_params(deep=False).items():
+            if name in checks:
+                checks[name](name, value)
         self._check_prior()
-        check_choice("warm_start", self.warm_start, (True, False))
-        if self.total_samples is not None:
-            check_scale("total_samples", self.total_samples)
-        return self._settings()
+        settings = self._settings()
+        self._check_together(settings)
+        return settings
+
+    def _check_together(self, settings: Settings) -> None:
+        """Raise ``ValueError`` if parameters that are allowed alone are not allowed together."""
 
     def _settings(self) -> Settings:
         from .._engine.settings import Settings

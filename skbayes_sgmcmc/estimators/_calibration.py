@@ -15,7 +15,7 @@ from .._callbacks import leave_callbacks
 from .._data.rows import bytes_in_memory
 from .._engine.settings import is_auto
 from .._exceptions import SamplingError, silent, warn
-from .._validation import check_choice, check_random_state
+from .._validation import check_random_state
 from ._fitting import Task
 from ._mixing import short_name
 from ._network import NetworkClassifier
@@ -47,11 +47,6 @@ class CalibratedClassifier(NetworkClassifier):
     calibrate: Any
     max_steps: int | None
     calibration_power_: float = 1.0
-
-    def _check(self) -> Any:
-        settings = super()._check()
-        check_choice("calibrate", self.calibrate, ("auto", True, False))
-        return settings
 
     def _run(self, task: Task) -> None:
         self.calibration_power_ = 1.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from .._exceptions import not_allowed
+from .._validation import check_choice, check_scale, check_scales
 
 if TYPE_CHECKING:
     from ..priors.learned_scale import LearnedScale
@@ -36,12 +38,20 @@ def can_learn(prior: Any) -> bool:
     return prior == "normal" if isinstance(prior, str) else type(prior) is Normal
 
 
-def check_learned(prior_scale: Any, prior: Any) -> None:
-    """Raise ``ValueError`` if the scales of this prior can't be learned, or not like this."""
-    if not can_learn(prior):
+def check_prior_scale(
+    prior_scale: Any, prior: Any, allowed: str, *, learned: bool, words: tuple[str, ...] = ()
+) -> None:
+    """Raise ``ValueError`` if the scales are not allowed, or can't be learned for this prior."""
+    if isinstance(prior_scale, Real):
+        check_scale("prior_scale", prior_scale)
+    elif isinstance(prior_scale, str) and words and not learned:
+        check_choice("prior_scale", prior_scale, words)
+    elif not learned:
+        check_scales("prior_scale", prior_scale, allowed)
+    elif not can_learn(prior):
         raise not_allowed(
             f"prior_scale={prior_scale!r} is not allowed with prior={prior!r}: only normal priors "
             "can learn their scales; give prior='normal', or prior_scale as numbers."
         )
-    if not isinstance(prior_scale, str):
+    elif not isinstance(prior_scale, str):
         prior_scale.check("prior_scale")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +13,14 @@ from sklearn.utils import gen_batches
 from .._data.scaling import center_and_scale, sparse_scale
 from .._draws.prediction import BLOCK_NUMBERS
 from .._exceptions import not_allowed, warn
-from .._validation import check_choice, check_is_fitted, check_scale, check_scales
+from .._validation import check_choice, check_is_fitted
 from ._base import SGMCMCEstimator
-from ._learned_scale import LINEAR, can_learn, check_learned, learned_scale
+from ._learned_scale import LINEAR, can_learn, check_prior_scale, learned_scale
 from ._mixing import MustMix, short_name
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
+    from .._engine.settings import Settings
     from ..diagnostics import Summary
     from ..priors.learned_scale import LearnedScale
 
@@ -39,18 +39,11 @@ class LinearEstimator(SGMCMCEstimator):
     #: standard deviations of the features in the first fit
     _x_scale: Array
 
-    def _check(self) -> Any:
-        settings = super()._check()
-        given = self.prior_scale
-        if isinstance(given, Real):
-            check_scale("prior_scale", given)
-        elif self._learned_scale() is not None:
-            check_learned(given, self.prior)
-        else:
-            allowed = "a positive number, or an array of them of shape (n_features,), or 'learned'"
-            check_scales("prior_scale", given, allowed)
-        check_choice("fit_intercept", self.fit_intercept, (True, False))
-        return settings
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
+        allowed = "a positive number, or an array of them of shape (n_features,), or 'learned'"
+        learned = self._learned_scale() is not None
+        check_prior_scale(self.prior_scale, self.prior, allowed, learned=learned)
 
     def _learned_scale(self) -> LearnedScale | None:
         """The hyperprior of the scales, or None if the scales are given."""

@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from .._data.images import shape_in
 from .._data.layout import as_array
 from .._exceptions import not_allowed
-from .._validation import brief, check_choice, check_int, check_random_state, check_sizes, is_real
+from .._validation import brief, check_choice, check_random_state, is_real
 from . import _module_checks as checks
 from . import _module_rows as module_rows
 from ._last_layer import LastLayer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
+    from .._engine.settings import Settings
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
     from ..models.networks.module_checks import Rows
@@ -51,19 +52,8 @@ class ModuleEstimator(LastLayer):
 
     # parameters -----------------------------------------------------------------------------------
 
-    def _check(self) -> Any:
-        from ..models.networks.module import check_module
-        from ..models.networks.selection import check_selection
-
-        check_module("module", self.module)
-        check_selection(self.sample_parameters)
-        if self.input_shape is not None:
-            check_sizes("input_shape", self.input_shape)
-        check_int("n_workers", self.n_workers, low=0)
-        self._check_center()
-        return super()._check()
-
-    def _check_center(self) -> None:
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
         center = self.prior_center
         if is_real(center) and center == 0:
             return

@@ -19,11 +19,10 @@ from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
 from .._data.scaling import WHOLE_BYTES, center_and_scale, sparse_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
-from .._validation import check_choice, check_scale, check_scales
 from ..schedules import Schedule
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
-from ._learned_scale import NETWORK, can_learn, check_learned, learned_scale
+from ._learned_scale import NETWORK, can_learn, check_prior_scale, learned_scale
 from ._mixing import MustMix
 from ._regressor import BayesianRegressor
 from ._sense import check_drift, check_spread
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
+    from .._engine.settings import Settings
     from ..models.likelihoods import Likelihood
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
@@ -98,13 +98,13 @@ class NetworkEstimator(SGMCMCEstimator):
     def _check_network(self, X: Array) -> None:
         """Raise ``ValueError`` if the network does not fit the data."""
 
-    def _check(self) -> Any:
-        settings = super()._check()
-        scales = self.prior_scale
-        if isinstance(scales, Real):
-            check_scale("prior_scale", scales)
-        elif self._learned_scale() is not None:
-            check_learned(scales, self.prior)
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
+        scales, learned = self.prior_scale, self._learned_scale() is not None
+        words = ("auto", "fan_in", "learned")
+        allowed = "'auto', 'fan_in', 'learned', a positive number, or one number a layer"
+        check_prior_scale(scales, self.prior, allowed, learned=learned, words=words)
+        if learned:
             if self.prune is not None:
                 raise not_allowed(
                     f"prior_scale={scales!r} is not allowed with prune={self.prune!r}: the "
@@ -118,17 +118,7 @@ class NetworkEstimator(SGMCMCEstimator):
                     "its predictions are the same for all rows. Give prior_scale='fan_in'.",
                     "the-fit-does-not-describe-its-data",
                 )
-        elif isinstance(scales, str):
-            check_choice("prior_scale", scales, ("auto", "fan_in", "learned"))
-        else:
-            allowed = "'auto', 'fan_in', 'learned', a positive number, or one number a layer"
-            check_scales("prior_scale", scales, allowed)
-        check_choice("standardize", self.standardize, (True, False))
-        check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
-        if self.augment is not None and not callable(self.augment):
-            raise not_allowed(f"augment={self.augment!r} is not allowed: give None or a callable.")
         self._sparsity.check(self.temperature)
-        return settings
 
     def _check_prior(self) -> None:
         if self._sparsity.prior is None:
@@ -366,7 +356,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     #: outputs beyond which means are linear in them, for a logarithmic link
     _y_bend: Array
 
-    def _check(self) -> Any:
+    def _check_together(self, settings: Settings) -> None:
         # the sigma of a spike-and-slab prior is the noise
         if self._sparsity.prior is not None and self.likelihood != "normal":
             raise not_allowed(
@@ -379,7 +369,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
                 "also the standard deviation of the noise: give noise='infer' and, for a fixed "
                 "sigma, prior=SpikeSlab(sigma=..., learn_sigma=False)."
             )
-        return super()._check()
+        super()._check_together(settings)
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         if first:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._data.scaling import shared_scale
 from .._draws.posterior_samples import PosteriorSamples
-from .._validation import check_choice, check_sizes
+from .._validation import check_sizes
 from ._network import NetworkEstimator
 
 
@@ -20,14 +20,6 @@ class Perceptron(NetworkEstimator):
     #: whether rows are dense: features of one unit then share a scale, and ``dtype="auto"`` means
     #: float32 even for few parameters
     _dense = True
-
-    def _check(self) -> Any:
-        from ..models.networks.mlp import ACTIVATIONS
-
-        settings = super()._check()
-        self._hidden_sizes(n_features=1)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        return settings
 
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks.mlp import MLP

@@ -31,6 +31,7 @@ from ._sense import check_regression
 from ._tables import validate_x, validate_xy
 
 if TYPE_CHECKING:
+    from .._engine.settings import Settings
     from ..models.likelihoods import Likelihood
     from ..models.predictive import Predictive
 
@@ -132,9 +133,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     #: whether the latest fit had too few rows for a noise of their own; streams have no such number
     _few_rows = False
 
-    def _check(self) -> Any:
+    def _check_together(self, settings: Settings) -> None:
         self._choice.check(self._likelihoods, any_likelihood=self._any_likelihood)
-        return super()._check()
+        super()._check_together(settings)
 
     @property
     def _choice(self) -> Choice:

@@ -11,7 +11,7 @@ from sklearn.utils import gen_batches
 
 from .._draws.prediction import BLOCK_NUMBERS
 from .._exceptions import not_allowed, warn
-from .._validation import check_choice, check_is_fitted, check_real
+from .._validation import check_choice, check_is_fitted
 from ._mixing import short_name
 from ._perceptron import Perceptron
 from ._sense import some_rows
@@ -42,10 +42,6 @@ class SparsePerceptron(SelectorMixin, Perceptron):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    def _check(self) -> Any:
-        check_real("threshold", self.threshold, low=0.0, high=1.0, closed="left")
-        return super()._check()
 
     def _check_prior(self) -> None:
         if self._sparsity.prior is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from numbers import Real
 from operator import methodcaller
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +20,6 @@ from .._draws.alignment import matched
 from .._exceptions import not_allowed, warn
 from .._validation import (
     LARGEST_SCALE,
-    check_choice,
     check_int,
     check_is_fitted,
     check_predictions,
@@ -29,6 +29,10 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._mixing import MustMix
+from ._parameters import Check, choice, unless
+
+if TYPE_CHECKING:
+    from .._engine.settings import Settings
 
 Array = NDArray[Any]
 
@@ -199,14 +203,17 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     def _meaning(self) -> tuple[Any, ...]:
         return self.parametrization, self.n_features_in_
 
-    def _check(self) -> Any:
-        if self.topic_word_prior is not None:
-            check_scale("topic_word_prior", self.topic_word_prior)
-        check_choice("parametrization", self.parametrization, ("expanded_mean", "expanded_natural"))
-        check_int("doc_sweeps", self.doc_sweeps, low=0, high=MOST_SWEEPS)
-        if not isinstance(self.thinning, str):
-            check_int("thinning", self.thinning)
-        check_choice("init", self.init, ("auto", "random", "map"))
+    _checks: ClassVar[dict[str, Check]] = {
+        "doc_sweeps": partial(check_int, low=0, high=MOST_SWEEPS),
+        "init": choice("auto", "random", "map"),
+        "prior": choice("gamma", "normal"),
+        "prior_mean": partial(check_real, low=-LARGEST_SCALE, high=LARGEST_SCALE, closed="both"),
+        "prior_scale": check_scale,
+        "thinning": unless("auto", check_int),
+    }
+
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
         if self.init == "map" and self.parametrization == "expanded_mean":
             raise not_allowed(
                 "init='map' is not allowed with parametrization='expanded_mean', whose target has "
@@ -219,13 +226,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
                 "parametrization='expanded_mean', whose target is improper at temperatures other "
                 "than 1: give temperature=1.0, or parametrization='expanded_natural'."
             )
-        return super()._check()
 
     def _check_prior(self) -> None:
-        check_choice("prior", self.prior, ("gamma", "normal"))
-        limit = LARGEST_SCALE
-        check_real("prior_mean", self.prior_mean, low=-limit, high=limit, closed="both")
-        check_scale("prior_scale", self.prior_scale)
         if self.prior == "normal" and self.parametrization == "expanded_mean":
             raise not_allowed(
                 "prior='normal' is not allowed with parametrization='expanded_mean': give "

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from .._data.kept_rows import KeptRows
+    from .._engine.settings import Settings
     from ..models.glm import GLMModel
     from ..models.likelihoods import StudentT
     from ..priors import LearnedScale, Prior
@@ -307,14 +308,14 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     def _samplers(self) -> tuple[str, ...]:
         return ("auto", *super()._samplers(), "mclmc", "mala", "gibbs")
 
-    def _check(self) -> Any:
+    def _check_together(self, settings: Settings) -> None:
         check_columns_stay(self)
         groups.check_groups(self.groups, self.group_slopes, self.group_scale)
         if isinstance(self.noise, str) and self.noise != "infer":
             raise not_allowed(
                 f"noise={self.noise!r} is not allowed: give 'infer' or a positive number."
             )
-        settings = super()._check()
+        super()._check_together(settings)
         if self.exposure is not None and not self._family.counts:
             raise not_allowed(
                 f"exposure={self.exposure!r} is not allowed with likelihood={self.likelihood!r}: "
@@ -325,7 +326,6 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
                 f"n_trials={self.n_trials!r} is not allowed with likelihood={self.likelihood!r}: "
                 "give n_trials=None, or likelihood='binomial'."
             )
-        return settings
 
     # rows -----------------------------------------------------------------------------------------
 

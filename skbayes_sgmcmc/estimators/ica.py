@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from .._validation import (
 )
 from ..schedules import MixingDistance, Schedule
 from ._mixing import MustMix, short_name
+from ._parameters import Check, unless
 from ._unmixing import Unmixing
 
 if TYPE_CHECKING:
@@ -320,13 +321,13 @@ class BayesianICA(Unmixing):
     #: numbers of components and features of the fitted model, whether rows are whitened, densities
     _shape: tuple[int, int, bool, str]
 
-    def _check(self) -> Settings:
-        settings = super()._check()
-        check_scale("prior_scale", self.prior_scale)
-        check_choice("whiten", self.whiten, (True, False))
-        check_choice("density", self.density, ("extended", "logistic"))
-        if self.n_components is not None:
-            check_int("n_components", self.n_components)
+    _checks: ClassVar[dict[str, Check]] = {
+        "n_components": unless(None, check_int),
+        "prior_scale": check_scale,
+    }
+
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
         if isinstance(self.init, str):
             check_choice("init", self.init, ("auto", "random"))
         if isinstance(self.sampler, str):
@@ -338,7 +339,6 @@ class BayesianICA(Unmixing):
                 f"step_size='auto' is not allowed with sampler={self.sampler!r} here: give a "
                 "number, or sampler='rsgld' or 'mala', which move in the natural gradient's metric."
             )
-        return settings
 
     def _validate(self, X: Any, *, reset: bool) -> Array:
         rows = 2 if reset else 1

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._draws.storage import Storage
+from .._validation import check_sizes
 from ..schedules import MixingDistance, Schedule
 from ._calibration import CalibratedClassifier
+from ._parameters import Check, unless
 from ._perceptron import Perceptron
 
 if TYPE_CHECKING:
@@ -275,6 +277,8 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    _checks: ClassVar[dict[str, Check]] = {"hidden_layer_sizes": unless("auto", check_sizes)}
 
     def _hidden_sizes(self, n_features: int) -> tuple[int, ...]:
         if isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto":
