@@ -23,7 +23,7 @@ from ._columns import Columns
 from ._fitting import Task, all_or_nothing, extremes_named
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
-from ._named_draws import Named, attributes, newest
+from ._named_draws import Named, attributes, labels_of, newest
 from ._parameters import CHECKS, Check
 from ._sense import check_run
 
@@ -266,21 +266,21 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _judge(self, task: Task) -> None:
         """Warn of chains that have not mixed, and of fits that are plainly nonsense."""
         if not task.stream:
-            self._check_mixing(task.rows.x)
+            self._check_mixing(task)
             self._check_sense(task.rows)
             return
         rows = self._stream_rows or 0.0  # they are judged each time that they have doubled
         if self.n_draws_ >= 4 and not self._rows_checked <= rows < 2.0 * self._rows_checked:
             self._rows_checked = rows
-            self._check_mixing(task.rows.x)
+            self._check_mixing(task)
 
-    def _check_mixing(self, X: Any) -> None:
+    def _check_mixing(self, task: Task) -> None:
         """Warn if the chains have not mixed."""
         if self.n_draws_ >= 4:
-            self._mixing = check_mixing(self, self._must_mix(X))
+            self._mixing = check_mixing(self, self._must_mix(task))
 
-    def _must_mix(self, X: Any) -> MustMix:
-        """What the chains must agree on, given the rows of the fit."""
+    def _must_mix(self, task: Task) -> MustMix:
+        """What the chains of a fit must agree on."""
         raise NotImplementedError
 
     def _check_run(self, run: Run) -> None:
@@ -364,8 +364,10 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Whether targets of every kind have come in a stream, in these rows or before them."""
         return True
 
-    def _problem(self, model: Any, rows: KeptRows, settings: Settings) -> Problem:
-        """What a run samples, given the model and its rows."""
+    def _problem(
+        self, model: Any, rows: KeptRows, settings: Settings, inputs: Any = None
+    ) -> Problem:
+        """What a run samples, given the model, its rows and, if they are known, its inputs."""
         from .._engine.problem import Problem
         from .._engine.settings import resolve_device
 
@@ -374,7 +376,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             device, model.n_parameters, single_precision=model.single_precision
         )
         y = None if rows.target is None else self._targets(rows.target)
-        data = model.make_data(self._inputs(rows.x), y, rows.weight, dtype, device)
+        inputs = self._inputs(rows.x) if inputs is None else inputs
+        data = model.make_data(inputs, y, rows.weight, dtype, device)
         return Problem(model, data, dtype, device)
 
     def _check_finite(self, X: Any) -> None:
@@ -455,7 +458,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _labels(self) -> dict[str, list[str]]:
         """Names of the flattened coordinates of each block of draws."""
-        return {}
+        return {name: labels_of(name, axes) for name, axes in self._axes().items()}
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         """Names of the axes of each block of draws, with the labels along each axis."""

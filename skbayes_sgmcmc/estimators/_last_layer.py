@@ -6,9 +6,7 @@ sampled. They are computed once, and the layer is then a linear model of feature
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +55,8 @@ class LastLayer(NetworkEstimator):
     _head: Head | None = None
     #: coordinates of the features, which later calls of a stream keep
     _coordinates: FeatureCoordinates | None = None
-    #: the latest rows and their features, during a call
+    #: the latest rows and their features, only on copies that predict several blocks
     _features: tuple[Any, Any] | None = None
-    #: whether the last fit was one of the library's own linear models
-    _linear = False
     #: scale of the prior, if it was estimated
     prior_scale_: float
 
@@ -149,26 +145,18 @@ class LastLayer(NetworkEstimator):
             return LogisticHead(head.shapes, self._prior(), scale)
         return RegressionHead(head.shapes, likelihood, self._prior(), scale)
 
-    def _run(self, task: Task) -> None:
+    def _problem(
+        self, model: Any, rows: KeptRows, settings: Settings, inputs: Any = None
+    ) -> Problem:
         from ..models.last_layer import HeadModel
 
-        self._linear = isinstance(task.model, HeadModel)
-        try:
-            super()._run(task)
-        finally:
-            self._features = None
-
-    def _problem(self, model: Any, rows: KeptRows, settings: Settings) -> Problem:
-        from ..models.last_layer import HeadModel
-
-        if not isinstance(model, HeadModel):
-            return super()._problem(model, rows, settings)
         features = self._inputs(rows.x)
-        self._features = (rows.x, features)
+        if not isinstance(model, HeadModel):
+            return super()._problem(model, rows, settings, features)
         _check_finite(features)
         model = model.for_features(features, rows.weight, self._coordinates)
         self._coordinates = model.coordinates
-        problem = super()._problem(model, rows, settings)
+        problem = super()._problem(model, rows, settings, features)
         if not self._estimates_scale:
             return problem
         model = self._with_likeliest_scale(model, problem.data, features, rows.weight)
@@ -190,9 +178,11 @@ class LastLayer(NetworkEstimator):
         model.start = start
         return model
 
-    def _must_mix(self, X: Any) -> MustMix:
-        if not self._linear:
-            return super()._must_mix(X)
+    def _must_mix(self, task: Task) -> MustMix:
+        from ..models.last_layer import HeadModel
+
+        if not isinstance(task.model, HeadModel):
+            return super()._must_mix(task)
         # chains find one mode, so that the weights themselves agree
         return MustMix({name: self.posterior_[name] for name in self.posterior_.draws}, {})
 
@@ -207,7 +197,10 @@ class LastLayer(NetworkEstimator):
         if self._features is not None and self._features[0] is X:
             return self._features[1]
         rows = self._rows(X)
-        return rows if self._body is None else self._features_of(rows)
+        inputs = rows if self._body is None else self._features_of(rows)
+        if self._network is not None:
+            self._features = X, inputs
+        return inputs
 
     def _features_of(self, rows: Any) -> Any:
         """Features of rows as the module sees them; differentiable if they are a tensor."""
@@ -228,17 +221,6 @@ class LastLayer(NetworkEstimator):
         out = allocate((len(rows), head.n_features), dtype_name(kind), folder)
         # a copy: the estimator's own stays on the CPU, for files
         return features_of(light_copy(body).to(device), input_rows(rows, kind, device), out)
-
-    def _predictor(self) -> Callable[[Any, Any], Array]:
-        ready = copy.copy(self)
-        ready._network = self._make_network(self._n_outputs)
-
-        def predict(draws: Any, x: Any) -> Array:
-            # several blocks of draws predict the same rows, whose features are then known
-            ready._features = (x, ready._inputs(x))
-            return ready._predict_block(draws, x)
-
-        return predict
 
     def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
         from torch import nn

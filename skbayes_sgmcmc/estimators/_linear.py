@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .._engine.settings import Settings
     from ..diagnostics import Summary
     from ..priors.learned_scale import LearnedScale
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -123,7 +124,7 @@ class LinearEstimator(SGMCMCEstimator):
         """Blocks of draws whose mixing is checked: all but an intercept that is zero."""
         return [name for name in self.posterior_.draws if name != "intercept" or self.fit_intercept]
 
-    def _must_mix(self, X: Any) -> MustMix:
+    def _must_mix(self, task: Task) -> MustMix:
         return MustMix(
             {name: self.posterior_[name] for name in self._checked_blocks()}, self._labels()
         )
@@ -134,11 +135,6 @@ class LinearEstimator(SGMCMCEstimator):
 
     def _scale_axes(self) -> dict[str, dict[str, list[Any]]]:
         return {"scale": {"feature": self._feature_labels()}} if self._own_scales() else {}
-
-    def _scale_labels(self) -> dict[str, list[str]]:
-        if not self._own_scales():
-            return {}
-        return {"scale": [f"scale[{name}]" for name in self._feature_labels()]}
 
 
 def _differences(X: Any, prior_scale: Any) -> float:

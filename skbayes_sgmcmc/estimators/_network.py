@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..models.networks.network import Network
     from ..priors.factorised import Prior
     from ..priors.learned_scale import LearnedScale
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -279,8 +280,8 @@ class NetworkEstimator(SGMCMCEstimator):
             check_drift(self, run)
             check_spread(self, run)
 
-    def _must_mix(self, X: Any) -> MustMix:
-        posterior, n_rows = self.posterior_, X.shape[0]
+    def _must_mix(self, task: Task) -> MustMix:
+        posterior, X, n_rows = self.posterior_, task.rows.x, task.rows.x.shape[0]
         rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING_ROWS)).astype(int)
         draws = slice(0, posterior.n_chains * posterior.n_draws)
         f = self._predict_block(draws, X[np.unique(rows)])

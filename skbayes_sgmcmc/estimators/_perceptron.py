@@ -54,11 +54,6 @@ class Perceptron(NetworkEstimator):
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         return {"scale_weight_1": {"feature": self._feature_labels()}} if self._own_inputs() else {}
 
-    def _labels(self) -> dict[str, list[str]]:
-        if not self._own_inputs():
-            return {}
-        return {"scale_weight_1": [f"scale_weight_1[{name}]" for name in self._feature_labels()]}
-
     def _own_inputs(self) -> bool:
         """Whether each input of the fitted network has a learned scale of its own."""
         return hasattr(self, "relevance_")

@@ -33,6 +33,7 @@ from ._parameters import Check, choice, unless
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -272,8 +273,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         self.components_ = self.posterior_.mean("components")
         self.topic_word_prior_ = self._beta()
 
-    def _must_mix(self, X: Any) -> MustMix:
-        posterior = self.posterior_
+    def _must_mix(self, task: Task) -> MustMix:
+        posterior, X = self.posterior_, task.rows.x
         chosen = np.unique(np.linspace(0, X.shape[0] - 1, MIXING_ROWS).astype(int))
         rows = X[chosen]
         filled = np.diff(rows.indptr) > 0
@@ -431,7 +432,3 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         topics = list(range(self._n_features_out))
         return {"components": {"topic": topics, "word": self._feature_labels()}}
-
-    def _labels(self) -> dict[str, list[str]]:
-        names = self._feature_labels()
-        return {"components": [f"{k}: {w}" for k in range(self._n_features_out) for w in names]}

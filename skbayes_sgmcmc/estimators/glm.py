@@ -490,5 +490,4 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         return groups.effect_axes(self._groupings) | features | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
-        features = {"coef": self._feature_labels()}
-        return groups.effect_labels(self._groupings) | features | self._scale_labels()
+        return super()._labels() | groups.effect_labels(self._groupings)

@@ -448,7 +448,7 @@ class BayesianICA(Unmixing):
             "densities-do-not-suit-the-sources",
         )
 
-    def _must_mix(self, X: Any) -> MustMix:
+    def _must_mix(self, task: Task) -> MustMix:
         return MustMix({"components": self.posterior_["components"]}, self._labels())
 
     def _sample(self, *given: Any) -> Part:

@@ -366,10 +366,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         return {"coef": label | feature, "intercept": label} | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
-        features = self._feature_labels()
-        if len(self.classes_) == 2:
-            return {"coef": features, "intercept": ["intercept"]} | self._scale_labels()
-        return self._scale_labels() | {
-            "coef": [f"{c}: {name}" for c in self.classes_ for name in features],
-            "intercept": [f"{c}: intercept" for c in self.classes_],
-        }
+        if len(self.classes_) > 2:
+            return super()._labels() | {"intercept": [f"{c}: intercept" for c in self.classes_]}
+        own = {"coef": self._feature_labels(), "intercept": ["intercept"]}
+        return super()._labels() | own

@@ -383,7 +383,3 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
             "cutpoints": {"cut": self._cut_labels()},
         }
         return own | self._scale_axes()
-
-    def _labels(self) -> dict[str, list[str]]:
-        own = {"coef": self._feature_labels(), "cutpoints": self._cut_labels()}
-        return own | self._scale_labels()
