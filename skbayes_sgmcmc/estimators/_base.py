@@ -26,6 +26,7 @@ from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
 from ._named_draws import Named, attributes, labels_of, newest
 from ._parameters import CHECKS, Check
 from ._sense import check_run
+from ._tables import validate_x
 
 if TYPE_CHECKING:
     from torch import nn
@@ -298,7 +299,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _validate_rows(self, X: Any) -> Any:
         """X, checked to have the same columns as the rows of the fit."""
-        raise NotImplementedError
+        return validate_x(self, X)
 
     def _predictor(self) -> Any:
         """``_predict_block`` for many blocks of one call; shared preparations are done once."""

@@ -29,7 +29,7 @@ from ._log_joint import log_joint
 from ._mixing import short_name
 from ._probabilities import ProbabilityClassifier
 from ._sense import DRAWS_LOOKED_AT, check_classification, some_of_each
-from ._tables import validate_x, validate_xy
+from ._tables import validate_xy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -266,9 +266,6 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         raise NotImplementedError
 
     # prediction -----------------------------------------------------------------------------------
-
-    def _validate_rows(self, X: Any) -> Any:
-        return validate_x(self, X)
 
     def _probabilities(self, X: Any) -> Array:
         return self._mean_proba(self._validate_x(X))

@@ -40,6 +40,14 @@ class LinearEstimator(SGMCMCEstimator):
     #: standard deviations of the features in the first fit
     _x_scale: Array
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _samplers(self) -> tuple[str, ...]:
+        return (*super()._samplers(), "mclmc", "mala")
+
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)
         allowed = "a positive number, or an array of them of shape (n_features,), or 'learned'"
@@ -49,6 +57,18 @@ class LinearEstimator(SGMCMCEstimator):
     def _learned_scale(self) -> LearnedScale | None:
         """The hyperprior of the scales, or None if the scales are given."""
         return learned_scale(self.prior_scale, LINEAR, unasked=can_learn(self.prior))
+
+    def _model_of_classes(self, kind: Any, n_classes: int, rows: KeptRows, *, first: bool) -> Any:
+        """A model of this class, which takes the same of all linear classifiers."""
+        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
+        return kind(
+            n_features,
+            n_classes,
+            self._prior(),
+            self._model_scale(n_features),
+            self.fit_intercept,
+            self._units(rows.x, rows.weight, first=first) if learned else None,
+        )
 
     def _model_scale(self, n_features: int) -> Any:
         """Scale of the model's prior: numbers, or the hyperprior."""

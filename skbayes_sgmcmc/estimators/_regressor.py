@@ -28,7 +28,7 @@ from ._base import SGMCMCEstimator
 from ._likelihoods import FEWEST_FOR_OWN_NOISE, Choice, Family
 from ._log_joint import log_joint
 from ._sense import check_regression
-from ._tables import validate_x, validate_xy
+from ._tables import validate_xy
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
@@ -209,9 +209,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _given(self, target: Array) -> Array:
         return self._shaped(target)
-
-    def _validate_rows(self, X: Any) -> Any:
-        return validate_x(self, X)
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         one = self._predictive()(draws, x)

@@ -301,12 +301,11 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.multi_output = False
         return tags
 
     def _samplers(self) -> tuple[str, ...]:
-        return ("auto", *super()._samplers(), "mclmc", "mala", "gibbs")
+        return ("auto", *super()._samplers(), "gibbs")
 
     def _check_together(self, settings: Settings) -> None:
         check_columns_stay(self)

@@ -263,26 +263,11 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def _samplers(self) -> tuple[str, ...]:
-        return (*super()._samplers(), "mclmc", "mala")
-
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         from ..models.rotated import RotatedLogisticModel
 
-        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
-        return RotatedLogisticModel(
-            n_features,
-            len(self.classes_),
-            self._prior(),
-            self._model_scale(n_features),
-            self.fit_intercept,
-            self._units(rows.x, rows.weight, first=first) if learned else None,
-        )
+        n_classes = len(self.classes_)
+        return self._model_of_classes(RotatedLogisticModel, n_classes, rows, first=first)
 
     def _run(self, task: Task) -> None:
         rows, kept = task.rows, task.stream or self.warm_start
