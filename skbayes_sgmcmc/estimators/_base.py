@@ -18,7 +18,7 @@ from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
-from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight
+from .._validation import check_int, check_is_fitted, check_sample_weight
 from ._columns import Columns
 from ._fitting import Task, all_or_nothing, extremes_named
 from ._html import block, diagram
@@ -173,7 +173,6 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         for name, value in self.get_params(deep=False).items():
             if name in checks:
                 checks[name](name, value)
-        self._check_prior()
         settings = self._settings()
         self._check_together(settings)
         return settings
@@ -193,12 +192,6 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
         """New draws, with components reordered to match each other and the earlier draws."""
         return draws
-
-    def _check_prior(self) -> None:
-        from ..priors.factorised import PRIORS, Prior
-
-        if not isinstance(self.prior, Prior):
-            check_choice("prior", self.prior, PRIORS)
 
     def _check_stream(self) -> None:
         if self.checkpoint is not None:

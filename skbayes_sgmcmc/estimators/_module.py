@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from . import _module_checks as checks
 from . import _module_rows as module_rows
 from ._last_layer import LastLayer
 from ._module_rows import is_dataset_like
+from ._parameters import Check, check_any_prior
 from ._sparsity import Sparsity, compress
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class ModuleEstimator(LastLayer):
     _left_out: str | None = None
 
     # parameters -----------------------------------------------------------------------------------
+
+    _checks: ClassVar[dict[str, Check]] = {"prior": check_any_prior}
 
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)

@@ -121,12 +121,6 @@ class NetworkEstimator(SGMCMCEstimator):
                 )
         self._sparsity.check(self.temperature)
 
-    def _check_prior(self) -> None:
-        if self._sparsity.prior is None:
-            super()._check_prior()
-        else:
-            self._sparsity.prior.check("prior")
-
     def _check_stream(self) -> None:
         super()._check_stream()
         if self.prune is not None:

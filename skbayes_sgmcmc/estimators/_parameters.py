@@ -48,6 +48,31 @@ def _check_module(name: str, value: Any) -> None:
     check_module(name, value)
 
 
+def _check_prior(name: str, value: Any) -> None:
+    from ..priors.factorised import PRIORS, Prior
+
+    if not isinstance(value, Prior):
+        check_choice(name, value, PRIORS)
+
+
+def check_spikes(name: str, value: Any) -> None:
+    """Allow a spike-and-slab prior alone."""
+    from ..priors.spike_slab import SpikeSlab
+
+    if isinstance(value, SpikeSlab):
+        value.check(name)
+    else:
+        check_choice(name, value, ("spike_slab",))
+
+
+def check_any_prior(name: str, value: Any) -> None:
+    """Allow a spike-and-slab prior and all others."""
+    from ..priors.spike_slab import SpikeSlab
+
+    spikes = isinstance(value, SpikeSlab) or (isinstance(value, str) and value == "spike_slab")
+    (check_spikes if spikes else _check_prior)(name, value)
+
+
 def _check_selection(name: str, value: Any) -> None:
     from ..models.networks.selection import check_selection
 
@@ -74,6 +99,7 @@ CHECKS: dict[str, Check] = {
     "network_scale": check_scale,
     "parametrization": choice("expanded_mean", "expanded_natural"),
     "pool_size": check_int,
+    "prior": _check_prior,
     "r_rate": check_scale,
     "sample_parameters": _check_selection,
     "standardize": FLAG,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,9 @@ from sklearn.utils import gen_batches
 
 from .._draws.prediction import BLOCK_NUMBERS
 from .._exceptions import not_allowed, warn
-from .._validation import check_choice, check_is_fitted
+from .._validation import check_is_fitted
 from ._mixing import short_name
+from ._parameters import Check, check_spikes
 from ._perceptron import Perceptron
 from ._sense import some_rows
 from ._sparsity import Sparsity, compress
@@ -31,6 +32,7 @@ class SparsePerceptron(SelectorMixin, Perceptron):
 
     threshold: float
     _dense = False
+    _checks: ClassVar[dict[str, Check]] = {"prior": check_spikes}
 
     @property
     def _sparsity(self) -> Sparsity:
@@ -42,11 +44,6 @@ class SparsePerceptron(SelectorMixin, Perceptron):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    def _check_prior(self) -> None:
-        if self._sparsity.prior is None:
-            check_choice("prior", self.prior, ("spike_slab",))
-        super()._check_prior()
 
     def _get_support_mask(self) -> Array:
         check_is_fitted(self, "posterior_")

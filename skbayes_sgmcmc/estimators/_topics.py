@@ -29,7 +29,7 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._mixing import MustMix
-from ._parameters import Check, choice, unless
+from ._parameters import Check, choice
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
@@ -48,6 +48,12 @@ WHOLE = 1e-6
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
 #: number of draws that predictions average, and of documents that are processed at once
 PREDICTION_DRAWS, BLOCK_ROWS = 20, 1000
+
+
+def _check_no_distance(name: str, value: Any) -> None:
+    """Topics have no distances; texts are checked with the other settings."""
+    if not isinstance(value, str):
+        check_int(name, value)
 
 
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
@@ -210,7 +216,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         "prior": choice("gamma", "normal"),
         "prior_mean": partial(check_real, low=-LARGEST_SCALE, high=LARGEST_SCALE, closed="both"),
         "prior_scale": check_scale,
-        "thinning": unless("auto", check_int),
+        "thinning": _check_no_distance,
     }
 
     def _check_together(self, settings: Settings) -> None:
@@ -227,8 +233,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
                 "parametrization='expanded_mean', whose target is improper at temperatures other "
                 "than 1: give temperature=1.0, or parametrization='expanded_natural'."
             )
-
-    def _check_prior(self) -> None:
         if self.prior == "normal" and self.parametrization == "expanded_mean":
             raise not_allowed(
                 "prior='normal' is not allowed with parametrization='expanded_mean': give "

@@ -287,9 +287,6 @@ class LatentDirichletAllocation(TopicModel):
                 f"checkpoint={self.checkpoint!r} is not allowed with algorithm='gibbs': give "
                 "checkpoint=None."
             )
-
-    def _check_prior(self) -> None:
-        super()._check_prior()
         if self.prior == "normal" and self.algorithm == "gibbs":
             raise not_allowed(
                 "prior='normal' is not allowed with algorithm='gibbs': give prior='gamma'."
