@@ -91,19 +91,14 @@ class LastLayer(NetworkEstimator):
         from ..models.likelihoods import Categorical
         from ..priors.factorised import Normal
 
-        head = self._head
-        if head is None or not self._plain_prior or self.precision != "full":
+        head, plain_prior = self._head, not self._sparsity and self.prior_center == 0
+        if head is None or not plain_prior or self.precision != "full":
             return False
         if isinstance(likelihood, Categorical):
             # of two classes the difference is sampled: its prior is of the same kind if normal
             return head.n_outputs > 2 or type(self._prior()) is Normal
         plain = likelihood.separable and len(likelihood.output_groups) == 1
         return plain and not likelihood.latent_noise
-
-    @property
-    def _plain_prior(self) -> bool:
-        """Whether the prior is one of linear models."""
-        return not self._sparsity and self.prior_center == 0
 
     def _hyperprior(self) -> LearnedScale | None:
         """The hyperprior of the scale of a linear model, or None if the scale is given."""

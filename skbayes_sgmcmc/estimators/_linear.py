@@ -140,21 +140,16 @@ class LinearEstimator(SGMCMCEstimator):
 
     # names of draws -------------------------------------------------------------------------------
 
-    def _checked_blocks(self) -> list[str]:
-        """Blocks of draws whose mixing is checked: all but an intercept that is zero."""
-        return [name for name in self.posterior_.draws if name != "intercept" or self.fit_intercept]
-
     def _must_mix(self, task: Task) -> MustMix:
-        return MustMix(
-            {name: self.posterior_[name] for name in self._checked_blocks()}, self._labels()
-        )
-
-    def _own_scales(self) -> bool:
-        """Whether each feature of the fitted model has a learned scale of its own."""
-        return "shared_scale" in self.posterior_.draws
+        draws = {name: self.posterior_[name] for name in self.posterior_.draws}
+        if not self.fit_intercept:  # it is zero
+            draws.pop("intercept", None)
+        return MustMix(draws, self._labels())
 
     def _scale_axes(self) -> dict[str, dict[str, list[Any]]]:
-        return {"scale": {"feature": self._feature_labels()}} if self._own_scales() else {}
+        """Those of learned scales, if each feature has its own."""
+        own = "shared_scale" in self.posterior_.draws
+        return {"scale": {"feature": self._feature_labels()}} if own else {}
 
 
 def _differences(X: Any, prior_scale: Any) -> float:
