@@ -28,6 +28,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._callbacks import is_screen
 from skbayes_sgmcmc._engine.progress import Board, Report
+from skbayes_sgmcmc.estimators._html import posterior_html
 
 X, y = make_classification(60, 4, n_redundant=0, random_state=0)
 STEPS = {"n_draws": 40, "burn_in": 600, "thinning": 60, "n_chains": 2, "random_state": 0}
@@ -240,5 +241,5 @@ def test_html_lists_the_warnings_of_the_latest_fit():
         assert str(warning.message)[:30] in shown
     assert f">{len(caught)}<" in shown and "<li>" in shown
     clf._fit_warnings = ["<script>"]
-    assert "<script>" not in clf._posterior_html()
+    assert "<script>" not in posterior_html(clf)
     assert ">none<" in clf.set_params(step_size="auto", n_draws=250).fit(X, y)._repr_html_()

@@ -108,10 +108,10 @@ def test_few_rows_have_one_noise(n, own):
     y = X[:, 0] + 0.3 * rng.standard_normal(60)
     reg = BayesianMLPRegressor(n_chains=2, burn_in=600, n_draws=50, thinning=10, random_state=0)
     reg.fit(X[:n], y[:n])
-    assert reg._kind[1] == own
+    assert reg._choice.heteroscedastic == own
     assert np.median(reg.predict(X, return_std=True)[1]) < 20.0 * y[:n].std()
     reg.fit(X[:20], y[:20])  # other rows, other noise
-    assert reg._kind[1]
+    assert reg._choice.heteroscedastic
 
 
 @pytest.mark.parametrize(("n", "p", "seed"), [(25, 3, 0), (40, 1, 0), (40, 6, 1)])
@@ -126,7 +126,7 @@ def test_sds_of_new_rows_are_those_of_their_intervals(n, p, seed):
     y = X[:, 0] + 0.5 * X[:, -1] + rng.standard_normal(n + 300)
     reg = BayesianMLPRegressor(n_chains=2, burn_in=600, n_draws=100, thinning=5, random_state=seed)
     reg.fit(X[:n], y[:n])
-    assert reg._kind[1]
+    assert reg._choice.heteroscedastic
     low, high = reg.predict_interval(X[n:], coverage=0.9).T
     assert (reg.predict(X[n:], return_std=True)[1] < 2.0 * (high - low) / 3.29).all()
 
@@ -152,7 +152,7 @@ def test_streams_that_begin_with_few_rows_have_noise_of_their_own():
     reg = BayesianMLPRegressor(hidden_layer_sizes=4, random_state=0)
     for rows in (slice(0, 5), slice(5, 30)):
         reg.partial_fit(X[rows], y[rows, 0])
-        assert reg._kind[1]
+        assert reg._choice.heteroscedastic
 
 
 def test_rows_that_are_fitted_exactly_keep_some_noise():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
 from skbayes_sgmcmc import (
@@ -24,7 +24,14 @@ from skbayes_sgmcmc import (
     SamplingWarning,
 )
 from skbayes_sgmcmc.estimators._linear import _differences
-from skbayes_sgmcmc.estimators._sense import SenseWarnings, some_of_each
+from skbayes_sgmcmc.estimators._sense import (
+    check_classification,
+    check_drift,
+    check_regression,
+    check_run,
+    check_spread,
+    some_of_each,
+)
 
 RUN = {"n_chains": 2, "n_draws": 20, "burn_in": 200, "thinning": 5, "random_state": 0}
 FORMER = {"prior_scale": 1.0, "noise": "infer", "hidden_layer_sizes": (50,)}
@@ -86,7 +93,7 @@ def test_extreme_steps_of_classifiers_do_not_pass_in_silence(sampler, step_size)
         assert not hasattr(clf, "posterior_")
 
 
-class Stub(SenseWarnings):
+class Stub(BaseEstimator):
     """What a fit would have predicted: given means and sds of all rows."""
 
     n_steps_ = 10
@@ -94,9 +101,6 @@ class Stub(SenseWarnings):
 
     def __init__(self, mean=0.0, sd=1.0, temperature=1.0):
         self.mean, self.sd, self.temperature = mean, sd, temperature
-
-    def _short_name(self):
-        return "Stub()"
 
     #: of the draws of two chains
     weights = np.full(10, 0.1)
@@ -121,7 +125,7 @@ def test_bounds_of_regression(mean, sd, message):
     """Targets have mean 0 and sd 1: the error of a constant is 1, and so is its noise."""
     y = np.repeat([-1.0, 1.0], 100)[:, None]
     stub = Stub(mean, sd)
-    found = messages(lambda: stub._check_regression(stub, y, y))
+    found = messages(lambda: check_regression(stub, stub, y, y))
     assert len(found) == (message is not None)
     assert all(message in text and "Give step_size" in text for text in found)
 
@@ -130,7 +134,7 @@ def test_errors_whose_squares_are_no_numbers_are_compared():
     """Predictions are off by 1e170 sds of y: the warning names the root mean square."""
     y = np.repeat([-1.0, 1.0], 100)[:, None]
     stub = Stub(1e170, 1.0)
-    (text,) = messages(lambda: stub._check_regression(stub, y, y))
+    (text,) = messages(lambda: check_regression(stub, stub, y, y))
     assert "root mean square 1e+170; sd of y 1" in text
 
 
@@ -140,10 +144,10 @@ def test_one_warning_names_all_outputs():
     mean, sd = np.linspace(0.7, 0.8, 9), np.ones(9)
     mean[[1, 4]], sd[4] = 0.0, 3.0
     stub = Stub(mean, sd)
-    (text,) = messages(lambda: stub._check_regression(stub, y, y))
+    (text,) = messages(lambda: check_regression(stub, stub, y, y))
     assert "predictions of outputs 0, 2, 3, 5, 6 and 2 more (worst: 8) are further" in text
     assert ", and the sd of its predictions of output 4 is larger" in text
-    (text,) = messages(lambda: stub._check_regression(Stub(mean[:3], sd[:3]), y, y[:, :3]))
+    (text,) = messages(lambda: check_regression(stub, Stub(mean[:3], sd[:3]), y, y[:, :3]))
     assert "predictions of outputs 0 and 2 (worst: 2) are" in text
 
 
@@ -157,7 +161,7 @@ def test_bounds_of_classification(p, warned):
     proba = np.full((100, 2), 1.0 - p)
     proba[np.arange(100), codes] = p
     found = messages(
-        lambda: Stub()._check_classification(proba, np.log(proba), codes, np.ones(100), 1)
+        lambda: check_classification(Stub(), proba, np.log(proba), codes, np.ones(100), 1)
     )
     assert [("log loss of its training rows" in text) for text in found] == [True] * warned
 
@@ -178,7 +182,7 @@ def test_bounds_of_single_draws(p, temperature, warned):
     one[np.arange(100), codes] = p
     stub = Stub(temperature=temperature)
     average, logs = 0.5 * (one + one[:, ::-1]), 0.5 * np.log(one * one[:, ::-1])
-    found = messages(lambda: stub._check_classification(average, logs, codes, np.ones(100), 1))
+    found = messages(lambda: check_classification(stub, average, logs, codes, np.ones(100), 1))
     assert ["log loss of single draws for its" in text for text in found] == [True] * warned
 
 
@@ -261,7 +265,7 @@ def test_few_momenta_are_random(heat, n_parameters, warned):
     run = SimpleNamespace(
         statistics={"kinetic_temperature": statistics}, target=SimpleNamespace(model=model)
     )
-    assert len(messages(lambda: Stub()._check_run(run))) == warned
+    assert len(messages(lambda: check_run(Stub(), run))) == warned
 
 
 @pytest.mark.parametrize("seed", [1, 4])
@@ -312,7 +316,7 @@ def test_a_potential_that_wanders_is_no_potential_that_falls(falls, warned):
         log_joint_of_rows=lambda chosen, n_rows: chosen[:, 0],
     )
     run = SimpleNamespace(draws=draws, target=target, plan=SimpleNamespace(first_temperature=1.0))
-    said = messages(lambda: BayesianMLPRegressor()._check_drift(run))
+    said = messages(lambda: check_drift(BayesianMLPRegressor(), run))
     assert len(said) == warned
 
 
@@ -333,7 +337,7 @@ def test_draws_that_are_spread_too_far(variance, warned, temperature):
     )
     plan = SimpleNamespace(first_temperature=temperature)
     run = SimpleNamespace(draws=draws, target=target, plan=plan)
-    found = messages(lambda: BayesianMLPRegressor()._check_spread(run))
+    found = messages(lambda: check_spread(BayesianMLPRegressor(), run))
     assert len(found) == warned
     assert all(re.search(r"spread as at (1\.9|2)", text) for text in found)
 
@@ -375,7 +379,7 @@ def test_targets_with_long_tails_are_no_nonsense(likelihood, n, d, seed):
 def test_few_rows_leave_the_noise_open(n, warned):
     """With 20 rows and 6 features, a right fit of gamma targets has a noise of 1.9 sds of y."""
     y, stub = np.repeat([-1.0, 1.0], n // 2)[:, None], Stub(0.0, 1.9)
-    assert len(messages(lambda: stub._check_regression(stub, y, y))) == warned
+    assert len(messages(lambda: check_regression(stub, stub, y, y))) == warned
 
 
 def test_a_potential_that_still_falls():
@@ -428,7 +432,7 @@ def test_frequencies_are_weighted():
     for p, warned in [(0.5, False), (0.1, True)]:
         proba = np.where(codes[:, None] == [0, 1], p, 1.0 - p)
         rows = proba, np.log(proba), codes, mass
-        found = messages(partial(Stub()._check_classification, *rows, 1))
+        found = messages(partial(check_classification, Stub(), *rows, 1))
         assert len(found) == warned
 
 
@@ -452,6 +456,6 @@ def test_errors_of_regression_are_weighted():
     y = np.repeat([-0.3, 0.3, 5.0], [50, 50, 100])[:, None]
     weight = np.repeat([1e4, 1.0], 100)
     stub = Stub(0.0, 0.3)
-    assert not messages(lambda: stub._check_regression(stub, y, y, weight))
-    (text,) = messages(lambda: Stub(4.0, 0.3)._check_regression(Stub(4.0, 0.3), y, y, weight))
+    assert not messages(lambda: check_regression(stub, stub, y, y, weight))
+    (text,) = messages(lambda: check_regression(Stub(), Stub(4.0, 0.3), y, y, weight))
     assert "further from the training targets" in text

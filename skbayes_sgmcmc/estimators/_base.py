@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +18,22 @@ from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
-from .._validation import check_choice, check_int, check_is_fitted, check_sample_weight, check_scale
+from .._validation import check_int, check_is_fitted, check_sample_weight
+from ._columns import Columns
 from ._fitting import Task, all_or_nothing, extremes_named
-from ._html import PosteriorHTML
-from ._mixing import MixingWarnings, some_r_hat
-from ._named_draws import Named, attributes, newest
-from ._sense import SenseWarnings
+from ._html import block, diagram
+from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
+from ._named_draws import Named, attributes, labels_of, newest
+from ._parameters import CHECKS, Check
+from ._sense import check_run
+from ._tables import validate_x
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .._engine.problem import Problem
     from .._engine.progress import Report
+    from .._engine.run import Run
     from .._engine.settings import Settings
     from .._engine.streams import Call, Part
     from ..diagnostics import Summary
@@ -43,14 +48,17 @@ COPIED_BYTES = 2**28
 CHECKED_ROWS = 5
 
 
-class SGMCMCEstimator(
-    PosteriorHTML, MixingWarnings, SenseWarnings, CallbackSupportMixin, BaseEstimator
-):
+class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     """Base class of all estimators. Subclasses make the model and its data."""
 
     posterior_: PosteriorSamples
+    n_chains_: int
+    n_draws_: int
+    n_steps_: int
     # parameters of every estimator, set by the constructors
     prior: Any
+    step_size: Any
+    temperature: Any
     total_samples: float | None
     checkpoint: Any
     n_chains: int
@@ -59,6 +67,24 @@ class SGMCMCEstimator(
     #: the state of the chains, if later ones may continue it; and what their parameters mean
     _chain_state: Any = None
     _fitted_as: tuple[Any, ...] | None = None
+    #: parameters that name columns of X which are no features: one each, or columns of labels
+    _column_parameters: tuple[str, ...] = ()
+    _label_parameters: tuple[str, ...] = ()
+    #: labels of the latter, by column
+    _known_labels: Mapping[int, list[Any]] = MappingProxyType({})
+    #: rows of a stream so far, None after ``fit``; and when its mixing was last checked
+    _stream_rows: float | None = None
+    _rows_checked = 0.0
+    #: the largest R-hat and the smallest ESS, each with its coordinate, if they were computed
+    _mixing: tuple[Extreme, Extreme] | None = None
+    #: texts of the warnings of the latest call of ``fit`` or ``partial_fit``
+    _fit_warnings: Sequence[str] = ()
+
+    def _html_repr(self) -> str:
+        return diagram(self)
+
+    def _sk_visual_block_(self) -> Any:
+        return block(self)
 
     def __getstate__(self) -> dict[str, Any]:
         # paths become strings, because files without pickle hold no other kind of path
@@ -138,13 +164,21 @@ class SGMCMCEstimator(
             found = newest(old, new, drawn, n_draws)  # draws that were moved are no burn-in
         return found, kept[:, -found.n_draws :].copy() if part.filtered else None
 
+    #: checks of parameters that are others than those of the same name elsewhere
+    _checks: ClassVar[dict[str, Check]] = {}
+
     def _check(self) -> Settings:
-        """Check every parameter before any work starts."""
-        self._check_prior()
-        check_choice("warm_start", self.warm_start, (True, False))
-        if self.total_samples is not None:
-            check_scale("total_samples", self.total_samples)
-        return self._settings()
+        """Check every parameter before any work starts: each alone, then together."""
+        checks = CHECKS | self._checks
+        for name, value in self.get_params(deep=False).items():
+            if name in checks:
+                checks[name](name, value)
+        settings = self._settings()
+        self._check_together(settings)
+        return settings
+
+    def _check_together(self, settings: Settings) -> None:
+        """Raise ``ValueError`` if parameters that are allowed alone are not allowed together."""
 
     def _settings(self) -> Settings:
         from .._engine.settings import Settings
@@ -158,12 +192,6 @@ class SGMCMCEstimator(
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
         """New draws, with components reordered to match each other and the earlier draws."""
         return draws
-
-    def _check_prior(self) -> None:
-        from ..priors.factorised import PRIORS, Prior
-
-        if not isinstance(self.prior, Prior):
-            check_choice("prior", self.prior, PRIORS)
 
     def _check_stream(self) -> None:
         if self.checkpoint is not None:
@@ -231,11 +259,27 @@ class SGMCMCEstimator(
 
     def _judge(self, task: Task) -> None:
         """Warn of chains that have not mixed, and of fits that are plainly nonsense."""
-        if task.stream:
-            self._check_stream_mixing(task.rows.x)
-        else:
-            self._check_mixing(task.rows.x)
+        if not task.stream:
+            self._check_mixing(task)
             self._check_sense(task.rows)
+            return
+        rows = self._stream_rows or 0.0  # they are judged each time that they have doubled
+        if self.n_draws_ >= 4 and not self._rows_checked <= rows < 2.0 * self._rows_checked:
+            self._rows_checked = rows
+            self._check_mixing(task)
+
+    def _check_mixing(self, task: Task) -> None:
+        """Warn if the chains have not mixed."""
+        if self.n_draws_ >= 4:
+            self._mixing = check_mixing(self, self._must_mix(task))
+
+    def _must_mix(self, task: Task) -> MustMix:
+        """What the chains of a fit must agree on."""
+        raise NotImplementedError
+
+    def _check_run(self, run: Run) -> None:
+        """Warn if a run has not sampled what it was meant to."""
+        check_run(self, run)
 
     def _sparse(self) -> str | bool:
         """The sparse format that ``validate_data`` accepts, or False."""
@@ -248,7 +292,7 @@ class SGMCMCEstimator(
 
     def _validate_rows(self, X: Any) -> Any:
         """X, checked to have the same columns as the rows of the fit."""
-        raise NotImplementedError
+        return validate_x(self, X)
 
     def _predictor(self) -> Any:
         """``_predict_block`` for many blocks of one call; shared preparations are done once."""
@@ -258,21 +302,9 @@ class SGMCMCEstimator(
         """Predictions of some pooled draws, of shape (draws, rows, outputs)."""
         raise NotImplementedError
 
-    def _with_codes(self, X: Any, *, reset: bool, more: bool = False) -> Any:
-        """X as it is given, with codes in place of the labels that columns hold.
-
-        ``reset``: learn the labels from X. ``more``: give codes to new labels, too; otherwise they
-        get -1.
-        """
-        return X
-
-    def _with_labels(self, X: Any) -> Any:
-        """The reverse: checked rows with the labels that the user gave."""
-        return X
-
-    def _of_features(self, X: Any) -> Any:
-        """The columns of X that are features."""
-        return X
+    @property
+    def _columns(self) -> Columns:
+        return Columns.of(self)
 
     def _inputs(self, X: Any) -> Any:
         """X as the model sees it."""
@@ -299,7 +331,7 @@ class SGMCMCEstimator(
         progress = Progress(
             self,
             {
-                "X": lambda: self._with_labels(new.x),
+                "X": lambda: self._columns.with_labels(new.x),
                 "y": lambda: None if new.target is None else self._given(new.target),
             },
         )
@@ -313,7 +345,7 @@ class SGMCMCEstimator(
         if joined is not None and not part.settled:
             kept = joined.kept()
             state = remembering(state, rows=kept)
-            self._check_order(joined, kept)
+            check_order(self, joined, kept)
         self._chain_state = state if task.stream or self.warm_start else None
         self._mixing = None
         self._stream_rows = None if call is None else call.seen
@@ -326,8 +358,10 @@ class SGMCMCEstimator(
         """Whether targets of every kind have come in a stream, in these rows or before them."""
         return True
 
-    def _problem(self, model: Any, rows: KeptRows, settings: Settings) -> Problem:
-        """What a run samples, given the model and its rows."""
+    def _problem(
+        self, model: Any, rows: KeptRows, settings: Settings, inputs: Any = None
+    ) -> Problem:
+        """What a run samples, given the model, its rows and, if they are known, its inputs."""
         from .._engine.problem import Problem
         from .._engine.settings import resolve_device
 
@@ -336,7 +370,8 @@ class SGMCMCEstimator(
             device, model.n_parameters, single_precision=model.single_precision
         )
         y = None if rows.target is None else self._targets(rows.target)
-        data = model.make_data(self._inputs(rows.x), y, rows.weight, dtype, device)
+        inputs = self._inputs(rows.x) if inputs is None else inputs
+        data = model.make_data(inputs, y, rows.weight, dtype, device)
         return Problem(model, data, dtype, device)
 
     def _check_finite(self, X: Any) -> None:
@@ -415,6 +450,10 @@ class SGMCMCEstimator(
         check_is_fitted(self, "posterior_")
         return summary(self.posterior_, labels=self._labels(), coverage=coverage)
 
+    def _labels(self) -> dict[str, list[str]]:
+        """Names of the flattened coordinates of each block of draws."""
+        return {name: labels_of(name, axes) for name, axes in self._axes().items()}
+
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         """Names of the axes of each block of draws, with the labels along each axis."""
         return {}
@@ -450,5 +489,4 @@ class SGMCMCEstimator(
         )
 
     def _feature_labels(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return list(names) if names is not None else [f"x{j}" for j in range(self.n_features_in_)]
+        return self._columns.feature_labels

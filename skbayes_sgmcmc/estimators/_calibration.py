@@ -15,8 +15,9 @@ from .._callbacks import leave_callbacks
 from .._data.rows import bytes_in_memory
 from .._engine.settings import is_auto
 from .._exceptions import SamplingError, silent, warn
-from .._validation import check_choice, check_random_state
+from .._validation import check_random_state
 from ._fitting import Task
+from ._mixing import short_name
 from ._network import NetworkClassifier
 
 if TYPE_CHECKING:
@@ -47,11 +48,6 @@ class CalibratedClassifier(NetworkClassifier):
     max_steps: int | None
     calibration_power_: float = 1.0
 
-    def _check(self) -> Any:
-        settings = super()._check()
-        check_choice("calibrate", self.calibrate, ("auto", True, False))
-        return settings
-
     def _run(self, task: Task) -> None:
         self.calibration_power_ = 1.0
         super()._run(task)
@@ -73,7 +69,7 @@ class CalibratedClassifier(NetworkClassifier):
             found = [self._given_others(task, rows, seed, n_steps) for rows, seed in runs]
         except SamplingError:
             warn(
-                f"the probabilities of {self._short_name()} are not calibrated: the chains of a "
+                f"the probabilities of {short_name(self)} are not calibrated: the chains of a "
                 "shorter run diverged. Reduce step_size, or give calibrate=False.",
                 "chains-diverged",
             )

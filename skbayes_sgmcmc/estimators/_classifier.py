@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,10 +25,11 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._fitting import Task
-from ._log_joint import WithLogJoint
+from ._log_joint import log_joint
+from ._mixing import short_name
 from ._probabilities import ProbabilityClassifier
-from ._sense import DRAWS_LOOKED_AT, some_of_each
-from ._tables import validate_x, validate_xy
+from ._sense import DRAWS_LOOKED_AT, check_classification, some_of_each
+from ._tables import validate_xy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,7 +45,7 @@ MANY_ROWS = 1000
 UNLIKELY = 1e-6
 
 
-class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
+class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     """Base class of all classifiers that sample a posterior."""
 
     class_weight: Any
@@ -111,6 +113,8 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         """
         self._fit(X, y, sample_weight, stream=True, classes=classes)
         return self
+
+    log_joint = log_joint
 
     def _encoded(
         self,
@@ -200,12 +204,12 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         what = ""
         if missing and rows >= MANY_ROWS > rows - len(codes):
             what = (
-                f"the first {rows:.0f} rows of the stream of {self._short_name()} have no row of "
+                f"the first {rows:.0f} rows of the stream of {short_name(self)} have no row of "
                 f"the classes {missing}. If it is sorted by label"
             )
         elif absent:
             what = (
-                f"a call of partial_fit of {self._short_name()} had {len(codes)} rows and none of "
+                f"a call of partial_fit of {short_name(self)} had {len(codes)} rows and none of "
                 f"the classes {absent}, which earlier calls had many of. If rows come class by "
                 "class"
             )
@@ -263,9 +267,6 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
 
     # prediction -----------------------------------------------------------------------------------
 
-    def _validate_rows(self, X: Any) -> Any:
-        return validate_x(self, X)
-
     def _probabilities(self, X: Any) -> Array:
         return self._mean_proba(self._validate_x(X))
 
@@ -285,8 +286,9 @@ class BayesianClassifier(ProbabilityClassifier, WithLogJoint, SGMCMCEstimator):
         with np.errstate(all="ignore"):  # what is not finite is refused
             found = prediction.average(with_logs, some, len(chosen), 2 * k, weights)
         check_predictions(found, some)
-        directions = min(self._n_numbers(), len(codes) - int(np.bincount(codes).max()))
-        self._check_classification(found[:, :k], found[:, k:], codes[chosen_rows], mass, directions)
+        n_numbers = sum(math.prod(shape) for shape in self.posterior_.shapes.values())
+        directions = min(n_numbers, len(codes) - int(np.bincount(codes).max()))
+        check_classification(self, found[:, :k], found[:, k:], codes[chosen_rows], mass, directions)
 
     def _mean_proba(self, x: Any) -> Array:
         """Probabilities (rows, classes), averaged over the draws."""

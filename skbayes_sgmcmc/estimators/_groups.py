@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .._exceptions import not_allowed
 from .._labels import label_text
 from .._validation import check_choice, check_scale
-from ._columns import LARGEST_CODE, NamedColumns
+from ._columns import LARGEST_CODE, Columns, values_of
 
 if TYPE_CHECKING:
     from ..models._group_priors import GroupTerm
@@ -65,139 +65,136 @@ class Grouping:
         return sp.csr_matrix((np.ones(len(rows)), (rows, place[rows])), shape=shape)
 
 
-class GroupedRows(NamedColumns):
-    """Mixin of linear estimators whose rows belong to groups."""
+#: of the first fit
+Groupings = tuple[Grouping, ...]
 
-    groups: Any
-    group_slopes: Any
-    group_scale: Any
-    _label_parameters = ("groups",)
-    #: of the first fit
-    _groupings: tuple[Grouping, ...] = ()
 
-    def _check_groups(self) -> None:
-        """Raise ``ValueError`` if ``group_scale`` or ``group_slopes`` is not allowed."""
-        self._check_columns_stay()
-        if self.groups is None and self.group_slopes is not None:
+def check_groups(groups: Any, group_slopes: Any, given: Any) -> None:
+    """Raise ``ValueError`` if ``group_scale`` or ``group_slopes`` is not allowed."""
+    if groups is None and group_slopes is not None:
+        raise not_allowed(
+            f"group_slopes={group_slopes!r} is not allowed without groups: give groups, "
+            "or group_slopes=None."
+        )
+    if isinstance(given, Real):
+        check_scale("group_scale", given)
+    elif isinstance(given, str):
+        check_choice("group_scale", given, ("learned",))
+    elif hasattr(given, "check"):
+        given.check("group_scale")
+        check_choice("group_scale.inputs", given.inputs, ("auto", False))
+    else:
+        raise not_allowed(
+            f"group_scale={given!r} is not allowed: give 'learned', a LearnedScale or a "
+            "positive number."
+        )
+
+
+def groupings_of(columns: Columns, X: Any, group_slopes: Any) -> Groupings:
+    """Learn which groups there are."""
+    labels, features, slopes = columns.labels, columns.features, {}
+    for given, j in columns.named("group_slopes", group_slopes).items():
+        if j not in features:
+            raise not_allowed(f"{given} is not allowed: the column is not a feature.")
+        slopes[labels[j]] = j
+    groupings = []
+    for j in columns.labelled.values():
+        codes = np.unique(values_of(X, j)).astype(int)
+        groups = [columns.known[j][code] for code in codes]
+        groupings.append(Grouping(labels[j], j, groups, codes, slopes))
+    names = effect_names(tuple(groupings))
+    if len(set(names)) < len(names):
+        raise not_allowed(
+            f"groups={columns.of_labels['groups']!r} with group_slopes={group_slopes!r} is not "
+            "allowed: two effects would have the same name. Name each column once."
+        )
+    return tuple(groupings)
+
+
+def check_known_groups(groupings: Groupings, columns: Columns, X: Any) -> None:
+    """Raise ``ValueError`` if later rows of a stream belong to new groups."""
+    for grouping in groupings:
+        values = values_of(X, grouping.column)
+        new = values[~grouping.find(values)[1]]
+        if len(new):
+            label = columns.known[grouping.column][int(new[0])]
             raise not_allowed(
-                f"group_slopes={self.group_slopes!r} is not allowed without groups: give groups, "
-                "or group_slopes=None."
-            )
-        given = self.group_scale
-        if isinstance(given, Real):
-            check_scale("group_scale", given)
-        elif isinstance(given, str):
-            check_choice("group_scale", given, ("learned",))
-        elif hasattr(given, "check"):
-            given.check("group_scale")
-            check_choice("group_scale.inputs", given.inputs, ("auto", False))
-        else:
-            raise not_allowed(
-                f"group_scale={given!r} is not allowed: give 'learned', a LearnedScale or a "
-                "positive number."
+                f"X with the group {label_text(label)} in column {grouping.name!r} is not "
+                "allowed: the first rows of the stream had no such group. Give rows of all "
+                "groups in the first call, or start a new stream with a clone of the "
+                "estimator.",
+                "a-later-call-of-partial_fit-differs",
             )
 
-    def _special_columns(self) -> dict[str, int]:
-        return super()._special_columns() | self._label_columns()
 
-    def _fit_groups(self, X: Any) -> None:
-        """Learn which groups there are."""
-        labels, features, slopes = self._column_labels(), self._feature_columns(), {}
-        for given, j in self._named_columns("group_slopes").items():
-            if j not in features:
-                raise not_allowed(f"{given} is not allowed: the column is not a feature.")
-            slopes[labels[j]] = j
-        groupings = []
-        for j in self._label_columns().values():
-            codes = np.unique(self._values_of(X, j)).astype(int)
-            groups = [self._known_labels[j][code] for code in codes]
-            groupings.append(Grouping(labels[j], j, groups, codes, slopes))
-        self._groupings = tuple(groupings)
-        names = self._effect_names()
-        if len(set(names)) < len(names):
-            raise not_allowed(
-                f"groups={self.groups!r} with group_slopes={self.group_slopes!r} is not allowed: "
-                "two effects would have the same name. Name each column once."
-            )
+def group_terms(groupings: Groupings, group_scale: Any, unit_of: Any) -> list[GroupTerm]:
+    """The effects as the model sees them; ``unit_of(j)`` is the unit of column j's slope."""
+    from ..models._group_priors import GroupTerm
 
-    def _check_known_groups(self, X: Any) -> None:
-        """Raise ``ValueError`` if later rows of a stream belong to new groups."""
-        for grouping in self._groupings:
-            values = self._values_of(X, grouping.column)
-            new = values[~grouping.find(values)[1]]
-            if len(new):
-                label = self._known_labels[grouping.column][int(new[0])]
-                raise not_allowed(
-                    f"X with the group {label_text(label)} in column {grouping.name!r} is not "
-                    "allowed: the first rows of the stream had no such group. Give rows of all "
-                    "groups in the first call, or start a new stream with a clone of the "
-                    "estimator.",
-                    "a-later-call-of-partial_fit-differs",
-                )
+    scale, terms = _effect_scale(group_scale), []
+    for grouping in groupings:
+        n = len(grouping.labels)
+        terms.append(GroupTerm(grouping.name, n, scale))
+        for name, j in grouping.slopes.items():
+            terms.append(GroupTerm(f"{grouping.name}_{name}", n, scale, unit_of(j)))
+    return terms
 
-    def _group_terms(self, unit_of: Any) -> list[GroupTerm]:
-        """The effects as the model sees them; ``unit_of(j)`` is the unit of column j's slope."""
-        from ..models._group_priors import GroupTerm
 
-        scale, terms = self._effect_scale(), []
-        for grouping in self._groupings:
-            n = len(grouping.labels)
-            terms.append(GroupTerm(grouping.name, n, scale))
-            for name, j in grouping.slopes.items():
-                terms.append(GroupTerm(f"{grouping.name}_{name}", n, scale, unit_of(j)))
-        return terms
+def _effect_scale(given: Any) -> float | LearnedScale:
+    from ..priors.learned_scale import LearnedScale
 
-    def _effect_scale(self) -> float | LearnedScale:
-        from ..priors.learned_scale import LearnedScale
+    if isinstance(given, Real):
+        return float(given)
+    if isinstance(given, str):
+        given = LearnedScale()
+    scale = TYPICAL if isinstance(given.scale, str) else given.scale
+    shape = SHAPE if isinstance(given.shape, str) else given.shape
+    return LearnedScale(shape, scale, False)
 
-        given = self.group_scale
-        if isinstance(given, Real):
-            return float(given)
-        if isinstance(given, str):
-            given = LearnedScale()
-        scale = TYPICAL if isinstance(given.scale, str) else given.scale
-        shape = SHAPE if isinstance(given.shape, str) else given.shape
-        return LearnedScale(shape, scale, False)
 
-    def _with_groups(self, X: Any, features: Any) -> Any:
-        """Columns of the effects, followed by the features."""
-        if not self._groupings:
-            return features
-        blocks = []
-        for grouping in self._groupings:
-            ones = grouping.indicators(self._values_of(X, grouping.column))
-            slopes = [sp.diags(self._values_of(X, j)) @ ones for j in grouping.slopes.values()]
-            blocks += [ones, *slopes]
-        n_columns = features.shape[1] + sum(block.shape[1] for block in blocks)
-        if sp.issparse(features) or features.shape[0] * n_columns > MOST_DENSE:
-            return sp.hstack([*blocks, features], format="csr")
-        return np.hstack([*(block.toarray() for block in blocks), features])
+def with_groups(groupings: Groupings, X: Any, features: Any) -> Any:
+    """Columns of the effects, followed by the features."""
+    if not groupings:
+        return features
+    blocks = []
+    for grouping in groupings:
+        ones = grouping.indicators(values_of(X, grouping.column))
+        slopes = [sp.diags(values_of(X, j)) @ ones for j in grouping.slopes.values()]
+        blocks += [ones, *slopes]
+    n_columns = features.shape[1] + sum(block.shape[1] for block in blocks)
+    if sp.issparse(features) or features.shape[0] * n_columns > MOST_DENSE:
+        return sp.hstack([*blocks, features], format="csr")
+    return np.hstack([*(block.toarray() for block in blocks), features])
 
-    def _effects(self) -> list[tuple[str, Grouping, int | None]]:
-        """Of every term: the name of its draws, its groups, and the column of its slope, if any."""
-        return [
-            (name, grouping, slope)
-            for grouping in self._groupings
-            for name, slope in [
-                (f"effect_{grouping.name}", None),
-                *((f"effect_{grouping.name}_{x}", j) for x, j in grouping.slopes.items()),
-            ]
+
+def effects(groupings: Groupings) -> list[tuple[str, Grouping, int | None]]:
+    """Of every term: the name of its draws, its groups, and the column of its slope, if any."""
+    return [
+        (name, grouping, slope)
+        for grouping in groupings
+        for name, slope in [
+            (f"effect_{grouping.name}", None),
+            *((f"effect_{grouping.name}_{x}", j) for x, j in grouping.slopes.items()),
         ]
+    ]
 
-    def _effect_names(self) -> list[str]:
-        """Names of the draws of effects, in the order of their columns."""
-        return [name for name, *_ in self._effects()]
 
-    def _effect_axes(self) -> dict[str, dict[str, list[Any]]]:
-        """Names and labels of the axes of effects, for tables and conversions."""
-        return {name: {grouping.name: grouping.labels} for name, grouping, _ in self._effects()}
+def effect_names(groupings: Groupings) -> list[str]:
+    """Names of the draws of effects, in the order of their columns."""
+    return [name for name, *_ in effects(groupings)]
 
-    def _effect_labels(self) -> dict[str, list[str]]:
-        return {
-            name: [f"{name.removeprefix('effect_')}[{label_text(label)}]" for label in labels]
-            for name, axis in self._effect_axes().items()
-            for labels in axis.values()
-        }
+
+def effect_axes(groupings: Groupings) -> dict[str, dict[str, list[Any]]]:
+    """Names and labels of the axes of effects, for tables and conversions."""
+    return {name: {grouping.name: grouping.labels} for name, grouping, _ in effects(groupings)}
+
+
+def effect_labels(groupings: Groupings) -> dict[str, list[str]]:
+    return {
+        name: [f"{name.removeprefix('effect_')}[{label_text(label)}]" for label in labels]
+        for name, axis in effect_axes(groupings).items()
+        for labels in axis.values()
+    }
 
 
 def exported_labels(grouping: Grouping) -> list[Any]:

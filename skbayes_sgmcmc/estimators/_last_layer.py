@@ -6,9 +6,7 @@ sampled. They are computed once, and the layer is then a linear model of feature
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +16,9 @@ from sklearn.base import is_classifier
 from sklearn.utils import gen_batches
 
 from .._exceptions import not_allowed
-from ._linear import LinearEstimator
-from ._sparse import SparseNetwork
+from ._learned_scale import LINEAR, learned_scale
+from ._mixing import MustMix
+from ._network import NetworkEstimator
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,7 +41,7 @@ Array = NDArray[Any]
 CHECKED_ROWS = 4096
 
 
-class LastLayer(SparseNetwork):
+class LastLayer(NetworkEstimator):
     """Mixin of estimators that split a module into a body and a head, where they can."""
 
     prior_center: Any
@@ -56,10 +55,8 @@ class LastLayer(SparseNetwork):
     _head: Head | None = None
     #: coordinates of the features, which later calls of a stream keep
     _coordinates: FeatureCoordinates | None = None
-    #: the latest rows and their features, during a call
+    #: the latest rows and their features, only on copies that predict several blocks
     _features: tuple[Any, Any] | None = None
-    #: whether the last fit was one of the library's own linear models
-    _linear = False
     #: scale of the prior, if it was estimated
     prior_scale_: float
 
@@ -94,8 +91,8 @@ class LastLayer(SparseNetwork):
         from ..models.likelihoods import Categorical
         from ..priors.factorised import Normal
 
-        head = self._head
-        if head is None or not self._plain_prior or self.precision != "full":
+        head, plain_prior = self._head, not self._sparsity and self.prior_center == 0
+        if head is None or not plain_prior or self.precision != "full":
             return False
         if isinstance(likelihood, Categorical):
             # of two classes the difference is sampled: its prior is of the same kind if normal
@@ -103,22 +100,11 @@ class LastLayer(SparseNetwork):
         plain = likelihood.separable and len(likelihood.output_groups) == 1
         return plain and not likelihood.latent_noise
 
-    @property
-    def _plain_prior(self) -> bool:
-        """Whether the prior is one of linear models."""
-        return self._spike_slab() is None and self.prune is None and self.prior_center == 0
-
     def _hyperprior(self) -> LearnedScale | None:
         """The hyperprior of the scale of a linear model, or None if the scale is given."""
-        from ..priors.learned_scale import LearnedScale
-
-        if self._learned_scale() is None:
-            return None
         # "auto" values are those of linear models, not of networks
-        hyper = LearnedScale() if isinstance(self.prior_scale, str) else self.prior_scale
-        return hyper.resolved(
-            shape=LinearEstimator._auto_shape, inputs=LinearEstimator._auto_inputs
-        )
+        learned = self._learned_scale() is not None
+        return learned_scale(self.prior_scale, LINEAR, unasked=True) if learned else None
 
     @property
     def _estimates_scale(self) -> bool:
@@ -154,26 +140,18 @@ class LastLayer(SparseNetwork):
             return LogisticHead(head.shapes, self._prior(), scale)
         return RegressionHead(head.shapes, likelihood, self._prior(), scale)
 
-    def _run(self, task: Task) -> None:
+    def _problem(
+        self, model: Any, rows: KeptRows, settings: Settings, inputs: Any = None
+    ) -> Problem:
         from ..models.last_layer import HeadModel
 
-        self._linear = isinstance(task.model, HeadModel)
-        try:
-            super()._run(task)
-        finally:
-            self._features = None
-
-    def _problem(self, model: Any, rows: KeptRows, settings: Settings) -> Problem:
-        from ..models.last_layer import HeadModel
-
-        if not isinstance(model, HeadModel):
-            return super()._problem(model, rows, settings)
         features = self._inputs(rows.x)
-        self._features = (rows.x, features)
+        if not isinstance(model, HeadModel):
+            return super()._problem(model, rows, settings, features)
         _check_finite(features)
         model = model.for_features(features, rows.weight, self._coordinates)
         self._coordinates = model.coordinates
-        problem = super()._problem(model, rows, settings)
+        problem = super()._problem(model, rows, settings, features)
         if not self._estimates_scale:
             return problem
         model = self._with_likeliest_scale(model, problem.data, features, rows.weight)
@@ -195,11 +173,13 @@ class LastLayer(SparseNetwork):
         model.start = start
         return model
 
-    def _check_mixing(self, X: Any) -> None:
-        if not self._linear:
-            super()._check_mixing(X)
-        else:  # chains find one mode, so that the weights themselves agree
-            self._warn_of_mixing({name: self.posterior_[name] for name in self.posterior_.draws})
+    def _must_mix(self, task: Task) -> MustMix:
+        from ..models.last_layer import HeadModel
+
+        if not isinstance(task.model, HeadModel):
+            return super()._must_mix(task)
+        # chains find one mode, so that the weights themselves agree
+        return MustMix({name: self.posterior_[name] for name in self.posterior_.draws}, {})
 
     # features -------------------------------------------------------------------------------------
 
@@ -212,7 +192,10 @@ class LastLayer(SparseNetwork):
         if self._features is not None and self._features[0] is X:
             return self._features[1]
         rows = self._rows(X)
-        return rows if self._body is None else self._features_of(rows)
+        inputs = rows if self._body is None else self._features_of(rows)
+        if self._network is not None:
+            self._features = X, inputs
+        return inputs
 
     def _features_of(self, rows: Any) -> Any:
         """Features of rows as the module sees them; differentiable if they are a tensor."""
@@ -233,17 +216,6 @@ class LastLayer(SparseNetwork):
         out = allocate((len(rows), head.n_features), dtype_name(kind), folder)
         # a copy: the estimator's own stays on the CPU, for files
         return features_of(light_copy(body).to(device), input_rows(rows, kind, device), out)
-
-    def _predictor(self) -> Callable[[Any, Any], Array]:
-        ready = copy.copy(self)
-        ready._network = self._make_network(self._n_outputs)
-
-        def predict(draws: Any, x: Any) -> Array:
-            # several blocks of draws predict the same rows, whose features are then known
-            ready._features = (x, ready._inputs(x))
-            return ready._predict_block(draws, x)
-
-        return predict
 
     def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
         from torch import nn

@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from .._exceptions import not_allowed
+from .._validation import check_choice, check_scale, check_scales
 
 if TYPE_CHECKING:
     from ..priors.learned_scale import LearnedScale
 
+#: what "auto" means for the parameters of the hyperprior, in linear models and in networks
+LINEAR, NETWORK = {"shape": 5.0, "inputs": False}, {"shape": 1.0, "inputs": True}
 
-class LearnableScales:
-    """Mixin of estimators: ``prior_scale="learned"``, "auto" or a :class:`LearnedScale`."""
 
-    prior: Any
-    prior_scale: Any
-    #: values of the hyperprior's parameters that are "auto"
-    _auto_shape = 1.0
-    _auto_inputs = True
+def learned_scale(
+    prior_scale: Any, auto: dict[str, Any], *, unasked: bool = False
+) -> LearnedScale | None:
+    """The hyperprior of the scales, or None if the scales are given.
 
-    def _learned_scale(self) -> LearnedScale | None:
-        """The hyperprior of the scales, or None if the scales are given."""
-        from ..priors.learned_scale import LearnedScale
+    ``unasked``: whether the scale "auto" means "learned". ``auto`` are the hyperprior's parameters
+    where these are "auto".
+    """
+    from ..priors.learned_scale import LearnedScale
 
-        given = self.prior_scale
-        if isinstance(given, str):
-            auto = given == "auto" and self._learns_unasked()
-            given = LearnedScale() if auto or given == "learned" else None
-        if not isinstance(given, LearnedScale):
-            return None
-        return given.resolved(shape=self._auto_shape, inputs=self._auto_inputs)
+    given = prior_scale
+    if isinstance(given, str):
+        given = LearnedScale() if given == "learned" or (given == "auto" and unasked) else None
+    return given.resolved(**auto) if isinstance(given, LearnedScale) else None
 
-    def _learns_unasked(self) -> bool:
-        """Whether "auto" means "learned"."""
-        return self._can_learn()
 
-    def _can_learn(self) -> bool:
-        """Whether the prior's scales can be learned."""
-        from ..priors.factorised import Normal
+def can_learn(prior: Any) -> bool:
+    """Whether the scales of a prior can be learned."""
+    from ..priors.factorised import Normal
 
-        return self.prior == "normal" if isinstance(self.prior, str) else type(self.prior) is Normal
+    return prior == "normal" if isinstance(prior, str) else type(prior) is Normal
 
-    def _check_learned(self) -> None:
-        """Raise ``ValueError`` if scales can't be learned with the other parameters."""
-        if not self._can_learn():
-            raise not_allowed(
-                f"prior_scale={self.prior_scale!r} is not allowed with prior={self.prior!r}: only "
-                "normal priors can learn their scales; give prior='normal', or prior_scale as "
-                "numbers."
-            )
-        if not isinstance(self.prior_scale, str):
-            self.prior_scale.check("prior_scale")
+
+def check_prior_scale(
+    prior_scale: Any, prior: Any, allowed: str, *, learned: bool, words: tuple[str, ...] = ()
+) -> None:
+    """Raise ``ValueError`` if the scales are not allowed, or can't be learned for this prior."""
+    if isinstance(prior_scale, Real):
+        check_scale("prior_scale", prior_scale)
+    elif isinstance(prior_scale, str) and words and not learned:
+        check_choice("prior_scale", prior_scale, words)
+    elif not learned:
+        check_scales("prior_scale", prior_scale, allowed)
+    elif not can_learn(prior):
+        raise not_allowed(
+            f"prior_scale={prior_scale!r} is not allowed with prior={prior!r}: only normal priors "
+            "can learn their scales; give prior='normal', or prior_scale as numbers."
+        )
+    elif not isinstance(prior_scale, str):
+        prior_scale.check("prior_scale")

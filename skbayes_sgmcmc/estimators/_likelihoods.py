@@ -1,4 +1,4 @@
-"""Regressors that let the user choose the distribution of the targets."""
+"""The parameters ``likelihood`` and ``noise`` of regressors: the distribution of the targets."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from .._data.scaling import center_and_scale, robust_center_and_scale
 from .._exceptions import not_allowed
 from .._validation import LARGEST_DATA, SMALLEST_DATA, check_choice, check_ratio, check_real
-from ._network import NetworkRegressor
-from ._regressor import BayesianRegressor
 
 if TYPE_CHECKING:
     from ..models.likelihoods import Likelihood, StudentT
@@ -78,39 +76,82 @@ FAMILIES = {
 OWN = Family("none", "torch_likelihood", "DistributionLikelihood")
 #: values of ``noise`` that are not numbers
 AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
+#: rows with the same target, beyond the coefficients, whose noise may be learned if there are few
+#: others: the noise is then about 0.3 exp(-10) units of y
+MOST_ALIKE = 10.0
 #: with fewer rows, noise is the same for all: they do not say how it depends on x
 FEWEST_FOR_OWN_NOISE = 20
 
 
-class LikelihoodChoice(BayesianRegressor):
-    """Mixin of regressors: the parameters ``likelihood`` and ``noise``."""
+@dataclass(frozen=True)
+class Choice:
+    """What the parameters ``likelihood`` and ``noise`` of a regressor say.
 
-    likelihood: Any
+    Attributes
+    ----------
+    given : str, StudentT or TorchLikelihood
+        The parameter ``likelihood``.
+    noise : float or str
+        The parameter ``noise``.
+    own_noise : bool
+        Whether normal noise with "auto" depends on the row.
+    """
+
+    given: Any
     noise: Any
-    #: names of the likelihoods that the estimator has
-    _likelihoods: tuple[str, ...] = ("normal", "student_t", "poisson", "negative_binomial")
-    #: whether it can also be one of the user's own
-    _any_likelihood = False
-    #: means of the targets of the first fit, for links other than the identity
-    _y_typical: Array
-    #: whether the latest fit had too few rows for a noise of their own
-    _few_rows = False
+    own_noise: bool
 
-    def _check(self) -> Any:
-        if self._given_t() is None and self._given_own() is None:
-            check_choice("likelihood", self.likelihood, self._likelihoods)
+    @property
+    def t(self) -> StudentT | None:
+        """Student's t distribution, if it was given as an object."""
+        from ..models.likelihoods import StudentT
+
+        return self.given if isinstance(self.given, StudentT) else None
+
+    @property
+    def own(self) -> TorchLikelihood | None:
+        """A likelihood of the user's own."""
+        from ..models.torch_likelihood import TorchLikelihood
+
+        return self.given if isinstance(self.given, TorchLikelihood) else None
+
+    @property
+    def name(self) -> Any:
+        """The likelihood's name, or the user's own."""
+        return self.given if self.t is None else "student_t"
+
+    @property
+    def heteroscedastic(self) -> bool:
+        """Whether the noise depends on the row."""
+        if self.own is not None or not isinstance(self.noise, str):
+            return False
+        unasked = self.noise == AUTO and self.name == "normal" and self.own_noise
+        return unasked or self.noise == HETEROSCEDASTIC
+
+    @property
+    def kind(self) -> tuple[Any, bool]:
+        """The same two, which later parts of a stream must keep."""
+        return self.name, self.heteroscedastic
+
+    @property
+    def family(self) -> Family:
+        return FAMILIES[self.name] if self.own is None else OWN
+
+    def check(self, names: tuple[str, ...], *, any_likelihood: bool) -> None:
+        """Raise ``ValueError`` if this is none of some likelihoods, or one with another noise.
+
+        Linear models, which need to know the link, have none of the user's own.
+        """
+        if self.t is None and not (any_likelihood and self.own is not None):
+            check_choice("likelihood", self.given, names)
         else:
-            self.likelihood.check("likelihood")
-        self._check_noise()
-        return super()._check()
-
-    def _check_noise(self) -> None:
-        noise, likelihood = self.noise, self._kind[0]
+            self.given.check("likelihood")
+        noise = self.noise
         if isinstance(noise, str) and noise in (AUTO, INFER):
             return
-        if not self._family.standardised:
+        if not self.family.standardised:
             raise not_allowed(
-                f"noise={noise!r} is not allowed with likelihood={likelihood!r}, whose variance "
+                f"noise={noise!r} is not allowed with likelihood={self.name!r}, whose variance "
                 "follows from the mean: give noise='infer', or likelihood='normal'."
             )
         if isinstance(noise, Real):
@@ -120,128 +161,57 @@ class LikelihoodChoice(BayesianRegressor):
                 f"noise={noise!r} is not allowed: give 'auto', 'infer', 'heteroscedastic' or a "
                 "positive number."
             )
-        elif likelihood != "normal":
+        elif self.name != "normal":
             raise not_allowed(
-                f"noise='heteroscedastic' is not allowed with likelihood={likelihood!r}: give "
+                f"noise='heteroscedastic' is not allowed with likelihood={self.name!r}: give "
                 "likelihood='normal', or noise='infer'."
             )
 
-    def _given_t(self) -> StudentT | None:
-        """Student's t distribution, if it was given as an object."""
-        from ..models.likelihoods import StudentT
-
-        return self.likelihood if isinstance(self.likelihood, StudentT) else None
-
-    def _given_own(self) -> TorchLikelihood | None:
-        """A likelihood of the user's own; linear models, which need to know its link, have none."""
-        from ..models.torch_likelihood import TorchLikelihood
-
-        given = self.likelihood
-        return given if self._any_likelihood and isinstance(given, TorchLikelihood) else None
-
-    def _adapt_to(self, n_rows: int) -> None:
-        self._few_rows = n_rows < FEWEST_FOR_OWN_NOISE
-
-    @property
-    def _kind(self) -> tuple[Any, bool]:
-        """The likelihood's name, or the user's own; and whether its noise depends on the row."""
-        if self._given_own() is not None:
-            return self.likelihood, False
-        name = self.likelihood if self._given_t() is None else "student_t"
+    def units(self, y: Array, weight: Array | None) -> tuple[Array, Array]:
+        """Centres and scales of standardised targets."""
+        standard = robust_center_and_scale if self.family.heavy_tails else center_and_scale
+        center, scale = standard(y, weight)
         if not isinstance(self.noise, str):
-            return name, False
-        plain = isinstance(self.prior, str) and self.prior == "normal"  # it may not be checked yet
-        own = name == "normal" and plain and not self._few_rows
-        return name, self.noise == HETEROSCEDASTIC or (self.noise == AUTO and own)
+            for one in scale:
+                check_ratio("noise", self.noise, "the spread of y", float(one))
+        return center, scale
 
-    @property
-    def _family(self) -> Family:
-        return FAMILIES[self._kind[0]] if self._given_own() is None else OWN
+    def check_spread(
+        self, y: Array, weight: Array | None, n_features: int, fit_intercept: bool, offset: Any
+    ) -> None:
+        """Raise ``ValueError`` if linear models leave no noise: most targets have the same value.
 
-    def _meaning(self) -> tuple[Any, ...]:
-        # other likelihoods have other parameters, and see targets in other units
-        return self._kind, *super()._meaning()
-
-    def _check_stream(self) -> None:
-        super()._check_stream()
-        if self._fitted_as is not None and self._fitted_as[0] != self._kind:
+        If they meet n targets exactly, the likelihood is proportional to noise^-n near zero. Each
+        other row has a factor of noise^df or less with Student's t distribution, where df > 2, and
+        forbids this with the normal one.
+        """
+        if not self.family.standardised or not isinstance(self.noise, str):
+            return
+        weight = np.ones(len(y)) if weight is None else weight
+        values, place = np.unique(y[:, 0], return_inverse=True)
+        alike = np.bincount(place, weight)
+        if not fit_intercept:
+            alike = np.where(values == 0.0, alike, 0.0)
+        most, total = int(alike.argmax()), float(weight.sum())
+        others = total - float(alike[most])
+        if others > 0.0 and not self.family.heavy_tails:
+            return
+        if alike[most] - 2.0 * others > MOST_ALIKE + n_features:
+            less = " - offset" if offset is not None else ""
             raise not_allowed(
-                f"likelihood={self.likelihood!r} with noise={self.noise!r} is not allowed: earlier "
-                "calls had another likelihood. Keep theirs, or start a new stream with a clone of "
-                "the estimator.",
-                "a-later-call-of-partial_fit-differs",
+                f"y{less} with the value {values[most]:g} in {alike[most] / total:.0%} of the rows "
+                f"is not allowed with likelihood={self.given!r} and noise={self.noise!r}: it "
+                "leaves no noise to learn. Give the noise as a number, or rows with other targets."
             )
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        X, y = super()._validate_xy(X, y, reset=reset)
-        own = self._given_own()
-        kind = self._family.kind if own is None else self._likelihood()
-        kind.check_targets(self._with_known(X, y))
-        return X, y
-
-    def _with_known(self, X: Any, y: Array) -> Array:
-        """Targets, followed by what is known of their rows."""
-        return y
-
-    def _fit_targets(self, y: Array, weight: Array | None) -> None:
-        """Units of the targets; y as in :meth:`_with_known`."""
-        if self._family.standardised:
-            from ..models.likelihoods import rounding
-
-            standard = robust_center_and_scale if self._family.heavy_tails else center_and_scale
-            self._y_center, self._y_scale = standard(y, weight)
-            self._y_rounding = rounding(y, weight) / self._y_scale
-            if not isinstance(self.noise, str):
-                for scale in self._y_scale:
-                    check_ratio("noise", self.noise, "the spread of y", float(scale))
-        else:
-            self._y_center, self._y_scale = np.zeros(self._n_targets), np.ones(self._n_targets)
-            if self._given_own() is None:
-                self._y_typical = self._family.kind.typical_means(y, weight)
-
-    def _likelihood(self) -> Likelihood:
+    def of_standardised(self, n_targets: int, scale: Any, rounding: Any) -> Likelihood:
+        """The likelihood of standardised targets, with their scale and their rounding."""
         from ..models.likelihoods import Gaussian, Heteroscedastic, StudentNoise
-        from ..models.torch_likelihood import DistributionLikelihood
 
-        (name, heteroscedastic), own = self._kind, self._given_own()
-        if own is not None:
-            return DistributionLikelihood(own, self._n_targets)
-        if not self._family.standardised:
-            return self._family.kind(self._y_typical)
-        if heteroscedastic:
-            return Heteroscedastic(self._n_targets, floor=self._y_rounding)
-        noise = None if isinstance(self.noise, str) else np.asarray(self.noise / self._y_scale)
-        if name == "normal":
-            return Gaussian(self._n_targets, noise)
-        given = self._given_t()
-        df = None if given is None or isinstance(given.df, str) else float(given.df)
-        return StudentNoise(self._n_targets, noise, df)
-
-
-class LikelihoodRegressor(LikelihoodChoice, NetworkRegressor):
-    """Base class of networks with the parameters ``likelihood`` and ``noise``."""
-
-    _any_likelihood = True
-    #: outputs beyond which means are linear in them, for a logarithmic link
-    _y_bend: Array
-
-    def _fit_targets(self, y: Array, weight: Array | None) -> None:
-        super()._fit_targets(y, weight)
-        if self._family.link == "log":  # from one sd above the mean on
-            mean = self._y_typical
-            variance = np.average(np.square(y - mean), axis=0, weights=weight)
-            self._y_bend = np.log1p(np.sqrt(variance) / mean)
-
-    def _likelihood(self) -> Likelihood:
-        from ..models.likelihoods import LinearAbove
-
-        given = super()._likelihood()
-        return LinearAbove(given, self._y_bend) if self._family.link == "log" else given
-
-    def _output_labels(self) -> list[str]:
-        n, own = self._n_targets, self._given_own()
-        if own is not None:
-            return [f"output {j} of the network in " for j in range(own.n_outputs)]
-        targets = [""] if n == 1 else [f"output {j} in " for j in range(n)]
-        noise = [f"the noise of {name}" for name in targets] if self._kind[1] else []
-        return [*targets, *noise]
+        if self.heteroscedastic:
+            return Heteroscedastic(n_targets, floor=rounding)
+        noise = None if isinstance(self.noise, str) else np.asarray(self.noise / scale)
+        if self.name == "normal":
+            return Gaussian(n_targets, noise)
+        df = None if self.t is None or isinstance(self.t.df, str) else float(self.t.df)
+        return StudentNoise(n_targets, noise, df)

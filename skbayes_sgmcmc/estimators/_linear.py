@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +13,17 @@ from sklearn.utils import gen_batches
 from .._data.scaling import center_and_scale, sparse_scale
 from .._draws.prediction import BLOCK_NUMBERS
 from .._exceptions import not_allowed, warn
-from .._validation import check_choice, check_is_fitted, check_scale, check_scales
-from ._learned_scale import LearnableScales
+from .._validation import check_choice, check_is_fitted
+from ._base import SGMCMCEstimator
+from ._learned_scale import LINEAR, can_learn, check_prior_scale, learned_scale
+from ._mixing import MustMix, short_name
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
-    from .._draws.posterior_samples import PosteriorSamples
+    from .._engine.settings import Settings
     from ..diagnostics import Summary
+    from ..priors.learned_scale import LearnedScale
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -29,33 +32,43 @@ Array = NDArray[Any]
 LEAST_DIFFERENCE, SURE_INFORMATION = 0.01, 1.0
 
 
-class LinearEstimator(LearnableScales):
+class LinearEstimator(SGMCMCEstimator):
     """Mixin of estimators whose model is linear: ``prior_scale`` and ``fit_intercept``."""
 
     fit_intercept: bool
-    posterior_: PosteriorSamples
-    _feature_labels: Any
-    _labels: Any
-    _short_name: Any
-    _of_features: Any
-    _warn_of_mixing: Any
-    _auto_shape = 5.0
-    _auto_inputs = False
+    prior_scale: Any
     #: standard deviations of the features in the first fit
     _x_scale: Array
 
-    def _check(self) -> Any:
-        settings = super()._check()  # type: ignore[misc]
-        given = self.prior_scale
-        if isinstance(given, Real):
-            check_scale("prior_scale", given)
-        elif self._learned_scale() is not None:
-            self._check_learned()
-        else:
-            allowed = "a positive number, or an array of them of shape (n_features,), or 'learned'"
-            check_scales("prior_scale", given, allowed)
-        check_choice("fit_intercept", self.fit_intercept, (True, False))
-        return settings
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _samplers(self) -> tuple[str, ...]:
+        return (*super()._samplers(), "mclmc", "mala")
+
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
+        allowed = "a positive number, or an array of them of shape (n_features,), or 'learned'"
+        learned = self._learned_scale() is not None
+        check_prior_scale(self.prior_scale, self.prior, allowed, learned=learned)
+
+    def _learned_scale(self) -> LearnedScale | None:
+        """The hyperprior of the scales, or None if the scales are given."""
+        return learned_scale(self.prior_scale, LINEAR, unasked=can_learn(self.prior))
+
+    def _model_of_classes(self, kind: Any, n_classes: int, rows: KeptRows, *, first: bool) -> Any:
+        """A model of this class, which takes the same of all linear classifiers."""
+        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
+        return kind(
+            n_features,
+            n_classes,
+            self._prior(),
+            self._model_scale(n_features),
+            self.fit_intercept,
+            self._units(rows.x, rows.weight, first=first) if learned else None,
+        )
 
     def _model_scale(self, n_features: int) -> Any:
         """Scale of the model's prior: numbers, or the hyperprior."""
@@ -78,14 +91,14 @@ class LinearEstimator(LearnableScales):
         return 1.0 / self._x_scale
 
     def _check_sense(self, rows: KeptRows) -> None:
-        super()._check_sense(rows)  # type: ignore[misc]
+        super()._check_sense(rows)
         if self._learned_scale() is not None:  # it is in units of the features
             return
         n_rows = rows.n_rows
-        allowed = _differences(self._of_features(rows.x), self.prior_scale)
+        allowed = _differences(self._columns.of_features(rows.x), self.prior_scale)
         if 0.0 < allowed < min(SURE_INFORMATION, n_rows * LEAST_DIFFERENCE**2):
             warn(
-                f"prior_scale={self.prior_scale!r} hardly lets {self._short_name()} depend on X: "
+                f"prior_scale={self.prior_scale!r} hardly lets {short_name(self)} depend on X: "
                 "it is in units of the coefficients, and under this prior the linear predictors of "
                 f"two rows differ by {math.sqrt(allowed / n_rows):.2g} (prior sd). Scale the "
                 "features to unit variance (StandardScaler), or give prior_scale='learned' or "
@@ -127,25 +140,16 @@ class LinearEstimator(LearnableScales):
 
     # names of draws -------------------------------------------------------------------------------
 
-    def _checked_blocks(self) -> list[str]:
-        """Blocks of draws whose mixing is checked: all but an intercept that is zero."""
-        return [name for name in self.posterior_.draws if name != "intercept" or self.fit_intercept]
-
-    def _check_mixing(self, X: Any) -> None:
-        draws = {name: self.posterior_[name] for name in self._checked_blocks()}
-        self._warn_of_mixing(draws)
-
-    def _own_scales(self) -> bool:
-        """Whether each feature of the fitted model has a learned scale of its own."""
-        return "shared_scale" in self.posterior_.draws
+    def _must_mix(self, task: Task) -> MustMix:
+        draws = {name: self.posterior_[name] for name in self.posterior_.draws}
+        if not self.fit_intercept:  # it is zero
+            draws.pop("intercept", None)
+        return MustMix(draws, self._labels())
 
     def _scale_axes(self) -> dict[str, dict[str, list[Any]]]:
-        return {"scale": {"feature": self._feature_labels()}} if self._own_scales() else {}
-
-    def _scale_labels(self) -> dict[str, list[str]]:
-        if not self._own_scales():
-            return {}
-        return {"scale": [f"scale[{name}]" for name in self._feature_labels()]}
+        """Those of learned scales, if each feature has its own."""
+        own = "shared_scale" in self.posterior_.draws
+        return {"scale": {"feature": self._feature_labels()}} if own else {}
 
 
 def _differences(X: Any, prior_scale: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from .._engine.streams import Joined
 
 Array = NDArray[Any]
+#: a value, and the coordinate that has it
+Extreme = tuple[float, str]
 
 #: a larger R-hat or a smaller bulk ESS of the chains raises a warning
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100.0
@@ -28,98 +31,78 @@ CHECKED_COORDINATES = 300
 SHOWN_COORDINATES = 10
 
 
-class MixingWarnings:
-    """Mixin of estimators: the checks of R-hat, ESS and movement after a fit."""
+@dataclass(frozen=True)
+class MustMix:
+    """What the chains of a fit must agree on.
 
-    step_size: Any
-    max_steps: int | None
-    posterior_: PosteriorSamples
-    n_chains_: int
-    n_draws_: int
-    #: rows of a stream so far, None after ``fit``; and when its mixing was last checked
-    _stream_rows: float | None = None
-    _rows_checked = 0.0
-    #: the largest R-hat and the smallest ESS, each with its coordinate, if they were computed
-    _mixing: tuple[tuple[float, str], tuple[float, str]] | None = None
+    Attributes
+    ----------
+    draws : dict of str to array of shape (chains, draws, *shape)
+        Quantities of each draw.
+    labels : dict of str to list of str
+        Names of their flattened coordinates, where they have other names than places.
+    r_hat_limit, ess_limit : float
+        A larger R-hat or a smaller ESS raises a warning.
+    """
 
-    def _labels(self) -> dict[str, list[str]]:
-        """Names of the flattened coordinates of each block of draws."""
-        return {}
+    draws: dict[str, Array]
+    labels: dict[str, list[str]]
+    r_hat_limit: float = R_HAT_LIMIT
+    ess_limit: float = ESS_LIMIT
 
-    def _warn_of_mixing(
-        self,
-        draws: dict[str, Array],
-        r_hat_limit: float = R_HAT_LIMIT,
-        ess_limit: float = ESS_LIMIT,
-        *,
-        labels: dict[str, list[str]] | None = None,
-    ) -> None:
-        """Warn of a large R-hat, a small ESS, or draws (chains, draws, *shape) that do not move.
 
-        ``labels`` name their flattened coordinates; None: as in ``summary()``.
-        """
-        from .._engine.settings import is_auto
+def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | None:
+    """Warn of a large R-hat, a small ESS, or draws that do not move.
 
-        if self.posterior_.n_draws < 4:
-            return
-        still = [name for name, values in draws.items() if not _moves(values)]
-        if still:
-            warn(
-                f"the draws of {', '.join(still)} have no spread in {self._short_name()}: the "
-                "chains did not move. Give a larger step_size or a temperature above 0.",
-                "the-chains-did-not-move",
-            )
-            return
-        worst, least = _extremes(draws, self._labels() if labels is None else labels)
-        self._mixing = worst, least
-        if not (worst[0] > r_hat_limit or least[0] < ess_limit):
-            return
-        n_draws = self.n_chains_ * self.n_draws_
-        size = f"smallest effective sample size {least[0]:.0f} of {n_draws} draws"
-        found = [f"{size}, for {least[1]!r}"]
-        if np.isfinite(worst[0]):  # one chain has no R-hat
-            found.insert(0, f"largest R-hat {worst[0]:.2f}, for {worst[1]!r}")
-        where, doubtful = self._short_name(), "uncertainties"
-        remedy = "Give more draws or a larger thinning, another step_size, or step_size='auto'."
-        if is_auto(self.step_size):
-            remedy = "Give more draws, a larger thinning, or another sampler."
-        if str(worst[1]).startswith("scale"):
-            remedy = "Give more draws, a larger thinning, or a number for prior_scale."
-        if self.max_steps is not None:
-            remedy = "Give a larger max_steps."
-        if self._stream_rows is not None:
-            where += f" after {self._stream_rows:g} rows of the stream"
-            doubtful = "means and uncertainties"
-            remedy = "Pass more rows, or the same ones again with total_samples, or use fit."
+    Returns the largest R-hat and the smallest ESS, each with its coordinate, if the draws move.
+    """
+    from .._engine.settings import is_auto
+
+    still = [name for name, values in what.draws.items() if not _moves(values)]
+    if still:
         warn(
-            f"the chains have not mixed well in {where} ({'; '.join(found)}): {doubtful} may be "
-            f"wrong. {remedy}",
-            "the-chains-have-not-mixed",
+            f"the draws of {', '.join(still)} have no spread in {short_name(estimator)}: the "
+            "chains did not move. Give a larger step_size or a temperature above 0.",
+            "the-chains-did-not-move",
         )
+        return None
+    worst, least = _extremes(what.draws, what.labels)
+    if not (worst[0] > what.r_hat_limit or least[0] < what.ess_limit):
+        return worst, least
+    n_draws = estimator.n_chains_ * estimator.n_draws_
+    size = f"smallest effective sample size {least[0]:.0f} of {n_draws} draws"
+    found = [f"{size}, for {least[1]!r}"]
+    if np.isfinite(worst[0]):  # one chain has no R-hat
+        found.insert(0, f"largest R-hat {worst[0]:.2f}, for {worst[1]!r}")
+    where, doubtful = short_name(estimator), "uncertainties"
+    remedy = "Give more draws or a larger thinning, another step_size, or step_size='auto'."
+    if is_auto(estimator.step_size):
+        remedy = "Give more draws, a larger thinning, or another sampler."
+    if str(worst[1]).startswith("scale"):
+        remedy = "Give more draws, a larger thinning, or a number for prior_scale."
+    if estimator.max_steps is not None:
+        remedy = "Give a larger max_steps."
+    if estimator._stream_rows is not None:
+        where += f" after {estimator._stream_rows:g} rows of the stream"
+        doubtful = "means and uncertainties"
+        remedy = "Pass more rows, or the same ones again with total_samples, or use fit."
+    warn(
+        f"the chains have not mixed well in {where} ({'; '.join(found)}): {doubtful} may be "
+        f"wrong. {remedy}",
+        "the-chains-have-not-mixed",
+    )
+    return worst, least
 
-    def _short_name(self) -> str:
-        return short_name(self)
 
-    def _check_mixing(self, X: Any) -> None:
-        """Warn if the chains have not mixed."""
-        raise NotImplementedError
-
-    def _check_order(self, joined: Joined, rows: KeptRows) -> None:
-        """Warn once if few rows stand for many, since they are not in random order."""
-        if joined.stand_for_many():
-            warn(
-                f"the rows of the stream of {self._short_name()} are not in random order, and few "
-                f"are kept: {rows.n_rows} stand for {rows.n_seen}. Means may be off by a posterior "
-                "sd: shuffle the rows, or fit all of them (X may be a memory map).",
-                "the-rows-of-a-stream-are-not-in-random-order",
-            )
-
-    def _check_stream_mixing(self, X: Any) -> None:
-        """The same after a part of a stream, each time that the rows seen have doubled."""
-        rows = self._stream_rows or 0.0
-        if self.n_draws_ >= 4 and not self._rows_checked <= rows < 2.0 * self._rows_checked:
-            self._rows_checked = rows
-            self._check_mixing(X)
+def check_order(estimator: Any, joined: Joined, rows: KeptRows) -> None:
+    """Warn once if few rows stand for many, since they are not in random order."""
+    if joined.stand_for_many():
+        warn(
+            f"the rows of the stream of {short_name(estimator)} are not in random order, and few "
+            f"are kept: {rows.n_rows} stand for {rows.n_seen}. Means may be off by a posterior "
+            "sd: shuffle the rows, or fit all of them (X may be a memory map).",
+            "the-rows-of-a-stream-are-not-in-random-order",
+        )
 
 
 def short_name(estimator: Any) -> str:
@@ -149,9 +132,7 @@ def some_r_hat(posterior: PosteriorSamples, n_coordinates: int = SHOWN_COORDINAT
     return largest
 
 
-def _extremes(
-    draws: dict[str, Array], labels: dict[str, list[str]]
-) -> tuple[tuple[float, str], tuple[float, str]]:
+def _extremes(draws: dict[str, Array], labels: dict[str, list[str]]) -> tuple[Extreme, Extreme]:
     """The largest R-hat and the smallest ESS of draws (chains, draws, *shape), each with its name.
 
     NaN with fewer than two chains, or if no coordinate moves.

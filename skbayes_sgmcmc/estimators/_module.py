@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from .._exceptions import RandomLayerWarning, not_allowed, warn
-from .._validation import brief, check_choice, check_int, check_random_state, check_sizes, is_real
+from .._data.images import shape_in
+from .._data.layout import as_array
+from .._exceptions import not_allowed
+from .._validation import brief, check_choice, check_random_state, is_real
+from . import _module_checks as checks
+from . import _module_rows as module_rows
 from ._last_layer import LastLayer
-from ._module_rows import ModuleRows, is_dataset_like
+from ._module_rows import is_dataset_like
+from ._parameters import Check, check_any_prior
+from ._sparsity import Sparsity, compress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
+    from .._engine.settings import Settings
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
     from ..models.networks.module_checks import Rows
@@ -25,17 +32,17 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: number of random layers that a warning names
-NAMED_LAYERS = 3
 
-
-class ModuleEstimator(ModuleRows, LastLayer):
+class ModuleEstimator(LastLayer):
     """Mixin of estimators whose network is a torch module that the user gives.
 
     ``fit`` keeps its own copy of the module, ``_module``. Parameters that are not sampled, and
     buffers, keep the values that they have there.
     """
 
+    module: Any
+    input_shape: Any
+    n_workers: int
     sample_parameters: Any
     prior_center: Any
     init: Any
@@ -46,19 +53,10 @@ class ModuleEstimator(ModuleRows, LastLayer):
 
     # parameters -----------------------------------------------------------------------------------
 
-    def _check(self) -> Any:
-        from ..models.networks.module import check_module
-        from ..models.networks.selection import check_selection
+    _checks: ClassVar[dict[str, Check]] = {"prior": check_any_prior}
 
-        check_module("module", self.module)
-        check_selection(self.sample_parameters)
-        if self.input_shape is not None:
-            check_sizes("input_shape", self.input_shape)
-        check_int("n_workers", self.n_workers, low=0)
-        self._check_center()
-        return super()._check()
-
-    def _check_center(self) -> None:
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
         center = self.prior_center
         if is_real(center) and center == 0:
             return
@@ -70,7 +68,7 @@ class ModuleEstimator(ModuleRows, LastLayer):
                 "a torch.nn.Module with trained weights, a pair of a callable and weights, or "
                 "prior_center=0."
             )
-        if self._spike_slab() is not None or self.prune is not None:
+        if self._sparsity:
             raise not_allowed(
                 f"{name} with a spike-and-slab prior or pruning, which set weights to zero: give "
                 "prior_center=0."
@@ -87,7 +85,7 @@ class ModuleEstimator(ModuleRows, LastLayer):
     def _starts_at_module(self) -> bool:
         """Whether chains start near the values of the module."""
         if isinstance(self.init, str) and self.init == "auto":
-            return self._has_weights and self._spike_slab() is None
+            return self._has_weights and self._sparsity.prior is None
         return isinstance(self.init, str) and self.init == "module"
 
     def _settings(self) -> Any:
@@ -104,6 +102,72 @@ class ModuleEstimator(ModuleRows, LastLayer):
         contains = self._has_weights or hasattr(self, "_module")
         # first, so that skops comes to it before it comes to a module
         return {"_files": PickleOnly()} | state if contains else state
+
+    @property
+    def _sparsity(self) -> Sparsity:
+        return Sparsity.of(self.prior, self.prune, self.temperature)
+
+    compress = compress
+
+    # rows -----------------------------------------------------------------------------------------
+
+    def _row_shape(self) -> tuple[int, ...]:
+        """Shape of a row as the module gets it; several arguments lie in one flat row."""
+        shape = module_rows.shape_of(self._layout, self.input_shape)
+        return super()._row_shape() if shape is None else shape
+
+    def _fit_inputs(self, X: Array, weight: Array | None) -> None:
+        super()._fit_inputs(X, weight)
+        if self.standardize and self._layout.several:  # whole numbers stay as they are
+            self._x_center = np.where(self._layout.whole, 0.0, self._x_center)
+            self._x_scale = np.where(self._layout.whole, 1.0, self._x_scale)
+
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        if is_dataset_like(X):
+            return self._validate_dataset(X, y, reset=reset)
+        X = module_rows.as_arrays(X)
+        if reset:
+            X = module_rows.by_name(X, self.module)
+            self._layout = module_rows.layout_of(X, self.input_shape, self.standardize)
+        flat, y = super()._validate_xy(self._flat(X), as_array(y), reset=reset)
+        if reset:
+            self._shape_in = None if self._layout.several else shape_in(X)
+        return flat, y
+
+    def _validate_dataset(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        from .._data.datasets import layout_of_items, targets_of
+
+        if self.standardize:
+            raise not_allowed(
+                "standardize=True is not allowed with a dataset, which is never in memory as a "
+                "whole: scale its items, and give standardize=False."
+            )
+        if reset:
+            self._layout, self._shape_in = layout_of_items(X), None
+        y = targets_of(X, self.n_workers) if y is None else np.asarray(as_array(y))
+        if len(y) != len(X):
+            raise not_allowed(
+                f"y of length {len(y)} is not allowed: the dataset has {len(X)} items."
+            )
+        # the targets are checked along with rows of zeros, which take no memory
+        blank = np.broadcast_to(np.float32(0.0), (len(X), self._layout.size))
+        _, y = super()._validate_xy(blank, y, reset=reset)
+        return self._dataset_rows(X), y
+
+    def _dataset_rows(self, X: Any) -> Any:
+        from .._data.datasets import DatasetRows
+
+        layout = module_rows.with_field(self._layout, self.n_features_in_)
+        return DatasetRows(X, layout, self._row_shape(), self.n_workers)
+
+    def _validate_rows(self, X: Any) -> Any:
+        if is_dataset_like(X):
+            return self._dataset_rows(X)
+        return super()._validate_rows(self._flat(module_rows.as_arrays(X)))
+
+    def _flat(self, X: Any) -> Any:
+        """X as rows of numbers."""
+        return module_rows.flat(X, self._layout, self._row_shape, self.input_shape)
 
     # the module -----------------------------------------------------------------------------------
 
@@ -193,11 +257,12 @@ class ModuleEstimator(ModuleRows, LastLayer):
         few = self._few(module, X)
         outputs, x = self._try(module, few)
         check_outputs("module", self.module, outputs, (len(few), self._n_outputs))
-        self._check_behaviour(module, x)
-        self._left_out = self._check_range(module, x)
-        self._sampled_names = select(module, self.sample_parameters, x)
-        self._check_gradients(module, x)
-        self._check_parametrizations(module, x)
+        checks.check_behaviour(self.module, module, x)
+        of_targets = (None,) if is_classifier(self) else (self._family.link, self.likelihood)
+        self._left_out = checks.check_range(self.module, module, x, *of_targets)
+        self._sampled_names = names = select(module, self.sample_parameters, x)
+        checks.check_gradients(module, names, self.sample_parameters, x)
+        checks.check_parametrizations(self.module, module, names, x)
         self._module, self._made_from = module.requires_grad_(False), self._recipe
         self._split(x)
         if self._vectorized:  # raises an error if vmap can't
@@ -216,144 +281,12 @@ class ModuleEstimator(ModuleRows, LastLayer):
             few = np.ascontiguousarray(self._rows(X[:2]), np.float32)
         return torch.from_numpy(few).to(precision(module))
 
-    def _try(self, module: nn.Module, few: Any) -> tuple[Any, Rows]:
-        """The module's outputs for a few rows, and these as the module takes them.
-
-        Whole numbers in a single array are given as such only to modules that take them.
-        """
-        import torch
-
-        from ..models.networks.module_checks import Rows, call, main_output
-        from ..models.networks.module_ids import UnknownId
-
-        layouts = [self._layout]
-        if self._layout.whole.any() and not self._layout.several:
-            layouts.append(self._layout.with_floats())
-        reasons: list[Exception] = []
-        for layout in layouts:
-            x = Rows(few, layout)
-            try:
-                with torch.no_grad():
-                    outputs = main_output(call(module, x))
-            except UnknownId:
-                raise
-            except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
-                reasons.append(error)
-            else:
-                self._layout = layout
-                return outputs, x
-        why = str(reasons[0])
-        if len(reasons) > 1:
-            why = f"as whole numbers: {why}; as floating-point numbers: {reasons[1]}"
-        hint = "give the input_shape that the module expects, such as (channels, height, width)"
-        raise not_allowed(
-            f"module={brief(self.module)} is not allowed with input_shape={self.input_shape!r}: it "
-            f"does not take rows of shape {self._row_shape()} ({why}). If these are images or "
-            f"sequences, {hint}; else change the module's inputs.",
-            "a-module-is-not-allowed",
-        ) from reasons[0]
-
-    def _check_behaviour(self, module: nn.Module, x: Rows) -> None:
-        """Refuse a module that is no function of single rows; warn of random layers."""
-        from ..models.networks import module_checks as checks
-
-        checks.batch_norms(module)
-        changed = checks.changed_by_forward(module, x)
-        if changed:
-            raise not_allowed(
-                f"module={brief(self.module)} is not allowed: its forward changes {changed[0]!r} "
-                "in evaluation mode; a posterior needs a function that stays the same.",
-                "a-module-is-not-allowed",
-            )
-        part = checks.first_random(module, x)
-        if part is not None:
-            raise not_allowed(
-                f"module={brief(self.module)} is not allowed: two evaluations of the same rows in "
-                f"evaluation mode differ, first in {part!r}, and the density of a posterior must "
-                "not be random; switch this off when self.training is false.",
-                "a-module-is-not-allowed",
-            )
-        if checks.mixes_rows(module, x):
-            raise not_allowed(
-                f"module={brief(self.module)} is not allowed: its output for a row depends on the "
-                "rows beside it. Rows are on the first axis of its inputs and outputs (for layers "
-                "of sequences, batch_first=True).",
-                "a-module-is-not-allowed",
-            )
-        layers = checks.random_layers(module, x)
-        if layers:
-            more = len(layers) - NAMED_LAYERS
-            named = ", ".join(layers[:NAMED_LAYERS]) + (f" and {more} more" if more > 0 else "")
-            warn(
-                f"the module has dropout or other random layers ({named}), which are switched off "
-                "while sampling and in predictions: the density of a posterior must not be random. "
-                "The prior and the average over draws regularise the network instead.",
-                "random-layers-are-switched-off",
-                RandomLayerWarning,
-            )
-
-    def _check_range(self, module: nn.Module, x: Rows) -> str | None:
-        """Take a final softmax or sigmoid of a classifier off ``module``, and return its name.
-
-        Refuse other modules that return what the likelihood makes of their outputs.
-        """
-        from ..models.networks.module_checks import confined, leave_out_probabilities
-
-        if is_classifier(self):
-            return leave_out_probabilities("module", self.module, module, x)
-        link = self._family.link
-        if link != "none" and confined(module, x, 0.0, math.inf).any():
-            what = {"identity": "standardised targets", "log": "logarithms of means"}[link]
-            raise not_allowed(
-                f"module={brief(self.module)} is not allowed with likelihood={self.likelihood!r}: "
-                f"its outputs are {what}, which have both signs, but none is negative, whatever "
-                "its parameters are; leave out the activation at its end.",
-                "a-module-is-not-allowed",
-            )
-        return None
-
-    def _check_gradients(self, module: nn.Module, x: Rows) -> None:
-        """Refuse a choice of parameters in none of which the outputs have a gradient."""
-        from ..models.networks.module_checks import without_gradient
-
-        still = without_gradient(module, self._sampled_names, x)
-        if not still:
-            return
-        more = len(still) - NAMED_LAYERS
-        named = ", ".join(map(repr, still[:NAMED_LAYERS])) + (f" and {more} more" * (more > 0))
-        reason = "its forward does not use them, or does so under torch.no_grad or detach()"
-        if len(still) == len(self._sampled_names):
-            raise not_allowed(
-                f"sample_parameters={self.sample_parameters!r} is not allowed: the outputs of the "
-                f"module have no gradient in {named}: {reason}. Change the module, or select "
-                "other parameters.",
-                "parameters-without-a-gradient",
-            )
-        warn(
-            f"the outputs of the module have no gradient in {named}: {reason}. Their draws will be "
-            "those of the prior. Change the module, or select other parameters.",
-            "parameters-without-a-gradient",
-        )
-
-    def _check_parametrizations(self, module: nn.Module, x: Rows) -> None:
-        """Refuse those that are not continuous; warn of those that are others in training."""
-        from ..models.networks import module_checks as checks
-
-        for part, names in checks.parametrized(module, self._sampled_names).items():
-            if checks.jumps(module, names, x):
-                raise not_allowed(
-                    f"module={brief(self.module)} is not allowed: its outputs jump where the "
-                    f"parameters of {part!r} change, so that these have no density that gradients "
-                    "could sample; for orthogonal weights, give orthogonal_map='matrix_exp'.",
-                    "a-module-is-not-allowed",
-                )
-            if checks.moves_in_training(module, part, x):
-                warn(
-                    f"training would update the buffers of {part!r}, which keep their values while "
-                    "sampling, so that the weights of spectral_norm do not have the norm 1. "
-                    "Register a parametrization without buffers, or select other parameters.",
-                    "a-parametrization-keeps-its-buffers",
-                )
+    def _try(self, module: nn.Module, few: Tensor) -> tuple[Any, Rows]:
+        """The module's outputs for a few rows, and these as the module takes them."""
+        shapes = self.input_shape, self._row_shape()
+        outputs, x = checks.tried(self.module, module, few, self._layout, *shapes)
+        self._layout = x.layout
+        return outputs, x
 
     def _student(self, X: Array) -> Blueprint:
         if self._layout.whole.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ Array = NDArray[Any]
 
 #: number of draws per chain that a stream keeps with ``n_draws="auto"``
 AUTO_DRAWS = 1000
+#: blocks that the names of their coordinates do not need
+UNNAMED = ("coef", "components", "cutpoints")
 
 
 class Named:
@@ -44,6 +47,12 @@ class Named:
             self.seen, self.derived = draws.shape[:2], new
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
             return self.model.unpack(draws) | self.derived
+
+
+def labels_of(name: str, axes: dict[str, list[Any]]) -> list[str]:
+    """Names of the flattened coordinates of a block of draws, from the labels along its axes."""
+    places = [": ".join(map(str, place)) for place in itertools.product(*axes.values())]
+    return places if name in UNNAMED else [f"{name}[{place}]" for place in places]
 
 
 def attributes(posterior: PosteriorSamples, n_steps: int) -> dict[str, Any]:

@@ -19,21 +19,27 @@ from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
 from .._data.scaling import WHOLE_BYTES, center_and_scale, sparse_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
-from .._validation import check_choice, check_scale, check_scales
 from ..schedules import Schedule
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
-from ._learned_scale import LearnableScales
+from ._learned_scale import NETWORK, can_learn, check_prior_scale, learned_scale
+from ._mixing import MustMix
 from ._regressor import BayesianRegressor
+from ._sense import check_drift, check_spread
+from ._sparsity import Sparsity, set_zeros
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
+    from .._engine.settings import Settings
     from ..models.likelihoods import Likelihood
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
     from ..models.networks.network import Network
+    from ..priors.factorised import Prior
+    from ..priors.learned_scale import LearnedScale
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -47,9 +53,10 @@ LOGIT_GAIN = 4.0
 LONG_RUN = 10**5
 
 
-class NetworkEstimator(LearnableScales, SGMCMCEstimator):
+class NetworkEstimator(SGMCMCEstimator):
     """Mixin of estimators whose model is a network. Subclasses make the network."""
 
+    prior_scale: Any
     standardize: bool
     n_features_in_: int
     device: str
@@ -57,9 +64,13 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
     _n_outputs: int
     #: parameters that only some estimators have
     augment: Any = None
+    prune: Any = None
     chain_method: str = "auto"
     #: what of a row is which argument of the network
     _layout: Layout = PLAIN
+    #: blocks of weights with a spike-and-slab prior, and pruned blocks, in the network's order
+    _sparse_blocks: tuple[str, ...]
+    _pruned_blocks: tuple[str, ...]
     #: set only on copies of the estimator that predict several blocks
     _network: Network | None = None
 
@@ -69,8 +80,10 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
 
         return ModuleNetwork(build(self._architecture(n_outputs)), self._vectorized)
 
-    def _learns_unasked(self) -> bool:
-        return super()._learns_unasked() and not _is_cold(self.temperature)
+    def _learned_scale(self) -> LearnedScale | None:
+        """The hyperprior of the scales, or None if the scales are given."""
+        unasked = can_learn(self.prior) and self.prune is None and not _is_cold(self.temperature)
+        return learned_scale(self.prior_scale, NETWORK, unasked=unasked)
 
     @property
     def _vectorized(self) -> bool:
@@ -86,13 +99,19 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
     def _check_network(self, X: Array) -> None:
         """Raise ``ValueError`` if the network does not fit the data."""
 
-    def _check(self) -> Any:
-        settings = super()._check()
-        scales = self.prior_scale
-        if isinstance(scales, Real):
-            check_scale("prior_scale", scales)
-        elif self._learned_scale() is not None:
-            self._check_learned()
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
+        scales, learned = self.prior_scale, self._learned_scale() is not None
+        words = ("auto", "fan_in", "learned")
+        allowed = "'auto', 'fan_in', 'learned', a positive number, or one number a layer"
+        check_prior_scale(scales, self.prior, allowed, learned=learned, words=words)
+        if learned:
+            if self.prune is not None:
+                raise not_allowed(
+                    f"prior_scale={scales!r} is not allowed with prune={self.prune!r}: the "
+                    "weights that are pruned would draw the scales to zero; give prune=None, or "
+                    "prior_scale='fan_in' or numbers."
+                )
             if _is_cold(self.temperature):
                 warn(
                     f"prior_scale={scales!r} with temperature={self.temperature!r}: below 1 the "
@@ -100,16 +119,25 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
                     "its predictions are the same for all rows. Give prior_scale='fan_in'.",
                     "the-fit-does-not-describe-its-data",
                 )
-        elif isinstance(scales, str):
-            check_choice("prior_scale", scales, ("auto", "fan_in", "learned"))
-        else:
-            allowed = "'auto', 'fan_in', 'learned', a positive number, or one number a layer"
-            check_scales("prior_scale", scales, allowed)
-        check_choice("standardize", self.standardize, (True, False))
-        check_choice("chain_method", self.chain_method, ("auto", "vectorized", "sequential"))
-        if self.augment is not None and not callable(self.augment):
-            raise not_allowed(f"augment={self.augment!r} is not allowed: give None or a callable.")
-        return settings
+        self._sparsity.check(self.temperature)
+
+    def _check_stream(self) -> None:
+        super()._check_stream()
+        if self.prune is not None:
+            raise not_allowed(
+                f"prune={self.prune!r} is not allowed in partial_fit: the fraction of zeros grows "
+                "towards the end of a run, and a stream has no known end. Give prune=None."
+            )
+
+    def _prior(self) -> Prior:
+        from ..priors.factorised import Normal
+
+        return super()._prior() if self._sparsity.prior is None else Normal()
+
+    @property
+    def _sparsity(self) -> Sparsity:
+        """What sets weights to zero, for networks that allow it."""
+        return Sparsity()
 
     @explain_full_memory(FIT_REMEDY)
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
@@ -135,7 +163,15 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
         from ..models.networks.learned_scales import LearnedScalesModel
         from ..models.networks.model import NetworkModel
 
+        if self._sparsity:
+            self._sparse_blocks, self._pruned_blocks = self._sparsity.blocks(network)
+            return self._sparsity.model_kind(self._sparse_blocks, self._pruned_blocks)
         return (NetworkModel if self._learned_scale() is None else LearnedScalesModel), {}
+
+    def _set_attributes(self) -> None:
+        super()._set_attributes()
+        if self._sparsity:
+            set_zeros(self)
 
     # inputs ---------------------------------------------------------------------------------------
 
@@ -235,22 +271,22 @@ class NetworkEstimator(LearnableScales, SGMCMCEstimator):
     def _check_run(self, run: Any) -> None:
         super()._check_run(run)
         if self._stream_rows is None and not run.plan.more_rows:
-            self._check_drift(run)
-            self._check_spread(run)
+            check_drift(self, run)
+            check_spread(self, run)
 
-    def _check_mixing(self, X: Any) -> None:
-        posterior, n_rows = self.posterior_, X.shape[0]
+    def _must_mix(self, task: Task) -> MustMix:
+        posterior, X, n_rows = self.posterior_, task.rows.x, task.rows.x.shape[0]
         rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING_ROWS)).astype(int)
         draws = slice(0, posterior.n_chains * posterior.n_draws)
         f = self._predict_block(draws, X[np.unique(rows)])
         by_chain = f.reshape(posterior.n_chains, posterior.n_draws, -1)
         outputs = self._output_labels()
         labels = [f"prediction of {of}row {row}" for row in np.unique(rows) for of in outputs]
-        self._warn_of_mixing(
+        return MustMix(
             {"predictions": by_chain},
+            {"predictions": labels},
             NETWORK_R_HAT_LIMIT,
             NETWORK_ESS_LIMIT,
-            labels={"predictions": labels},
         )
 
     def _output_labels(self) -> list[str]:
@@ -311,6 +347,25 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     """Base class of regressors whose likelihood depends on the outputs of a network."""
 
+    _any_likelihood = True
+    #: outputs beyond which means are linear in them, for a logarithmic link
+    _y_bend: Array
+
+    def _check_together(self, settings: Settings) -> None:
+        # the sigma of a spike-and-slab prior is the noise
+        if self._sparsity.prior is not None and self.likelihood != "normal":
+            raise not_allowed(
+                f"likelihood={self.likelihood!r} is not allowed with a spike-and-slab prior: give "
+                "likelihood='normal', or another prior."
+            )
+        if self._sparsity.prior is not None and self.noise != "infer":
+            raise not_allowed(
+                f"noise={self.noise!r} is not allowed with a spike-and-slab prior, whose sigma is "
+                "also the standard deviation of the noise: give noise='infer' and, for a fixed "
+                "sigma, prior=SpikeSlab(sigma=..., learn_sigma=False)."
+            )
+        super()._check_together(settings)
+
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         if first:
             self._fit_inputs(rows.x, rows.weight)
@@ -322,14 +377,30 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
         return self._model(likelihood, self._n_outputs, 1.0)
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
-        """Store the centre and the scale of each target, if the model needs them."""
+        super()._fit_targets(y, weight)
+        if self._family.link == "log":  # from one sd above the mean on
+            mean = self._y_typical
+            variance = np.average(np.square(y - mean), axis=0, weights=weight)
+            self._y_bend = np.log1p(np.sqrt(variance) / mean)
+
+    def _likelihood(self) -> Likelihood:
+        from ..models.likelihoods import LatentGaussian, LinearAbove
+
+        if self._sparsity.prior is not None:
+            return LatentGaussian(self._n_targets)
+        given = super()._likelihood()
+        return LinearAbove(given, self._y_bend) if self._family.link == "log" else given
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         return self._outputs(draws, x)
 
     def _output_labels(self) -> list[str]:
-        n = self._n_outputs
-        return [""] if n == 1 else [f"output {j} in " for j in range(n)]
+        n, choice = self._n_targets, self._choice
+        if choice.own is not None:
+            return [f"output {j} of the network in " for j in range(choice.own.n_outputs)]
+        targets = [""] if n == 1 else [f"output {j} in " for j in range(n)]
+        noise = [f"the noise of {name}" for name in targets] if choice.heteroscedastic else []
+        return [*targets, *noise]
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         from ..models.networks.ensemble import MeanAndDeviation

@@ -1,4 +1,4 @@
-"""Code that all regressors share: fitting, streams of rows, predictions with uncertainty."""
+"""Code that all regressors share: fitting, units of targets, predictions with uncertainty."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ from .._validation import (
     check_real,
 )
 from ._base import SGMCMCEstimator
-from ._log_joint import WithLogJoint
-from ._tables import validate_x, validate_xy
+from ._likelihoods import FEWEST_FOR_OWN_NOISE, Choice, Family
+from ._log_joint import log_joint
+from ._sense import check_regression
+from ._tables import validate_xy
 
 if TYPE_CHECKING:
+    from .._engine.settings import Settings
     from ..models.likelihoods import Likelihood
     from ..models.predictive import Predictive
 
 Array = NDArray[Any]
 
 
-class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
+class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     """Base class of regressors: the ``predictive`` of their likelihood describes new targets."""
 
     def __sklearn_tags__(self) -> Any:
@@ -87,12 +90,14 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         self._fit(X, y, sample_weight, stream=True)
         return self
 
+    log_joint = log_joint
+
     def _encoded(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
     ) -> KeptRows:
         X, y = self._validate_xy(X, y, reset=first)
         if not stream:
-            self._adapt_to(len(y))
+            self._few_rows = len(y) < FEWEST_FOR_OWN_NOISE
         elif y.shape[1] != self._n_targets:
             raise not_allowed(
                 f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}. "
@@ -102,27 +107,82 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         return self._weighted(X, y, sample_weight)
 
     def _meaning(self) -> tuple[Any, ...]:
-        return self.n_features_in_, self._n_targets
+        # other likelihoods have other parameters, and see targets in other units
+        return self._choice.kind, self.n_features_in_, self._n_targets
 
     def _check_sense(self, rows: KeptRows) -> None:
         """Warn if the fit is plainly nonsense."""
         if self._likelihood().has_moments:
-            self._check_regression(self._mixture(), rows.x, rows.target, rows.weight)
+            check_regression(self, self._mixture(), rows.x, rows.target, rows.weight)
 
-    # what subclasses add --------------------------------------------------------------------------
+    # the distribution of the targets --------------------------------------------------------------
 
+    likelihood: Any
+    noise: Any
     n_features_in_: int
+    #: names of the likelihoods that the estimator has, and whether the user's own are others
+    _likelihoods: tuple[str, ...] = ("normal", "student_t", "poisson", "negative_binomial")
+    _any_likelihood = False
     _y_shape: tuple[int, ...]
     #: the model sees targets minus this centre, divided by this scale
     _y_center: Any = 0.0
     _y_scale: Any = 1.0
+    #: how far standardised targets are rounded; for other links than the identity, typical means
+    _y_rounding: Any
+    _y_typical: Array
+    #: whether the latest fit had too few rows for a noise of their own; streams have no such number
+    _few_rows = False
 
-    def _adapt_to(self, n_rows: int) -> None:
-        """Choose what "auto" means by the number of rows of a fit; streams have no such number."""
+    def _check_together(self, settings: Settings) -> None:
+        self._choice.check(self._likelihoods, any_likelihood=self._any_likelihood)
+        super()._check_together(settings)
+
+    @property
+    def _choice(self) -> Choice:
+        plain = isinstance(self.prior, str) and self.prior == "normal"  # it may not be checked yet
+        return Choice(self.likelihood, self.noise, plain and not self._few_rows)
+
+    @property
+    def _family(self) -> Family:
+        return self._choice.family
+
+    def _check_stream(self) -> None:
+        super()._check_stream()
+        if self._fitted_as is not None and self._fitted_as[0] != self._choice.kind:
+            raise not_allowed(
+                f"likelihood={self.likelihood!r} with noise={self.noise!r} is not allowed: earlier "
+                "calls had another likelihood. Keep theirs, or start a new stream with a clone of "
+                "the estimator.",
+                "a-later-call-of-partial_fit-differs",
+            )
+
+    def _with_known(self, X: Any, y: Array) -> Array:
+        """Targets, followed by what is known of their rows."""
+        return y
+
+    def _fit_targets(self, y: Array, weight: Array | None) -> None:
+        """Store the units of the targets; y as in :meth:`_with_known`."""
+        self._y_center, self._y_scale = np.zeros(self._n_targets), np.ones(self._n_targets)
+        if self._family.standardised:
+            from ..models.likelihoods import rounding
+
+            self._y_center, self._y_scale = self._choice.units(y, weight)
+            self._y_rounding = rounding(y, weight) / self._y_scale
+        elif self._choice.own is None:
+            self._y_typical = self._family.kind.typical_means(y, weight)
 
     def _likelihood(self) -> Likelihood:
         """Likelihood of the model's targets, given the values of ``_predict_block``."""
-        raise NotImplementedError
+        from ..models.torch_likelihood import DistributionLikelihood
+
+        choice = self._choice
+        if choice.own is not None:
+            return DistributionLikelihood(choice.own, self._n_targets)
+        if not choice.family.standardised:
+            return choice.family.kind(self._y_typical)
+        return choice.of_standardised(self._n_targets, self._y_scale, self._y_rounding)
+
+    # targets --------------------------------------------------------------------------------------
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         several = get_tags(self).target_tags.multi_output
@@ -135,7 +195,10 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
         if reset:
             self._y_shape = y.shape[1:]
         check_magnitude("y", y)
-        return X, y.reshape(len(y), -1)
+        y = y.reshape(len(y), -1)
+        kind = self._family.kind if self._choice.own is None else self._likelihood()
+        kind.check_targets(self._with_known(X, y))
+        return X, y
 
     @property
     def _n_targets(self) -> int:
@@ -146,9 +209,6 @@ class BayesianRegressor(RegressorMixin, WithLogJoint, SGMCMCEstimator):
 
     def _given(self, target: Array) -> Array:
         return self._shaped(target)
-
-    def _validate_rows(self, X: Any) -> Any:
-        return validate_x(self, X)
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         one = self._predictive()(draws, x)

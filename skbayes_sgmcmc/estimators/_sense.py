@@ -11,6 +11,7 @@ from scipy.special import chdtri
 
 from .._draws.storage import decode
 from .._exceptions import warn
+from ._mixing import short_name
 
 if TYPE_CHECKING:
     from .._draws.mixture import Mixture
@@ -51,200 +52,193 @@ SURE_DRIFT = 2.0
 REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or another sampler."
 
 
-class SenseWarnings:
-    """Mixin of estimators: checks of a finished fit against what any sensible fit achieves."""
+def check_regression(
+    estimator: Any, mixture: Mixture, X: Any, y: Array, weight: Array | None = None
+) -> None:
+    """Warn if predictions of training rows are worse than a constant, or all noise.
 
-    posterior_: Any
-    temperature: Any
-    n_steps_: int
-    max_steps: int | None
-
-    def _short_name(self) -> str:
-        raise NotImplementedError
-
-    def _check_regression(
-        self, mixture: Mixture, X: Any, y: Array, weight: Array | None = None
-    ) -> None:
-        """Warn if predictions of training rows are worse than a constant, or all noise.
-
-        What a chain predicts is the median of its draws, with their quartiles in its sd, since few
-        rows leave some draws of log-linear models anywhere; the worst chain counts. Errors are in
-        units of the sd of y, or of the row's own sd, which is larger where most counts are small.
-        """
-        weight = np.ones(len(y)) if weight is None else weight
-        if min(len(y), weight.sum()) < FEWEST_ROWS:
-            return
-        rows, times = np.unique(some_rows(weight), return_counts=True)
-        n_chains = self.posterior_.n_chains
-        draws = some_rows(mixture.weights, -(-DRAWS_LOOKED_AT // n_chains) * n_chains)
-        one = mixture.predictive(draws, X[rows])
-        means = one.mean()
-        variances = np.broadcast_to(one.variance(), means.shape)
-        means, variances = (
-            np.repeat(a.reshape(n_chains, -1, *a.shape[1:]), times, axis=2)
-            for a in (means, variances)
+    What a chain predicts is the median of its draws, with their quartiles in its sd, since few
+    rows leave some draws of log-linear models anywhere; the worst chain counts. Errors are in
+    units of the sd of y, or of the row's own sd, which is larger where most counts are small.
+    """
+    weight = np.ones(len(y)) if weight is None else weight
+    if min(len(y), weight.sum()) < FEWEST_ROWS:
+        return
+    rows, times = np.unique(some_rows(weight), return_counts=True)
+    n_chains = estimator.posterior_.n_chains
+    draws = some_rows(mixture.weights, -(-DRAWS_LOOKED_AT // n_chains) * n_chains)
+    one = mixture.predictive(draws, X[rows])
+    means = one.mean()
+    variances = np.broadcast_to(one.variance(), means.shape)
+    means, variances = (
+        np.repeat(a.reshape(n_chains, -1, *a.shape[1:]), times, axis=2) for a in (means, variances)
+    )
+    target = y[rows].repeat(times, axis=0)
+    spread = target.std(0)
+    low, middle, high = np.quantile(means, [0.25, 0.5, 0.75], axis=1)
+    own = np.sqrt(np.quantile(variances, 0.75, axis=1))
+    own = np.hypot(own, (high - low) / NORMAL_QUARTILES)
+    away = np.abs(middle - target)
+    noise = np.median(own, axis=1).max(axis=0)
+    error = root_mean_square(away).max(axis=0)
+    with np.errstate(all="ignore"):
+        unlikely = root_mean_square(away / np.maximum(own, spread)).max(axis=0)
+    far = (spread > 0.0) & (unlikely > WORST_ERROR)
+    # few rows leave the noise wide open: 1.9 sds of y with 20 rows and 6 features
+    wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * (1.0 + 10.0 / len(y)) * spread)
+    found = []
+    if far.any():
+        of, worst = _outputs(far, error / np.where(far, spread, 1.0))
+        found.append(
+            f"its predictions{of} are further from the training targets than their mean is "
+            f"(root mean square {error[worst]:.3g}; sd of y {spread[worst]:.3g})"
         )
-        target = y[rows].repeat(times, axis=0)
-        spread = target.std(0)
-        low, middle, high = np.quantile(means, [0.25, 0.5, 0.75], axis=1)
-        own = np.sqrt(np.quantile(variances, 0.75, axis=1))
-        own = np.hypot(own, (high - low) / NORMAL_QUARTILES)
-        away = np.abs(middle - target)
-        noise = np.median(own, axis=1).max(axis=0)
-        error = root_mean_square(away).max(axis=0)
-        with np.errstate(all="ignore"):
-            unlikely = root_mean_square(away / np.maximum(own, spread)).max(axis=0)
-        far = (spread > 0.0) & (unlikely > WORST_ERROR)
-        # few rows leave the noise wide open: 1.9 sds of y with 20 rows and 6 features
-        wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * (1.0 + 10.0 / len(y)) * spread)
-        found = []
-        if far.any():
-            of, worst = _outputs(far, error / np.where(far, spread, 1.0))
-            found.append(
-                f"its predictions{of} are further from the training targets than their mean is "
-                f"(root mean square {error[worst]:.3g}; sd of y {spread[worst]:.3g})"
+    if wide.any():
+        of, worst = _outputs(wide, noise / np.where(wide, spread, 1.0))
+        found.append(
+            f"the sd of its predictions{of} is larger than that of the targets "
+            f"({noise[worst]:.3g}; sd of y {spread[worst]:.3g})"
+        )
+    if found:
+        _nonsense(estimator, ", and ".join(found))
+
+
+def check_classification(
+    estimator: Any, proba: Array, log_proba: Array, codes: Array, mass: Array, n_directions: int
+) -> None:
+    """Warn if training rows are predicted worse than by the frequencies of the classes.
+
+    ``proba`` are the probabilities of some rows (rows, classes), averaged over draws, and
+    ``log_proba`` averages of the logarithms of single draws' probabilities. A row stands for
+    training rows with the total weight ``mass``. The data inform about at most
+    ``n_directions`` of the parameters.
+
+    Single draws are a nat times T / 2 worse than the best fit for each of these, summed over
+    the training rows, while the best fit may be hardly better than the frequencies if X says
+    little of y. Another nat is that of an intercept that next to nothing bounds on one side.
+    Where one class is rare, or weights are small, this is as much as the log loss itself.
+    Elsewhere it is little: draws of networks describe rows better than the frequencies do even
+    if labels are random, with ratios of 0.06 to 0.92. Draws of steps that are too long can be
+    far worse, although their average is near the frequencies.
+    """
+    total = float(mass.sum())
+    if min(len(codes), total) < FEWEST_ROWS:
+        return
+    frequency = np.bincount(codes, mass) / total
+    constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
+    excess = 0.5 * max(_hottest(estimator), 1.0) * n_directions + 1.0
+    allowed = WORST_ERROR * constant + excess / total
+    given = (np.arange(len(codes)), codes)
+    for whose, logs in (
+        ("its", np.log(np.maximum(proba, 1e-300))),
+        ("single draws for its", log_proba),
+    ):
+        loss = -float(mass @ logs[given]) / total
+        if constant > 0.0 and loss > allowed:
+            _nonsense(
+                estimator,
+                f"the log loss of {whose} training rows is larger than that of the classes' "
+                f"frequencies ({loss:.3g}; {constant:.3g})",
             )
-        if wide.any():
-            of, worst = _outputs(wide, noise / np.where(wide, spread, 1.0))
-            found.append(
-                f"the sd of its predictions{of} is larger than that of the targets "
-                f"({noise[worst]:.3g}; sd of y {spread[worst]:.3g})"
-            )
-        if found:
-            self._nonsense(", and ".join(found))
-
-    def _check_classification(
-        self, proba: Array, log_proba: Array, codes: Array, mass: Array, n_directions: int
-    ) -> None:
-        """Warn if training rows are predicted worse than by the frequencies of the classes.
-
-        ``proba`` are the probabilities of some rows (rows, classes), averaged over draws, and
-        ``log_proba`` averages of the logarithms of single draws' probabilities. A row stands for
-        training rows with the total weight ``mass``. The data inform about at most
-        ``n_directions`` of the parameters.
-
-        Single draws are a nat times T / 2 worse than the best fit for each of these, summed over
-        the training rows, while the best fit may be hardly better than the frequencies if X says
-        little of y. Another nat is that of an intercept that next to nothing bounds on one side.
-        Where one class is rare, or weights are small, this is as much as the log loss itself.
-        Elsewhere it is little: draws of networks describe rows better than the frequencies do even
-        if labels are random, with ratios of 0.06 to 0.92. Draws of steps that are too long can be
-        far worse, although their average is near the frequencies.
-        """
-        total = float(mass.sum())
-        if min(len(codes), total) < FEWEST_ROWS:
             return
-        frequency = np.bincount(codes, mass) / total
-        constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
-        excess = 0.5 * max(self._hottest(), 1.0) * n_directions + 1.0
-        allowed = WORST_ERROR * constant + excess / total
-        given = (np.arange(len(codes)), codes)
-        for whose, logs in (
-            ("its", np.log(np.maximum(proba, 1e-300))),
-            ("single draws for its", log_proba),
-        ):
-            loss = -float(mass @ logs[given]) / total
-            if constant > 0.0 and loss > allowed:
-                self._nonsense(
-                    f"the log loss of {whose} training rows is larger than that of the classes' "
-                    f"frequencies ({loss:.3g}; {constant:.3g})"
-                )
-                return
 
-    def _hottest(self) -> float:
-        """The higher one of the first and the last temperature."""
-        from ..schedules import as_schedule
 
-        ends = np.array([0, self.n_steps_ - 1])
-        schedule = as_schedule("temperature", self.temperature)
-        return float(schedule.values(ends, self.n_steps_).max())
+def _hottest(estimator: Any) -> float:
+    """The higher one of the first and the last temperature."""
+    from ..schedules import as_schedule
 
-    def _n_numbers(self) -> int:
-        """How many numbers a draw holds."""
-        return sum(math.prod(shape) for shape in self.posterior_.shapes.values())
+    ends = np.array([0, estimator.n_steps_ - 1])
+    schedule = as_schedule("temperature", estimator.temperature)
+    return float(schedule.values(ends, estimator.n_steps_).max())
 
-    def _check_run(self, run: Run) -> None:
-        """Warn if the kinetic temperature is not that of the run."""
-        heat = run.statistics.get("kinetic_temperature")
-        if heat is None:
-            return
-        n_momenta = run.target.model.n_parameters * len(heat)
-        low, high = chdtri(n_momenta, [1.0 - RARE_HEAT, RARE_HEAT]) / n_momenta
-        if not (1.0 - WORST_HEAT) * low <= float(heat.mean()) <= (1.0 + WORST_HEAT) * high:
-            self._nonsense(
-                f"the kinetic energy of its chains is {float(heat.mean()):.2f} times what the "
-                "temperature implies, so steps are too large or minibatches too small"
-            )
 
-    def _check_drift(self, run: Run) -> None:
-        """Warn if the potential still falls while draws are kept."""
-        n_draws = run.draws.shape[1]
-        if n_draws < 2 * DRIFT_DRAWS or run.plan.first_temperature == 0.0:
-            return
-        d = run.target.model.n_parameters
-        third = np.linspace(0, n_draws // 3, DRIFT_DRAWS).astype(int)
-        with np.errstate(all="ignore"):  # draws that are not finite are an error of their own
-            first, last = (
-                run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS)
-                .astype(float)
-                .reshape(len(run.draws), -1)
-                .mean(axis=1)
-                for part in (third, n_draws - 1 - third)
-            )
-            falls = (last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
-            fall, error = float(falls.mean()), 0.0
-            if len(falls) > 1:  # potentials that wander for long rise in some chains
-                error = float(falls.std(ddof=1)) / math.sqrt(len(falls))
-        if fall > max(WORST_DRIFT, SURE_DRIFT * error):
-            longer = "longer burn_in" if self.max_steps is None else "larger max_steps"
-            warn(
-                f"the chains of {self._short_name()} have not reached the posterior: while draws "
-                f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
-                f"{longer}.",
-                "the-chains-have-not-reached-the-posterior",
-            )
+def check_run(estimator: Any, run: Run) -> None:
+    """Warn if the kinetic temperature is not that of the run."""
+    heat = run.statistics.get("kinetic_temperature")
+    if heat is None:
+        return
+    n_momenta = run.target.model.n_parameters * len(heat)
+    low, high = chdtri(n_momenta, [1.0 - RARE_HEAT, RARE_HEAT]) / n_momenta
+    if not (1.0 - WORST_HEAT) * low <= float(heat.mean()) <= (1.0 + WORST_HEAT) * high:
+        _nonsense(
+            estimator,
+            f"the kinetic energy of its chains is {float(heat.mean()):.2f} times what the "
+            "temperature implies, so steps are too large or minibatches too small",
+        )
 
-    def _check_spread(self, run: Run) -> None:
-        """Warn if draws are spread as by a higher temperature.
 
-        For any density exp(-S), the mean of (theta - its mean) . grad S is the number of
-        parameters. Draws that have not seen the whole posterior have less. Steps that are too long
-        have more, even if a cap on them (pSGLD) or an undoing (MCLMC) hides that they are.
-        """
-        n_draws, level = run.draws.shape[1], run.plan.first_temperature
-        if n_draws < 2 * DRIFT_DRAWS or level == 0.0:
-            return
-        d, n_rows = run.target.model.n_parameters, min(DRIFT_ROWS, run.target.data.n_rows)
-        k = SPREAD_PRODUCTS // (n_rows * d * len(run.draws))
-        k = min(max(k, DRIFT_DRAWS), SPREAD_DRAWS, n_draws)
-        some = np.linspace(0, n_draws - 1, k).astype(int)
-        with np.errstate(all="ignore"):
-            draws = decode(run.draws[:, some, :d]).astype(float)
-            away = draws - draws.mean(axis=1, keepdims=True)
-            less, more = (
-                run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), DRIFT_ROWS)
-                for step in (-MOVED, MOVED)
-            )
-            # the mean of k draws is not that of all, which takes 1 / k of the spread away
-            heat = (less - more).astype(float) / (2.0 * MOVED * d * level) * k / (k - 1)
-        heat = heat[~np.isnan(heat)].clip(-LARGEST, LARGEST)
-        if len(heat) == 0:
-            return
-        low, middle = np.quantile(heat, [0.25, 0.5])
-        # of the median of normal numbers; in networks their sd is up to twenty times sqrt(2 / d),
-        # which is that of a normal density
-        error = 1.25 * (middle - low) / (0.5 * NORMAL_QUARTILES) / math.sqrt(len(heat))
-        if middle > WORST_SPREAD + 3.0 * error:
-            self._nonsense(
-                f"its draws are spread as at {middle:.3g} times the temperature, so steps are too "
-                "large or minibatches too small"
-            )
-
-    def _nonsense(self, what: str) -> None:
+def check_drift(estimator: Any, run: Run) -> None:
+    """Warn if the potential still falls while draws are kept."""
+    n_draws = run.draws.shape[1]
+    if n_draws < 2 * DRIFT_DRAWS or run.plan.first_temperature == 0.0:
+        return
+    d = run.target.model.n_parameters
+    third = np.linspace(0, n_draws // 3, DRIFT_DRAWS).astype(int)
+    with np.errstate(all="ignore"):  # draws that are not finite are an error of their own
+        first, last = (
+            run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS)
+            .astype(float)
+            .reshape(len(run.draws), -1)
+            .mean(axis=1)
+            for part in (third, n_draws - 1 - third)
+        )
+        falls = (last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
+        fall, error = float(falls.mean()), 0.0
+        if len(falls) > 1:  # potentials that wander for long rise in some chains
+            error = float(falls.std(ddof=1)) / math.sqrt(len(falls))
+    if fall > max(WORST_DRIFT, SURE_DRIFT * error):
+        longer = "longer burn_in" if estimator.max_steps is None else "larger max_steps"
         warn(
-            f"{self._short_name()} does not describe its training data: {what}. {REMEDY}",
-            "the-fit-does-not-describe-its-data",
+            f"the chains of {short_name(estimator)} have not reached the posterior: while draws "
+            f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
+            f"{longer}.",
+            "the-chains-have-not-reached-the-posterior",
         )
+
+
+def check_spread(estimator: Any, run: Run) -> None:
+    """Warn if draws are spread as by a higher temperature.
+
+    For any density exp(-S), the mean of (theta - its mean) . grad S is the number of
+    parameters. Draws that have not seen the whole posterior have less. Steps that are too long
+    have more, even if a cap on them (pSGLD) or an undoing (MCLMC) hides that they are.
+    """
+    n_draws, level = run.draws.shape[1], run.plan.first_temperature
+    if n_draws < 2 * DRIFT_DRAWS or level == 0.0:
+        return
+    d, n_rows = run.target.model.n_parameters, min(DRIFT_ROWS, run.target.data.n_rows)
+    k = SPREAD_PRODUCTS // (n_rows * d * len(run.draws))
+    k = min(max(k, DRIFT_DRAWS), SPREAD_DRAWS, n_draws)
+    some = np.linspace(0, n_draws - 1, k).astype(int)
+    with np.errstate(all="ignore"):
+        draws = decode(run.draws[:, some, :d]).astype(float)
+        away = draws - draws.mean(axis=1, keepdims=True)
+        less, more = (
+            run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), DRIFT_ROWS)
+            for step in (-MOVED, MOVED)
+        )
+        # the mean of k draws is not that of all, which takes 1 / k of the spread away
+        heat = (less - more).astype(float) / (2.0 * MOVED * d * level) * k / (k - 1)
+    heat = heat[~np.isnan(heat)].clip(-LARGEST, LARGEST)
+    if len(heat) == 0:
+        return
+    low, middle = np.quantile(heat, [0.25, 0.5])
+    # of the median of normal numbers; in networks their sd is up to twenty times sqrt(2 / d),
+    # which is that of a normal density
+    error = 1.25 * (middle - low) / (0.5 * NORMAL_QUARTILES) / math.sqrt(len(heat))
+    if middle > WORST_SPREAD + 3.0 * error:
+        _nonsense(
+            estimator,
+            f"its draws are spread as at {middle:.3g} times the temperature, so steps are too "
+            "large or minibatches too small",
+        )
+
+
+def _nonsense(estimator: Any, what: str) -> None:
+    warn(
+        f"{short_name(estimator)} does not describe its training data: {what}. {REMEDY}",
+        "the-fit-does-not-describe-its-data",
+    )
 
 
 def _outputs(which: Array, excess: Array) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from .._data.rows import StoredRows, is_stored
 from .._labels import label_array
 from .._validation import check_magnitude, check_X_y, validate_data
+from ._columns import with_codes
 
 Array = NDArray[Any]
 
@@ -21,7 +22,7 @@ READ_AT_ONCE = 2**26
 
 def validate_x(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     """X as an array, a CSR matrix or stored rows, with the columns of the fit."""
-    rows = estimator._with_codes(_table(X), reset=reset)
+    rows = with_codes(estimator, _table(X), reset=reset)
     if isinstance(rows, StoredRows):
         # numbers of columns, and names that the fit had; rows are checked when they are read
         validate_data(estimator, rows[:1], reset=reset, dtype=DTYPES)
@@ -33,7 +34,7 @@ def validate_x(estimator: Any, X: Any, *, reset: bool = False) -> Any:
 
 def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> tuple[Any, Array]:
     """X as :func:`validate_x` returns it, and y; ``of_y`` are options of scikit-learn's check."""
-    rows = estimator._with_codes(_table(X), reset=reset, more=not reset)
+    rows = with_codes(estimator, _table(X), reset=reset, more=not reset)
     y = y[:] if is_stored(y) or hasattr(y, "chunks") else y
     y = y if of_y.get("y_numeric") else label_array("y", y)
     if isinstance(rows, StoredRows):

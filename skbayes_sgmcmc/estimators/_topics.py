@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from numbers import Real
 from operator import methodcaller
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +20,6 @@ from .._draws.alignment import matched
 from .._exceptions import not_allowed, warn
 from .._validation import (
     LARGEST_SCALE,
-    check_choice,
     check_int,
     check_is_fitted,
     check_predictions,
@@ -28,6 +28,12 @@ from .._validation import (
     validate_data,
 )
 from ._base import SGMCMCEstimator
+from ._mixing import MustMix
+from ._parameters import Check, choice
+
+if TYPE_CHECKING:
+    from .._engine.settings import Settings
+    from ._fitting import Task
 
 Array = NDArray[Any]
 
@@ -42,6 +48,12 @@ WHOLE = 1e-6
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
 #: number of draws that predictions average, and of documents that are processed at once
 PREDICTION_DRAWS, BLOCK_ROWS = 20, 1000
+
+
+def _check_no_distance(name: str, value: Any) -> None:
+    """Topics have no distances; texts are checked with the other settings."""
+    if not isinstance(value, str):
+        check_int(name, value)
 
 
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
@@ -198,14 +210,17 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     def _meaning(self) -> tuple[Any, ...]:
         return self.parametrization, self.n_features_in_
 
-    def _check(self) -> Any:
-        if self.topic_word_prior is not None:
-            check_scale("topic_word_prior", self.topic_word_prior)
-        check_choice("parametrization", self.parametrization, ("expanded_mean", "expanded_natural"))
-        check_int("doc_sweeps", self.doc_sweeps, low=0, high=MOST_SWEEPS)
-        if not isinstance(self.thinning, str):
-            check_int("thinning", self.thinning)
-        check_choice("init", self.init, ("auto", "random", "map"))
+    _checks: ClassVar[dict[str, Check]] = {
+        "doc_sweeps": partial(check_int, low=0, high=MOST_SWEEPS),
+        "init": choice("auto", "random", "map"),
+        "prior": choice("gamma", "normal"),
+        "prior_mean": partial(check_real, low=-LARGEST_SCALE, high=LARGEST_SCALE, closed="both"),
+        "prior_scale": check_scale,
+        "thinning": _check_no_distance,
+    }
+
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
         if self.init == "map" and self.parametrization == "expanded_mean":
             raise not_allowed(
                 "init='map' is not allowed with parametrization='expanded_mean', whose target has "
@@ -218,13 +233,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
                 "parametrization='expanded_mean', whose target is improper at temperatures other "
                 "than 1: give temperature=1.0, or parametrization='expanded_natural'."
             )
-        return super()._check()
-
-    def _check_prior(self) -> None:
-        check_choice("prior", self.prior, ("gamma", "normal"))
-        limit = LARGEST_SCALE
-        check_real("prior_mean", self.prior_mean, low=-limit, high=limit, closed="both")
-        check_scale("prior_scale", self.prior_scale)
         if self.prior == "normal" and self.parametrization == "expanded_mean":
             raise not_allowed(
                 "prior='normal' is not allowed with parametrization='expanded_mean': give "
@@ -269,14 +277,14 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         self.components_ = self.posterior_.mean("components")
         self.topic_word_prior_ = self._beta()
 
-    def _check_mixing(self, X: Any) -> None:
-        posterior = self.posterior_
+    def _must_mix(self, task: Task) -> MustMix:
+        posterior, X = self.posterior_, task.rows.x
         chosen = np.unique(np.linspace(0, X.shape[0] - 1, MIXING_ROWS).astype(int))
         rows = X[chosen]
         filled = np.diff(rows.indptr) > 0
         chosen, rows = chosen[filled], rows[filled]
-        if posterior.n_draws < 4 or rows.shape[0] == 0:
-            return
+        if rows.shape[0] == 0:
+            return MustMix({}, {})
         from ..models.topics.completion import log_probabilities
 
         logs = np.stack(
@@ -287,9 +295,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         )
         by_chain = logs.reshape(posterior.n_chains, posterior.n_draws, -1)
         labels = [f"log probability of row {row}" for row in chosen]
-        self._warn_of_mixing(
-            {"documents": by_chain}, MIXING_R_HAT, 0.0, labels={"documents": labels}
-        )
+        return MustMix({"documents": by_chain}, {"documents": labels}, MIXING_R_HAT, 0.0)
 
     # predictions ----------------------------------------------------------------------------------
 
@@ -430,7 +436,3 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         topics = list(range(self._n_features_out))
         return {"components": {"topic": topics, "word": self._feature_labels()}}
-
-    def _labels(self) -> dict[str, list[str]]:
-        names = self._feature_labels()
-        return {"components": [f"{k}: {w}" for k in range(self._n_features_out) for w in names]}

@@ -74,7 +74,3 @@ class Unmixing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimato
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         names = self.get_feature_names_out().tolist()
         return {"components": {"component": names, "feature": self._feature_labels()}}
-
-    def _labels(self) -> dict[str, list[str]]:
-        names = self.get_feature_names_out()
-        return {"components": [f"{c}: {name}" for c in names for name in self._feature_labels()]}

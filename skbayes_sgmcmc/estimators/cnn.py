@@ -14,11 +14,12 @@ from .._data.images import check_image_shape, flat_images, shape_in
 from .._data.scaling import center_and_scale
 from .._draws.storage import Storage
 from .._exceptions import not_allowed
-from .._validation import check_choice, check_int, check_sizes
+from .._validation import check_sizes
 from ..schedules import MixingDistance, Schedule
 from ._calibration import CalibratedClassifier
 
 if TYPE_CHECKING:
+    from .._engine.settings import Settings
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
 
@@ -285,15 +286,8 @@ class BayesianCNNClassifier(CalibratedClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check(self) -> Any:
-        from ..models.networks.mlp import ACTIVATIONS
-
-        settings = super()._check()
-        check_sizes("conv_channels", self.conv_channels)
-        check_sizes("hidden_layer_sizes", self.hidden_layer_sizes)
-        check_int("kernel_size", self.kernel_size)
-        check_int("pool_size", self.pool_size)
-        check_choice("activation", self.activation, ACTIVATIONS)
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
         if self.image_shape is not None:
             shape = check_sizes("image_shape", self.image_shape)
             if len(shape) != 3:
@@ -302,7 +296,6 @@ class BayesianCNNClassifier(CalibratedClassifier):
                     "width)."
                 )
             self._check_kernel(shape)
-        return settings
 
     def _check_kernel(self, shape: tuple[int, ...]) -> None:
         side = min((side for side in shape[1:] if side > 1), default=self.kernel_size)

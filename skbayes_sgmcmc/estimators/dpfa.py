@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
-from .._validation import check_int, check_real, check_scale, check_sizes
+from .._validation import check_int, check_scale, check_sizes
 from ..schedules import Schedule
-from ._topics import MOST_TOPICS, TopicModel
+from ._topics import MOST_SWEEPS, MOST_TOPICS, TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from ..samplers import Sampler
 
 Array = NDArray[Any]
+
+
+def _check_pair(name: str, pair: Any) -> None:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise not_allowed(f"{name}={pair!r} is not allowed: give a pair of positive numbers.")
+    for number in pair:
+        check_scale(name, number)
+
+
+def _check_layers(name: str, sizes: Any) -> None:
+    if not check_sizes(name, sizes, high=MOST_TOPICS):
+        raise not_allowed(
+            f"{name}={sizes!r} is not allowed: give the number of topics, followed by the number "
+            "of units of each layer above, if any."
+        )
 
 
 class DeepPoissonFactorAnalysis(TopicModel):
@@ -210,6 +226,11 @@ class DeepPoissonFactorAnalysis(TopicModel):
     True
     """
 
+    _checks = TopicModel._checks | {
+        "doc_sweeps": partial(check_int, high=MOST_SWEEPS),
+        "gamma_prior": _check_pair,
+        "n_components": _check_layers,
+    }
     _by_topic = ("r", "weights_1", "biases_1")
 
     def __init__(
@@ -279,31 +300,9 @@ class DeepPoissonFactorAnalysis(TopicModel):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check(self) -> Any:
-        self._sizes()
-        if self.success_probability is not None:
-            check_real("success_probability", self.success_probability, low=0.0, high=1.0)
-        check_scale("r_rate", self.r_rate)
-        check_scale("network_scale", self.network_scale)
-        check_int("doc_sweeps", self.doc_sweeps)
-        pair = self.gamma_prior
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise not_allowed(
-                f"gamma_prior={pair!r} is not allowed: give a pair of positive numbers."
-            )
-        for number in pair:
-            check_scale("gamma_prior", number)
-        return super()._check()
-
     def _sizes(self) -> tuple[int, ...]:
         """K, and the number of units of each layer above."""
-        sizes = check_sizes("n_components", self.n_components, high=MOST_TOPICS)
-        if not sizes:
-            raise not_allowed(
-                f"n_components={self.n_components!r} is not allowed: give the number of topics, "
-                "followed by the number of units of each layer above, if any."
-            )
-        return sizes
+        return check_sizes("n_components", self.n_components)
 
     def _n_topics(self) -> int:
         return self._sizes()[0]

@@ -13,15 +13,18 @@ from scipy.special import logit
 from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from ..schedules import MixingDistance, Schedule
-from ._groups import GroupedRows, exported_labels
-from ._likelihoods import FAMILIES, LikelihoodChoice
+from . import _groups as groups
+from ._columns import check_columns_stay, values_of
+from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
-from ._offsets import OffsetRows
+from ._offsets import center_of, check_offsets, offsets_of
+from ._regressor import BayesianRegressor
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .._data.kept_rows import KeptRows
+    from .._engine.settings import Settings
     from ..models.glm import GLMModel
     from ..models.likelihoods import StudentT
     from ..priors import LearnedScale, Prior
@@ -29,12 +32,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: rows with the same target, beyond the coefficients, whose noise may be learned if there are few
-#: others: the noise is then about 0.3 exp(-10) units of y
-MOST_ALIKE = 10.0
 
-
-class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodChoice):
+class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -222,6 +221,10 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
 
     _likelihoods = tuple(FAMILIES)
     _column_parameters = ("exposure", "offset", "n_trials")
+    _label_parameters = ("groups",)
+    #: groups, and the centre of the offsets in units of users, of the first fit
+    _groupings: groups.Groupings = ()
+    _offset_center = 0.0
 
     def __init__(
         self,
@@ -298,23 +301,20 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.multi_output = False
         return tags
 
     def _samplers(self) -> tuple[str, ...]:
-        return ("auto", *super()._samplers(), "mclmc", "mala", "gibbs")
+        return ("auto", *super()._samplers(), "gibbs")
 
-    def _check(self) -> Any:
-        self._check_groups()
-        return super()._check()
-
-    def _check_noise(self) -> None:
+    def _check_together(self, settings: Settings) -> None:
+        check_columns_stay(self)
+        groups.check_groups(self.groups, self.group_slopes, self.group_scale)
         if isinstance(self.noise, str) and self.noise != "infer":
             raise not_allowed(
                 f"noise={self.noise!r} is not allowed: give 'infer' or a positive number."
             )
-        super()._check_noise()
+        super()._check_together(settings)
         if self.exposure is not None and not self._family.counts:
             raise not_allowed(
                 f"exposure={self.exposure!r} is not allowed with likelihood={self.likelihood!r}: "
@@ -330,16 +330,21 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
 
     def _inputs(self, X: Any) -> tuple[Any, Array | None, Array | None]:
         """Columns of effects and features; offsets of rows, in units of f; what is known of y."""
-        values, known = self._special_values(X), None
-        if self._family.trials:
-            known = values.get("n_trials", np.ones(X.shape[0]))[:, None]
-        offset = self._offsets(values)
+        offset = offsets_of(self._columns, X)
         if offset is not None:
             offset = (offset - self._offset_center) / float(np.ravel(self._y_scale)[0])
-        return self._with_groups(X, self._of_features(X)), offset, known
+        features = self._columns.of_features(X)
+        return groups.with_groups(self._groupings, X, features), offset, self._trials(X)
+
+    def _trials(self, X: Any) -> Array | None:
+        """Numbers of trials of rows, (rows, 1), for likelihoods that have them."""
+        if not self._family.trials:
+            return None
+        column = self._columns.special.get("n_trials")
+        return (np.ones(X.shape[0]) if column is None else values_of(X, column))[:, None]
 
     def _with_known(self, X: Any, y: Array) -> Array:
-        known = self._inputs(X)[2]
+        known = self._trials(X)
         return y if known is None else np.hstack([y, known])
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
@@ -349,9 +354,10 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
                 f"y with {y.shape[1]} outputs is not allowed: give one column, and one estimator "
                 "for each."
             )
-        if len(self._special_columns()) == X.shape[1]:
+        special = self._columns.special
+        if len(special) == X.shape[1]:
             raise not_allowed(
-                f"{' and '.join(self._special_columns())} leave no feature of the {X.shape[1]} "
+                f"{' and '.join(special)} leave no feature of the {X.shape[1]} "
                 "columns of X: give X more columns."
             )
         return X, y
@@ -361,7 +367,8 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
     def _make_model(self, rows: KeptRows, *, first: bool) -> GLMModel:
         from ..models.glm import GLMModel
 
-        X, y, weight = rows.x, rows.target, rows.weight
+        X, y, weight, columns = rows.x, rows.target, rows.weight, self._columns
+        offset = offsets_of(columns, X)
         if first:
             targets = self._with_known(X, y)
             if self.fit_intercept and not self._family.kind.bounds_intercept(targets):
@@ -370,18 +377,24 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
                     f"likelihood={self.likelihood!r}: it leaves the intercept without a bound. "
                     "Give rows with other targets, or fit_intercept=False."
                 )
-            known = self._fit_offsets(X, weight)
-            if known is not None and self._family.standardised:
-                targets = targets - known[:, None]
-            self._check_spread_of(targets, weight)
+            self._offset_center = 0.0  # without an intercept, f = 0 means what it says
+            if offset is not None and self.fit_intercept:
+                self._offset_center = center_of(offset, weight, self._family.link)
+            if offset is not None and self._family.standardised:
+                targets = targets - (offset - self._offset_center)[:, None]
+            n_features = len(columns.features)
+            choice = self._choice
+            choice.check_spread(targets, weight, n_features, self.fit_intercept, self.offset)
             self._fit_targets(targets, weight)
-            self._fit_groups(X)
-        self._check_offsets(X, y)
-        self._check_known_groups(X)
-        features = self._of_features(X)
+            self._groupings = groups.groupings_of(columns, X, self.group_slopes)
+        if offset is not None and self._family.link == "log":
+            away = offset - self._offset_center
+            check_offsets(columns, away, y, fit_intercept=self.fit_intercept)
+        groups.check_known_groups(self._groupings, columns, X)
+        features, place = columns.of_features(X), columns.features.index
         n_features, units = features.shape[1], self._units(features, weight, first=first)
         center, scale = self._predictor_units()
-        model = GLMModel(
+        return GLMModel(
             n_features,
             self._likelihood(),
             self._prior(),
@@ -390,35 +403,8 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
             units,
             center,
             scale,
-            self._group_terms(lambda j: float(units[self._feature_columns().index(j)])),
+            groups.group_terms(self._groupings, self.group_scale, lambda j: float(units[place(j)])),
         )
-        return model
-
-    def _check_spread_of(self, y: Array, weight: Array | None) -> None:
-        """Raise ``ValueError`` if constant f leave no noise: most targets have the same value.
-
-        If they meet n targets exactly, the likelihood is proportional to noise^-n near zero. Each
-        other row has a factor of noise^df or less with Student's t distribution, where df > 2, and
-        forbids this with the normal one.
-        """
-        if not self._family.standardised or not isinstance(self.noise, str):
-            return
-        weight = np.ones(len(y)) if weight is None else weight
-        values, place = np.unique(y[:, 0], return_inverse=True)
-        alike = np.bincount(place, weight)
-        if not self.fit_intercept:
-            alike = np.where(values == 0.0, alike, 0.0)
-        most, total = int(alike.argmax()), float(weight.sum())
-        others = total - float(alike[most])
-        if others > 0.0 and not self._family.heavy_tails:
-            return
-        if alike[most] - 2.0 * others > MOST_ALIKE + len(self._feature_columns()):
-            less = " - offset" if self.offset is not None else ""
-            raise not_allowed(
-                f"y{less} with the value {values[most]:g} in {alike[most] / total:.0%} of the rows "
-                f"is not allowed with likelihood={self.likelihood!r} and noise={self.noise!r}: it "
-                "leaves no noise to learn. Give the noise as a number, or rows with other targets."
-            )
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
         super()._fit_targets(y, weight)
@@ -437,12 +423,12 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
 
     def _set_attributes(self) -> None:
         self.coef_ = np.zeros(self.n_features_in_)
-        self.coef_[self._feature_columns()] = self.posterior_.mean("coef")
+        self.coef_[self._columns.features] = self.posterior_.mean("coef")
         self.intercept_ = float(self.posterior_.mean("intercept"))
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         posterior, (features, offset, known) = self.posterior_, self._inputs(x)
-        names = [*self._effect_names(), "coef"]
+        names = [*groups.effect_names(self._groupings), "coef"]
         coef = np.concatenate([posterior.select(name, draws) for name in names], axis=1)
         intercept = posterior.select("intercept", draws)
         center, scale = self._predictor_units()
@@ -458,10 +444,10 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
         from ..models.linear_outputs import LinearOutputs
         from ..models.networks.ensemble import Inputs, MeanAndDeviation
 
-        posterior, special = self.posterior_, self._special_columns()
+        posterior, special = self.posterior_, self._columns.special
         center, scale = self._predictor_units()
         coef = np.zeros((len(chosen), self.n_features_in_))
-        coef[:, self._feature_columns()] = posterior.select("coef", chosen) / scale
+        coef[:, self._columns.features] = posterior.select("coef", chosen) / scale
         if "offset" in special:
             coef[:, special["offset"]] = 1.0 / scale
         # the exported module adds offsets as they are
@@ -469,12 +455,12 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
         intercept = (posterior.select("intercept", chosen) - center) / scale
         effects = [
             (
-                groups.column,
-                torch.tensor(exported_labels(groups)).float(),
+                grouping.column,
+                torch.tensor(groups.exported_labels(grouping)).float(),
                 slope,
                 torch.tensor(posterior.select(name, chosen) / scale).float(),
             )
-            for name, groups, slope in self._effects()
+            for name, grouping, slope in groups.effects(self._groupings)
         ]
         known = special.get("n_trials", 1.0) if self._family.trials else None
         likelihood = self._likelihood()
@@ -496,12 +482,11 @@ class BayesianGLMRegressor(LinearEstimator, GroupedRows, OffsetRows, LikelihoodC
         )
 
     def _ratio_blocks(self) -> list[str]:
-        return [*super()._ratio_blocks(), *self._effect_names()]
+        return [*super()._ratio_blocks(), *groups.effect_names(self._groupings)]
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         features = {"coef": {"feature": self._feature_labels()}}
-        return self._effect_axes() | features | self._scale_axes()
+        return groups.effect_axes(self._groupings) | features | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
-        features = {"coef": self._feature_labels()}
-        return self._effect_labels() | features | self._scale_labels()
+        return super()._labels() | groups.effect_labels(self._groupings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,8 @@ from .._validation import (
     validate_data,
 )
 from ..schedules import MixingDistance, Schedule
+from ._mixing import MustMix, short_name
+from ._parameters import Check, unless
 from ._unmixing import Unmixing
 
 if TYPE_CHECKING:
@@ -319,13 +321,13 @@ class BayesianICA(Unmixing):
     #: numbers of components and features of the fitted model, whether rows are whitened, densities
     _shape: tuple[int, int, bool, str]
 
-    def _check(self) -> Settings:
-        settings = super()._check()
-        check_scale("prior_scale", self.prior_scale)
-        check_choice("whiten", self.whiten, (True, False))
-        check_choice("density", self.density, ("extended", "logistic"))
-        if self.n_components is not None:
-            check_int("n_components", self.n_components)
+    _checks: ClassVar[dict[str, Check]] = {
+        "n_components": unless(None, check_int),
+        "prior_scale": check_scale,
+    }
+
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
         if isinstance(self.init, str):
             check_choice("init", self.init, ("auto", "random"))
         if isinstance(self.sampler, str):
@@ -337,7 +339,6 @@ class BayesianICA(Unmixing):
                 f"step_size='auto' is not allowed with sampler={self.sampler!r} here: give a "
                 "number, or sampler='rsgld' or 'mala', which move in the natural gradient's metric."
             )
-        return settings
 
     def _validate(self, X: Any, *, reset: bool) -> Array:
         rows = 2 if reset else 1
@@ -441,14 +442,14 @@ class BayesianICA(Unmixing):
             remedy = "Fit anew to all rows, or begin the stream with a larger part of them."
         names = ", ".join(self.get_feature_names_out()[wrong])
         warn(
-            f"{names} in {self._short_name()} do not have the densities that density_shapes_ says, "
+            f"{names} in {short_name(self)} do not have the densities that density_shapes_ says, "
             "and may be mixtures: normal sources, or sources with lighter tails, need other "
             f"densities than those with heavy tails. {remedy}",
             "densities-do-not-suit-the-sources",
         )
 
-    def _check_mixing(self, X: Any) -> None:
-        self._warn_of_mixing({"components": self.posterior_["components"]})
+    def _must_mix(self, task: Task) -> MustMix:
+        return MustMix({"components": self.posterior_["components"]}, self._labels())
 
     def _sample(self, *given: Any) -> Part:
         part = super()._sample(*given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,12 +15,13 @@ from .._callbacks import Progress
 from .._draws.alignment import align
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import explained, not_allowed
-from .._validation import check_choice, check_int, check_scale
+from .._validation import check_int
 from ..schedules import Schedule
 from ._topics import MOST_TOPICS, TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
+    from .._engine.settings import Settings
     from ..samplers import Sampler
     from ._fitting import Task
 
@@ -276,20 +278,15 @@ class LatentDirichletAllocation(TopicModel):
         else:
             super()._run(task)
 
-    def _check(self) -> Any:
-        check_int("n_components", self.n_components, high=MOST_TOPICS)
-        if self.doc_topic_prior is not None:
-            check_scale("doc_topic_prior", self.doc_topic_prior)
-        check_choice("algorithm", self.algorithm, ("sgmcmc", "gibbs"))
+    _checks = TopicModel._checks | {"n_components": partial(check_int, high=MOST_TOPICS)}
+
+    def _check_together(self, settings: Settings) -> None:
+        super()._check_together(settings)
         if self.algorithm == "gibbs" and self.checkpoint is not None:
             raise not_allowed(
                 f"checkpoint={self.checkpoint!r} is not allowed with algorithm='gibbs': give "
                 "checkpoint=None."
             )
-        return super()._check()
-
-    def _check_prior(self) -> None:
-        super()._check_prior()
         if self.prior == "normal" and self.algorithm == "gibbs":
             raise not_allowed(
                 "prior='normal' is not allowed with algorithm='gibbs': give prior='gamma'."

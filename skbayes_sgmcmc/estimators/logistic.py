@@ -263,26 +263,11 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def _samplers(self) -> tuple[str, ...]:
-        return (*super()._samplers(), "mclmc", "mala")
-
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         from ..models.rotated import RotatedLogisticModel
 
-        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
-        return RotatedLogisticModel(
-            n_features,
-            len(self.classes_),
-            self._prior(),
-            self._model_scale(n_features),
-            self.fit_intercept,
-            self._units(rows.x, rows.weight, first=first) if learned else None,
-        )
+        n_classes = len(self.classes_)
+        return self._model_of_classes(RotatedLogisticModel, n_classes, rows, first=first)
 
     def _run(self, task: Task) -> None:
         rows, kept = task.rows, task.stream or self.warm_start
@@ -366,10 +351,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         return {"coef": label | feature, "intercept": label} | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
-        features = self._feature_labels()
-        if len(self.classes_) == 2:
-            return {"coef": features, "intercept": ["intercept"]} | self._scale_labels()
-        return self._scale_labels() | {
-            "coef": [f"{c}: {name}" for c in self.classes_ for name in features],
-            "intercept": [f"{c}: intercept" for c in self.classes_],
-        }
+        if len(self.classes_) > 2:
+            return super()._labels() | {"intercept": [f"{c}: intercept" for c in self.classes_]}
+        own = {"coef": self._feature_labels(), "intercept": ["intercept"]}
+        return super()._labels() | own

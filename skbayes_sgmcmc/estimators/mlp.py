@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._data.scaling import shared_scale
-from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage
-from .._validation import check_choice, check_sizes
+from .._validation import check_sizes
 from ..schedules import MixingDistance, Schedule
 from ._calibration import CalibratedClassifier
-from ._network import NetworkEstimator
+from ._parameters import Check, unless
+from ._perceptron import Perceptron
 
 if TYPE_CHECKING:
     from ..priors import LearnedScale, Prior
@@ -25,74 +24,7 @@ if TYPE_CHECKING:
 DEEP, WIDE, FEW_FEATURES = (16, 16, 16, 16), (32, 32), 32
 
 
-class _MLP(NetworkEstimator):
-    hidden_layer_sizes: Any
-    activation: str
-    #: whether ``dtype="auto"`` means float32 even for few parameters
-    _single_precision = False
-
-    def _check(self) -> Any:
-        from ..models.networks.mlp import ACTIVATIONS
-
-        settings = super()._check()
-        self._hidden_sizes(n_features=1)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        return settings
-
-    def _make_network(self, n_outputs: int) -> Any:
-        from ..models.networks.mlp import MLP
-
-        return MLP(self._sizes(n_outputs), self.activation, single_precision=self._single_precision)
-
-    def _architecture(self, n_outputs: int) -> Any:
-        from ..models.networks.architectures import Architecture
-
-        return Architecture("mlp", self._sizes(n_outputs), self.activation)
-
-    def _set_attributes(self) -> None:
-        super()._set_attributes()
-        learned = self._learned_scale()
-        if learned is not None and learned.inputs:
-            self.relevance_ = self._relevance().mean("relevance")
-        elif self._own_inputs():  # of an earlier fit
-            del self.relevance_
-
-    def _relevance(self) -> PosteriorSamples:
-        """Draws of the inputs' scales, divided by their sum, as "relevance"."""
-        posterior = self.posterior_
-        scales = posterior["scale_weight_1"].astype(np.float64)
-        draws = {"relevance": scales / scales.sum(2, keepdims=True)}
-        return PosteriorSamples(draws, posterior.weights)
-
-    def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        return {"scale_weight_1": {"feature": self._feature_labels()}} if self._own_inputs() else {}
-
-    def _labels(self) -> dict[str, list[str]]:
-        if not self._own_inputs():
-            return {}
-        return {"scale_weight_1": [f"scale_weight_1[{name}]" for name in self._feature_labels()]}
-
-    def _own_inputs(self) -> bool:
-        """Whether each input of the fitted network has a learned scale of its own."""
-        return hasattr(self, "relevance_")
-
-    def _sizes(self, n_outputs: int) -> tuple[int, ...]:
-        return self.n_features_in_, *self._hidden_sizes(self.n_features_in_), n_outputs
-
-    def _hidden_sizes(self, n_features: int) -> tuple[int, ...]:
-        return check_sizes("hidden_layer_sizes", self.hidden_layer_sizes)
-
-
-class _DensePerceptron(_MLP):
-    _single_precision = True
-
-    def _fit_inputs(self, X: Any, weight: Any) -> None:
-        super()._fit_inputs(X, weight)
-        if self.standardize:
-            self._x_scale = shared_scale(X, self._x_scale)
-
-
-class BayesianMLPClassifier(_DensePerceptron, CalibratedClassifier):
+class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
     r"""Bayesian multilayer perceptron classifier, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -345,6 +277,8 @@ class BayesianMLPClassifier(_DensePerceptron, CalibratedClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    _checks: ClassVar[dict[str, Check]] = {"hidden_layer_sizes": unless("auto", check_sizes)}
 
     def _hidden_sizes(self, n_features: int) -> tuple[int, ...]:
         if isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto":

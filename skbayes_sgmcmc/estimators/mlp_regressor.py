@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from .._draws.storage import Storage
 from ..schedules import MixingDistance, Schedule
-from ._likelihoods import LikelihoodRegressor
-from .mlp import _DensePerceptron
+from ._network import NetworkRegressor
+from ._perceptron import Perceptron
 
 if TYPE_CHECKING:
     from ..models.likelihoods import StudentT
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
-class BayesianMLPRegressor(_DensePerceptron, LikelihoodRegressor):
+class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     r"""Bayesian multilayer perceptron regressor, sampled by stochastic-gradient MCMC.
 
     .. math::

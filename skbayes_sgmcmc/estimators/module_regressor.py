@@ -13,7 +13,7 @@ from torch import nn
 from .._draws.storage import Storage
 from ..schedules import MixingDistance, Schedule
 from ._module import ModuleEstimator
-from ._sparse import SparseNetworkRegressor
+from ._network import NetworkRegressor
 
 if TYPE_CHECKING:
     from ..models.likelihoods import StudentT
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
-class BayesianModuleRegressor(ModuleEstimator, SparseNetworkRegressor):
+class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     r"""Bayesian regressor from any torch module, sampled by stochastic-gradient MCMC.
 
     Targets are standardised internally, unless they are counts. Predictions are in the units of y.

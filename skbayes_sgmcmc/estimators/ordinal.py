@@ -262,12 +262,8 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.classifier_tags.poor_score = True  # on classes that have no order
         return tags
-
-    def _samplers(self) -> tuple[str, ...]:
-        return (*super()._samplers(), "mclmc", "mala")
 
     def _check_labels(self, labels: Array, y: Any, known: Any = None) -> None:
         declared = declared_order(y)
@@ -310,15 +306,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         from ..models.ordinal import OrdinalModel
 
-        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
-        return OrdinalModel(
-            n_features,
-            len(self.classes_),
-            self._prior(),
-            self._model_scale(n_features),
-            self.fit_intercept,
-            self._units(rows.x, rows.weight, first=first) if learned else None,
-        )
+        return self._model_of_classes(OrdinalModel, len(self.classes_), rows, first=first)
 
     def _set_attributes(self) -> None:
         self.coef_ = self.posterior_.mean("coef")
@@ -373,17 +361,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
     def _ratio_blocks(self) -> list[str]:
         return ["coef"]
 
-    def _cut_labels(self) -> list[str]:
-        classes = self.classes_.tolist()
-        return [f"{low}|{high}" for low, high in itertools.pairwise(classes)]
-
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        own = {
-            "coef": {"feature": self._feature_labels()},
-            "cutpoints": {"cut": self._cut_labels()},
-        }
+        cuts = [f"{low}|{high}" for low, high in itertools.pairwise(self.classes_.tolist())]
+        own = {"coef": {"feature": self._feature_labels()}, "cutpoints": {"cut": cuts}}
         return own | self._scale_axes()
-
-    def _labels(self) -> dict[str, list[str]]:
-        own = {"coef": self._feature_labels(), "cutpoints": self._cut_labels()}
-        return own | self._scale_labels()

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._draws.storage import Storage
 from ..schedules import MixingDistance, Schedule
-from ._sparse import SparseNetworkRegressor, SparsePerceptron
+from ._network import NetworkRegressor
+from ._sparse import SparsePerceptron
 
 if TYPE_CHECKING:
     from ..models.networks.pruning import Pruning
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class SparseBayesianRegressor(SparsePerceptron, SparseNetworkRegressor):
+class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
     r"""Sparse Bayesian regression, linear or by a perceptron, with a spike-and-slab prior.
 
     .. math::

@@ -1,0 +1,171 @@
+"""What the estimators of torch modules refuse or warn of before they sample one.
+
+``given`` is the parameter ``module``, for messages; ``module`` is the estimator's own copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._exceptions import RandomLayerWarning, not_allowed, warn
+from .._validation import brief
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from .._data.layout import Layout
+    from ..models.networks.module_checks import Rows
+
+#: number of random layers that a warning names
+NAMED_LAYERS = 3
+
+
+def tried(
+    given: Any, module: nn.Module, few: Any, layout: Layout, input_shape: Any, row_shape: Any
+) -> tuple[Any, Rows]:
+    """The module's outputs for a few rows, and these as the module takes them.
+
+    Whole numbers in a single array are given as such only to modules that take them.
+    """
+    import torch
+
+    from ..models.networks.module_checks import Rows, call, main_output
+    from ..models.networks.module_ids import UnknownId
+
+    layouts = [layout]
+    if layout.whole.any() and not layout.several:
+        layouts.append(layout.with_floats())
+    reasons: list[Exception] = []
+    for one in layouts:
+        x = Rows(few, one)
+        try:
+            with torch.no_grad():
+                outputs = main_output(call(module, x))
+        except UnknownId:
+            raise
+        except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
+            reasons.append(error)
+        else:
+            return outputs, x
+    why = str(reasons[0])
+    if len(reasons) > 1:
+        why = f"as whole numbers: {why}; as floating-point numbers: {reasons[1]}"
+    hint = "give the input_shape that the module expects, such as (channels, height, width)"
+    raise not_allowed(
+        f"module={brief(given)} is not allowed with input_shape={input_shape!r}: it "
+        f"does not take rows of shape {row_shape} ({why}). If these are images or "
+        f"sequences, {hint}; else change the module's inputs.",
+        "a-module-is-not-allowed",
+    ) from reasons[0]
+
+
+def check_behaviour(given: Any, module: nn.Module, x: Rows) -> None:
+    """Refuse a module that is no function of single rows; warn of random layers."""
+    from ..models.networks import module_checks as checks
+
+    checks.batch_norms(module)
+    changed = checks.changed_by_forward(module, x)
+    if changed:
+        raise not_allowed(
+            f"module={brief(given)} is not allowed: its forward changes {changed[0]!r} "
+            "in evaluation mode; a posterior needs a function that stays the same.",
+            "a-module-is-not-allowed",
+        )
+    part = checks.first_random(module, x)
+    if part is not None:
+        raise not_allowed(
+            f"module={brief(given)} is not allowed: two evaluations of the same rows in "
+            f"evaluation mode differ, first in {part!r}, and the density of a posterior must "
+            "not be random; switch this off when self.training is false.",
+            "a-module-is-not-allowed",
+        )
+    if checks.mixes_rows(module, x):
+        raise not_allowed(
+            f"module={brief(given)} is not allowed: its output for a row depends on the "
+            "rows beside it. Rows are on the first axis of its inputs and outputs (for layers "
+            "of sequences, batch_first=True).",
+            "a-module-is-not-allowed",
+        )
+    layers = checks.random_layers(module, x)
+    if layers:
+        more = len(layers) - NAMED_LAYERS
+        named = ", ".join(layers[:NAMED_LAYERS]) + (f" and {more} more" if more > 0 else "")
+        warn(
+            f"the module has dropout or other random layers ({named}), which are switched off "
+            "while sampling and in predictions: the density of a posterior must not be random. "
+            "The prior and the average over draws regularise the network instead.",
+            "random-layers-are-switched-off",
+            RandomLayerWarning,
+        )
+
+
+def check_range(
+    given: Any, module: nn.Module, x: Rows, link: str | None, likelihood: Any = None
+) -> str | None:
+    """Take a final softmax or sigmoid of a classifier off ``module``, and return its name.
+
+    Refuse other modules that return what the likelihood makes of their outputs. ``link`` is that of
+    a regressor's likelihood, and None for classifiers.
+    """
+    from ..models.networks.module_checks import confined, leave_out_probabilities
+
+    if link is None:
+        return leave_out_probabilities("module", given, module, x)
+    if link != "none" and confined(module, x, 0.0, math.inf).any():
+        what = {"identity": "standardised targets", "log": "logarithms of means"}[link]
+        raise not_allowed(
+            f"module={brief(given)} is not allowed with likelihood={likelihood!r}: "
+            f"its outputs are {what}, which have both signs, but none is negative, whatever "
+            "its parameters are; leave out the activation at its end.",
+            "a-module-is-not-allowed",
+        )
+    return None
+
+
+def check_gradients(
+    module: nn.Module, names: Sequence[str], sample_parameters: Any, x: Rows
+) -> None:
+    """Refuse a choice of parameters in none of which the outputs have a gradient."""
+    from ..models.networks.module_checks import without_gradient
+
+    still = without_gradient(module, names, x)
+    if not still:
+        return
+    more = len(still) - NAMED_LAYERS
+    named = ", ".join(map(repr, still[:NAMED_LAYERS])) + (f" and {more} more" * (more > 0))
+    reason = "its forward does not use them, or does so under torch.no_grad or detach()"
+    if len(still) == len(names):
+        raise not_allowed(
+            f"sample_parameters={sample_parameters!r} is not allowed: the outputs of the "
+            f"module have no gradient in {named}: {reason}. Change the module, or select "
+            "other parameters.",
+            "parameters-without-a-gradient",
+        )
+    warn(
+        f"the outputs of the module have no gradient in {named}: {reason}. Their draws will be "
+        "those of the prior. Change the module, or select other parameters.",
+        "parameters-without-a-gradient",
+    )
+
+
+def check_parametrizations(given: Any, module: nn.Module, names: Sequence[str], x: Rows) -> None:
+    """Refuse those that are not continuous; warn of those that are others in training."""
+    from ..models.networks import module_checks as checks
+
+    for part, own in checks.parametrized(module, names).items():
+        if checks.jumps(module, own, x):
+            raise not_allowed(
+                f"module={brief(given)} is not allowed: its outputs jump where the "
+                f"parameters of {part!r} change, so that these have no density that gradients "
+                "could sample; for orthogonal weights, give orthogonal_map='matrix_exp'.",
+                "a-module-is-not-allowed",
+            )
+        if checks.moves_in_training(module, part, x):
+            warn(
+                f"training would update the buffers of {part!r}, which keep their values while "
+                "sampling, so that the weights of spectral_norm do not have the norm 1. "
+                "Register a parametrization without buffers, or select other parameters.",
+                "a-parametrization-keeps-its-buffers",
+            )

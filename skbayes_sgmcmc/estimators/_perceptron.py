@@ -1,0 +1,65 @@
+"""Code that multilayer perceptrons share: their network, and the relevance of its inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._data.scaling import shared_scale
+from .._draws.posterior_samples import PosteriorSamples
+from .._validation import check_sizes
+from ._network import NetworkEstimator
+
+
+class Perceptron(NetworkEstimator):
+    """Mixin of estimators with ``hidden_layer_sizes`` and ``activation``."""
+
+    hidden_layer_sizes: Any
+    activation: str
+    #: whether rows are dense: features of one unit then share a scale, and ``dtype="auto"`` means
+    #: float32 even for few parameters
+    _dense = True
+
+    def _make_network(self, n_outputs: int) -> Any:
+        from ..models.networks.mlp import MLP
+
+        return MLP(self._sizes(n_outputs), self.activation, single_precision=self._dense)
+
+    def _architecture(self, n_outputs: int) -> Any:
+        from ..models.networks.architectures import Architecture
+
+        return Architecture("mlp", self._sizes(n_outputs), self.activation)
+
+    def _fit_inputs(self, X: Any, weight: Any) -> None:
+        super()._fit_inputs(X, weight)
+        if self._dense and self.standardize:
+            self._x_scale = shared_scale(X, self._x_scale)
+
+    def _set_attributes(self) -> None:
+        super()._set_attributes()
+        learned = self._learned_scale()
+        if learned is not None and learned.inputs:
+            self.relevance_ = self._relevance().mean("relevance")
+        elif self._own_inputs():  # of an earlier fit
+            del self.relevance_
+
+    def _relevance(self) -> PosteriorSamples:
+        """Draws of the inputs' scales, divided by their sum, as "relevance"."""
+        posterior = self.posterior_
+        scales = posterior["scale_weight_1"].astype(np.float64)
+        draws = {"relevance": scales / scales.sum(2, keepdims=True)}
+        return PosteriorSamples(draws, posterior.weights)
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        return {"scale_weight_1": {"feature": self._feature_labels()}} if self._own_inputs() else {}
+
+    def _own_inputs(self) -> bool:
+        """Whether each input of the fitted network has a learned scale of its own."""
+        return hasattr(self, "relevance_")
+
+    def _sizes(self, n_outputs: int) -> tuple[int, ...]:
+        return self.n_features_in_, *self._hidden_sizes(self.n_features_in_), n_outputs
+
+    def _hidden_sizes(self, n_features: int) -> tuple[int, ...]:
+        return check_sizes("hidden_layer_sizes", self.hidden_layer_sizes)
