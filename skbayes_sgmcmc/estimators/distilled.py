@@ -254,14 +254,14 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _blueprint(self, own: Blueprint, n_classes: int) -> Blueprint:
         """The student, given a blueprint like the teacher's own network."""
-        from ..models.networks.architectures import Architecture
+        from ..models.networks.mlp import MLP
 
         if self.student is None:
             return own
         if callable(self.student):
             return replace(own, architecture=self.student)
         sizes = (math.prod(own.row_shape), *check_sizes("student", self.student), n_classes)
-        return replace(own, architecture=Architecture("mlp", sizes, "relu"))
+        return replace(own, architecture=MLP(sizes, "relu"))
 
     def _report(self, line: str) -> None:
         if self.verbose:

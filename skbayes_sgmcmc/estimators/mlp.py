@@ -45,9 +45,7 @@ class _MLP(NetworkEstimator):
         return MLP(self._sizes(n_outputs), self.activation, single_precision=self._single_precision)
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.networks.architectures import Architecture
-
-        return Architecture("mlp", self._sizes(n_outputs), self.activation)
+        return _MLP._make_network(self, n_outputs)  # one output a class in any case
 
     def _set_attributes(self) -> None:
         super()._set_attributes()

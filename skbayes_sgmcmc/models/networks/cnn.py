@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .ensemble import StackedConvolutions
+from .ensemble import StackedConvolution, StackedUnits
 from .mlp import ACTIVATIONS, MLP, activate, times_slope
 from .network import Network, draws_that_fit
 
@@ -113,17 +113,25 @@ class CNN(Network):
             start += together
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
-        top = self.top.stacked(draws)
-        if not self.layers:
-            return nn.Sequential(nn.Flatten(), top)
-        numbers = range(1, len(self.layers) + 1)
-        return StackedConvolutions(
-            [draws[f"kernel_{number}"].permute(0, 1, 4, 2, 3) for number in numbers],
-            [draws[f"offset_{number}"] for number in numbers],
-            [tuple(layer.pool) for layer in self.layers],
-            ACTIVATIONS[self.activation](),
-            top,
-        )
+        layers = [
+            StackedConvolution(draws[f"kernel_{n}"].permute(0, 1, 4, 2, 3), draws[f"offset_{n}"])
+            for n in range(1, len(self.layers) + 1)
+        ]
+        units = StackedUnits(len(draws["weight_1"])) if layers else nn.Flatten()
+        return nn.Sequential(*self._with_pools(layers), units, self.top.stacked(draws))
+
+    def __call__(self) -> nn.Module:
+        """A torch module like the network of one draw, with torch's own random weights."""
+        layers = [nn.Conv2d(c.before, c.after, c.kernel, padding="same") for c in self.layers]
+        return nn.Sequential(*self._with_pools(layers), *self.top())
+
+    def _with_pools(self, layers: Sequence[nn.Module]) -> list[nn.Module]:
+        """Convolutions, each with its pool and the activation."""
+        parts: list[nn.Module] = []
+        for convolution, layer in zip(self.layers, layers, strict=True):
+            pool = [nn.MaxPool2d(tuple(convolution.pool))] if max(convolution.pool) > 1 else []
+            parts += [layer, *pool, ACTIVATIONS[self.activation]()]
+        return parts
 
     # convolutions ---------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..._data.layout import PLAIN, Layout
-from .ensemble import StackedLayers
+from .ensemble import StackedLinear
 from .module_checks import Rows, call, main_output
 from .module_copies import light_copy, put
 from .module_ids import OUT_OF_RANGE, check_ids
@@ -222,4 +222,4 @@ class LinearHead(Network):
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
         weight, *rest = draws.values()
         bias = rest[0] if rest else weight.new_zeros(weight.shape[:2])
-        return StackedLayers([weight.mT], [bias], nn.Identity())
+        return StackedLinear(weight.mT, bias)

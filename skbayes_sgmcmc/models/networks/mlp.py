@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .ensemble import StackedLayers
+from .ensemble import StackedLinear
 from .network import Network, draws_that_fit
 from .products import add_product, affine, times_transposed
 
@@ -79,12 +80,19 @@ class MLP(Network):
         return draws_that_fit(n_rows, max(self.sizes[1:]))
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
-        layers = range(1, len(self.sizes))
-        return StackedLayers(
-            [draws[f"weight_{layer}"] for layer in layers],
-            [draws[f"bias_{layer}"] for layer in layers],
-            ACTIVATIONS[self.activation](),
-        )
+        numbers = range(1, len(self.sizes))
+        layers = [StackedLinear(draws[f"weight_{n}"], draws[f"bias_{n}"]) for n in numbers]
+        return nn.Sequential(*self._with_activations(layers))
+
+    def __call__(self) -> nn.Module:
+        """A torch module like the network of one draw, with torch's own random weights."""
+        layers = [nn.Linear(before, after) for before, after in pairwise(self.sizes)]
+        return nn.Sequential(nn.Flatten(), *self._with_activations(layers))
+
+    def _with_activations(self, layers: Iterable[nn.Module]) -> list[nn.Module]:
+        """The layers with activations between them."""
+        parts = [part for layer in layers for part in (layer, ACTIVATIONS[self.activation]())]
+        return parts[:-1]
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         layers = self.layers(theta)
