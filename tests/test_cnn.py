@@ -64,7 +64,7 @@ def in_torch(network, theta):
         conv.weight.data, conv.bias.data = kernel.permute(0, 3, 1, 2), take(layer.after)
         parts += [conv, act(), nn.MaxPool2d(tuple(layer.pool))]
     parts.append(ChannelsLastFlatten() if network.layers else nn.Flatten())
-    for before, after in zip(network.top.sizes[:-1], network.top.sizes[1:], strict=True):
+    for before, after in zip(network.top.units[:-1], network.top.units[1:], strict=True):
         linear = nn.Linear(before, after).double()
         linear.weight.data, linear.bias.data = take(before, after).T, take(after)
         parts += [linear, act()]

@@ -41,11 +41,6 @@ def best_order(components: Array, reference: Array) -> Array:
     return np.asarray(linear_sum_assignment(overlap, maximize=True)[1])
 
 
-def align(draws: Array, reference: Array | None = None) -> Array:
-    """Draws (chains, draws, K, V) with their components in one order; see :func:`matched`."""
-    return matched(draws, reference)[0]
-
-
 def matched(draws: Array, reference: Array | None = None) -> tuple[Array, Array]:
     """Draws with their components in one order, and the order of each draw.
 

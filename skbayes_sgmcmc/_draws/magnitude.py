@@ -9,9 +9,10 @@ from sklearn.utils import gen_batches
 
 from .._exceptions import SamplingError, more
 from .posterior_samples import PosteriorSamples
+from .prediction import BLOCK_NUMBERS
 
-#: numbers of draws that are looked at, and so many of them at once
-CHECKED_NUMBERS, BATCH_NUMBERS = 2**24, 2**20
+#: numbers of draws that are looked at
+CHECKED_NUMBERS = 2**24
 #: squares of larger draws overflow
 LARGEST_DRAW = 1e150
 
@@ -23,7 +24,7 @@ def extremes(posterior: PosteriorSamples) -> tuple[list[int], float]:
     for name, shape in posterior.shapes.items():
         size = max(1, math.prod(shape))
         draws = posterior.spaced(min(n_draws, CHECKED_NUMBERS // size + 1))[0]
-        for some in gen_batches(len(draws), -(-BATCH_NUMBERS // size)):
+        for some in gen_batches(len(draws), -(-BLOCK_NUMBERS // size)):
             values = posterior.select(name, draws[some]).reshape(len(draws[some]), -1)
             high, low = values.max(1, initial=0.0), values.min(1, initial=0.0)
             chosen |= {int(draws[some][high.argmax()]), int(draws[some][low.argmin()])}

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: number of rows that go through the network at once in predictions
-PREDICTION_ROWS = 2000
 #: largest width of a student's layer, and number of passes
 MOST_UNITS, MOST_EPOCHS = 10**6, 10**6
 
@@ -278,6 +276,8 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _proba(self, rows: Array) -> Array:
         import torch
+
+        from ..models.networks.network import PREDICTION_ROWS
 
         module = self._module(self._dtype())
         with torch.no_grad():

@@ -32,6 +32,7 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._exceptions import SamplingError, more
 from .._metric import Conditionals, State
+from .likelihoods import TYPICAL_NOISE
 
 Array = NDArray[Any]
 
@@ -60,10 +61,8 @@ class Conjugate:
     precision : tuple of float, or None
         k and b of the prior's learned precision tau, or None for tau = 1.
     noise : array of shape (k,) or None
-        Standard deviations of the noise. None: theta ends with log(sigma / typical), which have
-        standard normal priors.
-    typical : float
-        Typical noise.
+        Standard deviations of the noise. None: theta ends with log(sigma / ``TYPICAL_NOISE``),
+        which have standard normal priors.
     """
 
     n_features: int
@@ -72,7 +71,6 @@ class Conjugate:
     units: Array
     precision: tuple[float, float] | None
     noise: Array | None
-    typical: float
 
     @property
     def n_free(self) -> int:
@@ -166,7 +164,7 @@ class NormalConditionals(Conditionals):
         if form.noise is not None:
             log_sd = torch.from_numpy(np.log(form.noise)).to(free)[None]
         else:
-            log_sd = free[:, : form.k] + math.log(form.typical)
+            log_sd = free[:, : form.k] + math.log(TYPICAL_NOISE)
         return log_sd, free.new_zeros(1, 1) if form.precision is None else free[:, -1:]
 
     def _tensors(self, like: Tensor) -> tuple[Tensor, ...]:

@@ -32,7 +32,8 @@ from .._exceptions import not_allowed
 from ._gradient_noise import largest_second_moment, noise_in_tail
 from ._linalg import inverse_root, largest_of_symmetric
 from ._protocol import Anchor, Model
-from ._tuning import FULL_BATCH_NUMBERS, AutoValues, Request, Tuning, preconditions
+from ._scores import SCORE_ROWS
+from ._tuning import FULL_BATCH_NUMBERS, PLAIN_BATCH, AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
 
 if TYPE_CHECKING:
@@ -51,14 +52,13 @@ NOISE_RATIO = 0.1
 CURVATURE_LIMIT = 2.0
 #: rows of the part that stands for many rows, at least, and how many such parts make many rows
 PART_ROWS, LEAST_PARTS = 20_000, 4
-#: the same ratio in the posterior's tails, in the worst of so many directions
-TAIL_NOISE_RATIO, TAIL_DIRECTIONS = 1.0, 16
-#: smallest minibatch, and number of rows on which the noise is measured
-SMALLEST_BATCH, NOISE_ROWS = 100, 2000
+#: number of directions in the worst of which the ratio may be 1 in the posterior's tails
+TAIL_DIRECTIONS = 16
 #: number of draws at which the noise is measured, of which the share has less noise than what is
 #: taken for typical
 NOISE_DRAWS, LESS_NOISE = 16, 0.75
-#: step size of samplers that precondition by themselves, times the largest remaining curvature
+#: step size of samplers that precondition by themselves, or move in a model's metric, times the
+#: largest curvature that is left
 OWN_STEP = 0.2
 #: for these samplers, the most steps in which the slowest direction may forget its position, and
 #: the fewest steps of the burn-in, in which they adapt
@@ -67,8 +67,6 @@ SLOWEST, LEAST_OWN_BURN_IN = 1000, 500
 INDEPENDENT_BURN_IN = 50
 #: most steps between two draws
 MOST_THINNING = 20
-#: longer ones, up to infinity, are runs that are refused anyway
-LONGEST_RELAXATION = 1e15
 
 
 class Fitted(NamedTuple):
@@ -443,7 +441,7 @@ class WhitenedGaussian(Tuning):
         model, n_rows = self.model, data.n_rows
         assert values.root is not None and values.step_size is not None
         root, rng = values.root, np.random.default_rng(0)
-        n_some = min(NOISE_ROWS, n_rows)
+        n_some = min(SCORE_ROWS, n_rows)
         view = Minibatches(data, n_some - 1, shared=True, odds=odds)
         rows = view.independent(n_some, rng)
         (batch,) = view.gather(rows[None, None], ChainRandom([]))
@@ -460,11 +458,11 @@ class WhitenedGaussian(Tuning):
         typical = [largest_second_moment(gradients(phi), root, rng) for phi in draws]
         some = gradients(draws[0])[:TAIL_DIRECTIONS] @ root
         tails = [noise_in_tail(gradients, root, vector, sd) for vector in [*some, *-some]]
-        largest = max(np.quantile(typical, LESS_NOISE), max(tails) * NOISE_RATIO / TAIL_NOISE_RATIO)
+        largest = max(np.quantile(typical, LESS_NOISE), max(tails) * NOISE_RATIO)
         injected = sampler.injected(values.step_size, data.total) * max(temperature, 1e-12)
         noise = values.step_size * data.total * largest
         size = noise / (2.0 * max(injected, 1e-12) * NOISE_RATIO)
-        return n_rows if size > n_rows / 2 else max(SMALLEST_BATCH, math.ceil(size))
+        return n_rows if size > n_rows / 2 else max(PLAIN_BATCH, math.ceil(size))
 
     def lengths(
         self, values: AutoValues, n_rows: int, batch_size: int, n_draws: int
@@ -480,7 +478,7 @@ class WhitenedGaussian(Tuning):
         if values.step_size is None:
             return super().lengths(values, n_rows, batch_size, n_draws)
         if values.relaxation is not None:
-            steps = min(float(values.relaxation), LONGEST_RELAXATION)
+            steps = min(float(values.relaxation), 1e15)  # longer runs are refused in any case
             burn_in = max(values.least_burn_in or LEAST_OWN_BURN_IN, math.ceil(10.0 * steps))
             apart = steps * min(200.0 / n_draws, 2.0)
             return burn_in, max(1, math.ceil(apart))

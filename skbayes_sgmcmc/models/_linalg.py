@@ -1,4 +1,4 @@
-"""Factorisations that are robust to badly scaled features, and largest eigenvalues."""
+"""Factorisations robust to badly scaled features, largest eigenvalues, normal quadrature."""
 
 from __future__ import annotations
 
@@ -42,18 +42,23 @@ def inverse_root(curvature: Array) -> Array:
     raise np.linalg.LinAlgError("the curvature is not positive definite")
 
 
-def few_directions(size: int, n_directions: int = 16) -> Array | None:
-    """A matrix R (size, n_directions) with R R' = 1 on average; None if it has too many columns.
+def few_directions(size: int) -> Array | None:
+    """A matrix R (size, 16) with R R' = 1 on average; None if it has too many columns.
 
-    The squared length of x'R is that of x on average, with an error of sqrt(2 / n_directions).
+    The squared length of x'R is that of x on average, with an error of sqrt(2 / 16).
     """
-    if size <= 2 * n_directions:
+    if size <= 32:
         return None
-    random = np.random.default_rng(0).standard_normal((size, n_directions))
-    return np.asarray(random / np.sqrt(n_directions))
+    return np.asarray(np.random.default_rng(0).standard_normal((size, 16)) / 4.0)
 
 
-def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int = 40) -> float:
+def gauss(size: int) -> tuple[Array, Array]:
+    """Nodes and weights, whose sum is one, of the Gauss-Hermite quadrature over N(0, 1)."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(size)
+    return nodes, weights / weights.sum()
+
+
+def largest_eigenvalue(times: Callable[[Array], Array], size: int) -> float:
     """Largest eigenvalue, from below, of a matrix that is given by products with vectors.
 
     The matrix must not have negative eigenvalues, but need not be symmetric: power iteration.
@@ -62,7 +67,7 @@ def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int 
     vector: Array = np.random.default_rng(0).standard_normal(size)
     length = float(np.linalg.norm(vector))
     with np.errstate(all="ignore"):
-        for _ in range(n_steps):
+        for _ in range(40):
             vector = times(vector / length)
             length = float(np.linalg.norm(vector))
             if not 0.0 < length < math.inf:

@@ -33,6 +33,7 @@ from ._conjugate import Conjugate, NormalConditionals
 from ._design import make_design
 from ._gaussian_tuning import FULL_HESSIAN_LIMIT
 from ._group_priors import GroupTerm
+from ._linalg import gauss
 from ._protocol import Anchor, LinearForm
 from .likelihoods import Gaussian, Likelihood
 from .linear import LinearModel
@@ -146,7 +147,6 @@ class GLMModel(LinearModel):
             units=prior.normal,
             precision=prior.precision,
             noise=likelihood.noise,
-            typical=likelihood.typical,
         )
         return NormalConditionals(form, data)
 
@@ -483,12 +483,6 @@ def _rule(n_own: int) -> Rule:
     return _product([gauss(NODES), *own])
 
 
-def gauss(size: int) -> Rule:
-    """Gauss-Hermite quadrature over N(0, 1)."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(size)
-    return nodes[:, None], weights / weights.sum()
-
-
 def _third_degree(q: int) -> Rule:
     """Two nodes on each of q axes, exact for polynomials of third degree (Stroud 1957)."""
     axes = math.sqrt(q) * np.eye(q)
@@ -496,8 +490,9 @@ def _third_degree(q: int) -> Rule:
 
 
 def _product(rules: Sequence[Rule]) -> Rule:
-    nodes, weights = rules[0]
-    for more, factors in rules[1:]:
+    nodes, weights = np.empty((1, 0)), np.ones(1)
+    for more, factors in rules:
+        more = more.reshape(len(factors), -1)
         first, second = np.repeat(nodes, len(more), axis=0), np.tile(more, (len(nodes), 1))
         nodes = np.hstack([first, second])
         weights = np.outer(weights, factors).ravel()

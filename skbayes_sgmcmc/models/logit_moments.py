@@ -25,6 +25,8 @@ from scipy.sparse import issparse
 from scipy.special import expit
 from sklearn.utils import gen_batches
 
+from ._linalg import gauss
+
 Array = NDArray[Any]
 
 #: largest error along the directions that are looked at, and variances of logits that are tried
@@ -38,8 +40,7 @@ SMALLEST_AXIS = 1e-6
 #: rows at once, whose blocks stay below 100 MB
 ROWS = 10_000
 #: of a quadrature with an error of 4e-8 for the largest variance
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(6)
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
+NODES, WEIGHTS = gauss(6)
 
 
 class Moments:

@@ -232,7 +232,7 @@ class Poisson(Predictive):
 
 
 @dataclass
-class NegativeBinomial(Predictive):
+class NegativeBinomial(Poisson):
     r"""Negative binomial distributions: Poisson distributions whose rates vary.
 
     A rate has a gamma distribution with the mean :math:`\mu` and the variance
@@ -246,12 +246,7 @@ class NegativeBinomial(Predictive):
         Dispersions :math:`\alpha`.
     """
 
-    rate: Any
     dispersion: Any
-    discrete = True
-
-    def mean(self) -> Any:
-        return self.rate
 
     def variance(self) -> Any:
         return self.rate + self.dispersion * self.rate**2
@@ -264,9 +259,6 @@ class NegativeBinomial(Predictive):
         log_p = np.log(size / total) + ways - _deviance(count, total * share, more)
         log_p = log_p - _deviance(size, total * (size / (size + self.rate)), -more)
         return np.where(self.possible(y), log_p, -np.inf)
-
-    def possible(self, y: Array) -> Array:
-        return np.asarray(_counts(y) == y)
 
     def cdf(self, y: Array) -> Array:
         count, size, ratio = _counts(y), 1.0 / self.dispersion, self.dispersion * self.rate

@@ -82,7 +82,7 @@ class CNN(Network):
             self.shapes[f"offset_{number}"] = (after,)
             self.fan_in[f"kernel_{number}"] = before * math.prod(layer.kernel)
             before, sides = after, layer.sides_after
-        self.n_convolved = sum(math.prod(shape) for shape in self.shapes.values())
+        self.n_convolved = sum(self.sizes)
         units = before * math.prod(sides)
         self.top = MLP((units, *hidden_layer_sizes, n_outputs), activation)
         self.shapes |= self.top.shapes
@@ -196,14 +196,8 @@ class CNN(Network):
 
     def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Kernels (chains, after, height, width, before) and offsets (chains, after)."""
-        views, start = [], 0
-        for layer in self.layers:
-            shape = (layer.after, *layer.kernel, layer.before)
-            middle = start + math.prod(shape)
-            stop = middle + layer.after
-            views.append((theta[:, start:middle].unflatten(1, shape), theta[:, middle:stop]))
-            start = stop
-        return views
+        blocks = self.blocks(theta)[: 2 * len(self.layers)]
+        return list(zip(blocks[::2], blocks[1::2], strict=True))
 
     def _kernels(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Kernels and offsets of all chains, in the shapes of one grouped convolution."""

@@ -17,6 +17,7 @@ from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab
+from .._scores import SCORE_ROWS
 from .._tuning import PLAIN_BATCH, AutoValues, ManyModes, Request, Tuning
 from .blocks import Blocks
 from .latents import Latents
@@ -26,8 +27,6 @@ from .pruned_model import PrunedNetworkModel
 
 Array = NDArray[Any]
 
-#: number of rows from which the step size of a linear model is found, and its assumed minibatch
-STEP_ROWS, STEP_BATCH = 2000, 100
 #: half the square of a step's length in units of the spike's width, and the largest step size in
 #: units of that of other networks (measured on seven data sets)
 STEP_SHARE, LARGEST_RATE = 0.125, 20.0
@@ -273,7 +272,7 @@ class SparseTuning(ManyModes):
         likelihood = self.model.likelihood
         if not likelihood.latent_noise:
             return likelihood.noise_of_targets(*_targets(data))
-        every = -(-data.n_rows // STEP_ROWS)
+        every = -(-data.n_rows // SCORE_ROWS)
         rows = self.model.network.design(data.fields["x"][::every]).double().cpu().numpy()
         return likelihood.noise_sd(rows, *_targets(data, every))
 
@@ -285,7 +284,7 @@ class SparseTuning(ManyModes):
         # G is about sd sqrt(n), so a step moves by about sqrt(2 eta sd sqrt(n) / N); the width of
         # the spike is about v_0 sd
         sd = self._noise_sd(data)
-        root_n = np.sqrt(min(data.total, STEP_BATCH))
+        root_n = np.sqrt(min(data.total, PLAIN_BATCH))
         spike = STEP_SHARE * self.model.spike_slab.spike_scale**2 * sd * data.total / root_n
         return float(np.clip(spike, rate, LARGEST_RATE * rate))
 

@@ -343,8 +343,9 @@ def _expected_counts(
     concentration: Tensor, likelihood: Tensor, row: Tensor, weight: Tensor
 ) -> Tensor:
     """Counts (documents, topics) if tokens are split as ``concentration`` times ``likelihood``."""
-    share = likelihood * concentration.index_select(0, row)
-    share.mul_((weight / share.sum(1))[:, None])
+    share = concentration.index_select(0, row).mul_(likelihood)
+    # a word that no topic has adds nothing
+    share.mul_((weight / share.sum(1).clamp_(min=torch.finfo(share.dtype).tiny))[:, None])
     return torch.zeros_like(concentration).index_add_(0, row, share)
 
 
@@ -379,7 +380,5 @@ def fixed_point(
     n = topics.new_zeros(counts.shape[0], topics.shape[1])
     for _ in range(n_steps):
         concentration = n + (alpha(n) if callable(alpha) else alpha)
-        share = concentration.index_select(0, row).mul_(likelihood)
-        share.mul_((count / share.sum(1).clamp_(min=torch.finfo(topics.dtype).tiny))[:, None])
-        n = torch.zeros_like(n).index_add_(0, row, share)
+        n = _expected_counts(concentration, likelihood, row, count)
     return n

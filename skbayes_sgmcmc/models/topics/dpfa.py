@@ -29,6 +29,7 @@ from torch import Tensor
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch
 from ..._metric import DiagonalMetric, Metric, State
+from .._protocol import named_blocks
 from .belief import BeliefNetwork
 from .completion import STEPS
 from .corpus import CorpusModel
@@ -306,11 +307,8 @@ class DPFAModel(CorpusModel):
     # draws --------------------------------------------------------------------------------------
 
     def unpack(self, draws: Array) -> dict[str, Array]:
-        places = self.places()
-        parts = super().unpack(draws[..., places["theta"]])
-        for name, shape in self.shapes.items():
-            if name != "theta":
-                parts[name] = draws[..., places[name]].reshape((*draws.shape[:-1], *shape))
+        others = named_blocks(draws, self.shapes)
+        parts = super().unpack(others.pop("theta").reshape(*draws.shape[:-1], -1)) | others
         for name in ("r", "gamma"):
             parts[name] = np.exp(parts.pop(f"log_{name}"))
         return parts
