@@ -38,10 +38,6 @@ Array = NDArray[Any]
 
 #: degrees of freedom of the proposals, whose tails must be heavier than those of the density
 DF = 5
-#: directions of the features with less than this share of the largest eigenvalue have no data
-NO_DATA = 1e-13
-#: least curvature of the density, as the proposals see it
-LEAST_CURVATURE = 1e-2
 #: distance for second differences of log densities, in units of log sigma and log tau
 DIFFERENCE = 1e-3
 
@@ -119,7 +115,8 @@ class NormalConditionals(Conditionals):
         self.n, self.mean_x, self.mean_y = n, mean_x, mean_y
         #: coefficients of a position z in the eigenbasis
         self.basis = form.units[:, None] * vectors
-        known = values > NO_DATA * max(float(values[-1]), np.finfo(float).tiny)
+        # the data say nothing of directions whose eigenvalue is rounding
+        known = values > 1e-13 * max(float(values[-1]), np.finfo(float).tiny)
         self.values = np.where(known, values, 0.0)
         self.moments = np.where(known[:, None], self.basis.T @ moments, 0.0)
         # squares of residuals come from the rows: differences of sums would round to noise
@@ -196,7 +193,7 @@ class NormalConditionals(Conditionals):
         if not np.isfinite(bent).all():
             raise _extreme()
         curvatures, axes = np.linalg.eigh(bent / (4.0 * DIFFERENCE**2))
-        root = axes / np.sqrt(np.maximum(curvatures, LEAST_CURVATURE))
+        root = axes / np.sqrt(np.maximum(curvatures, 0.01))  # of a flat density, 10 wide
         return torch.from_numpy(mode), torch.from_numpy(root)
 
     # draws ----------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
+from .._validation import is_auto
 from ._gradient_noise import largest_second_moment, noise_in_tail
 from ._linalg import inverse_root, largest_of_symmetric
 from ._protocol import Anchor, Model
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 FULL_HESSIAN_LIMIT = 2000
-#: number of parameters up to which a stream is summarised by a Gaussian at each call
-SUMMARY_LIMIT = 500
 #: ratio alpha_t of gradient noise to injected noise for which "auto" chooses the minibatch; the
 #: variance in the worst direction is inflated by at most this fraction
 NOISE_RATIO = 0.1
@@ -52,21 +51,14 @@ NOISE_RATIO = 0.1
 CURVATURE_LIMIT = 2.0
 #: rows of the part that stands for many rows, at least, and how many such parts make many rows
 PART_ROWS, LEAST_PARTS = 20_000, 4
-#: number of directions in the worst of which the ratio may be 1 in the posterior's tails
-TAIL_DIRECTIONS = 16
 #: number of draws at which the noise is measured, of which the share has less noise than what is
 #: taken for typical
 NOISE_DRAWS, LESS_NOISE = 16, 0.75
 #: step size of samplers that precondition by themselves, or move in a model's metric, times the
 #: largest curvature that is left
 OWN_STEP = 0.2
-#: for these samplers, the most steps in which the slowest direction may forget its position, and
-#: the fewest steps of the burn-in, in which they adapt
-SLOWEST, LEAST_OWN_BURN_IN = 1000, 500
-#: steps of the burn-in if successive draws are nearly independent
-INDEPENDENT_BURN_IN = 50
-#: most steps between two draws
-MOST_THINNING = 20
+#: for these samplers, the most steps in which the slowest direction may forget its position
+SLOWEST = 1000
 
 
 class Fitted(NamedTuple):
@@ -210,7 +202,7 @@ class WhitenedGaussian(Tuning):
         """
         steps = (asked.step_size, asked.batch_size, asked.gradient, asked.preconditioner)
         plain = asked.integrator == "auto" and not isinstance(asked.compiled, bool)
-        plain = plain and all(isinstance(one, str) and one == "auto" for one in steps)
+        plain = plain and all(map(is_auto, steps))
         if more_rows or not plain:
             return "sgld"
         warm = isinstance(asked.temperature, Real) and float(asked.temperature) > 0.0
@@ -223,9 +215,9 @@ class WhitenedGaussian(Tuning):
         if request.sampler.needs_conditionals:  # there are no steps
             settings = replace(request.settings, preconditioner=None)
             plain = self.given(data, replace(request, settings=settings))
-            return replace(plain, step_size=1.0, relaxation=1.0, least_burn_in=INDEPENDENT_BURN_IN)
+            return replace(plain, step_size=1.0, relaxation=1.0, least_burn_in=50)
         preconditioner = request.settings.preconditioner
-        if isinstance(preconditioner, str) and preconditioner == "auto":
+        if is_auto(preconditioner):
             preconditioner = self._preconditioner(request.sampler)
         fitted: Fitted | None = None
         if isinstance(preconditioner, str) and preconditioner == "hessian":
@@ -235,7 +227,7 @@ class WhitenedGaussian(Tuning):
         else:
             center, root = fitted.mean, inverse_root(fitted.precision / data.total)
         init, gradient = request.settings.init, request.settings.gradient
-        if isinstance(init, str) and init == "auto":
+        if is_auto(init):
             init = "map" if root is None else "gaussian"
         if gradient == "auto":
             gradient = self._gradient(request, root)
@@ -252,7 +244,7 @@ class WhitenedGaussian(Tuning):
         if not plain or request.sampler.needs_conditionals:
             return False
         whitened = asked != "diagonal" and self._preconditioner(request.sampler) == "hessian"
-        small = self.model.n_parameters <= SUMMARY_LIMIT
+        small = self.model.n_parameters <= 500  # a Gaussian is found at each call
         return whitened and small and self.model.after is not None
 
     def _preconditioner(self, sampler: Sampler) -> str | None:
@@ -456,8 +448,9 @@ class WhitenedGaussian(Tuning):
         sd = math.sqrt(temperature / data.total)
         draws = sd * rng.standard_normal((NOISE_DRAWS, model.n_parameters))
         typical = [largest_second_moment(gradients(phi), root, rng) for phi in draws]
-        some = gradients(draws[0])[:TAIL_DIRECTIONS] @ root
+        some = gradients(draws[0])[:16] @ root
         tails = [noise_in_tail(gradients, root, vector, sd) for vector in [*some, *-some]]
+        # in the tails, the ratio may be 1 in the worst direction
         largest = max(np.quantile(typical, LESS_NOISE), max(tails) * NOISE_RATIO)
         injected = sampler.injected(values.step_size, data.total) * max(temperature, 1e-12)
         noise = values.step_size * data.total * largest
@@ -479,13 +472,13 @@ class WhitenedGaussian(Tuning):
             return super().lengths(values, n_rows, batch_size, n_draws)
         if values.relaxation is not None:
             steps = min(float(values.relaxation), 1e15)  # longer runs are refused in any case
-            burn_in = max(values.least_burn_in or LEAST_OWN_BURN_IN, math.ceil(10.0 * steps))
+            burn_in = max(values.least_burn_in or 500, math.ceil(10.0 * steps))
             apart = steps * min(200.0 / n_draws, 2.0)
             return burn_in, max(1, math.ceil(apart))
         spacing = 1.0 / values.step_size if values.spacing is None else values.spacing
         if batch_size >= n_rows:
             spacing *= self.model.tails
-        thinning = min(max(1, round(spacing)), MOST_THINNING)
+        thinning = min(max(1, round(spacing)), 20)
         return max(200, min(round(50.0 * spacing), 25 * n_draws)), thinning
 
 

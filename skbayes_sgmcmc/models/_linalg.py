@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-#: smallest relative change for which Lanczos iterations go on
-LANCZOS_CHANGE = 0.005
-
 
 def inverse_root(curvature: Array) -> Array:
     """A matrix R with R R' = curvature^-1, for a positive definite matrix.
@@ -79,8 +76,8 @@ def largest_of_symmetric(times: Callable[[Array], Array], size: int, n_steps: in
     """Largest eigenvalue, from below, of a symmetric matrix that is given by products with vectors.
 
     Lanczos iteration, which is at least as near as power iteration after as many products. It takes
-    at most ``n_steps`` and ends when one adds less than ``LANCZOS_CHANGE`` to the value. NaN if a
-    product is not finite.
+    at most ``n_steps`` and ends when one adds less than 0.5% to the value. NaN if a product is not
+    finite.
     """
     vector: Array = np.random.default_rng(0).standard_normal(size)
     basis: list[Array] = []
@@ -101,6 +98,6 @@ def largest_of_symmetric(times: Callable[[Array], Array], size: int, n_steps: in
             for known in basis:
                 vector = vector - (known @ vector) * known
         before, value = value, float(np.linalg.eigvalsh(projected[: k + 1, : k + 1])[-1])
-        if k > 1 and value - before <= LANCZOS_CHANGE * abs(value):
+        if k > 1 and value - before <= 0.005 * abs(value):
             break
     return value

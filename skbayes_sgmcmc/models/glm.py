@@ -42,16 +42,12 @@ Array = NDArray[Any]
 #: nodes (nodes, q) and weights (nodes,) of a quadrature over N(0, I)
 Rule = tuple[Array, Array]
 
-#: nodes of the quadrature over the linear predictor, and over each of the likelihood's parameters
-NODES, OWN_NODES = 11, 5
-#: number of the likelihood's parameters up to which these are multiplied
-MOST_MULTIPLIED = 2
+#: nodes of the quadrature over the linear predictor
+NODES = 11
 #: numbers of slopes that are computed at once
 BLOCK_NUMBERS = 2**18
 #: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
 AT_A_POINT = 1e-3
-#: number of targets up to which proposals for the noise of all of them are mostly accepted
-MOST_TARGETS = 8
 
 
 class GLMModel(LinearModel):
@@ -134,7 +130,8 @@ class GLMModel(LinearModel):
     @property
     def conjugate(self) -> bool:  # type: ignore[override]
         normal = type(self.likelihood) is Gaussian and self.coefficient_prior.normal is not None
-        return normal and self.n_parameters <= FULL_HESSIAN_LIMIT and self.k <= MOST_TARGETS
+        # proposals for the noise of more than 8 targets at once are seldom accepted
+        return normal and self.n_parameters <= FULL_HESSIAN_LIMIT and self.k <= 8
 
     def conditionals(self, data: Data) -> NormalConditionals | None:
         prior, likelihood = self.coefficient_prior, self.likelihood
@@ -479,7 +476,7 @@ def _rule(n_own: int) -> Rule:
     A product of rules grows exponentially with the parameters, one of third degree in proportion to
     their number.
     """
-    own = [gauss(OWN_NODES)] * n_own if n_own <= MOST_MULTIPLIED else [_third_degree(n_own)]
+    own = [gauss(5)] * n_own if n_own <= 2 else [_third_degree(n_own)]
     return _product([gauss(NODES), *own])
 
 

@@ -19,10 +19,6 @@ from .ensemble import StackedConvolution, StackedUnits
 from .mlp import ACTIVATIONS, MLP, activate, times_slope
 from .network import Network, draws_that_fit
 
-#: largest number of multiplications, in one chain's widest convolution of a minibatch, for which
-#: chains are grouped
-GROUPED_NUMBERS = 2**24
-
 _convolve: Any = torch.ops.aten.convolution
 _convolve_backward: Any = torch.ops.aten.convolution_backward
 _pool: Any = torch.ops.aten.max_pool2d_with_indices
@@ -139,7 +135,7 @@ class CNN(Network):
         if self.grouped is not None:
             return self.grouped
         widest = max((layer.multiplications for layer in self.layers), default=0)
-        return n_rows * widest <= GROUPED_NUMBERS
+        return n_rows * widest <= 2**24  # multiplications of one chain's minibatch (measured)
 
     def _convolutions(self, theta: Tensor, x: Tensor, *, record: bool) -> tuple[Tensor, list[Any]]:
         """The units (chains, rows, units) after the convolutions, and one tape for each group."""

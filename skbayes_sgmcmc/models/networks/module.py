@@ -31,11 +31,6 @@ from .passes import Autocast
 
 Array = NDArray[Any]
 
-#: largest number of parameters for which chains go through a module together: on a CPU (measured),
-#: and on other devices, where starting an operation costs more than computing it
-VECTORIZED_PARAMETERS, VECTORIZED_ELSEWHERE = 10_000, 1_000_000
-#: largest number of parameters, sampled or not, of a module whose chains are in double precision
-DOUBLE_PARAMETERS = 100_000
 #: torch's global random numbers are put aside by one thread at a time
 _BUILDING = threading.Lock()
 
@@ -96,7 +91,7 @@ class ModuleNetwork(Network):
         last = [name for name, parameter in parameters.items() if parameter.ndim > 1][-1:]
         self.ends_in_outputs = last == list(self.fan_in)[-1:]
         # large networks are trained, and fast, in single precision
-        self.single_precision = sum(p.numel() for p in parameters.values()) > DOUBLE_PARAMETERS
+        self.single_precision = sum(p.numel() for p in parameters.values()) > 100_000
         #: batch norms whose statistics depend on the draw
         self.batch_norms = tuple(
             name
@@ -172,7 +167,8 @@ class ModuleNetwork(Network):
 
     def _together(self, theta: Tensor) -> bool:
         """Whether chains go through the module together."""
-        few = VECTORIZED_PARAMETERS if theta.device.type == "cpu" else VECTORIZED_ELSEWHERE
+        # measured; on devices other than CPUs, to start an operation costs more than to compute it
+        few = 10_000 if theta.device.type == "cpu" else 1_000_000
         return self._separable and (self.vectorized or theta.shape[1] <= few)
 
     def _all_chains(self, leaves: dict[str, Tensor], x: Tensor) -> Tensor:

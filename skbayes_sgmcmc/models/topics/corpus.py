@@ -23,13 +23,6 @@ from .parametrizations import ExpandedMean, Parametrization
 
 Array = NDArray[Any]
 
-#: factor for the table's rates, which are those of networks, with natural parameters; curvatures in
-#: their coordinates are at most about 1
-NATURAL_UNIT = 20.0
-#: with a metric, a minibatch has about so many words, or one for so many parameters, in this many
-#: documents or more
-WORDS, PARAMETERS, FEWEST_DOCUMENTS = 10_000, 50, 20
-
 
 class CorpusModel(Model):
     """Base class of models whose first block of parameters are topics phi_k over the words.
@@ -93,14 +86,18 @@ class CorpusModel(Model):
         return TopicTuning(self)
 
     def _documents(self) -> int:
-        """How many documents a minibatch has."""
+        """How many documents a minibatch has.
+
+        With a metric, they have about 10,000 words, or one for 50 parameters, in 20 documents or
+        more.
+        """
         if self.metric is None:
             # in a smaller minibatch, a document with many occurrences of a rare word would move
             # natural parameters too far
             return PLAIN_BATCH
-        words = max(WORDS, self.n_parameters // PARAMETERS)
+        words = max(10_000, self.n_parameters // 50)
         wanted = round(words / max(float(self.frequency.sum()), 1.0))
-        return min(max(wanted, FEWEST_DOCUMENTS), PLAIN_BATCH)
+        return min(max(wanted, 20), PLAIN_BATCH)
 
     def unit(self) -> float:
         """Approximate 1 / curvature of the mean potential, in units of the metric if there is one.
@@ -109,7 +106,8 @@ class CorpusModel(Model):
         that belong to the topic, divided by the sum of the topic's parameters.
         """
         if self.metric is None:
-            return NATURAL_UNIT
+            # for the table's rates, which are those of networks: curvatures are at most about 1
+            return 20.0
         K, V, beta = (
             self.parametrization.n_topics,
             self.parametrization.n_words,
