@@ -131,7 +131,7 @@ class PartialEffectDisplay(Display):
                 mean = np.asarray(predictive(chosen, changed).mean())
                 at.append(mean[..., 0].mean(axis=1))
             means.append(at)
-        draws = np.moveaxis(means, 2, 0)  # (draws, features, points)
+        draws = np.moveaxis(np.asarray(means), 2, 0)  # (draws, features, points)
         lower, upper = quantiles(draws, tails, weights)
         names, mean = [labels[j] for j in columns], np.average(draws, axis=0, weights=weights)
         return cls(names, np.asarray(grids), mean, lower, upper).plot(ax, **kwargs)

@@ -151,7 +151,7 @@ class SpikeSlab(BaseEstimator):
     def _gains(self, name: str) -> Schedule:
         if self.adaptation == "em":
             return Constant(1.0)
-        if is_auto(self.gain):
+        if isinstance(self.gain, str) and self.gain == "auto":
             return Polynomial(a=10.0, b=1000.0, gamma=0.7)
         return as_schedule(name, self.gain)
 

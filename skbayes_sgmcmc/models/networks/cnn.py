@@ -116,7 +116,7 @@ class CNN(Network):
         units = StackedUnits(len(draws["weight_1"])) if layers else nn.Flatten()
         return nn.Sequential(*self._with_pools(layers), units, self.top.stacked(draws))
 
-    def __call__(self) -> nn.Module:
+    def __call__(self) -> nn.Sequential:
         """A torch module like the network of one draw, with torch's own random weights."""
         layers = [nn.Conv2d(c.before, c.after, c.kernel, padding="same") for c in self.layers]
         return nn.Sequential(*self._with_pools(layers), *self.top())
