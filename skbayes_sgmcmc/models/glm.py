@@ -29,7 +29,7 @@ from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
-from ._conjugate import Conjugate, NormalConditionals
+from ._conjugate import NormalConditionals
 from ._design import make_design
 from ._gaussian_tuning import FULL_HESSIAN_LIMIT
 from ._group_priors import GroupTerm
@@ -134,18 +134,7 @@ class GLMModel(LinearModel):
         return normal and self.n_parameters <= FULL_HESSIAN_LIMIT and self.k <= 8
 
     def conditionals(self, data: Data) -> NormalConditionals | None:
-        prior, likelihood = self.coefficient_prior, self.likelihood
-        if not self.conjugate or prior.normal is None or not isinstance(likelihood, Gaussian):
-            return None
-        form = Conjugate(
-            n_features=self.n_features,
-            k=self.k,
-            fit_intercept=self.fit_intercept,
-            units=prior.normal,
-            precision=prior.precision,
-            noise=likelihood.noise,
-        )
-        return NormalConditionals(form, data)
+        return NormalConditionals(self, data) if self.conjugate else None
 
     # gradients ------------------------------------------------------------------------------------
 

@@ -78,11 +78,11 @@ class CNN(Network):
             self.shapes[f"offset_{number}"] = (after,)
             self.fan_in[f"kernel_{number}"] = before * math.prod(layer.kernel)
             before, sides = after, layer.sides_after
-        self.n_convolved = sum(self.sizes)
         units = before * math.prod(sides)
         self.top = MLP((units, *hidden_layer_sizes, n_outputs), activation)
         self.shapes |= self.top.shapes
         self.fan_in |= self.top.fan_in
+        self.n_convolved = sum(self.sizes) - sum(self.top.sizes)
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         h, _ = self._convolutions(theta, x, record=False)
@@ -192,8 +192,8 @@ class CNN(Network):
 
     def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Kernels (chains, after, height, width, before) and offsets (chains, after)."""
-        blocks = self.blocks(theta)[: 2 * len(self.layers)]
-        return list(zip(blocks[::2], blocks[1::2], strict=True))
+        blocks = self.blocks(theta)
+        return [(next(blocks), next(blocks)) for _ in self.layers]
 
     def _kernels(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Kernels and offsets of all chains, in the shapes of one grouped convolution."""

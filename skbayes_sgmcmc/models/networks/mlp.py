@@ -63,7 +63,7 @@ class MLP(Network):
 
     def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         blocks = self.blocks(theta)
-        return [(w, b[:, None]) for w, b in zip(blocks[::2], blocks[1::2], strict=True)]
+        return [(weight, next(blocks)[:, None]) for weight in blocks]
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         return self.forward(theta, x)[0]

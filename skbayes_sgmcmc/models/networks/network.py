@@ -8,7 +8,8 @@ the derivatives with respect to the parameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,15 +72,15 @@ class Network:
     #: "module": chains start near the network's own values
     start: str = "random"
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         """Numbers of parameters of the blocks."""
         return [math.prod(shape) for shape in self.shapes.values()]
 
-    def blocks(self, theta: Tensor) -> list[Tensor]:
+    def blocks(self, theta: Tensor) -> Iterator[Tensor]:
         """Views (..., *shape) of the blocks of positions (..., n_parameters)."""
         parts = zip(theta.split_with_sizes(self.sizes, -1), self.shapes.values(), strict=True)
-        return [part.view(theta.shape[:-1] + shape) for part, shape in parts]
+        return (part.view(theta.shape[:-1] + shape) for part, shape in parts)
 
     def init(self, rng: np.random.Generator) -> Array:
         """Random weights of variance 2 / fan-in (He et al. 2015); the other blocks are zero."""
