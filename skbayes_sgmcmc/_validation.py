@@ -99,6 +99,11 @@ def check_positions(name: str, values: Any) -> None:
         )
 
 
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is the string "auto"."""
+    return isinstance(value, str) and value == "auto"
+
+
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     """Return ``value``, after checking that it is one of ``choices``."""
     options = list(choices)

@@ -64,7 +64,7 @@ def in_torch(network, theta):
         conv.weight.data, conv.bias.data = kernel.permute(0, 3, 1, 2), take(layer.after)
         parts += [conv, act(), nn.MaxPool2d(tuple(layer.pool))]
     parts.append(ChannelsLastFlatten() if network.layers else nn.Flatten())
-    for before, after in zip(network.top.sizes[:-1], network.top.sizes[1:], strict=True):
+    for before, after in zip(network.top.units[:-1], network.top.units[1:], strict=True):
         linear = nn.Linear(before, after).double()
         linear.weight.data, linear.bias.data = take(before, after).T, take(after)
         parts += [linear, act()]
@@ -85,6 +85,19 @@ def test_outputs_are_those_of_torchs_modules(settings):
     for c in range(2):
         theirs = in_torch(network, theta[c])(x[c])
         torch.testing.assert_close(network.outputs(theta, x)[c], theirs, rtol=0, atol=1e-12)
+
+
+@cases("settings", NETWORKS)
+def test_modules_of_one_draw_and_of_several_are_the_network(settings):
+    """One draw: as many outputs and parameters. Several: the same outputs in float64, 1e-12."""
+    network = CNN(*settings, n_outputs=3)
+    theta, x = starts(network, 2), images(1, 7, settings[0])
+    one = network()
+    assert one(x[0].float()).shape == (7, 3)
+    assert sum(p.numel() for p in one.parameters()) == theta.shape[1]
+    draws = dict(zip(network.shapes, network.blocks(theta), strict=True))
+    expected = network.outputs(theta, x)
+    torch.testing.assert_close(network.stacked(draws)(x[0]), expected, rtol=0, atol=1e-12)
 
 
 @cases("grouped", [False, True])

@@ -27,8 +27,9 @@ from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
 from skbayes_sgmcmc.models.networks.model import NetworkModel
-from skbayes_sgmcmc.models.networks.module import START_SPREAD, ModuleNetwork
+from skbayes_sgmcmc.models.networks.module import ModuleNetwork
 from skbayes_sgmcmc.models.networks.module_checks import Rows
+from skbayes_sgmcmc.models.networks.network import START_SPREAD
 from skbayes_sgmcmc.models.networks.selection import select
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 

@@ -10,9 +10,6 @@ from scipy.optimize import linear_sum_assignment
 
 Array = NDArray[Any]
 
-#: number of times that all draws are matched to their mean
-ROUNDS = 2
-
 
 def best_order(components: Array, reference: Array) -> Array:
     """The order of ``components`` that is closest to ``reference``.
@@ -39,11 +36,6 @@ def best_order(components: Array, reference: Array) -> Array:
     """
     overlap = np.sqrt(reference) @ np.sqrt(components).T
     return np.asarray(linear_sum_assignment(overlap, maximize=True)[1])
-
-
-def align(draws: Array, reference: Array | None = None) -> Array:
-    """Draws (chains, draws, K, V) with their components in one order; see :func:`matched`."""
-    return matched(draws, reference)[0]
 
 
 def matched(draws: Array, reference: Array | None = None) -> tuple[Array, Array]:
@@ -73,7 +65,7 @@ def matched(draws: Array, reference: Array | None = None) -> tuple[Array, Array]
         _to(reference, flat, orders)
     else:
         reference = out[0, -1].copy()
-        for _ in range(ROUNDS):
+        for _ in range(2):
             _to(reference, flat, orders)
             reference = flat.mean(axis=0, dtype=np.float64)
     return out, orders.reshape(out.shape[:3])

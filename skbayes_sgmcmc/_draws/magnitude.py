@@ -9,21 +9,20 @@ from sklearn.utils import gen_batches
 
 from .._exceptions import SamplingError, more
 from .posterior_samples import PosteriorSamples
-
-#: numbers of draws that are looked at, and so many of them at once
-CHECKED_NUMBERS, BATCH_NUMBERS = 2**24, 2**20
-#: squares of larger draws overflow
-LARGEST_DRAW = 1e150
+from .prediction import BLOCK_NUMBERS
 
 
 def extremes(posterior: PosteriorSamples) -> tuple[list[int], float]:
-    """Pooled draws with the largest and smallest values, and the largest magnitude."""
+    """Pooled draws with the largest and smallest values, and the largest magnitude.
+
+    At most 2^24 numbers of each name are looked at.
+    """
     n_draws = posterior.n_chains * posterior.n_draws
     chosen, ends = {0, n_draws - 1}, []
     for name, shape in posterior.shapes.items():
         size = max(1, math.prod(shape))
-        draws = posterior.spaced(min(n_draws, CHECKED_NUMBERS // size + 1))[0]
-        for some in gen_batches(len(draws), -(-BATCH_NUMBERS // size)):
+        draws = posterior.spaced(min(n_draws, 2**24 // size + 1))[0]
+        for some in gen_batches(len(draws), -(-BLOCK_NUMBERS // size)):
             values = posterior.select(name, draws[some]).reshape(len(draws[some]), -1)
             high, low = values.max(1, initial=0.0), values.min(1, initial=0.0)
             chosen |= {int(draws[some][high.argmax()]), int(draws[some][low.argmin()])}
@@ -33,7 +32,7 @@ def extremes(posterior: PosteriorSamples) -> tuple[list[int], float]:
 
 def check_magnitude(largest: float) -> None:
     """Raise ``SamplingError`` if draws of this magnitude have no means or standard deviations."""
-    if not largest < LARGEST_DRAW:
+    if not largest < 1e150:  # squares of larger draws overflow
         raise SamplingError(
             "the draws are too large for finite means, standard deviations and predictions "
             f"(largest magnitude {largest:.3g}): reduce step_size (try a tenth), or give "

@@ -27,10 +27,6 @@ Array = NDArray[Any]
 TOLERANCE = 1e-9
 #: largest number of steps for a quantile; bisection alone needs about log2(bracket / tolerance)
 STEPS = 200
-#: number of steps after which the search for a whole number halves its bracket, too
-SOON = 8
-#: rounding error of a weighted sum of probabilities
-ROUNDING = 1e-13
 
 
 class Mixture:
@@ -225,18 +221,18 @@ def _least_whole_number(
 
     ``above`` must be negative at ``low``, and must not be negative at ``high``. The search begins
     at y with the slope of ``like``, and goes on with that between the last two points. Should this
-    not end soon, every other step halves the bracket.
+    not end in 8 steps, every other one halves the bracket.
     """
     last = before = np.full(y.shape, np.nan)
     for k in range(STEPS):
         wide = high - low > 1.0
         if not wide.any():
             break
-        halved = ~np.isfinite(y) | (k >= SOON and k % 2 == 0)
+        halved = ~np.isfinite(y) | (k >= 8 and k % 2 == 0)
         y = np.where(halved, np.floor(0.5 * (low + high)), np.rint(y))
         y = np.where(wide, np.clip(y, low + 1.0, high - 1.0), high)
         error = above(y)
-        below = error < -ROUNDING
+        below = error < -1e-13  # by more than rounding
         low, high = np.where(wide & below, y, low), np.where(wide & ~below, y, high)
         with np.errstate(all="ignore"):  # far from the components slopes are zero
             slope = (error - before) / (y - last)

@@ -145,13 +145,8 @@ class PosteriorSamples:
 
     def quantile(self, name: str, q: Any) -> Array:
         """Weighted posterior quantiles, along a new first axis."""
-        pooled = self.pooled(name)
-        weights = self.pooled_weights()
         with explained_errors():  # NumPy's, of q
-            if weights is None:
-                return np.quantile(pooled, q, axis=0)
-            broadcast = np.broadcast_to(weights.reshape(-1, *[1] * (pooled.ndim - 1)), pooled.shape)
-            return np.quantile(pooled, q, axis=0, weights=broadcast, method="inverted_cdf")
+            return quantiles(self.pooled(name), q, self.pooled_weights())
 
     def to_arviz(self) -> Any:
         """Convert the draws to arviz's data structure; see :func:`skbayes_sgmcmc.to_arviz`."""
@@ -169,6 +164,14 @@ class PosteriorSamples:
         total = self.n_chains * self.n_draws
         chosen = rng.choice(total, size=n_samples, replace=True, p=self.pooled_weights())
         return {name: self.select(name, chosen) for name in self.draws}
+
+
+def quantiles(values: Array, q: Any, weights: Array | None) -> Array:
+    """Quantiles over the first axis, of the weights if there are some, along a new first axis."""
+    if weights is None:
+        return np.quantile(values, q, axis=0)
+    each = np.broadcast_to(weights.reshape(-1, *[1] * (values.ndim - 1)), values.shape)
+    return np.quantile(values, q, axis=0, weights=each, method="inverted_cdf")
 
 
 def _embedded(held: Any) -> Any:

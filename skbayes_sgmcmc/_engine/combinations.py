@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from .._exceptions import not_allowed
-from .._validation import check_choice
+from .._validation import check_choice, is_auto
 from ..models._protocol import Model
 from ..models._tuning import Request, preconditions
 from ..samplers import Sampler
 from ..schedules import Schedule
 from .lengths import Plan
-from .settings import LARGEST, MOST_STEPS, SMALLEST, STARTS, is_auto
+from .settings import LARGEST, MOST_STEPS, SMALLEST, STARTS
 from .target import GRADIENTS
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
+from .._validation import is_auto
 from ..schedules import MixingDistance, Schedule
-from .settings import Settings, is_auto
+from .settings import Settings
 
 Array = NDArray[Any]
 

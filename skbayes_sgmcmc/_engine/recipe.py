@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
 from .._exceptions import SamplingError, more
+from .._validation import is_auto
 from ..models._protocol import Model
 from ..models._threads import serial_products
 from ..models._tuning import PLAIN_BATCH, AutoValues, Request, Tuning
@@ -30,7 +31,7 @@ from .lengths import Lengths, Plan, start_rows
 from .memory import check_memory
 from .precision import single_is_enough
 from .problem import Problem
-from .settings import LARGEST, SMALLEST, Settings, is_auto
+from .settings import LARGEST, SMALLEST, Settings
 from .target import GRADIENTS, Coordinates, Target
 
 Array = NDArray[Any]

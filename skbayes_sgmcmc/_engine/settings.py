@@ -21,6 +21,7 @@ from .._validation import (
     check_positions,
     check_random_state,
     check_real,
+    is_auto,
     is_whole,
 )
 from ..samplers import TABLE, resolve
@@ -37,11 +38,6 @@ STARTS = "auto", "random", "map", "gaussian"
 MOST_CHAINS, MOST_JOBS = 10**6, 2**31 - 1
 #: share of the rows that stop the descent of a chain
 VALIDATION_FRACTION = 0.15
-
-
-def is_auto(value: Any) -> bool:
-    """Whether a parameter is the string "auto"."""
-    return isinstance(value, str) and value == "auto"
 
 
 def resolve_device(device: Any) -> str:

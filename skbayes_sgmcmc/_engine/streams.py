@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .._data.kept_rows import ROWS_PER_PARAMETER, KeptRows
 from .._data.minibatch import Data, Minibatches
 from .._exceptions import not_allowed, warn
+from .._validation import is_auto
 from ..models._past import Mark, Past
 from ..models._protocol import Model
 from ..models._tuning import AutoValues, Request
@@ -28,7 +29,7 @@ from .problem import ChainState, Problem
 from .progress import OnProgress
 from .recipe import Recipe, draws_kept, explained_factorisations, recipe_of, request_of, tuning_of
 from .run import Run, sampled
-from .settings import Settings, is_auto
+from .settings import Settings
 
 Array = NDArray[Any]
 

@@ -56,10 +56,10 @@ def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
 
     Notes
     -----
-    For perceptrons and logistic regression, the module evaluates all draws at once. It needs memory
-    for (rows * draws * units of the widest layer) numbers, so predict a large X in parts. Other
-    networks are evaluated one draw after the other. The graph that ``torch.export`` makes of them
-    grows with the number of draws; ``n_draws`` keeps it small.
+    For perceptrons, convolutional networks and linear models, the module evaluates all draws at
+    once. It needs memory for (rows * draws * units of the widest layer) numbers, so predict a large
+    X in parts. Torch modules of the user are evaluated one draw after the other. The graph that
+    ``torch.export`` makes of them grows with the number of draws; ``n_draws`` keeps it small.
 
     Examples
     --------

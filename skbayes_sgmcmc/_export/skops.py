@@ -22,7 +22,9 @@ STATE = (
     "models._past.Mark",
     "models._past.Past",
     "models._tuning.AutoValues",
-    "models.networks.architectures.Architecture",
+    "models.networks.cnn.CNN",
+    "models.networks.cnn.Convolution",
+    "models.networks.mlp.MLP",
 )
 
 

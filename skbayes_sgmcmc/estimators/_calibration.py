@@ -13,9 +13,8 @@ from scipy.special import log_softmax, softmax
 
 from .._callbacks import leave_callbacks
 from .._data.rows import bytes_in_memory
-from .._engine.settings import is_auto
 from .._exceptions import SamplingError, silent, warn
-from .._validation import check_random_state
+from .._validation import check_random_state, is_auto
 from ._fitting import Task
 from ._mixing import short_name
 from ._network import NetworkClassifier

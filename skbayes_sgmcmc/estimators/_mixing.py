@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 
 from .._draws.posterior_samples import PosteriorSamples, names_of
 from .._exceptions import warn
+from .._validation import is_auto
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
@@ -56,8 +57,6 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
 
     Returns the largest R-hat and the smallest ESS, each with its coordinate, if the draws move.
     """
-    from .._engine.settings import is_auto
-
     still = [name for name, values in what.draws.items() if not _moves(values)]
     if still:
         warn(

@@ -313,9 +313,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         return network
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.networks.architectures import Architecture
-
-        return Architecture("cnn", *self._shape(n_outputs))
+        return self._make_network(n_outputs)
 
     def _shape(self, n_outputs: int) -> tuple[Any, ...]:
         """Shapes of images, convolutions, pools and layers: the arguments of ``CNN``."""

@@ -22,6 +22,7 @@ from .._validation import (
     check_random_state,
     check_real,
     check_sizes,
+    is_auto,
     validate_data,
 )
 from ._fitting import all_or_nothing
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: number of rows that go through the network at once in predictions
-PREDICTION_ROWS = 2000
 #: largest width of a student's layer, and number of passes
 MOST_UNITS, MOST_EPOCHS = 10**6, 10**6
 
@@ -228,7 +227,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _check(self) -> Any:
         """Check every parameter before any work starts."""
-        from .._engine.settings import Settings, is_auto
+        from .._engine.settings import Settings
         from ..models.networks.module import check_builder
 
         if not hasattr(self.estimator, "distill"):
@@ -254,14 +253,14 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _blueprint(self, own: Blueprint, n_classes: int) -> Blueprint:
         """The student, given a blueprint like the teacher's own network."""
-        from ..models.networks.architectures import Architecture
+        from ..models.networks.mlp import MLP
 
         if self.student is None:
             return own
         if callable(self.student):
             return replace(own, architecture=self.student)
         sizes = (math.prod(own.row_shape), *check_sizes("student", self.student), n_classes)
-        return replace(own, architecture=Architecture("mlp", sizes, "relu"))
+        return replace(own, architecture=MLP(sizes, "relu"))
 
     def _report(self, line: str) -> None:
         if self.verbose:
@@ -278,6 +277,8 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
     def _proba(self, rows: Array) -> Array:
         import torch
+
+        from ..models.networks.network import PREDICTION_ROWS
 
         module = self._module(self._dtype())
         with torch.no_grad():

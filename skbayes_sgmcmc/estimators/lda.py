@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._callbacks import Progress
-from .._draws.alignment import align
+from .._draws.alignment import matched
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import explained, not_allowed
 from .._validation import check_int
@@ -332,7 +332,7 @@ class LatentDirichletAllocation(TopicModel):
             on_sweep=on_sweep,
             **asdict(lengths),
         )
-        self.posterior_ = PosteriorSamples({"components": align(draws)})
+        self.posterior_ = PosteriorSamples({"components": matched(draws)[0]})
         self.n_chains_, self.n_draws_ = draws.shape[:2]
         self._chain_state = None
         self.n_steps_ = n_steps

@@ -14,6 +14,7 @@ from sklearn.utils import gen_batches
 from .._data.scaling import center_and_scale
 from .._draws import prediction
 from .._draws.storage import Storage
+from .._validation import is_auto
 from ..schedules import MixingDistance, Schedule
 from ._classifier import BayesianClassifier
 from ._linear import LinearEstimator
@@ -279,7 +280,6 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
     def _may_rotate(self, X: Any, settings: Settings) -> bool:
         """Whether rows may be rotated: no setting is about coordinates, and a copy is small."""
         from .._data.rows import bytes_in_memory
-        from .._engine.settings import is_auto
 
         free = is_auto(settings.preconditioner) and isinstance(settings.init, str)
         return settings.auto and free and bytes_in_memory(X) <= MOST_ROTATED
@@ -322,17 +322,16 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
             yield draws, z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
 
     def _student(self, X: Array) -> Blueprint:
-        from ..models.networks.architectures import Architecture
         from ..models.networks.distillation import Blueprint
+        from ..models.networks.mlp import MLP
 
-        n_features = X.shape[1]
-        architecture = Architecture("mlp", (n_features, len(self.classes_)), "relu")
-        return Blueprint(architecture, *center_and_scale(X, None), (n_features,))
+        linear = MLP((X.shape[1], len(self.classes_)), "relu")
+        return Blueprint(linear, *center_and_scale(X, None), X.shape[1:])
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         import torch
 
-        from ..models.networks.ensemble import Inputs, MeanProbabilities, StackedLayers
+        from ..models.networks.ensemble import Inputs, MeanProbabilities, StackedLinear
 
         draws = (
             torch.from_numpy(self.posterior_.select(name, chosen)).float()
@@ -341,9 +340,8 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         if len(self.classes_) == 2:  # the first class's logit is zero
             draws = (torch.cat([torch.zeros_like(values), values], dim=1) for values in draws)
         coef, intercept = draws
-        layer = StackedLayers([coef.mT], [intercept], torch.nn.Identity())
         unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
-        return MeanProbabilities(unchanged, layer, weights)
+        return MeanProbabilities(unchanged, StackedLinear(coef.mT, intercept), weights)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         two, feature = len(self.classes_) == 2, {"feature": self._feature_labels()}

@@ -336,12 +336,11 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
             yield draws, log_probabilities(f, cutpoints[draws])
 
     def _student(self, X: Array) -> Blueprint:
-        from ..models.networks.architectures import Architecture
         from ..models.networks.distillation import Blueprint
+        from ..models.networks.mlp import MLP
 
-        sizes = (X.shape[1], STUDENT_UNITS, len(self.classes_))
-        architecture = Architecture("mlp", sizes, "relu")
-        return Blueprint(architecture, *center_and_scale(X, None), (X.shape[1],))
+        network = MLP((X.shape[1], STUDENT_UNITS, len(self.classes_)), "relu")
+        return Blueprint(network, *center_and_scale(X, None), X.shape[1:])
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         import torch

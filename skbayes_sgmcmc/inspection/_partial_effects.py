@@ -9,13 +9,11 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
+from .._draws.posterior_samples import quantiles
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
 from .._validation import check_int
 from ._common import Array, Display, central, pyplot
-
-#: rows over which predictions are averaged, and draws, at most
-MOST_ROWS, MOST_DRAWS = 100, 400
 
 
 @dataclass(eq=False, repr=False)
@@ -116,10 +114,10 @@ class PartialEffectDisplay(Display):
                     f"features with {labels[j]!r} is not allowed: the column holds groups. Give "
                     "columns of numbers."
                 )
-        rows = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_ROWS).astype(int))]
+        rows = X[np.unique(np.linspace(0, X.shape[0] - 1, 100).astype(int))]
         rows = rows.toarray() if sp.issparse(rows) else np.array(rows)
         posterior = last.posterior_
-        n_draws = min(MOST_DRAWS, posterior.n_chains * posterior.n_draws)
+        n_draws = min(400, posterior.n_chains * posterior.n_draws)
         chosen, kept = posterior.spaced(n_draws)
         weights = None if posterior.weights is None else kept
         predictive, grids, means = last._predictive(), [], []
@@ -133,15 +131,9 @@ class PartialEffectDisplay(Display):
                 mean = np.asarray(predictive(chosen, changed).mean())
                 at.append(mean[..., 0].mean(axis=1))
             means.append(at)
-        draws = np.asarray(means)  # (features, points, draws)
-        weighted: dict[str, Any] = {}
-        if weights is not None:
-            weighted = {
-                "weights": np.broadcast_to(weights, draws.shape),
-                "method": "inverted_cdf",
-            }
-        lower, upper = np.quantile(draws, tails, axis=2, **weighted)
-        names, mean = [labels[j] for j in columns], np.average(draws, axis=2, weights=weights)
+        draws = np.moveaxis(np.asarray(means), 2, 0)  # (draws, features, points)
+        lower, upper = quantiles(draws, tails, weights)
+        names, mean = [labels[j] for j in columns], np.average(draws, axis=0, weights=weights)
         return cls(names, np.asarray(grids), mean, lower, upper).plot(ax, **kwargs)
 
     def _n_panels(self) -> int:

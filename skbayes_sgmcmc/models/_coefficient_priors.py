@@ -143,7 +143,7 @@ class LearnedScales:
         self.k_g = self.a + 0.5 * self.counts
         self._counts, self._k_g = Constant(self.counts), Constant(self.k_g)
         #: shape of the precision's conditional distribution, and rate of its prior
-        self.precision = float(self.k_g[0]), self.a * self.typical_scale**2
+        self.precision = float(self.k_g[0]), hyper.rate(self.typical_scale)
         self.shapes: dict[str, tuple[int, ...]] = {"log_shared": ()} if own else {}
         self.recorded: dict[str, tuple[int, ...]] = {"scale": (n_groups,) if own else ()}
         #: typical distances from zero
@@ -178,16 +178,14 @@ class LearnedScales:
 
     def _b(self, theta: Tensor) -> Tensor:
         """b, of shape (chains, 1) or (1, 1)."""
-        typical = self.a * self.typical_scale**2
-        return typical * torch.exp(theta[:, -1:]) if self.own else theta.new_full((1, 1), typical)
+        b = self.precision[1]
+        return b * torch.exp(theta[:, -1:]) if self.own else theta.new_full((1, 1), b)
 
     def _squares(self, theta: Tensor) -> Tensor:
         """Sums (chains, groups) of (w_j / u_j)^2."""
         w = theta[:, : self.n_coefficients]
         relative = w * w * self._inverse_squares.like(theta)
-        if not self.own:
-            return relative.sum(1, keepdim=True)
-        return relative if self.k == 1 else relative.view(len(theta), -1, self.k).sum(2)
+        return relative.view(len(theta), len(self.counts), -1).sum(2)
 
     def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
         n, b = self.n_coefficients, self._b(theta)
@@ -212,17 +210,16 @@ class LearnedScales:
 
     # expectations under theta ~ N(mean, sd^2), given b at its mean --------------------------------
 
-    def _expected(self, mean: Array, sd: Array) -> tuple[Array, Any, Array]:
-        """Sums of squares (groups,), b and r = b + squares / 2."""
+    def _expected(self, mean: Array, sd: Array) -> tuple[Any, Array]:
+        """b, and r = b + squares / 2 (groups,)."""
         n = self.n_coefficients
         relative = (mean[:n] ** 2 + sd[:n] ** 2) * self.inverse_squares
-        squares = relative.reshape(len(self.counts), -1).sum(1)
-        b = self.a * self.typical_scale**2 * (np.exp(mean[-1]) if self.own else 1.0)
-        return squares, b, b + 0.5 * squares
+        b = self.precision[1] * (np.exp(mean[-1]) if self.own else 1.0)
+        return b, b + 0.5 * relative.reshape(len(self.counts), -1).sum(1)
 
     def expected_potential(self, mean: Array, sd: Array) -> float:
         with np.errstate(over="ignore", invalid="ignore"):  # a search then takes a shorter step
-            _, b, r = self._expected(mean, sd)
+            b, r = self._expected(mean, sd)
             found = (self.k_g * np.log(r) - self.a * np.log(b)).sum()
             return float(found + (self.a * (np.exp(mean[-1]) - mean[-1]) if self.own else 0.0))
 
@@ -233,7 +230,7 @@ class LearnedScales:
     def expected_gradient(self, mean: Array, sd: Array) -> Array:
         n, out = self.n_coefficients, np.zeros_like(mean)
         with np.errstate(over="ignore", invalid="ignore"):
-            _, b, r = self._expected(mean, sd)
+            b, r = self._expected(mean, sd)
             out[:n] = self._rates(r) * mean[:n]
             if self.own:
                 out[-1] = (self.k_g * b / r - self.a).sum() + self.a * np.expm1(mean[-1])
@@ -243,7 +240,7 @@ class LearnedScales:
         n, size = self.n_coefficients, self.n_coefficients // len(self.counts)
         c, V = np.zeros_like(mean), np.zeros((len(mean), len(self.counts)))
         with np.errstate(over="ignore", invalid="ignore"):
-            _, b, r = self._expected(mean, sd)
+            b, r = self._expected(mean, sd)
             c[:n] = self._rates(r)
             pull = np.repeat(np.sqrt(self.k_g) / r, size) * self.inverse_squares * mean[:n]
             V[np.arange(n), np.arange(n) // size] = pull

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -32,52 +31,17 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._exceptions import SamplingError, more
 from .._metric import Conditionals, State
+from .likelihoods import TYPICAL_NOISE, Gaussian
+
+if TYPE_CHECKING:
+    from .glm import GLMModel
 
 Array = NDArray[Any]
 
 #: degrees of freedom of the proposals, whose tails must be heavier than those of the density
 DF = 5
-#: directions of the features with less than this share of the largest eigenvalue have no data
-NO_DATA = 1e-13
-#: least curvature of the density, as the proposals see it
-LEAST_CURVATURE = 1e-2
 #: distance for second differences of log densities, in units of log sigma and log tau
 DIFFERENCE = 1e-3
-
-
-@dataclass(frozen=True)
-class Conjugate:
-    """What a linear model with normal noise and a normal prior is made of.
-
-    Attributes
-    ----------
-    n_features, k : int
-        Numbers of features and of targets.
-    fit_intercept : bool
-        Whether there are intercepts, with a flat prior.
-    units : array of shape (n_features,)
-        Prior sds of the coefficients for tau = 1.
-    precision : tuple of float, or None
-        k and b of the prior's learned precision tau, or None for tau = 1.
-    noise : array of shape (k,) or None
-        Standard deviations of the noise. None: theta ends with log(sigma / typical), which have
-        standard normal priors.
-    typical : float
-        Typical noise.
-    """
-
-    n_features: int
-    k: int
-    fit_intercept: bool
-    units: Array
-    precision: tuple[float, float] | None
-    noise: Array | None
-    typical: float
-
-    @property
-    def n_free(self) -> int:
-        """Number of variances that are not given."""
-        return (0 if self.noise is not None else self.k) + (self.precision is not None)
 
 
 class NormalConditionals(Conditionals):
@@ -85,16 +49,24 @@ class NormalConditionals(Conditionals):
 
     Parameters
     ----------
-    form : Conjugate
-        The model.
+    model : GLMModel
+        A model with normal noise and a normal prior. If its noise is not given, theta ends with
+        log(sigma / ``TYPICAL_NOISE``), which have standard normal priors.
     data : Data
         Rows with the fields "x", "y" and perhaps "offset".
     """
 
     rng: ChainRandom
 
-    def __init__(self, form: Conjugate, data: Data):
-        self.form = form
+    def __init__(self, model: GLMModel, data: Data):
+        prior, likelihood = model.coefficient_prior, model.likelihood
+        assert isinstance(likelihood, Gaussian) and prior.normal is not None
+        self.n_features, self.k, self.fit_intercept = model.n_features, model.k, model.fit_intercept
+        self.noise = likelihood.noise
+        #: k and b of the prior's learned precision tau, or None for tau = 1
+        self.precision = prior.precision
+        #: number of variances that are not given
+        self.n_free = (0 if self.noise is not None else self.k) + (self.precision is not None)
         weight = np.ones(data.n_rows)
         if data.weight is not None:
             weight = data.weight.double().cpu().numpy()
@@ -102,17 +74,17 @@ class NormalConditionals(Conditionals):
         design, y = data.fields["x"], data.fields["y"].double().cpu().numpy()
         if "offset" in data.fields:
             y = y - data.fields["offset"].double().cpu().numpy()[:, None]
-        n, p = float(weight.sum()), form.n_features
-        mean_x, mean_y = np.zeros(p), np.zeros(form.k)
+        n, p = float(weight.sum()), self.n_features
+        mean_x, mean_y = np.zeros(p), np.zeros(self.k)
         with np.errstate(all="ignore"):  # what is not finite is refused
             gram = design.gram(weight)[:p, :p]
             moments = design.transposed_times(weight[:, None] * y)[:p]
-            if form.fit_intercept:
+            if self.fit_intercept:
                 mean_x = design.transposed_times(weight[:, None])[:p, 0] / n
                 mean_y = weight @ y / n
                 gram = gram - n * np.outer(mean_x, mean_x)
                 moments = moments - n * np.outer(mean_x, mean_y)
-            scaled = gram * form.units[:, None] * form.units
+            scaled = gram * prior.normal[:, None] * prior.normal
         if not np.isfinite(scaled).all():
             raise _extreme()
         values, vectors = scipy.linalg.eigh(scaled)
@@ -120,14 +92,15 @@ class NormalConditionals(Conditionals):
         vectors = vectors * np.where(np.cos(np.arange(p)) @ vectors < 0.0, -1.0, 1.0)
         self.n, self.mean_x, self.mean_y = n, mean_x, mean_y
         #: coefficients of a position z in the eigenbasis
-        self.basis = form.units[:, None] * vectors
-        known = values > NO_DATA * max(float(values[-1]), np.finfo(float).tiny)
+        self.basis = prior.normal[:, None] * vectors
+        # the data say nothing of directions whose eigenvalue is rounding
+        known = values > 1e-13 * max(float(values[-1]), np.finfo(float).tiny)
         self.values = np.where(known, values, 0.0)
         self.moments = np.where(known[:, None], self.basis.T @ moments, 0.0)
         # squares of residuals come from the rows: differences of sums would round to noise
         safe = np.where(known, values, 1.0)[:, None]
         exact = self.basis @ (self.moments / safe)
-        fitted = design.times(np.vstack([exact, np.zeros((design.shape[1] - p, form.k))]))
+        fitted = design.times(np.vstack([exact, np.zeros((design.shape[1] - p, self.k))]))
         away = y - mean_y - (fitted - mean_x @ exact)
         self.residual = weight @ (away * away)
         self._kept: tuple[Any, tuple[Tensor, ...]] | None = None
@@ -138,7 +111,7 @@ class NormalConditionals(Conditionals):
 
     def log_density(self, free: Tensor, temperature: float) -> Tensor:
         """Of points (points, n_free), up to a constant, with the coefficients integrated out."""
-        form, own = self.form, self._own(free)
+        own = self._own(free)
         log_sd, log_tau = self._logarithms(free)
         values, explained, residual = self._tensors(free)[:3]
         variance = torch.exp(2.0 * log_sd)[:, None]
@@ -149,25 +122,24 @@ class NormalConditionals(Conditionals):
         if own is not None:
             each -= 0.5 * own * own
         total = each.sum(1)
-        if form.precision is not None:
-            k, b = form.precision
+        if self.precision is not None:
+            k, b = self.precision
             total += k * log_tau[:, 0] - b * torch.exp(log_tau[:, 0])
         # integrals over the coefficients, and over the intercepts
-        spread = (form.n_features + form.fit_intercept) * log_sd.sum(1)
+        spread = (self.n_features + self.fit_intercept) * log_sd.sum(1)
         return total / temperature + spread - 0.5 * torch.log(precision).sum((1, 2))
 
     def _own(self, free: Tensor) -> Tensor | None:
         """The noise's own parameters (points, k), unless it is given."""
-        return free[:, : self.form.k] if self.form.noise is None else None
+        return free[:, : self.k] if self.noise is None else None
 
     def _logarithms(self, free: Tensor) -> tuple[Tensor, Tensor]:
         """Log sigma (points or 1, k) and log tau (points or 1, 1)."""
-        form = self.form
-        if form.noise is not None:
-            log_sd = torch.from_numpy(np.log(form.noise)).to(free)[None]
+        if self.noise is not None:
+            log_sd = torch.from_numpy(np.log(self.noise)).to(free)[None]
         else:
-            log_sd = free[:, : form.k] + math.log(form.typical)
-        return log_sd, free.new_zeros(1, 1) if form.precision is None else free[:, -1:]
+            log_sd = free[:, : self.k] + math.log(TYPICAL_NOISE)
+        return log_sd, free.new_zeros(1, 1) if self.precision is None else free[:, -1:]
 
     def _tensors(self, like: Tensor) -> tuple[Tensor, ...]:
         """What draws need: values (features, 1), explained, residual, moments, basis, means."""
@@ -184,7 +156,7 @@ class NormalConditionals(Conditionals):
     @cached_property
     def _proposal(self) -> tuple[Tensor, Tensor]:
         """Mode of the density at T = 1, and a root of one over its curvature there."""
-        size = self.form.n_free
+        size = self.n_free
 
         def objective(at: Array) -> float:
             return -float(self.log_density(torch.from_numpy(np.atleast_2d(at)), 1.0)[0])
@@ -198,7 +170,7 @@ class NormalConditionals(Conditionals):
         if not np.isfinite(bent).all():
             raise _extreme()
         curvatures, axes = np.linalg.eigh(bent / (4.0 * DIFFERENCE**2))
-        root = axes / np.sqrt(np.maximum(curvatures, LEAST_CURVATURE))
+        root = axes / np.sqrt(np.maximum(curvatures, 0.01))  # of a flat density, 10 wide
         return torch.from_numpy(mode), torch.from_numpy(root)
 
     # draws ----------------------------------------------------------------------------------------
@@ -210,7 +182,7 @@ class NormalConditionals(Conditionals):
         return bound
 
     def init_state(self, theta: Tensor) -> State:
-        free = self._proposal[0].to(theta) if self.form.n_free else theta.new_empty(0)
+        free = self._proposal[0].to(theta) if self.n_free else theta.new_empty(0)
         zeros = theta.new_zeros(len(theta))
         return {
             "free": free.repeat(len(theta), 1),
@@ -219,7 +191,7 @@ class NormalConditionals(Conditionals):
         }
 
     def draw(self, theta: Tensor, state: State, temperature: float, count: int) -> Tensor:
-        size, p = self.form.n_free, theta.shape[1]
+        size, p = self.n_free, theta.shape[1]
         xi = self.rng.normal(count, p + size + DF, dtype=theta.dtype)
         free = theta.new_empty(len(theta), count, 0)
         if size:
@@ -256,20 +228,20 @@ class NormalConditionals(Conditionals):
 
     def _coefficients(self, free: Tensor, xi: Tensor, temperature: float) -> Tensor:
         """Positions: coefficients and intercepts given the variances, and the noise's own."""
-        form, own = self.form, self._own(free)
-        p, n = form.n_features, form.n_features * form.k
+        own = self._own(free)
+        p, n = self.n_features, self.n_features * self.k
         log_sd, log_tau = self._logarithms(free)
         values, _, _, moments, basis, mean_x, mean_y = self._tensors(xi)
         sd = torch.exp(log_sd)[:, None]
         precision = values + sd * sd * torch.exp(log_tau)[:, None]
-        noise = xi[:, :n].view(-1, p, form.k) * (sd * math.sqrt(temperature))
+        noise = xi[:, :n].view(-1, p, self.k) * (sd * math.sqrt(temperature))
         in_basis = moments / precision + noise / precision.sqrt()
         # as one product of matrices: one for each position takes many times longer
-        coef = (in_basis.mT.reshape(-1, p) @ basis.mT).view(-1, form.k, p)
+        coef = (in_basis.mT.reshape(-1, p) @ basis.mT).view(-1, self.k, p)
         parts = [coef.mT.flatten(1)]
-        if form.fit_intercept:
+        if self.fit_intercept:
             spread = sd[:, 0] * math.sqrt(temperature / self.n)
-            parts.append(mean_y - coef @ mean_x + spread * xi[:, n : n + form.k])
+            parts.append(mean_y - coef @ mean_x + spread * xi[:, n : n + self.k])
         if own is not None:
             parts.append(own)
         return torch.cat(parts, 1)

@@ -27,8 +27,6 @@ SPARSE_BLOCK = 2**16
 #: rows of at most this many bytes are held once more, as minibatches need them: with their
 #: column of ones, in the precision of the chains
 HELD_BYTES = 2**26
-#: larger coefficients are not multiplied in single precision
-LARGEST_SINGLE = 1e30
 
 
 class _Dense(Field):
@@ -63,7 +61,8 @@ class _Dense(Field):
         """Blocks of X w, for w (columns, m); ``exact``: without the rounding of w."""
         w, m = np.asarray(w, dtype=np.float64), w.shape[1]
         for rows, x in self._stored_blocks():
-            if x.dtype != np.float64 and not np.abs(w).max(initial=0.0) < LARGEST_SINGLE:
+            # products of larger coefficients leave single precision
+            if x.dtype != np.float64 and not np.abs(w).max(initial=0.0) < 1e30:
                 x = x.astype(np.float64)
             near = w.astype(x.dtype)
             if exact and x.dtype != np.float64:

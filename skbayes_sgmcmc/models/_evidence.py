@@ -29,12 +29,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: most approximations; the change of log s that is the last; and steps towards s given one of them
-MOST_FITS, SAME_SCALE, INNER_STEPS = 12, 0.1, 50
-#: most steps towards the maximum for one of many parameters, which goes on from the last one
-STEPS_OF_FIT = 40
-#: largest ratio of successive changes whose geometric series is summed at once
-SLOWEST = 0.9
+#: most approximations, and the change of log s that is the last
+MOST_FITS, SAME_SCALE = 12, 0.1
 
 
 def likeliest_scale(
@@ -64,7 +60,7 @@ def likeliest_scale(
         if not math.isfinite(change):
             break
         start = mean
-        if 0.0 < change * last < SLOWEST * last**2:
+        if 0.0 < change * last < 0.9 * last**2:  # the sum of a geometric series
             change, last = change / (1.0 - change / last), 0.0
         else:
             last = change
@@ -77,7 +73,7 @@ def likeliest_scale(
 def _approximation(model: HeadModel, data: Data, n: int, rate: float) -> tuple[Array, Array]:
     """Mean of the parameters, and eigenvalues of the likelihood's curvature in the first n."""
     if model.n_parameters > FULL_HESSIAN_LIMIT:
-        mean = model.find_map(data, STEPS_OF_FIT)
+        mean = model.find_map(data, 40)  # goes on from the last one
         diagonal = model.hessian_diagonal(mean, data)
         assert diagonal is not None
         return mean, diagonal[:n]
@@ -91,6 +87,6 @@ def _approximation(model: HeadModel, data: Data, n: int, rate: float) -> tuple[A
 def _given_curvature(curvature: Array, known: float, a: float, sd: float) -> float:
     """s for a given curvature of the likelihood, from |m|^2 + 2 a s_0^2."""
     rate = np.float64(sd**-2.0)
-    for _ in range(INNER_STEPS):
+    for _ in range(50):
         rate = (np.sum(curvature / (curvature + rate)) + 2.0 * a) / known
     return float(rate**-0.5)

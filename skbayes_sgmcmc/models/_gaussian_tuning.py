@@ -29,10 +29,12 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
+from .._validation import is_auto
 from ._gradient_noise import largest_second_moment, noise_in_tail
 from ._linalg import inverse_root, largest_of_symmetric
 from ._protocol import Anchor, Model
-from ._tuning import FULL_BATCH_NUMBERS, AutoValues, Request, Tuning, preconditions
+from ._scores import SCORE_ROWS
+from ._tuning import FULL_BATCH_NUMBERS, PLAIN_BATCH, AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
 
 if TYPE_CHECKING:
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 FULL_HESSIAN_LIMIT = 2000
-#: number of parameters up to which a stream is summarised by a Gaussian at each call
-SUMMARY_LIMIT = 500
 #: ratio alpha_t of gradient noise to injected noise for which "auto" chooses the minibatch; the
 #: variance in the worst direction is inflated by at most this fraction
 NOISE_RATIO = 0.1
@@ -51,24 +51,14 @@ NOISE_RATIO = 0.1
 CURVATURE_LIMIT = 2.0
 #: rows of the part that stands for many rows, at least, and how many such parts make many rows
 PART_ROWS, LEAST_PARTS = 20_000, 4
-#: the same ratio in the posterior's tails, in the worst of so many directions
-TAIL_NOISE_RATIO, TAIL_DIRECTIONS = 1.0, 16
-#: smallest minibatch, and number of rows on which the noise is measured
-SMALLEST_BATCH, NOISE_ROWS = 100, 2000
 #: number of draws at which the noise is measured, of which the share has less noise than what is
 #: taken for typical
 NOISE_DRAWS, LESS_NOISE = 16, 0.75
-#: step size of samplers that precondition by themselves, times the largest remaining curvature
+#: step size of samplers that precondition by themselves, or move in a model's metric, times the
+#: largest curvature that is left
 OWN_STEP = 0.2
-#: for these samplers, the most steps in which the slowest direction may forget its position, and
-#: the fewest steps of the burn-in, in which they adapt
-SLOWEST, LEAST_OWN_BURN_IN = 1000, 500
-#: steps of the burn-in if successive draws are nearly independent
-INDEPENDENT_BURN_IN = 50
-#: most steps between two draws
-MOST_THINNING = 20
-#: longer ones, up to infinity, are runs that are refused anyway
-LONGEST_RELAXATION = 1e15
+#: for these samplers, the most steps in which the slowest direction may forget its position
+SLOWEST = 1000
 
 
 class Fitted(NamedTuple):
@@ -212,7 +202,7 @@ class WhitenedGaussian(Tuning):
         """
         steps = (asked.step_size, asked.batch_size, asked.gradient, asked.preconditioner)
         plain = asked.integrator == "auto" and not isinstance(asked.compiled, bool)
-        plain = plain and all(isinstance(one, str) and one == "auto" for one in steps)
+        plain = plain and all(map(is_auto, steps))
         if more_rows or not plain:
             return "sgld"
         warm = isinstance(asked.temperature, Real) and float(asked.temperature) > 0.0
@@ -225,9 +215,9 @@ class WhitenedGaussian(Tuning):
         if request.sampler.needs_conditionals:  # there are no steps
             settings = replace(request.settings, preconditioner=None)
             plain = self.given(data, replace(request, settings=settings))
-            return replace(plain, step_size=1.0, relaxation=1.0, least_burn_in=INDEPENDENT_BURN_IN)
+            return replace(plain, step_size=1.0, relaxation=1.0, least_burn_in=50)
         preconditioner = request.settings.preconditioner
-        if isinstance(preconditioner, str) and preconditioner == "auto":
+        if is_auto(preconditioner):
             preconditioner = self._preconditioner(request.sampler)
         fitted: Fitted | None = None
         if isinstance(preconditioner, str) and preconditioner == "hessian":
@@ -237,7 +227,7 @@ class WhitenedGaussian(Tuning):
         else:
             center, root = fitted.mean, inverse_root(fitted.precision / data.total)
         init, gradient = request.settings.init, request.settings.gradient
-        if isinstance(init, str) and init == "auto":
+        if is_auto(init):
             init = "map" if root is None else "gaussian"
         if gradient == "auto":
             gradient = self._gradient(request, root)
@@ -254,7 +244,7 @@ class WhitenedGaussian(Tuning):
         if not plain or request.sampler.needs_conditionals:
             return False
         whitened = asked != "diagonal" and self._preconditioner(request.sampler) == "hessian"
-        small = self.model.n_parameters <= SUMMARY_LIMIT
+        small = self.model.n_parameters <= 500  # a Gaussian is found at each call
         return whitened and small and self.model.after is not None
 
     def _preconditioner(self, sampler: Sampler) -> str | None:
@@ -443,7 +433,7 @@ class WhitenedGaussian(Tuning):
         model, n_rows = self.model, data.n_rows
         assert values.root is not None and values.step_size is not None
         root, rng = values.root, np.random.default_rng(0)
-        n_some = min(NOISE_ROWS, n_rows)
+        n_some = min(SCORE_ROWS, n_rows)
         view = Minibatches(data, n_some - 1, shared=True, odds=odds)
         rows = view.independent(n_some, rng)
         (batch,) = view.gather(rows[None, None], ChainRandom([]))
@@ -458,13 +448,14 @@ class WhitenedGaussian(Tuning):
         sd = math.sqrt(temperature / data.total)
         draws = sd * rng.standard_normal((NOISE_DRAWS, model.n_parameters))
         typical = [largest_second_moment(gradients(phi), root, rng) for phi in draws]
-        some = gradients(draws[0])[:TAIL_DIRECTIONS] @ root
+        some = gradients(draws[0])[:16] @ root
         tails = [noise_in_tail(gradients, root, vector, sd) for vector in [*some, *-some]]
-        largest = max(np.quantile(typical, LESS_NOISE), max(tails) * NOISE_RATIO / TAIL_NOISE_RATIO)
+        # in the tails, the ratio may be 1 in the worst direction
+        largest = max(np.quantile(typical, LESS_NOISE), max(tails) * NOISE_RATIO)
         injected = sampler.injected(values.step_size, data.total) * max(temperature, 1e-12)
         noise = values.step_size * data.total * largest
         size = noise / (2.0 * max(injected, 1e-12) * NOISE_RATIO)
-        return n_rows if size > n_rows / 2 else max(SMALLEST_BATCH, math.ceil(size))
+        return n_rows if size > n_rows / 2 else max(PLAIN_BATCH, math.ceil(size))
 
     def lengths(
         self, values: AutoValues, n_rows: int, batch_size: int, n_draws: int
@@ -480,14 +471,14 @@ class WhitenedGaussian(Tuning):
         if values.step_size is None:
             return super().lengths(values, n_rows, batch_size, n_draws)
         if values.relaxation is not None:
-            steps = min(float(values.relaxation), LONGEST_RELAXATION)
-            burn_in = max(values.least_burn_in or LEAST_OWN_BURN_IN, math.ceil(10.0 * steps))
+            steps = min(float(values.relaxation), 1e15)  # longer runs are refused in any case
+            burn_in = max(values.least_burn_in or 500, math.ceil(10.0 * steps))
             apart = steps * min(200.0 / n_draws, 2.0)
             return burn_in, max(1, math.ceil(apart))
         spacing = 1.0 / values.step_size if values.spacing is None else values.spacing
         if batch_size >= n_rows:
             spacing *= self.model.tails
-        thinning = min(max(1, round(spacing)), MOST_THINNING)
+        thinning = min(max(1, round(spacing)), 20)
         return max(200, min(round(50.0 * spacing), 25 * n_draws)), thinning
 
 

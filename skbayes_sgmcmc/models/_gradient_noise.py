@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-#: steps of the power iteration that finds the worst direction
-NOISE_STEPS = 20
-#: sds from the centre up to which draws are expected to come, and up to which a tail is followed
-FARTHEST, LONGEST_TAIL = 4.0, 8
+#: sds from the centre up to which draws are expected to come
+FARTHEST = 4.0
 
 
 def largest_second_moment(rows: Array, root: Array, rng: np.random.Generator) -> float:
     """Largest eigenvalue of the mean of root' r r' root over rows r, by power iteration."""
     vector: Array = rng.standard_normal((root.shape[1],))
     value = 0.0
-    for _ in range(NOISE_STEPS):
+    for _ in range(20):
         vector /= max(float(np.linalg.norm(vector)), np.finfo(float).tiny)
         vector = root.T @ (rows.T @ (rows @ (root @ vector))) / len(rows)
         value = float(np.linalg.norm(vector))
@@ -42,7 +40,7 @@ def noise_in_tail(
     if not (length > 0.0 and sd > 0.0):
         return 0.0
     ray, fallen, force, variance = vector / length, 0.0, 0.0, 0.0
-    for distance in range(2, LONGEST_TAIL + 1, 2):
+    for distance in (2, 4, 6, 8):
         with np.errstate(all="ignore"):
             along = gradients(sd * distance * ray) @ (root @ ray)
             new_force, new = distance + float(along.mean()) / sd, float(along.var())

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-#: rows whose mean is near that of all, and how many of their sds it may be from zero
-SOME_ROWS, FAR = 256, 10.0
 #: mean squares below which single precision may have lost some
 SMALL_SQUARE = 1e-30
 
@@ -74,9 +72,9 @@ def _products(x: Array, weight: Array, z: Array) -> Array | None:
 
 
 def _shift(x: Array) -> Array | None:
-    """Means of some rows, if a column's is so far from zero that rounding would count."""
-    some = x[:SOME_ROWS].astype(np.float64)
+    """Means of some rows, if a column's is 10 sds from zero, so that rounding would count."""
+    some = x[:256].astype(np.float64)
     mean = some.mean(0)
-    if (np.abs(mean) <= FAR * some.std(0)).all():
+    if (np.abs(mean) <= 10.0 * some.std(0)).all():
         return None
     return np.asarray(mean.astype(x.dtype))

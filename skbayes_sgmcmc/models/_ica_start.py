@@ -18,8 +18,8 @@ Array = NDArray[Any]
 
 #: largest number of rows used to find the start
 START_ROWS = 20_000
-#: steps of a descent between two choices of the shapes, and largest number of choices
-SHAPE_STEPS, SHAPE_CHOICES = 20, 50
+#: steps of a descent between two choices of the shapes
+SHAPE_STEPS = 20
 
 
 def symmetric_whitening(x: Array, n_components: int, rounding: float = 1e-15) -> Array:
@@ -84,7 +84,7 @@ def mode_start(
         # a normal density, which does not tell sources apart, may only be the last choice
         other = np.delete(np.arange(len(SHAPES)), NORMAL)
         max_steps: int | None = SHAPE_STEPS
-        for _ in range(SHAPE_CHOICES):
+        for _ in range(50):
             gains = shape_gains(rows @ w.T)
             before, shapes = shapes, SHAPES[other][gains[:, other].argmax(axis=1)]
             same = np.array_equal(before, shapes)

@@ -22,9 +22,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-#: smallest variance along a principal axis, as a part of the largest one, and if that is zero
-SMALLEST, ZERO = 1e-13, 1e-100
-
 
 def kronecker_terms(covariance: Array) -> tuple[Array, Array, Array]:
     """Symmetric matrices A (terms, k, k) and B (terms, d, d) of a covariance (k, d, k, d).
@@ -61,5 +58,6 @@ def quadratic_forms(z: Array, matrices: Array) -> Array:
 def _whitening(covariance: Array) -> tuple[Array, Array]:
     """A root R of a covariance, and R^-1': columns that whiten."""
     values, vectors = np.linalg.eigh(covariance)
-    size = np.sqrt(np.maximum(values, max(SMALLEST * values[-1], ZERO)))
+    # smaller variances are rounding; all may be zero
+    size = np.sqrt(np.maximum(values, max(1e-13 * values[-1], 1e-100)))
     return vectors * size, vectors / size

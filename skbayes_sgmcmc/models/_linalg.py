@@ -1,4 +1,4 @@
-"""Factorisations that are robust to badly scaled features, and largest eigenvalues."""
+"""Factorisations robust to badly scaled features, largest eigenvalues, normal quadrature."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-
-#: smallest relative change for which Lanczos iterations go on
-LANCZOS_CHANGE = 0.005
 
 
 def inverse_root(curvature: Array) -> Array:
@@ -42,18 +39,23 @@ def inverse_root(curvature: Array) -> Array:
     raise np.linalg.LinAlgError("the curvature is not positive definite")
 
 
-def few_directions(size: int, n_directions: int = 16) -> Array | None:
-    """A matrix R (size, n_directions) with R R' = 1 on average; None if it has too many columns.
+def few_directions(size: int) -> Array | None:
+    """A matrix R (size, 16) with R R' = 1 on average; None if it has too many columns.
 
-    The squared length of x'R is that of x on average, with an error of sqrt(2 / n_directions).
+    The squared length of x'R is that of x on average, with an error of sqrt(2 / 16).
     """
-    if size <= 2 * n_directions:
+    if size <= 32:
         return None
-    random = np.random.default_rng(0).standard_normal((size, n_directions))
-    return np.asarray(random / np.sqrt(n_directions))
+    return np.asarray(np.random.default_rng(0).standard_normal((size, 16)) / 4.0)
 
 
-def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int = 40) -> float:
+def gauss(size: int) -> tuple[Array, Array]:
+    """Nodes and weights, whose sum is one, of the Gauss-Hermite quadrature over N(0, 1)."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(size)
+    return nodes, weights / weights.sum()
+
+
+def largest_eigenvalue(times: Callable[[Array], Array], size: int) -> float:
     """Largest eigenvalue, from below, of a matrix that is given by products with vectors.
 
     The matrix must not have negative eigenvalues, but need not be symmetric: power iteration.
@@ -62,7 +64,7 @@ def largest_eigenvalue(times: Callable[[Array], Array], size: int, n_steps: int 
     vector: Array = np.random.default_rng(0).standard_normal(size)
     length = float(np.linalg.norm(vector))
     with np.errstate(all="ignore"):
-        for _ in range(n_steps):
+        for _ in range(40):
             vector = times(vector / length)
             length = float(np.linalg.norm(vector))
             if not 0.0 < length < math.inf:
@@ -74,8 +76,8 @@ def largest_of_symmetric(times: Callable[[Array], Array], size: int, n_steps: in
     """Largest eigenvalue, from below, of a symmetric matrix that is given by products with vectors.
 
     Lanczos iteration, which is at least as near as power iteration after as many products. It takes
-    at most ``n_steps`` and ends when one adds less than ``LANCZOS_CHANGE`` to the value. NaN if a
-    product is not finite.
+    at most ``n_steps`` and ends when one adds less than 0.5% to the value. NaN if a product is not
+    finite.
     """
     vector: Array = np.random.default_rng(0).standard_normal(size)
     basis: list[Array] = []
@@ -96,6 +98,6 @@ def largest_of_symmetric(times: Callable[[Array], Array], size: int, n_steps: in
             for known in basis:
                 vector = vector - (known @ vector) * known
         before, value = value, float(np.linalg.eigvalsh(projected[: k + 1, : k + 1])[-1])
-        if k > 1 and value - before <= LANCZOS_CHANGE * abs(value):
+        if k > 1 and value - before <= 0.005 * abs(value):
             break
     return value

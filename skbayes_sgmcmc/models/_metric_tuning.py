@@ -15,19 +15,16 @@ from ._gaussian_tuning import (
     LESS_NOISE,
     NOISE_DRAWS,
     NOISE_RATIO,
-    SMALLEST_BATCH,
+    OWN_STEP,
     CurvedModel,
     WhitenedGaussian,
     affordable_size,
 )
 from ._linalg import largest_eigenvalue
 from ._scores import largest_score_variance
-from ._tuning import FULL_BATCH_NUMBERS, AutoValues, Request, Tuning
+from ._tuning import FULL_BATCH_NUMBERS, PLAIN_BATCH, AutoValues, Request, Tuning
 
 Array = NDArray[Any]
-
-#: step size of samplers in a model's metric, times the largest curvature
-METRIC_STEP = 0.2
 
 
 class MetricModel(CurvedModel):
@@ -79,9 +76,7 @@ class MetricGaussian(WhitenedGaussian):
             return
         assert values.center is not None
         eta = sampler.own_step(model.n_parameters)
-        values.step_size = (METRIC_STEP if eta is None else eta) / self._curvature(
-            data, values.center
-        )
+        values.step_size = (OWN_STEP if eta is None else eta) / self._curvature(data, values.center)
         size = request.settings.batch_size
         if isinstance(size, str):
             size = data.n_rows if self.fits_whole(data) else None
@@ -101,7 +96,7 @@ class MetricGaussian(WhitenedGaussian):
         # alpha_t with minibatches of one row
         noise = values.step_size * data.total * variance / (2.0 * max(request.temperature, 1e-12))
         if size is None:
-            size = min(max(SMALLEST_BATCH, math.ceil(noise / NOISE_RATIO)), affordable_size(data))
+            size = min(max(PLAIN_BATCH, math.ceil(noise / NOISE_RATIO)), affordable_size(data))
             values.batch_size = size
         values.step_size *= min(1.0, NOISE_RATIO * size / noise)
 

@@ -35,6 +35,7 @@ the CPU, in every gradient.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -384,11 +385,7 @@ class Model:
 
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Named arrays ``(..., *shape)`` from draws (..., n_kept)."""
-        shapes = self.shapes | dict(self.recorded)
-        return {
-            name: draws[..., place].reshape(*draws.shape[:-1], *shapes[name])
-            for name, place in self.places().items()
-        }
+        return named_blocks(draws, self.shapes | dict(self.recorded))
 
     def derive(self, draws: Array, data: Data) -> dict[str, Array]:
         """Arrays (chains, draws, ...), by name, that predictions need in addition to the draws.
@@ -473,6 +470,13 @@ class DensityModel(Model):
         gradient, aux = gradient if isinstance(gradient, tuple) else (gradient, {})
         out.add_(gradient, alpha=scale)
         return dict(aux)
+
+
+def named_blocks(draws: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Blocks (..., *shape) of arrays (..., n), by name."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+    parts = zip(shapes.items(), np.split(draws, ends[:-1], axis=-1), strict=True)
+    return {name: part.reshape(*draws.shape[:-1], *shape) for (name, shape), part in parts}
 
 
 __all__ = ["Anchor", "DensityModel", "LinearForm", "Metric", "Model"]

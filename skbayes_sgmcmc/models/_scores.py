@@ -16,7 +16,7 @@ from ._protocol import Model
 
 Array = NDArray[Any]
 
-#: number of rows from which the covariance of the scores is estimated
+#: number of rows from which averages over all rows, such as the covariance of scores, are estimated
 SCORE_ROWS = 2000
 
 

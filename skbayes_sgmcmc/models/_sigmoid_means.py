@@ -22,13 +22,15 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import logit, ndtr
 
+from ._linalg import gauss
+
 Array = NDArray[Any]
 
 #: sd of the logit at which both methods have errors of 0.0004, and of 0.4% of the slope
 WIDE = 2.5
-#: sd of the logit up to which few nodes have errors of 1e-8, and of 0.2% of the rms of what is
+#: sd of the logit up to which five nodes have errors of 1e-8, and of 0.2% of the rms of what is
 #: left by a linear function of the logit
-NARROW, FEW_NODES, MANY_NODES = 0.3, 5, 16
+NARROW = 0.3
 #: quantiles of the logistic distribution at nodes between 0 and 1, and the nodes' weights
 QUANTILES, SHARES = np.polynomial.legendre.leggauss(16)
 QUANTILES, SHARES = logit(0.5 * (1.0 + QUANTILES)), 0.5 * SHARES
@@ -41,9 +43,7 @@ def sigmoid(z: Array) -> Array:
 
 def normal_nodes(sd: Array) -> tuple[Array, Array]:
     """Nodes and weights of N(0, 1), as many as averages over logits of these sds need."""
-    narrow = sd.max(initial=0.0) <= NARROW
-    nodes, weights = np.polynomial.hermite_e.hermegauss(FEW_NODES if narrow else MANY_NODES)
-    return nodes, weights / weights.sum()
+    return gauss(5 if sd.max(initial=0.0) <= NARROW else 16)
 
 
 def sigmoid_means(mean: Array, sd: Array) -> tuple[Array, Array]:

@@ -26,6 +26,7 @@ from torch import Tensor
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
+from .._validation import is_auto
 from ._past import Past
 from ._protocol import Anchor, Model
 
@@ -212,9 +213,9 @@ class Tuning:
     def given(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for a step size that is a number: only what the user asked for."""
         asked = request.settings.preconditioner
-        center, root = self.coordinates(data, request, None if _is(asked, "auto") else asked)
+        center, root = self.coordinates(data, request, None if is_auto(asked) else asked)
         gradient = "minibatch" if request.settings.gradient == "auto" else request.settings.gradient
-        init = "random" if _is(request.settings.init, "auto") else request.settings.init
+        init = "random" if is_auto(request.settings.init) else request.settings.init
         central = isinstance(init, str) and init in self.central_starts
         if center is None and (gradient != "minibatch" or central):
             center = self.center(data)
@@ -362,9 +363,9 @@ class ManyModes(Tuning):
         """
         if self.sampler is not None:
             return self.sampler
-        if more_rows or not _is(asked.step_size, "auto"):
+        if more_rows or not is_auto(asked.step_size):
             return "psgld"
-        if _is(asked.batch_size, "auto"):
+        if is_auto(asked.batch_size):
             whole = whole or self.model.n_parameters <= NETWORK_PARAMETERS
         else:
             whole = _takes_all(asked.batch_size, data)
@@ -386,7 +387,7 @@ class ManyModes(Tuning):
     def tuned(self, data: Data, request: Request) -> AutoValues:
         sampler, model, asked = request.sampler, self.model, request.settings.batch_size
         if not _is_plain(request):
-            if not _is(request.settings.preconditioner, "auto"):
+            if not is_auto(request.settings.preconditioner):
                 self.coordinates(data, request, request.settings.preconditioner)
             raise self._no_map()
         if request.cell.rate is None:
@@ -421,7 +422,7 @@ class ManyModes(Tuning):
         return burn_in, max(1, burn_in // n_draws)
 
     def descends(self, init: Any) -> bool:
-        return _is(init, "map")
+        return isinstance(init, str) and init == "map"
 
     def _many(self, data: Data) -> bool:
         """Whether there are so many rows that samplers with an energy take minibatches."""
@@ -437,27 +438,23 @@ class ManyModes(Tuning):
 
     @staticmethod
     def _init(init: Any, auto: str) -> Any:
-        if _is(init, "gaussian"):
+        if isinstance(init, str) and init == "gaussian":
             raise not_allowed(
                 "init='gaussian' is not allowed: a posterior with many modes has no Gaussian "
                 "approximation; give 'random', 'map' or an array."
             )
-        return auto if _is(init, "auto") else init
-
-
-def _is(value: Any, word: str) -> bool:
-    return isinstance(value, str) and value == word
+        return auto if is_auto(init) else init
 
 
 def _takes_all(batch_size: Any, data: Data) -> bool:
     """Whether the user asks for steps with all rows."""
-    return not _is(batch_size, "auto") and batch_size >= data.n_rows
+    return not is_auto(batch_size) and batch_size >= data.n_rows
 
 
 def _is_plain(request: Request) -> bool:
     """Whether the user asks neither for a preconditioner nor for control variates."""
     asked, gradient = request.settings.preconditioner, request.settings.gradient
-    return (asked is None or _is(asked, "auto")) and gradient in ("auto", "minibatch")
+    return (asked is None or is_auto(asked)) and gradient in ("auto", "minibatch")
 
 
 def preconditions(sampler: Sampler, model: Model) -> bool:

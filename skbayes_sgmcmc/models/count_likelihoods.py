@@ -1,4 +1,4 @@
-r"""Likelihoods of counts: the outputs f (chains, rows, k) of a network are logarithms of rates."""
+r"""Likelihoods of counts, and the base of those with a logarithmic link: means m e^f."""
 
 from __future__ import annotations
 
@@ -23,21 +23,41 @@ TYPICAL_DISPERSION = 0.3
 SERIES_START = 100.0
 
 
-class Poisson(Likelihood):
-    r"""Poisson distribution.
-
-    .. math:: p(y|f) = e^{-\mu} \mu^y / y!,\quad \mu = m e^f
+class LogMean(Likelihood):
+    """Base class of likelihoods with a logarithmic link.
 
     Parameters
     ----------
     typical : array of shape (n_outputs,)
-        Typical rates m. With the mean of the targets, f = 0 predicts this mean.
+        Typical means m. With the mean of the targets, f = 0 predicts this mean.
     """
 
     def __init__(self, typical: Array):
         self.n_outputs = len(typical)
         self.typical = typical
         self._log_typical = Constant(np.log(typical))
+
+    def log_mean(self, f: Tensor) -> Tensor:
+        return f + self._log_typical.like(f)
+
+
+class Dispersed(LogMean):
+    """Base class of those with a dispersion that all rows of an output share."""
+
+    def __init__(self, typical: Array):
+        super().__init__(typical)
+        self.shapes = {"log_dispersion": (self.n_outputs,)}
+
+    def dispersion(self, own: Tensor) -> Tensor:
+        """Dispersions alpha, (chains, 1, k)."""
+        return TYPICAL_DISPERSION * torch.exp(own[:, None])
+
+
+class Poisson(LogMean):
+    r"""Poisson distribution.
+
+    .. math:: p(y|f) = e^{-\mu} \mu^y / y!,\quad \mu = m e^f
+    """
 
     @staticmethod
     def check_targets(y: Array) -> None:
@@ -58,21 +78,18 @@ class Poisson(Likelihood):
     def bounds_intercept(y: Array) -> bool:
         return bool((y > 0.0).any())
 
-    def log_rate(self, f: Tensor) -> Tensor:
-        return f + self._log_typical.like(f)
-
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
-        log_rate = self.log_rate(f)
+        log_rate = self.log_mean(f)
         return (y * log_rate - torch.exp(log_rate) - torch.lgamma(y + 1.0)).sum(2)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
-        return torch.exp(self.log_rate(f), out=f).sub_(y), None
+        return torch.exp(self.log_mean(f), out=f).sub_(y), None
 
     def predictive(self, f: Tensor, own: Tensor) -> predictive.Predictive:
-        return predictive.Poisson(torch.exp(self.log_rate(f)))
+        return predictive.Poisson(torch.exp(self.log_mean(f)))
 
 
-class NegativeBinomial(Poisson):
+class NegativeBinomial(Dispersed, Poisson):
     r"""Negative binomial distribution, whose dispersion all rows of an output share.
 
     .. math::
@@ -82,24 +99,11 @@ class NegativeBinomial(Poisson):
     The variance is :math:`\mu + \alpha\mu^2`; for :math:`\alpha \to 0` the distribution is
     Poisson. The dispersions are inferred, as the parameters ``log_dispersion``
     :math:`= \log(\alpha / 0.3)`.
-
-    Parameters
-    ----------
-    typical : array of shape (n_outputs,)
-        Typical rates m.
     """
-
-    def __init__(self, typical: Array):
-        super().__init__(typical)
-        self.shapes = {"log_dispersion": (self.n_outputs,)}
-
-    def dispersion(self, own: Tensor) -> Tensor:
-        """Dispersions alpha, (chains, 1, k)."""
-        return TYPICAL_DISPERSION * torch.exp(own[:, None])
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         # Stirling's formula leaves no differences of large numbers, also if r is large
-        log_rate, size = self.log_rate(f), 1.0 / self.dispersion(own)
+        log_rate, size = self.log_mean(f), 1.0 / self.dispersion(own)
         rate, total = torch.exp(log_rate), y + size
         u = (y - rate) / (rate + size)
         log_p = total * _log_ratio(total, rate + size, u) + y * log_rate - y - torch.lgamma(y + 1.0)
@@ -108,7 +112,7 @@ class NegativeBinomial(Poisson):
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         size = 1.0 / self.dispersion(own)
-        rate = torch.exp(self.log_rate(f), out=f)
+        rate = torch.exp(self.log_mean(f), out=f)
         total = y + size
         u = (y - rate) / (rate + size)
         by_size = _log_ratio(total, rate + size, u) - u
@@ -116,7 +120,7 @@ class NegativeBinomial(Poisson):
         return u.mul_(-size), by_size.mul_(size)
 
     def predictive(self, f: Tensor, own: Tensor) -> predictive.Predictive:
-        rate = torch.exp(self.log_rate(f))
+        rate = torch.exp(self.log_mean(f))
         return predictive.NegativeBinomial(rate, self.dispersion(own).expand(len(f), 1, -1))
 
 

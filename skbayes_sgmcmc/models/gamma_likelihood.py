@@ -12,14 +12,12 @@ from torch import Tensor
 
 from .._exceptions import not_allowed
 from . import predictive
-from ._constants import Constant
-from .count_likelihoods import TYPICAL_DISPERSION, digamma_rest, stirling_rest
-from .likelihoods import Likelihood
+from .count_likelihoods import Dispersed, digamma_rest, stirling_rest
 
 Array = NDArray[Any]
 
 
-class Gamma(Likelihood):
+class Gamma(Dispersed):
     r"""Gamma distribution, whose dispersion all rows of an output share.
 
     .. math::
@@ -28,18 +26,7 @@ class Gamma(Likelihood):
 
     The variance is :math:`\alpha\mu^2`. The dispersions are inferred, as the parameters
     ``log_dispersion`` :math:`= \log(\alpha / 0.3)`.
-
-    Parameters
-    ----------
-    typical : array of shape (n_outputs,)
-        Typical means m. With the mean of the targets, f = 0 predicts this mean.
     """
-
-    def __init__(self, typical: Array):
-        self.n_outputs = len(typical)
-        self.typical = typical
-        self._log_typical = Constant(np.log(typical))
-        self.shapes = {"log_dispersion": (self.n_outputs,)}
 
     @staticmethod
     def check_targets(y: Array) -> None:
@@ -54,27 +41,20 @@ class Gamma(Likelihood):
     def typical_means(y: Array, weight: Array | None) -> Array:
         return np.asarray(np.average(y, axis=0, weights=weight))
 
-    def dispersion(self, own: Tensor) -> Tensor:
-        """Dispersions alpha, (chains, 1, k)."""
-        return TYPICAL_DISPERSION * torch.exp(own[:, None])
-
-    def _log_mean(self, f: Tensor) -> Tensor:
-        return f + self._log_typical.like(f)
-
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         # Stirling's formula leaves no differences of large numbers, also if the shape is large
         shape, log_y = 1.0 / self.dispersion(own), torch.log(y)
-        log_ratio = log_y - self._log_mean(f)
+        log_ratio = log_y - self.log_mean(f)
         log_p = -shape * (torch.expm1(log_ratio) - log_ratio) - log_y - stirling_rest(shape)
         return (log_p + 0.5 * torch.log(shape) - 0.5 * math.log(2.0 * math.pi)).sum(2)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         shape = 1.0 / self.dispersion(own)
-        log_ratio = torch.log(y) - self._log_mean(f)
+        log_ratio = torch.log(y) - self.log_mean(f)
         excess = torch.expm1(log_ratio)
         by_own = shape * (log_ratio - excess - digamma_rest(shape))
         return torch.mul(excess, -shape, out=f), by_own
 
     def predictive(self, f: Tensor, own: Tensor) -> predictive.Predictive:
-        mean = torch.exp(self._log_mean(f))
+        mean = torch.exp(self.log_mean(f))
         return predictive.Gamma(mean, self.dispersion(own).expand(len(f), 1, -1))

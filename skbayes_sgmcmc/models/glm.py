@@ -29,10 +29,11 @@ from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
-from ._conjugate import Conjugate, NormalConditionals
+from ._conjugate import NormalConditionals
 from ._design import make_design
 from ._gaussian_tuning import FULL_HESSIAN_LIMIT
 from ._group_priors import GroupTerm
+from ._linalg import gauss
 from ._protocol import Anchor, LinearForm
 from .likelihoods import Gaussian, Likelihood
 from .linear import LinearModel
@@ -41,16 +42,12 @@ Array = NDArray[Any]
 #: nodes (nodes, q) and weights (nodes,) of a quadrature over N(0, I)
 Rule = tuple[Array, Array]
 
-#: nodes of the quadrature over the linear predictor, and over each of the likelihood's parameters
-NODES, OWN_NODES = 11, 5
-#: number of the likelihood's parameters up to which these are multiplied
-MOST_MULTIPLIED = 2
+#: nodes of the quadrature over the linear predictor
+NODES = 11
 #: numbers of slopes that are computed at once
 BLOCK_NUMBERS = 2**18
 #: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
 AT_A_POINT = 1e-3
-#: number of targets up to which proposals for the noise of all of them are mostly accepted
-MOST_TARGETS = 8
 
 
 class GLMModel(LinearModel):
@@ -133,22 +130,11 @@ class GLMModel(LinearModel):
     @property
     def conjugate(self) -> bool:  # type: ignore[override]
         normal = type(self.likelihood) is Gaussian and self.coefficient_prior.normal is not None
-        return normal and self.n_parameters <= FULL_HESSIAN_LIMIT and self.k <= MOST_TARGETS
+        # proposals for the noise of more than 8 targets at once are seldom accepted
+        return normal and self.n_parameters <= FULL_HESSIAN_LIMIT and self.k <= 8
 
     def conditionals(self, data: Data) -> NormalConditionals | None:
-        prior, likelihood = self.coefficient_prior, self.likelihood
-        if not self.conjugate or prior.normal is None or not isinstance(likelihood, Gaussian):
-            return None
-        form = Conjugate(
-            n_features=self.n_features,
-            k=self.k,
-            fit_intercept=self.fit_intercept,
-            units=prior.normal,
-            precision=prior.precision,
-            noise=likelihood.noise,
-            typical=likelihood.typical,
-        )
-        return NormalConditionals(form, data)
+        return NormalConditionals(self, data) if self.conjugate else None
 
     # gradients ------------------------------------------------------------------------------------
 
@@ -479,14 +465,8 @@ def _rule(n_own: int) -> Rule:
     A product of rules grows exponentially with the parameters, one of third degree in proportion to
     their number.
     """
-    own = [gauss(OWN_NODES)] * n_own if n_own <= MOST_MULTIPLIED else [_third_degree(n_own)]
+    own = [gauss(5)] * n_own if n_own <= 2 else [_third_degree(n_own)]
     return _product([gauss(NODES), *own])
-
-
-def gauss(size: int) -> Rule:
-    """Gauss-Hermite quadrature over N(0, 1)."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(size)
-    return nodes[:, None], weights / weights.sum()
 
 
 def _third_degree(q: int) -> Rule:
@@ -496,8 +476,9 @@ def _third_degree(q: int) -> Rule:
 
 
 def _product(rules: Sequence[Rule]) -> Rule:
-    nodes, weights = rules[0]
-    for more, factors in rules[1:]:
+    nodes, weights = np.empty((1, 0)), np.ones(1)
+    for more, factors in rules:
+        more = more.reshape(len(factors), -1)
         first, second = np.repeat(nodes, len(more), axis=0), np.tile(more, (len(nodes), 1))
         nodes = np.hstack([first, second])
         weights = np.outer(weights, factors).ravel()

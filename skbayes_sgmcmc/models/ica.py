@@ -29,9 +29,6 @@ from ._protocol import Anchor
 
 Array = NDArray[Any]
 
-#: largest number of Newton steps at a mode, and of conjugate gradient steps in each
-NEWTON_STEPS, CG_STEPS = 8, 200
-
 
 class NaturalMetric(Metric):
     """The metric M = I (x) W'W of Amari's natural gradient.
@@ -307,9 +304,9 @@ def _polished(at: Array, gradient: Any, curved: Any) -> Array:
     rounding.
     """
     slope = gradient(at)
-    for _ in range(NEWTON_STEPS):
+    for _ in range(8):
         operator = LinearOperator((len(at),) * 2, matvec=lambda v, at=at: curved(at, v.ravel()))
-        step, _ = cg(operator, -slope, rtol=1e-6, maxiter=CG_STEPS)
+        step, _ = cg(operator, -slope, rtol=1e-6, maxiter=200)
         new = gradient(at + step)
         if not np.linalg.norm(new) < 0.5 * np.linalg.norm(slope):
             break

@@ -163,23 +163,20 @@ class Gaussian(Likelihood):
         Number of outputs k.
     noise : array of shape (n_outputs,) or None
         Standard deviations. None infers them, as the parameters
-        ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``typical``.
-    typical : float, default=0.3
-        s_0, the median of the prior of the noise, in units of y.
+        ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``TYPICAL_NOISE``.
     """
 
-    def __init__(self, n_outputs: int, noise: Array | None, typical: float = TYPICAL_NOISE):
+    def __init__(self, n_outputs: int, noise: Array | None):
         self.n_outputs = n_outputs
         self.noise = noise
         self._log_noise = None if noise is None else Constant(np.log(noise))
-        self.typical = typical
         self.shapes = {} if noise is not None else {"log_noise": (n_outputs,)}
 
     def log_sd(self, own: Tensor) -> Tensor:
         """Logarithms of the standard deviations, (chains or 1, 1, k)."""
         if self._log_noise is not None:
             return self._log_noise.like(own)[None, None]
-        return own[:, None] + math.log(self.typical)
+        return own[:, None] + math.log(TYPICAL_NOISE)
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         log_sd = self.log_sd(own)
@@ -226,7 +223,7 @@ class Heteroscedastic(Likelihood):
     :math:`s`, which give the standard deviations:
 
     .. math::
-        \sigma = \sigma_{\min} + e(s + \log s_0),\quad
+        \sigma = \sigma_{\min} + e(s + \log 0.3),\quad
         e(t) = \begin{cases} e^t & t \le 0 \\ 1 + t & t > 0 \end{cases}
 
     Noise is exponential in s up to the sd of y, and linear beyond. Few rows do not bound s from
@@ -237,18 +234,15 @@ class Heteroscedastic(Likelihood):
     ----------
     n_targets : int
         Number of targets k.
-    typical : float, default=0.3
-        s_0, in units of y.
     floor : float or array of shape (n_targets,), default=0.001
         Lower bound of sigma_min, in units of y: at least 0.001. Targets that were rounded, such as
         whole numbers, can be met exactly in many rows. Without a bound at the rounding error, the
         density has no upper limit there.
     """
 
-    def __init__(self, n_targets: int, typical: float = TYPICAL_NOISE, floor: Any = NOISE_FLOOR):
+    def __init__(self, n_targets: int, floor: Any = NOISE_FLOOR):
         self.n_targets = n_targets
         self.n_outputs = 2 * n_targets
-        self.typical = typical
         self.floor = np.broadcast_to(np.maximum(floor, NOISE_FLOOR), n_targets).copy()
         self._floor = Constant(self.floor)
 
@@ -259,7 +253,7 @@ class Heteroscedastic(Likelihood):
     def _parts(self, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Means, standard deviations and their derivatives in s, each (chains, rows, k)."""
         mean, s = f[..., : self.n_targets], f[..., self.n_targets :]
-        t = s + math.log(self.typical)
+        t = s + math.log(TYPICAL_NOISE)
         by_s = torch.exp(t.clamp(max=0.0))
         return mean, self._floor.like(f) + by_s + t.clamp(min=0.0), by_s
 
@@ -363,22 +357,14 @@ class StudentNoise(Gaussian):
     n_outputs : int
         Number of outputs k.
     noise : array of shape (n_outputs,) or None
-        Scales. None infers them, as the parameters ``log_noise`` :math:`= \log(\sigma / s_0)`.
+        Scales. None infers them, as the parameters ``log_noise`` of :class:`Gaussian`.
     df : float or None, default=None
         Degrees of freedom :math:`\nu` of all outputs. None infers them for each output, as the
         parameters ``log_df`` :math:`= g`.
-    typical : float, default=0.3
-        s_0, the median of the prior of the scale, in units of y.
     """
 
-    def __init__(
-        self,
-        n_outputs: int,
-        noise: Array | None,
-        df: float | None = None,
-        typical: float = TYPICAL_NOISE,
-    ):
-        super().__init__(n_outputs, noise, typical)
+    def __init__(self, n_outputs: int, noise: Array | None, df: float | None = None):
+        super().__init__(n_outputs, noise)
         self.given_df = df
         if df is None:
             self.shapes = self.shapes | {"log_df": (n_outputs,)}

@@ -34,13 +34,7 @@ from ._protocol import Anchor, LinearForm
 
 Array = NDArray[Any]
 
-MAX_NEWTON_STEPS, MAX_FIXED_POINT_STEPS, MAX_STEPS_NEAR = 50, 15, 5
-#: fraction of the curvature in some direction that learned scales can take away from the Gaussian
-#: approximation. The posterior is wider in this direction, but less so than its curvature at one
-#: point tells
-MOST_WIDENED = 0.95
-#: variance of a predictor up to which it hardly changes a row's curvature
-SMALL_VARIANCE = 0.01
+MAX_FIXED_POINT_STEPS = 15
 
 
 class LinearModel(CurvedModel):
@@ -232,7 +226,7 @@ class LinearModel(CurvedModel):
         """Variances (rows, k) of every row's predictors for theta ~ N(., root root').
 
         Where there are many parameters, small variances are those along few random directions: on
-        average right, to about a third. They hardly matter.
+        average right, to about a third. Up to 0.01, they hardly change a row's curvature.
         """
         design, root = data.fields["x"], root[: self.n_used]
         full = (self._embedding() @ root if self.k > 1 else root).reshape(
@@ -242,7 +236,7 @@ class LinearModel(CurvedModel):
         found = np.empty((design.shape[0], self.k))
         for k in range(self.k):
             found[:, k] = design.moved_squares(full[:, k] if some is None else full[:, k] @ some)
-            large = np.flatnonzero(found[:, k] > SMALL_VARIANCE)
+            large = np.flatnonzero(found[:, k] > 0.01)
             if some is not None and len(large):
                 found[large, k] = design[large].moved_squares(full[:, k])
         return found
@@ -348,7 +342,7 @@ class LinearModel(CurvedModel):
         value, gradient = value + prior, gradient + slope
         diagonal = diagonal + self.prior_hessian(theta)
         root = inverse_root(hessian) * np.sqrt(hessian.diagonal() / diagonal)[:, None]
-        for _ in range(MAX_STEPS_NEAR):
+        for _ in range(5):
             move = -root @ (root.T @ gradient)
             left = -float(gradient @ move)
             if left < 2.0 * len(theta):  # of which the next step leaves a fiftieth
@@ -369,7 +363,7 @@ class LinearModel(CurvedModel):
         """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
         theta, sd = self._first() if start is None else start, self.typical
         value, gradient = self._potential(theta, data, sd)
-        for _ in range(MAX_NEWTON_STEPS):
+        for _ in range(50):
             hessian = self.hessian(theta, data)
             if self.past is None:
                 hessian[np.diag_indices_from(hessian)] += self.prior_hessian(theta)
@@ -392,11 +386,15 @@ class LinearModel(CurvedModel):
 
 
 def _curved(hessian: Array, diagonal: Array, columns: Array) -> Array:
-    """hessian + diag(diagonal) - columns columns', with less of the last if indefinite."""
+    """hessian + diag(diagonal) - columns columns', with less of the last if indefinite.
+
+    Learned scales, whose curvature this is, take at most 95% of the curvature in some direction
+    away. The posterior is wider there, but less so than its curvature at one point tells.
+    """
     hessian[np.diag_indices_from(hessian)] += diagonal
     if columns.shape[1] == 0:
         return hessian
     within = inverse_root(hessian).T @ columns
     largest = float(np.linalg.norm(within, ord=2)) ** 2
-    share = min(1.0, MOST_WIDENED / max(largest, np.finfo(float).tiny))
+    share = min(1.0, 0.95 / max(largest, np.finfo(float).tiny))
     return np.asarray(hessian - share * (columns @ columns.T))

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from .networks.ensemble import StackedLinear
 
-class LinearOutputs(nn.Module):
+
+class LinearOutputs(StackedLinear):
     """Outputs of a generalised linear model for rows as the user has them.
 
     Parameters
@@ -34,28 +36,22 @@ class LinearOutputs(nn.Module):
         exposure: int | None = None,
         known: int | float | None = None,
     ):
-        super().__init__()
-        self.register_buffer("coef", coef)
-        self.register_buffer("intercept", intercept)
+        super().__init__(coef[..., None], intercept[:, None])
         self.columns = [(column, slope) for column, _, slope, _ in effects]
         self.labels = nn.ParameterList([nn.Parameter(one[1], False) for one in effects])
         self.effects = nn.ParameterList([nn.Parameter(one[3], False) for one in effects])
         self.exposure, self.known = exposure, known
 
-    coef: Tensor
-    intercept: Tensor
-
     def forward(self, x: Tensor) -> Tensor:
         """Outputs (draws, rows, 1 or 2) of rows (rows, columns)."""
-        f = self.coef @ x.T + self.intercept[:, None]
+        f = super().forward(x)
         if self.exposure is not None:
-            f = f + torch.log(x[:, self.exposure])
+            f = f + torch.log(x[:, self.exposure, None])
         parts = zip(self.columns, self.labels, self.effects, strict=True)
         for (column, slope), labels, effects in parts:
             ones = (x[:, column, None] == labels).to(x.dtype)
             ones = ones if slope is None else ones * x[:, slope, None]
-            f = f + effects @ ones.T
-        f = f[..., None]
+            f = f + ones @ effects[..., None]
         if self.known is None:
             return f
         constant = isinstance(self.known, float)

@@ -25,6 +25,8 @@ from scipy.sparse import issparse
 from scipy.special import expit
 from sklearn.utils import gen_batches
 
+from ._linalg import gauss
+
 Array = NDArray[Any]
 
 #: largest error along the directions that are looked at, and variances of logits that are tried
@@ -33,13 +35,10 @@ TOLERANCE, VARIANCES = 3e-4, (0.25, 0.1, 0.03, 0.01)
 RANDOM_DIRECTIONS = 64
 #: means of logits at which the error is looked at; it is odd in them for symmetric draws
 MEANS = np.linspace(-4.0, 4.0, 9)
-#: axes of the draws along which nothing is looked at: shares of the longest one
-SMALLEST_AXIS = 1e-6
 #: rows at once, whose blocks stay below 100 MB
 ROWS = 10_000
 #: of a quadrature with an error of 4e-8 for the largest variance
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(6)
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
+NODES, WEIGHTS = gauss(6)
 
 
 class Moments:
@@ -98,7 +97,7 @@ class LogitMoments(Moments):
         triangle = scipy.linalg.qr(np.roll(root, 1, axis=0).T, mode="r", check_finite=False)[0]
         with np.errstate(over="ignore"):
             self._triangle = np.asfortranarray(triangle[: len(root)], dtype=np.float32)
-        kept = singular > SMALLEST_AXIS * singular[0]
+        kept = singular > 1e-6 * singular[0]
         self.largest = self._largest(away @ (axes[kept].T / singular[kept]), weights)
 
     def _largest(self, whitened: Array, weights: Array) -> float:

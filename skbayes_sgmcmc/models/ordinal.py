@@ -30,8 +30,9 @@ from .._data.minibatch import Data
 from .._draws.storage import decode, encode
 from ..priors.factorised import Prior
 from ._constants import Constant
-from .glm import NODES, GLMModel, gauss
-from .likelihoods import Likelihood
+from ._linalg import gauss
+from .glm import NODES, GLMModel
+from .likelihoods import Categorical, Likelihood
 
 Array = NDArray[Any]
 
@@ -59,19 +60,18 @@ class GapPrior(Prior):
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
         nodes, weights = gauss(NODES)
-        at = torch.from_numpy(mean + sd * nodes)
+        at = torch.from_numpy(mean + sd * nodes[:, None])
         return float(weights @ self.potential(at, torch.from_numpy(rates)).numpy())
 
     def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
         nodes, weights = gauss(NODES)
-        return np.asarray(
-            rates * (weights @ _prior_slope(torch.from_numpy(mean + sd * nodes)).numpy())
-        )
+        slopes = _prior_slope(torch.from_numpy(mean + sd * nodes[:, None])).numpy()
+        return np.asarray(rates * (weights @ slopes))
 
     def expected_curvature(self, mean: Array, sd: Array, rates: Array) -> Array:
         nodes, weights = gauss(NODES)
-        slopes = _prior_slope(torch.from_numpy(mean + sd * nodes)).numpy()
-        return np.asarray(rates * ((weights * nodes[:, 0]) @ slopes) / sd)
+        slopes = _prior_slope(torch.from_numpy(mean + sd * nodes[:, None])).numpy()
+        return np.asarray(rates * ((weights * nodes) @ slopes) / sd)
 
 
 def _prior_slope(g: Tensor) -> Tensor:
@@ -98,8 +98,7 @@ class CumulativeLogit(Likelihood):
         self.typical = np.diff(equal)
         self._typical = Constant(self.typical)
 
-    def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)
+    targets = Categorical.targets
 
     def gaps(self, own: Tensor) -> Tensor:
         """Gaps between successive cut points, (chains, K - 2)."""

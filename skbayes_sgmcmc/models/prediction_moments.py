@@ -10,9 +10,6 @@ from .._draws.posterior_samples import PosteriorSamples
 from .logit_moments import LogitMoments, Moments
 from .softmax_moments import SoftmaxMoments
 
-#: number of draws for each coefficient below which the draws are as quick: two classes, and more
-LEAST_DRAWS, LEAST_OF_SEVERAL = 8, 2
-
 #: kept as long as the posterior is, and not in its files
 _KEPT: WeakKeyDictionary[PosteriorSamples, Moments | None] = WeakKeyDictionary()
 
@@ -26,8 +23,8 @@ def moments_of(posterior: PosteriorSamples) -> Moments | None:
 
 def _found(posterior: PosteriorSamples) -> Moments | None:
     n_draws, (k, n_features) = posterior.n_chains * posterior.n_draws, posterior.shapes["coef"]
-    least = LEAST_DRAWS if k == 1 else LEAST_OF_SEVERAL
-    if n_draws < least * k * (n_features + 1):
+    # fewer draws for each coefficient are as quick
+    if n_draws < (8 if k == 1 else 2) * k * (n_features + 1):
         return None
     coef, intercept = (posterior.pooled(name) for name in ("coef", "intercept"))
     draws = np.concatenate([coef, intercept[:, :, None]], axis=2).astype(np.float64)

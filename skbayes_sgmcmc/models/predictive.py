@@ -29,17 +29,12 @@ from scipy.special import (
 
 Array = NDArray[Any]
 
-#: relative error allowed for scipy's quantiles of Student's t distribution
-T_QUANTILE_ERROR = 1e-6
 #: squares of larger numbers are those plus one
 FAR = 1e10
-#: numbers from which the series of factorials is exact, and up to which that of logarithms is
-SERIES_START, SMALL = 100.0, 1e-3
+#: numbers from which the series of factorials is exact
+SERIES_START = 100.0
 #: Poisson samples of larger rates are those of a normal distribution
 LARGEST_RATE = 1e15
-#: negative binomial probabilities are summed up to this count, if the logarithm of the first is so
-#: large that it is not rounded to zero
-MOST_TERMS, LEAST_LOG = 500, -600.0
 
 
 @dataclass
@@ -193,7 +188,7 @@ class StudentT(Predictive):
 
     def bounds(self, q: float) -> tuple[Array, Array]:
         z = stdtrit(self.df, q)
-        error = T_QUANTILE_ERROR * (1.0 + np.abs(z))
+        error = 1e-6 * (1.0 + np.abs(z))  # scipy's
         return self.loc + self.scale * (z - error), self.loc + self.scale * (z + error)
 
 
@@ -232,7 +227,7 @@ class Poisson(Predictive):
 
 
 @dataclass
-class NegativeBinomial(Predictive):
+class NegativeBinomial(Poisson):
     r"""Negative binomial distributions: Poisson distributions whose rates vary.
 
     A rate has a gamma distribution with the mean :math:`\mu` and the variance
@@ -246,12 +241,7 @@ class NegativeBinomial(Predictive):
         Dispersions :math:`\alpha`.
     """
 
-    rate: Any
     dispersion: Any
-    discrete = True
-
-    def mean(self) -> Any:
-        return self.rate
 
     def variance(self) -> Any:
         return self.rate + self.dispersion * self.rate**2
@@ -265,13 +255,10 @@ class NegativeBinomial(Predictive):
         log_p = log_p - _deviance(size, total * (size / (size + self.rate)), -more)
         return np.where(self.possible(y), log_p, -np.inf)
 
-    def possible(self, y: Array) -> Array:
-        return np.asarray(_counts(y) == y)
-
     def cdf(self, y: Array) -> Array:
         count, size, ratio = _counts(y), 1.0 / self.dispersion, self.dispersion * self.rate
         log_first = -size * np.log1p(ratio)
-        if count.size and count.max() <= MOST_TERMS and np.min(log_first) > LEAST_LOG:
+        if count.size and count.max() <= 500 and np.min(log_first) > -600.0:  # not rounded to zero
             p = _summed(np.exp(log_first), size, ratio / (1.0 + ratio), count)
         else:
             p = betaincc(count + 1.0, size, ratio / (1.0 + ratio))
@@ -419,7 +406,7 @@ def _excess(a: Array, b: Array, more: Array) -> Array:
     u = more / a
     series = u * u * (1 / 2 - u * (1 / 3 - u * (1 / 4 - u * (1 / 5 - u / 6))))
     with np.errstate(all="ignore"):
-        return np.where(np.abs(u) < SMALL, series, u - (np.log(b) - np.log(a)))
+        return np.where(np.abs(u) < 1e-3, series, u - (np.log(b) - np.log(a)))
 
 
 def _poisson(rate: Array, rng: np.random.RandomState) -> Array:

@@ -38,8 +38,6 @@ Array = NDArray[Any]
 
 #: number of rows whose features are multiplied at once
 BLOCK_ROWS = 8192
-#: largest number of features whose principal axes are computed
-MOST_AXES = 4096
 
 
 @dataclass
@@ -120,7 +118,7 @@ class RotatedModel(LinearModel):
 
         The prior must be the same in rotated coordinates.
         """
-        many = self.n_parameters > FULL_HESSIAN_LIMIT and self.n_features <= MOST_AXES
+        many = self.n_parameters > FULL_HESSIAN_LIMIT and self.n_features <= 4096
         return many and self.coefficient_prior.isotropic
 
     def for_features(

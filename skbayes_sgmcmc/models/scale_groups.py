@@ -78,7 +78,7 @@ class ScaleGroups:
         """Draw b, then the scales, from their conditional distributions, in place."""
         a, n = float(self.prior.shape), self.n_shared
         u = rng.uniform(self.n_groups + 1, dtype=torch.float64).cpu().numpy()
-        b = np.repeat(a * self.typical[None] ** 2, len(theta), axis=0)
+        b = np.repeat(self.prior.rate(self.typical)[None], len(theta), axis=0)
         if n:
             precision = state["scales"][:, :n].double().cpu().numpy() ** -2
             rate = 1.0 / self.typical[0] ** 2 + precision.sum(1)
@@ -114,7 +114,7 @@ class ScaleGroups:
         prior, n = self.prior, self.n_shared
         squares = self.squares(theta)
         counts = self._counts.like(squares)
-        b = torch.from_numpy(float(prior.shape) * self.typical**2).to(squares)
+        b = torch.from_numpy(prior.rate(self.typical)).to(squares)
         found = prior.log_density(squares[:, n:], counts[n:], b[n:]).sum(1)
         if n:
             found = found + prior.log_shared_density(squares[:, :n], counts[:n], self.typical[0])

@@ -36,20 +36,14 @@ Array = NDArray[Any]
 VARIANCES = (0.1, 0.05, 0.03, 0.01)
 #: largest sum of p u over unlikely classes, whose u may be larger, and variances that are tried
 SMALL_TERM, CERTAIN_VARIANCES = 8e-4, (1.0, 0.3)
-#: coordinates and random directions along which the error is looked at, and lead of one class
-WORST, RANDOM_DIRECTIONS = 16, 16
 #: mean logits of the first two classes at which the error is looked at; those of the others are 0
 LEADS = ((0.0, 0.0), (1.5, 0.0), (3.0, 0.0), (4.0, 4.0), (5.0, 4.0), (7.0, 5.0))
-#: classes that lead where one is nearly certain, and the logits of those that are out of the way
-MOST_LEADERS, FAR_BEHIND = 4, -8.0
-#: random rows, and random pairs of features, with which few terms are looked at; rows at once
-RANDOM_ROWS, ROWS_LOOKED_AT = 64, 32
+#: random rows, and random pairs of features, with which few terms are looked at
+RANDOM_ROWS = 64
 #: largest error that few terms may add
 TERMS_TOLERANCE = 4e-4
-#: errors of terms, as parts of p (1 - p) u, beyond which they say nothing of u
-UNRELIABLE = 0.25
-#: rows at once, and columns of a product that leaves out what is below the diagonal
-ROWS, COLUMNS = 2048, 16
+#: rows at once
+ROWS = 2048
 
 
 class SoftmaxMoments(Moments):
@@ -102,7 +96,7 @@ class SoftmaxMoments(Moments):
         rows = _rows_to_look_at(root)
         of_logits = [
             np.einsum("kilj,ni,nj->nkl", covariance, some, some, optimize=True)
-            for some in np.array_split(rows, max(1, len(rows) // ROWS_LOOKED_AT))
+            for some in np.array_split(rows, max(1, len(rows) // 32))
         ]
         errors = _errors_of_terms(
             basis.T @ np.concatenate(of_logits) @ basis,
@@ -110,7 +104,8 @@ class SoftmaxMoments(Moments):
             basis.T @ classes @ basis,
             TERMS_TOLERANCE / self.largest,
         )
-        reliable = np.flatnonzero([of_size <= UNRELIABLE for _, of_size in errors])
+        # larger errors, as parts of p (1 - p) u, say nothing of u
+        reliable = np.flatnonzero([of_size <= 0.25 for _, of_size in errors])
         if not len(reliable):
             self.largest = 0.0
             return
@@ -123,7 +118,7 @@ class SoftmaxMoments(Moments):
         # a quadratic form needs every pair of features once: above the diagonal, twice its entries
         upper = 2.0 * np.triu(features[:n_terms], 1) + features[:n_terms] * np.eye(width)
         upper = upper.astype(np.float32)
-        parts = np.array_split(np.arange(width), max(1, width // COLUMNS))
+        parts = np.array_split(np.arange(width), max(1, width // 16))
         self._parts = [
             (slice(part[0], part[-1] + 1), np.hstack(list(upper[:, : part[-1] + 1, part])))
             for part in parts
@@ -170,23 +165,26 @@ class SoftmaxMoments(Moments):
 
 
 def _typical_moves(away: Array, weights: Array) -> list[Array]:
-    """Logits (draws, k) along features with skewed or heavy-tailed draws, and at random."""
+    """Logits (draws, k) along 16 features with skewed or heavy-tailed draws, and 16 at random."""
     square, width = away * away, away.shape[2]
     second, third, fourth = (
         np.tensordot(weights, power, 1) for power in (square, square * away, square * square)
     )
     with np.errstate(all="ignore"):
         skewed = np.abs(third) / second**1.5 + fourth / second**2
-    worst = np.argsort(-np.nan_to_num(skewed).max(0))[:WORST]
-    random = np.random.default_rng(0).standard_normal((width, RANDOM_DIRECTIONS))
+    worst = np.argsort(-np.nan_to_num(skewed).max(0))[:16]
+    random = np.random.default_rng(0).standard_normal((width, 16))
     return [away @ row for row in np.hstack([np.eye(width)[:, worst], random]).T]
 
 
 def _certain_leads(k: int, doubt: float) -> list[Array]:
-    """Mean logits with one class in the lead, over another or all, whose p (1 - p) is ``doubt``."""
+    """Mean logits with one class in the lead, over another or all, whose p (1 - p) is ``doubt``.
+
+    One of the first four classes leads; classes that are out of the way have the logit -8.
+    """
     leads = []
-    for leader in range(min(k, MOST_LEADERS)):
-        for others in (0.0, FAR_BEHIND):
+    for leader in range(min(k, 4)):
+        for others in (0.0, -8.0):
             lead = np.full(k, others)
             lead[(leader + 1) % k] = 0.0
             lead[leader] = np.log(np.exp(np.delete(lead, leader)).sum() / doubt)

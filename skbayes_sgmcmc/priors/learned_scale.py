@@ -27,15 +27,11 @@ from .._validation import LARGEST_SCALE, SMALLEST_SCALE, check_choice, check_rea
 
 Array = NDArray[Any]
 
-#: smallest and largest shape of the hyperprior; precisions of smaller ones leave float32
-LEAST_SHAPE, MOST_SHAPE = 0.1, 1e6
 #: shape from which the quantiles of a gamma distribution are those of Wilson and Hilferty, whose
 #: relative error is then below 1e-8
 MANY = 1e5
 #: uniform numbers stay this far from 0 and 1, which generators with 24 bits reach
 LEAST_UNIFORM = 2.0**-25
-#: nodes of the quadrature over log b, and half its range in units of arcsinh
-NODES, REACH = 201, 6.0
 #: typical scales with scale="auto" in units of those of "fan_in". On small tables with four layers
 #: of 16 units, the data choose scales between these and 1
 WIDER = 2.0
@@ -97,11 +93,11 @@ class LearnedScale(BaseEstimator):
 
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the name of the prior."""
-        limits = {"low": LEAST_SHAPE, "high": MOST_SHAPE}
         if isinstance(self.shape, str):
             check_choice(f"{name}.shape", self.shape, ("auto",))
         else:
-            check_real(f"{name}.shape", self.shape, **limits, closed="both")
+            # precisions of smaller shapes leave float32
+            check_real(f"{name}.shape", self.shape, low=0.1, high=1e6, closed="both")
         if isinstance(self.scale, str):
             check_choice(f"{name}.scale", self.scale, ("auto", "fan_in"))
         else:
@@ -121,6 +117,10 @@ class LearnedScale(BaseEstimator):
         if not isinstance(self.scale, str):
             return float(self.scale)
         return np.minimum(WIDER * fan_in, 1.0) if self.scale == "auto" else fan_in
+
+    def rate(self, typical: Array | float) -> Any:
+        """b of groups with these s_0."""
+        return float(self.shape) * typical**2
 
     def draw_scales(
         self, squares: Array, counts: Array, b: Array, temperature: Array | float, u: Array
@@ -153,7 +153,7 @@ class LearnedScale(BaseEstimator):
 
         with torch.no_grad():
             mode, width = self._mode(squares, counts, typical)
-            t = torch.linspace(-REACH, REACH, NODES).to(squares)
+            t = torch.linspace(-6.0, 6.0, 201).to(squares)
             x = mode[:, None] + width[:, None] * torch.sinh(t)
             weight = width[:, None] * torch.cosh(t) * (t[1] - t[0])
         return torch.logsumexp(log_integrand(x) + torch.log(weight), 1)

@@ -22,11 +22,9 @@ from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
 from .._exceptions import not_allowed
-from .._validation import check_choice, check_layers, check_real
+from .._validation import check_choice, check_layers, check_real, is_auto
 from ..schedules import Constant, Polynomial, Schedule, as_schedule
 
-#: largest automatic scale of the spike, and its scale as a fraction of the standard error
-WIDEST_SPIKE, SPIKE_SHARE = 0.1, 0.4
 ADAPTATIONS = ("auto", "sa", "em", "gibbs", None)
 
 
@@ -129,7 +127,7 @@ class SpikeSlab(BaseEstimator):
         check_real(f"{name}.inclusion", self.inclusion, low=0.0, high=1.0)
         check_choice(f"{name}.learn_inclusion", self.learn_inclusion, (True, False))
         check_choice(f"{name}.learn_sigma", self.learn_sigma, ("auto", True, False))
-        if not (isinstance(self.inclusion_prior, str) and self.inclusion_prior == "auto"):
+        if not is_auto(self.inclusion_prior):
             _check_pair(f"{name}.inclusion_prior", self.inclusion_prior)
         _check_pair(f"{name}.sigma_prior", self.sigma_prior)
         check_choice(f"{name}.adaptation", self.adaptation, ADAPTATIONS)
@@ -167,9 +165,7 @@ class SpikeSlab(BaseEstimator):
         """
         if not isinstance(self.spike_scale, str):
             return self
-        scale = WIDEST_SPIKE
-        if standard_error is not None:
-            scale = min(scale, SPIKE_SHARE * standard_error)
+        scale = 0.1 if standard_error is None else min(0.1, 0.4 * standard_error)
         return clone(self).set_params(spike_scale=scale)
 
     def gradient(

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._validation import check_choice, check_real
+from .._validation import check_choice, check_real, is_auto
 from ._protocol import Sampler, State, Step
 from ._tuning import LARGEST_RATIO, MEMORY, adapt, wanted
 
@@ -140,7 +140,7 @@ class MCLMC(Sampler):
         }
         if not step.tuning:  # a step size that was given has an energy error of its own
             state["usual"] = torch.full_like(one, self._aim(step))
-        if _is_auto(self.length):
+        if is_auto(self.length):
             state |= {"length": torch.zeros_like(one), "k": torch.ones_like(one)}
             state |= {"mean": theta.clone(), "square": torch.zeros_like(theta)}
         else:
@@ -304,7 +304,7 @@ class MCLMC(Sampler):
 
     def _aim(self, step: Step) -> float:
         """The energy error that tuning aims at now."""
-        last = step.energy_error if _is_auto(self.energy_error) else float(self.energy_error)
+        last = step.energy_error if is_auto(self.energy_error) else float(self.energy_error)
         return wanted(last, step.progress)
 
     @staticmethod
@@ -345,7 +345,3 @@ def _next_share(count: Tensor) -> Tensor:
 
 def _unit(x: Tensor) -> Tensor:
     return x / torch.linalg.vector_norm(x, dim=1, keepdim=True)
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"

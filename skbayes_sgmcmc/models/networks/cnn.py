@@ -15,13 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .ensemble import StackedConvolutions
+from .ensemble import StackedConvolution, StackedUnits
 from .mlp import ACTIVATIONS, MLP, activate, times_slope
 from .network import Network, draws_that_fit
-
-#: largest number of multiplications, in one chain's widest convolution of a minibatch, for which
-#: chains are grouped
-GROUPED_NUMBERS = 2**24
 
 _convolve: Any = torch.ops.aten.convolution
 _convolve_backward: Any = torch.ops.aten.convolution_backward
@@ -82,11 +78,11 @@ class CNN(Network):
             self.shapes[f"offset_{number}"] = (after,)
             self.fan_in[f"kernel_{number}"] = before * math.prod(layer.kernel)
             before, sides = after, layer.sides_after
-        self.n_convolved = sum(math.prod(shape) for shape in self.shapes.values())
         units = before * math.prod(sides)
         self.top = MLP((units, *hidden_layer_sizes, n_outputs), activation)
         self.shapes |= self.top.shapes
         self.fan_in |= self.top.fan_in
+        self.n_convolved = sum(self.sizes) - sum(self.top.sizes)
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         h, _ = self._convolutions(theta, x, record=False)
@@ -113,17 +109,25 @@ class CNN(Network):
             start += together
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
-        top = self.top.stacked(draws)
-        if not self.layers:
-            return nn.Sequential(nn.Flatten(), top)
-        numbers = range(1, len(self.layers) + 1)
-        return StackedConvolutions(
-            [draws[f"kernel_{number}"].permute(0, 1, 4, 2, 3) for number in numbers],
-            [draws[f"offset_{number}"] for number in numbers],
-            [tuple(layer.pool) for layer in self.layers],
-            ACTIVATIONS[self.activation](),
-            top,
-        )
+        layers = [
+            StackedConvolution(draws[f"kernel_{n}"].permute(0, 1, 4, 2, 3), draws[f"offset_{n}"])
+            for n in range(1, len(self.layers) + 1)
+        ]
+        units = StackedUnits(len(draws["weight_1"])) if layers else nn.Flatten()
+        return nn.Sequential(*self._with_pools(layers), units, self.top.stacked(draws))
+
+    def __call__(self) -> nn.Sequential:
+        """A torch module like the network of one draw, with torch's own random weights."""
+        layers = [nn.Conv2d(c.before, c.after, c.kernel, padding="same") for c in self.layers]
+        return nn.Sequential(*self._with_pools(layers), *self.top())
+
+    def _with_pools(self, layers: Sequence[nn.Module]) -> list[nn.Module]:
+        """Convolutions, each with its pool and the activation."""
+        parts: list[nn.Module] = []
+        for convolution, layer in zip(self.layers, layers, strict=True):
+            pool = [nn.MaxPool2d(tuple(convolution.pool))] if max(convolution.pool) > 1 else []
+            parts += [layer, *pool, ACTIVATIONS[self.activation]()]
+        return parts
 
     # convolutions ---------------------------------------------------------------------------------
 
@@ -131,7 +135,7 @@ class CNN(Network):
         if self.grouped is not None:
             return self.grouped
         widest = max((layer.multiplications for layer in self.layers), default=0)
-        return n_rows * widest <= GROUPED_NUMBERS
+        return n_rows * widest <= 2**24  # multiplications of one chain's minibatch (measured)
 
     def _convolutions(self, theta: Tensor, x: Tensor, *, record: bool) -> tuple[Tensor, list[Any]]:
         """The units (chains, rows, units) after the convolutions, and one tape for each group."""
@@ -188,14 +192,8 @@ class CNN(Network):
 
     def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Kernels (chains, after, height, width, before) and offsets (chains, after)."""
-        views, start = [], 0
-        for layer in self.layers:
-            shape = (layer.after, *layer.kernel, layer.before)
-            middle = start + math.prod(shape)
-            stop = middle + layer.after
-            views.append((theta[:, start:middle].unflatten(1, shape), theta[:, middle:stop]))
-            start = stop
-        return views
+        blocks = self.blocks(theta)
+        return [(next(blocks), next(blocks)) for _ in self.layers]
 
     def _kernels(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Kernels and offsets of all chains, in the shapes of one grouped convolution."""

@@ -36,8 +36,6 @@ Array = NDArray[Any]
 
 #: number of rows whose targets are made at once, with the same draws
 BLOCK_ROWS = 2000
-#: smallest numbers of passes over the rows and of steps with ``n_epochs="auto"``
-AUTO_EPOCHS, AUTO_STEPS = 30, 8000
 
 
 @dataclass
@@ -110,7 +108,7 @@ class Training:
     Parameters
     ----------
     n_epochs : int or "auto"
-        Number of passes over the rows.
+        Number of passes over the rows. "auto": 30, or as many as take 8000 steps.
     batch_size : int
         Number of rows in a minibatch.
     learning_rate : float
@@ -158,7 +156,7 @@ class Training:
         parts = [math.ceil((block.stop - block.start) / self.batch_size) for block in blocks]
         n_epochs = self.n_epochs
         if isinstance(n_epochs, str):
-            n_epochs = max(AUTO_EPOCHS, math.ceil(AUTO_STEPS / sum(parts)))
+            n_epochs = max(30, math.ceil(8000 / sum(parts)))
         optimizer = torch.optim.Adam(module.parameters(), lr=self.learning_rate, fused=True)
         rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_epochs * sum(parts))
         # in float32 but for its powers of two, with which columns of any size have their spread

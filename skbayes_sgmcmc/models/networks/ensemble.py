@@ -20,74 +20,64 @@ from .module_checks import main_output
 Array = NDArray[Any]
 
 
-class StackedLayers(nn.Module):
-    """Fully connected layers of several draws; each layer is one batched product.
+class StackedLinear(nn.Module):
+    """A fully connected layer with the parameters of several draws, as one batched product.
 
     Parameters
     ----------
-    weights : sequence of Tensor of shape (draws, before, after)
-        Weights of every layer.
-    biases : sequence of Tensor of shape (draws, after)
-        Biases of every layer.
-    activation : nn.Module
-        Activation between the layers.
+    weight : Tensor of shape (draws, before, after)
+        Weights.
+    bias : Tensor of shape (draws, after)
+        Biases.
     """
 
-    def __init__(self, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: nn.Module):
+    def __init__(self, weight: Tensor, bias: Tensor):
         super().__init__()
-        self.activation = activation
-        self.weights = nn.ParameterList(weights)
-        self.biases = nn.ParameterList(biases)
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs (draws, rows, n_outputs) of rows (rows, n_inputs) or (draws, rows, n_inputs)."""
-        h = x if x.ndim == 3 else x[None]
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            h = (self.activation(h) if layer else h) @ weight + bias[:, None]
-        return h
+        """Outputs (draws, rows, after) of inputs (rows, before) or (draws, rows, before)."""
+        return x @ self.weight + self.bias[:, None]
 
 
-class StackedConvolutions(nn.Module):
-    """Convolutions of several draws as grouped convolutions, and the layers on top of them.
+class StackedConvolution(nn.Module):
+    """A "same" convolution with the parameters of several draws, as groups of one convolution.
 
     Parameters
     ----------
-    kernels : sequence of Tensor of shape (draws, after, before, height, width)
-        Kernels of every convolution.
-    offsets : sequence of Tensor of shape (draws, after)
-        Offsets of every convolution.
-    pools : sequence of tuple of int
-        Sides of the max pool after each convolution.
-    activation : nn.Module
-        Activation after each pool.
-    top : nn.Module
-        Maps the units (draws, rows, units) after the convolutions, with channels last, to the
-        outputs.
+    kernel : Tensor of shape (draws, after, before, height, width)
+        Kernels.
+    offset : Tensor of shape (draws, after)
+        Offsets.
     """
 
-    def __init__(
-        self,
-        kernels: Sequence[Tensor],
-        offsets: Sequence[Tensor],
-        pools: Sequence[tuple[int, ...]],
-        activation: nn.Module,
-        top: nn.Module,
-    ):
+    def __init__(self, kernel: Tensor, offset: Tensor):
         super().__init__()
-        self.kernels = nn.ParameterList([kernel.flatten(0, 1) for kernel in kernels])
-        self.offsets = nn.ParameterList([offset.flatten() for offset in offsets])
-        self.n_draws, self.pools = len(kernels[0]), pools
-        self.activation, self.top = activation, top
+        self.kernel = nn.Parameter(kernel.flatten(0, 1))
+        self.offset = nn.Parameter(offset.flatten())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs (draws, rows, n_outputs) of images (rows, channels, height, width)."""
-        h = x
-        for kernel, offset, pool in zip(self.kernels, self.offsets, self.pools, strict=True):
-            groups = h.shape[1] // kernel.shape[1]
-            h = functional.conv2d(h, kernel, offset, padding="same", groups=groups)
-            h = self.activation(functional.max_pool2d(h, pool) if max(pool) > 1 else h)
-        parts = h.unflatten(1, (self.n_draws, -1)).permute(1, 0, 3, 4, 2)
-        return self.top(parts.flatten(2))
+        """Images (rows, draws * after, height, width); before the first, draws share theirs."""
+        groups = x.shape[1] // self.kernel.shape[1]
+        return functional.conv2d(x, self.kernel, self.offset, padding="same", groups=groups)
+
+
+class StackedUnits(nn.Module):
+    """Units (draws, rows, units), with channels last, of images (rows, draws * channels, ...).
+
+    Parameters
+    ----------
+    n_draws : int
+        Number of draws.
+    """
+
+    def __init__(self, n_draws: int):
+        super().__init__()
+        self.n_draws = n_draws
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Units of images."""
+        return x.unflatten(1, (self.n_draws, -1)).permute(1, 0, 3, 4, 2).flatten(2)
 
 
 class StackedModule(nn.Module):

@@ -6,7 +6,6 @@ the rows are computed once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..._data.layout import PLAIN, Layout
-from .ensemble import StackedLayers
+from .ensemble import StackedLinear
 from .module_checks import Rows, call, main_output
 from .module_copies import light_copy, put
 from .module_ids import OUT_OF_RANGE, check_ids
-from .network import Network, draws_that_fit
+from .network import PREDICTION_ROWS, Network, draws_that_fit
 
 Array = NDArray[Any]
-
-#: number of rows whose features are computed at once
-FEATURE_ROWS = 1000
 
 
 @dataclass
@@ -156,8 +152,8 @@ def _gives(body: Body, rows: Rows, features: Tensor) -> bool:
 @torch.no_grad()
 def features_of(body: Body, x: Any, out: Array) -> Array:
     """Write the features of the rows x, a field, to ``out`` (rows, n_features), part by part."""
-    for start in range(0, len(out), FEATURE_ROWS):
-        rows = slice(start, start + FEATURE_ROWS)
+    for start in range(0, len(out), PREDICTION_ROWS):
+        rows = slice(start, start + PREDICTION_ROWS)
         some = x[rows]
         try:
             out[rows] = body(some).cpu().numpy()
@@ -176,45 +172,31 @@ class LinearHead(Network):
         The layer.
     start : {"random", "module"}, default="random"
         As for :class:`ModuleNetwork`.
-    single_precision : bool, default=False
-        Whether ``dtype="auto"`` means float32.
     """
 
     sampler = "psgld"
 
-    def __init__(self, head: Head, start: str = "random", single_precision: bool = False):
-        self.head, self.start, self.single_precision = head, start, single_precision
+    def __init__(self, head: Head, start: str = "random"):
+        self.head, self.start = head, start
         self.shapes = head.shapes
         self.fan_in = {next(iter(self.shapes)): head.n_features}
 
     def values(self) -> Array:
         return self.head.values
 
-    def init(self, rng: np.random.Generator) -> Array:
-        from .module import near
-
-        sizes = [math.prod(shape) for shape in self.shapes.values()]
-        return near(self.values(), sizes, rng) if self.start == "module" else super().init(rng)
-
-    def _parts(self, theta: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Weights (chains, n_outputs, n_features) and biases (chains, n_outputs)."""
-        d, k = self.head.n_features, self.head.n_outputs
-        weight = theta[:, : d * k].view(-1, k, d)
-        return weight, theta[:, d * k :] if self.head.bias else None
-
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        weight, bias = self._parts(theta)
+        weight, *bias = self.blocks(theta)
         f = torch.matmul(x, weight.mT)
-        return f if bias is None else f + bias[:, None]
+        return f + bias[0][:, None] if bias else f
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         return self.outputs(theta, x), x
 
     def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
-        weight, bias = self._parts(out)
+        weight, *bias = self.blocks(out)
         weight.add_(torch.matmul(delta.mT, tape))
-        if bias is not None:
-            bias.add_(delta.sum(1))
+        if bias:
+            bias[0].add_(delta.sum(1))
 
     def draws_at_once(self, n_rows: int) -> int:
         return draws_that_fit(n_rows, self.head.n_outputs)
@@ -222,4 +204,4 @@ class LinearHead(Network):
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
         weight, *rest = draws.values()
         bias = rest[0] if rest else weight.new_zeros(weight.shape[:2])
-        return StackedLayers([weight.mT], [bias], nn.Identity())
+        return StackedLinear(weight.mT, bias)

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..._data.chain_random import ChainRandom
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab, sigma_mode
+from .._protocol import named_blocks
 from .blocks import Blocks
 
 Array = NDArray[Any]
@@ -118,9 +119,7 @@ class Latents:
 
     def unpack(self, rho: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
         """Split rho (..., n) into one array per block, named "rho_" and the block's name."""
-        ends = np.cumsum(self.blocks.sizes)[:-1]
-        parts = zip(self.blocks.names, np.split(rho, ends, axis=-1), strict=True)
-        return {f"rho_{name}": part.reshape(*rho.shape[:-1], *shapes[name]) for name, part in parts}
+        return named_blocks(rho, {f"rho_{name}": shapes[name] for name in self.blocks.names})
 
     def kernels(self, theta: Tensor) -> Any:
         """Compiled functions for positions on this device, or None."""

@@ -12,6 +12,7 @@ from ..._data.chain_random import ChainRandom
 from ..._metric import State
 from ...priors.factorised import Prior
 from ...priors.learned_scale import LearnedScale
+from .._protocol import named_blocks
 from ..likelihoods import Likelihood
 from ..scale_groups import ScaleGroups
 from .model import NetworkModel
@@ -116,11 +117,8 @@ class LearnedScalesModel(NetworkModel):
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Draws of the blocks, and of the scales of every block."""
         parts = super().unpack(draws)
-        scales, start = parts.pop("scales"), 0
-        for name, shape in self.scale_shapes.items():
-            stop = start + int(np.prod(shape))
-            parts[f"scale_{name}"] = scales[..., start:stop].reshape(*draws.shape[:-1], *shape)
-            start = stop
+        scales = named_blocks(parts.pop("scales"), self.scale_shapes)
+        parts |= {f"scale_{name}": scale for name, scale in scales.items()}
         if "shared_scale" in parts:
             parts["scale_inputs"] = parts.pop("shared_scale")
         return parts

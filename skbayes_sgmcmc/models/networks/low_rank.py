@@ -14,9 +14,6 @@ from ..._exceptions import not_allowed
 from ..._validation import check_int
 from .module_copies import put
 
-#: seed of the first values of the factors, which do not touch torch's global random numbers
-SEED = 0
-
 
 class LowRankLinear(nn.Module):
     """A linear layer plus a product of two matrices of low rank, which starts at zero.
@@ -33,7 +30,7 @@ class LowRankLinear(nn.Module):
         super().__init__()
         self.base = base.requires_grad_(False)
         like, d = base.weight, base.in_features
-        generator = torch.Generator().manual_seed(SEED)
+        generator = torch.Generator().manual_seed(0)  # not torch's global random numbers
         down = torch.randn(rank, d, generator=generator) / d**0.5
         self.down = nn.Parameter(down.to(like))
         self.up = nn.Parameter(like.new_zeros(base.out_features, rank))

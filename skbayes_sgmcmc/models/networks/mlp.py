@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .ensemble import StackedLayers
+from .ensemble import StackedLinear
 from .network import Network, draws_that_fit
 from .products import add_product, affine, times_transposed
 
@@ -32,7 +33,7 @@ class MLP(Network):
 
     def __init__(self, sizes: tuple[int, ...], activation: str, *, single_precision: bool = False):
         self.single_precision = single_precision
-        self.sizes = sizes
+        self.units = sizes
         self.activation = activation
         self.linear = len(sizes) == 2
         self._seen: list[tuple[Tensor, list[tuple[Tensor, Tensor]]]] = []
@@ -61,13 +62,8 @@ class MLP(Network):
         return vars(self) | {"_seen": []}
 
     def _views(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
-        views, start, chains = [], 0, len(theta)
-        for before, after in pairwise(self.sizes):
-            middle, stop = start + before * after, start + before * after + after
-            weight = theta[:, start:middle].view(chains, before, after)
-            views.append((weight, theta[:, middle:stop].view(chains, 1, after)))
-            start = stop
-        return views
+        blocks = self.blocks(theta)
+        return [(weight, next(blocks)[:, None]) for weight in blocks]
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         return self.forward(theta, x)[0]
@@ -76,15 +72,22 @@ class MLP(Network):
         return nn.functional.pad(x, (0, 1), value=1.0)
 
     def draws_at_once(self, n_rows: int) -> int:
-        return draws_that_fit(n_rows, max(self.sizes[1:]))
+        return draws_that_fit(n_rows, max(self.units[1:]))
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
-        layers = range(1, len(self.sizes))
-        return StackedLayers(
-            [draws[f"weight_{layer}"] for layer in layers],
-            [draws[f"bias_{layer}"] for layer in layers],
-            ACTIVATIONS[self.activation](),
-        )
+        numbers = range(1, len(self.units))
+        layers = [StackedLinear(draws[f"weight_{n}"], draws[f"bias_{n}"]) for n in numbers]
+        return nn.Sequential(*self._with_activations(layers))
+
+    def __call__(self) -> nn.Sequential:
+        """A torch module like the network of one draw, with torch's own random weights."""
+        layers = [nn.Linear(before, after) for before, after in pairwise(self.units)]
+        return nn.Sequential(nn.Flatten(), *self._with_activations(layers))
+
+    def _with_activations(self, layers: Iterable[nn.Module]) -> list[nn.Module]:
+        """The layers with activations between them."""
+        parts = [part for layer in layers for part in (layer, ACTIVATIONS[self.activation]())]
+        return parts[:-1]
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         layers = self.layers(theta)

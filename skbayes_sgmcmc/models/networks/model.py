@@ -85,7 +85,7 @@ class NetworkModel(Model):
         self.single_precision = network.single_precision or low
         self.augment = augment
         self.shapes = network.shapes | likelihood.shapes
-        self.n_network = sum(int(np.prod(shape)) for shape in network.shapes.values())
+        self.n_network = sum(network.sizes)
         self.rates = prior.rates(self._scales(prior_scale, output_gain))
         self.center: Array | None = None
         if center is not None:
@@ -112,9 +112,8 @@ class NetworkModel(Model):
             scale = next(iter(by_layer.values()), float(values.flat[0]))
             for name in network.shapes:
                 scales[name] = scale = by_layer.get(name, scale)
-        parts = [np.full(int(np.prod(shape)), scales[n]) for n, shape in network.shapes.items()]
-        own = [np.ones(int(np.prod(shape))) for shape in self.likelihood.shapes.values()]
-        return np.concatenate([*parts, *own])
+        parts = [np.full(n, scales[name]) for name, n in zip(scales, network.sizes, strict=True)]
+        return np.concatenate([*parts, np.ones(self.n_parameters - self.n_network)])
 
     def _fan_in_scales(self, output_gain: float) -> dict[str, float]:
         """The scale of every block with ``prior_scale="fan_in"``."""

@@ -26,20 +26,11 @@ from .module_calls import Latest, ModuleCalls
 from .module_checks import batch_norms, check_parameters, explain_single_row, main_output
 from .module_copies import copied, light_copy
 from .module_ids import with_checked_ids
-from .network import Network
+from .network import PREDICTION_ROWS, Network
 from .passes import Autocast
 
 Array = NDArray[Any]
 
-#: largest number of parameters for which chains go through a module together: on a CPU (measured),
-#: and on other devices, where starting an operation costs more than computing it
-VECTORIZED_PARAMETERS, VECTORIZED_ELSEWHERE = 10_000, 1_000_000
-#: number of rows that go through a module at once in predictions
-PREDICTION_ROWS = 1000
-#: largest number of parameters, sampled or not, of a module whose chains are in double precision
-DOUBLE_PARAMETERS = 100_000
-#: sd of the starts of chains around the values of a module, relative to these values
-START_SPREAD = 0.01
 #: torch's global random numbers are put aside by one thread at a time
 _BUILDING = threading.Lock()
 
@@ -100,8 +91,7 @@ class ModuleNetwork(Network):
         last = [name for name, parameter in parameters.items() if parameter.ndim > 1][-1:]
         self.ends_in_outputs = last == list(self.fan_in)[-1:]
         # large networks are trained, and fast, in single precision
-        self.single_precision = sum(p.numel() for p in parameters.values()) > DOUBLE_PARAMETERS
-        self._sizes = [math.prod(shape) for shape in self.shapes.values()]
+        self.single_precision = sum(p.numel() for p in parameters.values()) > 100_000
         #: batch norms whose statistics depend on the draw
         self.batch_norms = tuple(
             name
@@ -134,20 +124,9 @@ class ModuleNetwork(Network):
         found = (self.module.get_parameter(name) for name in self.shapes)
         return np.concatenate([_flat(parameter) for parameter in found])
 
-    def init(self, rng: np.random.Generator) -> Array:
-        if self.start == "module":
-            return near(self.values(), self._sizes, rng)
-        parts = []
-        for name in self.shapes:
-            parameter = self.module.get_parameter(name)
-            size = parameter.numel()
-            if name in self.fan_in:
-                parts.append(rng.standard_normal(size) * np.sqrt(2.0 / self.fan_in[name]))
-            elif name.rsplit(".", 1)[-1] == "bias":
-                parts.append(np.zeros(size))
-            else:
-                parts.append(_flat(parameter))
-        return np.concatenate(parts)
+    def _start_of(self, name: str, size: int) -> Array:
+        biases = name.rsplit(".", 1)[-1] == "bias"
+        return np.zeros(size) if biases else _flat(self.module.get_parameter(name))
 
     @with_checked_ids
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
@@ -188,7 +167,8 @@ class ModuleNetwork(Network):
 
     def _together(self, theta: Tensor) -> bool:
         """Whether chains go through the module together."""
-        few = VECTORIZED_PARAMETERS if theta.device.type == "cpu" else VECTORIZED_ELSEWHERE
+        # measured; on devices other than CPUs, to start an operation costs more than to compute it
+        few = 10_000 if theta.device.type == "cpu" else 1_000_000
         return self._separable and (self.vectorized or theta.shape[1] <= few)
 
     def _all_chains(self, leaves: dict[str, Tensor], x: Tensor) -> Tensor:
@@ -264,12 +244,7 @@ class ModuleNetwork(Network):
         return {name: module.get_buffer(name).clone() for name in self.buffers}
 
     def _views(self, theta: Tensor) -> dict[str, Tensor]:
-        parts = torch.split_with_sizes(theta, self._sizes, -1)
-        before = theta.shape[:-1]
-        return {
-            name: part.view(before + shape)
-            for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
-        }
+        return dict(zip(self.shapes, self.blocks(theta), strict=True))
 
 
 @contextmanager
@@ -319,18 +294,6 @@ def precision(module: nn.Module) -> torch.dtype:
 
 def _flat(parameter: Tensor) -> Array:
     return np.asarray(parameter.detach().double().cpu()).reshape(-1)
-
-
-def near(values: Array, sizes: Sequence[int], rng: np.random.Generator) -> Array:
-    """The values of blocks of these sizes, plus normal numbers in proportion to each block."""
-    blocks = np.split(values, np.cumsum(sizes)[:-1])
-    lengths = np.array([_root_mean_square(block) for block in blocks])
-    spread = np.repeat(np.where(lengths > 0.0, lengths, _root_mean_square(values)), sizes)
-    return np.asarray(values + START_SPREAD * spread * rng.standard_normal(len(values)))
-
-
-def _root_mean_square(values: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))
 
 
 def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
@@ -434,16 +397,15 @@ def check_module(name: str, value: Any) -> None:
         )
 
 
-def with_weights(module: nn.Module, weights: Any, name: str = "module[1]") -> nn.Module:
+def with_weights(module: nn.Module, weights: Any) -> nn.Module:
     """A module with the weights of a state dict, or of the file that has one.
 
     Raises
     ------
     ValueError
-        The file can't be read, or the weights are not those of the module. ``name`` is the
-        parameter that the message names.
+        The file can't be read, or the weights are not those of the module.
     """
-    shown = f"{name}={weights!r}" if isinstance(weights, str | os.PathLike) else name
+    shown = f"module[1]={weights!r}" if isinstance(weights, str | os.PathLike) else "module[1]"
     try:
         if isinstance(weights, str | os.PathLike):
             weights = torch.load(weights, map_location="cpu", weights_only=True)

@@ -30,10 +30,6 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 #: largest difference between two evaluations of a row that rounding explains, in units of the
 #: largest output
 ROUNDING = 1e-3
-#: number of random parameters that show the range of a module's outputs
-RANDOM_PARAMETERS = 24
-#: a change of parameters that hardly changes outputs, if these are continuous
-CLOSE = 1e-5
 
 
 def evaluation_mode(module: nn.Module, active: tuple[str, ...] = ()) -> None:
@@ -276,7 +272,7 @@ def jumps(module: nn.Module, names: Sequence[str], rows: Rows) -> bool:
         return main_output(call(module, rows, {n: v + by * noise[n] for n, v in values.items()}))
 
     start = outputs(0.0)
-    for by in (CLOSE, -CLOSE):
+    for by in (1e-5, -1e-5):
         near = outputs(by)
         change, further = ((f - start).abs().max() for f in (near, outputs(100.0 * by)))
         if change > 0.01 * near.abs().max() and change > 0.3 * further:
@@ -328,14 +324,14 @@ def mixes_rows(module: nn.Module, rows: Rows) -> bool:
 def confined(module: nn.Module, rows: Rows, low: float, high: float) -> Tensor:
     """Which outputs stay between two bounds whatever the parameters are, (n_outputs,) of bool.
 
-    This is seen at the module's parameters and at some that are random. Outputs that end in a
+    This is seen at the module's parameters and at 24 that are random. Outputs that end in a
     linear layer have either sign with probability 1/2 there, so that chance hardly keeps them
     within the bounds 0 and infinity.
     """
     outputs = main_output(call(module, rows))
     inside = torch.ones_like(outputs[0], dtype=torch.bool)
     generator = torch.Generator().manual_seed(0)
-    for _ in range(RANDOM_PARAMETERS):
+    for _ in range(24):
         inside &= ((outputs >= low) & (outputs <= high)).all(0)
         if not inside.any():
             break

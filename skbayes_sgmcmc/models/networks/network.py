@@ -7,7 +7,9 @@ the derivatives with respect to the parameters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,10 @@ Array = NDArray[Any]
 
 #: largest size of one layer's outputs if several draws predict at once
 ACTIVATION_NUMBERS = 2**20
+#: number of rows that go through a torch module at once
+PREDICTION_ROWS = 1000
+#: sd of the starts of chains around the values of a module, relative to these values
+START_SPREAD = 0.01
 
 
 class Network:
@@ -63,17 +69,34 @@ class Network:
     ends_in_outputs: bool = True
     #: whether outputs are linear in theta
     linear: bool = False
+    #: "module": chains start near the network's own values
+    start: str = "random"
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Numbers of parameters of the blocks."""
+        return [math.prod(shape) for shape in self.shapes.values()]
+
+    def blocks(self, theta: Tensor) -> Iterator[Tensor]:
+        """Views (..., *shape) of the blocks of positions (..., n_parameters)."""
+        parts = zip(theta.split_with_sizes(self.sizes, -1), self.shapes.values(), strict=True)
+        return (part.view(theta.shape[:-1] + shape) for part, shape in parts)
 
     def init(self, rng: np.random.Generator) -> Array:
         """Random weights of variance 2 / fan-in (He et al. 2015); the other blocks are zero."""
+        if self.start == "module":
+            return near(self.values(), self.sizes, rng)
         parts = []
-        for name, shape in self.shapes.items():
-            size = int(np.prod(shape))
+        for name, size in zip(self.shapes, self.sizes, strict=True):
             if name in self.fan_in:
                 parts.append(rng.standard_normal(size) * np.sqrt(2.0 / self.fan_in[name]))
             else:
-                parts.append(np.zeros(size))
+                parts.append(self._start_of(name, size))
         return np.concatenate(parts)
+
+    def _start_of(self, name: str, size: int) -> Array:
+        """Where a block that is not of weights starts."""
+        return np.zeros(size)
 
     def values(self) -> Array:
         """The network's own values of its parameters, (n_parameters,); only modules have some."""
@@ -155,6 +178,18 @@ class ReferenceClass(Network):
 
     def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
         self.network.backward(tape, delta[..., 1:].contiguous(), out)
+
+
+def near(values: Array, sizes: Sequence[int], rng: np.random.Generator) -> Array:
+    """The values of blocks of these sizes, plus normal numbers in proportion to each block."""
+    blocks = np.split(values, np.cumsum(sizes)[:-1])
+    lengths = np.array([_root_mean_square(block) for block in blocks])
+    spread = np.repeat(np.where(lengths > 0.0, lengths, _root_mean_square(values)), sizes)
+    return np.asarray(values + START_SPREAD * spread * rng.standard_normal(len(values)))
+
+
+def _root_mean_square(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
 
 
 def _after_zero(f: Tensor) -> Tensor:

@@ -11,13 +11,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ..._exceptions import not_allowed
-from ..._validation import check_int, check_layers, check_real
-
-#: fraction of the final sparsity that a run must reach, and that the automatic period reaches
-REACHED, SETTLED = 0.9, 0.99
-#: automatic start as a fraction of a run, and the fraction of the remaining steps after which the
-#: sparsity is settled: together, at half of a run
-TRAINING, GROWTH = 1 / 4, 1 / 3
+from ..._validation import check_int, check_layers, check_real, is_auto
 
 
 class Pruning(BaseEstimator):
@@ -80,9 +74,9 @@ class Pruning(BaseEstimator):
         check_real(f"{name}.sparsity", self.sparsity, low=0.0, high=1.0, closed="left")
         check_real(f"{name}.decay", self.decay, low=0.0, high=1.0)
         check_int(f"{name}.interval", self.interval)
-        if not _is_auto(self.start):
+        if not is_auto(self.start):
             check_int(f"{name}.start", self.start, low=0)
-        if not _is_auto(self.period):
+        if not is_auto(self.period):
             check_real(f"{name}.period", self.period, low=0.0)
         check_layers(f"{name}.layers", self.layers, ("auto", "all"))
 
@@ -94,15 +88,15 @@ class Pruning(BaseEstimator):
         ValueError
             The run has too few steps to reach the sparsity.
         """
-        start = int(TRAINING * n_steps) if isinstance(self.start, str) else self.start
+        start = int(0.25 * n_steps) if isinstance(self.start, str) else self.start
         period = self.period
         if isinstance(period, str):
-            growth = GROWTH * max(n_steps - start, 1)
-            period = growth * math.log(self.decay) / math.log(1.0 - SETTLED)
+            growth = 1 / 3 * max(n_steps - start, 1)
+            period = growth * math.log(self.decay) / math.log(1.0 - 0.99)
         chosen = Pruning(self.sparsity, self.decay, period, start, self.interval, self.layers)
         choices = max(n_steps - 1 - start, 0) // self.interval
         reached = chosen.rate(start + choices * self.interval)
-        if reached < REACHED * self.sparsity:
+        if reached < 0.9 * self.sparsity:
             raise not_allowed(
                 f"prune={self!r} is not allowed with a run of {n_steps} steps, because the "
                 f"fraction of zeros only reaches {reached:.3g}: give more steps (burn_in, n_draws, "
@@ -137,7 +131,3 @@ class Pruning(BaseEstimator):
         magnitude = beta.abs()
         largest_zero = magnitude.kthvalue(n_zeros, dim=1, keepdim=True).values
         return magnitude <= largest_zero
-
-
-def _is_auto(value: object) -> bool:
-    return isinstance(value, str) and value == "auto"

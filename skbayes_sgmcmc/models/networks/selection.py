@@ -14,8 +14,6 @@ from .module_checks import Rows, last_linear
 
 #: values of ``sample_parameters`` with a meaning of their own
 WORDS = ("trainable", "all", "last_layer")
-#: number of names that a message lists
-LISTED = 12
 PARAMETER = "sample_parameters"
 
 
@@ -134,12 +132,10 @@ def _check_numbers(name: str, parameter: Tensor, chosen: Any) -> None:
 
 
 def _list(names: Sequence[str]) -> str:
-    """Names for a message; of many, the first and the last, which are those of the head."""
+    """Names for a message; of many, six at each end: the last ones are those of the head."""
     listed = [repr(name) for name in names]
-    more = len(listed) - LISTED
-    if more > 0:
-        half = LISTED // 2
-        listed[half:-half] = [f"... ({more} more) ..."]
+    if len(listed) > 12:
+        listed[6:-6] = [f"... ({len(listed) - 12} more) ..."]
     return ", ".join(listed)
 
 

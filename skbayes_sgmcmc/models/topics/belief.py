@@ -164,6 +164,3 @@ class BeliefNetwork:
         if layer < self.top:
             product = residual.transpose(1, 2) @ layers[layer + 1]
             out[f"weights_{layer + 1}"].add_(product, alpha=scale)
-
-
-__all__ = ["BeliefNetwork"]

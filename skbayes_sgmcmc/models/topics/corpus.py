@@ -16,22 +16,12 @@ from ..._data.minibatch import Batch, Data
 from ..._metric import State
 from .._design import SparseDesign
 from .._protocol import Model
-from .._tuning import ManyModes, Request, Tuning
+from .._tuning import PLAIN_BATCH, ManyModes, Request, Tuning
 from .completion import log_probabilities
 from .documents import WORTH_WORDS
 from .parametrizations import ExpandedMean, Parametrization
 
 Array = NDArray[Any]
-
-#: factor for the table's rates, which are those of networks, with natural parameters; curvatures in
-#: their coordinates are at most about 1
-NATURAL_UNIT = 20.0
-#: number of documents in a minibatch for these rates; in a smaller minibatch, a document with many
-#: occurrences of a rare word would move natural parameters too far
-RATE_BATCH = 100
-#: with a metric, a minibatch has about so many words, or one for so many parameters, in this many
-#: documents or more
-WORDS, PARAMETERS, FEWEST_DOCUMENTS = 10_000, 50, 20
 
 
 class CorpusModel(Model):
@@ -96,12 +86,18 @@ class CorpusModel(Model):
         return TopicTuning(self)
 
     def _documents(self) -> int:
-        """How many documents a minibatch has."""
+        """How many documents a minibatch has.
+
+        With a metric, they have about 10,000 words, or one for 50 parameters, in 20 documents or
+        more.
+        """
         if self.metric is None:
-            return RATE_BATCH
-        words = max(WORDS, self.n_parameters // PARAMETERS)
+            # in a smaller minibatch, a document with many occurrences of a rare word would move
+            # natural parameters too far
+            return PLAIN_BATCH
+        words = max(10_000, self.n_parameters // 50)
         wanted = round(words / max(float(self.frequency.sum()), 1.0))
-        return min(max(wanted, FEWEST_DOCUMENTS), RATE_BATCH)
+        return min(max(wanted, 20), PLAIN_BATCH)
 
     def unit(self) -> float:
         """Approximate 1 / curvature of the mean potential, in units of the metric if there is one.
@@ -110,7 +106,8 @@ class CorpusModel(Model):
         that belong to the topic, divided by the sum of the topic's parameters.
         """
         if self.metric is None:
-            return NATURAL_UNIT
+            # for the table's rates, which are those of networks: curvatures are at most about 1
+            return 20.0
         K, V, beta = (
             self.parametrization.n_topics,
             self.parametrization.n_words,
@@ -175,8 +172,8 @@ class TopicTuning(ManyModes):
         if request.cell.rate is None:
             return None
         model = self.model
-        few = model.metric is None and model.batch_size < min(RATE_BATCH, data.n_rows)
-        return request.cell.rate * self.unit() * (model.batch_size / RATE_BATCH if few else 1.0)
+        few = model.metric is None and model.batch_size < min(PLAIN_BATCH, data.n_rows)
+        return request.cell.rate * self.unit() * (model.batch_size / PLAIN_BATCH if few else 1.0)
 
     def scales(self) -> Array | None:
         return self.model.scales()

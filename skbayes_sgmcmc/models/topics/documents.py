@@ -27,10 +27,6 @@ FEW_TOPICS = 64
 #: number of fixed-point steps before Gibbs sampling starts; many tokens of one word move slowly, so
 #: that words with many need more
 START_STEPS, REPEATED_STEPS = 5, 20
-#: weight of expected counts relative to the tokens that already have topics
-SHARP = 0.1
-#: smallest weight of a topic that can occur in a document
-LEAST_SHARE = 1e-8
 #: remaining weight, relative to a token's weight, below which it is a rounding error
 SOLE = 1e-3
 
@@ -168,7 +164,7 @@ class Assignments:
             self._draw_repeated(concentration, rng)
         self.n = self._base.clone()
         if self.compiled:
-            start = SHARP * concentration
+            start = 0.1 * concentration
             self._sweep_compiled(start, start, 1, rng, fresh=True)
         else:
             self._sweep_blocked(concentration, rng)
@@ -328,8 +324,9 @@ def draw_proportions(concentration: Tensor, n_chains: int, rng: ChainRandom) -> 
     """Gamma variates, which are proportions up to a factor, for all documents of all chains."""
     shape = (n_chains, -1, concentration.shape[1])
     proportions = rng.gamma(concentration.view(shape)).view_as(concentration)
-    # topics with concentration 0 must have proportion 0; torch's Gamma(0) is its smallest number
-    return proportions.clamp_(min=LEAST_SHARE).mul_(concentration > 0)
+    # others can occur, but topics with concentration 0 can not; torch's Gamma(0) is its smallest
+    # number
+    return proportions.clamp_(min=1e-8).mul_(concentration > 0)
 
 
 def _counted(z: Tensor, tokens: Tokens, like: Tensor) -> Tensor:
@@ -343,8 +340,9 @@ def _expected_counts(
     concentration: Tensor, likelihood: Tensor, row: Tensor, weight: Tensor
 ) -> Tensor:
     """Counts (documents, topics) if tokens are split as ``concentration`` times ``likelihood``."""
-    share = likelihood * concentration.index_select(0, row)
-    share.mul_((weight / share.sum(1))[:, None])
+    share = concentration.index_select(0, row).mul_(likelihood)
+    # a word that no topic has adds nothing
+    share.mul_((weight / share.sum(1).clamp_(min=torch.finfo(share.dtype).tiny))[:, None])
     return torch.zeros_like(concentration).index_add_(0, row, share)
 
 
@@ -379,7 +377,5 @@ def fixed_point(
     n = topics.new_zeros(counts.shape[0], topics.shape[1])
     for _ in range(n_steps):
         concentration = n + (alpha(n) if callable(alpha) else alpha)
-        share = concentration.index_select(0, row).mul_(likelihood)
-        share.mul_((count / share.sum(1).clamp_(min=torch.finfo(topics.dtype).tiny))[:, None])
-        n = torch.zeros_like(n).index_add_(0, row, share)
+        n = _expected_counts(concentration, likelihood, row, count)
     return n

@@ -29,6 +29,7 @@ from torch import Tensor
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch
 from ..._metric import DiagonalMetric, Metric, State
+from .._protocol import named_blocks
 from .belief import BeliefNetwork
 from .completion import STEPS
 from .corpus import CorpusModel
@@ -36,15 +37,6 @@ from .documents import REPEATED_STEPS, Assignments, Tokens, fixed_point
 from .parametrizations import Parametrization
 
 Array = NDArray[Any]
-
-#: smallest r, for topics that occur in no document
-LEAST_R = 1e-6
-#: initial r of chains if every document has its own p_j
-START_R = 0.1
-#: number of mean-field steps before Gibbs sampling starts
-START_STEPS = 10
-#: fraction of the sweeps, at the end, that include the layers above the lowest
-DEEP = 0.2
 
 
 @dataclass
@@ -154,7 +146,7 @@ class DPFAModel(CorpusModel):
     def init(self, rng: np.random.Generator) -> Array:
         K = self.parametrization.n_topics
         on = 1.0 if self.network is None else 0.5
-        r = START_R
+        r = 0.1
         if self.success is not None:  # gives the mean number of words of a document
             r = self.frequency.sum() * (1.0 - self.success) / self.success / (K * on)
         parts: dict[str, Any] = {"theta": super().init(rng), "log_gamma": 0.0}
@@ -231,7 +223,7 @@ class DPFAModel(CorpusModel):
     ) -> dict[str, Tensor]:
         at, to = self._blocks(theta), self._blocks(out)
         topics = self.parametrization.topics(at["theta"])
-        r = at["log_r"].exp().clamp_(min=LEAST_R)[:, None]
+        r = at["log_r"].exp().clamp_(min=1e-6)[:, None]  # of topics that no document has
         tokens = Tokens.of(batch.fields["counts"], len(theta))
         found = self.sample_locals(topics, tokens, r, at, rng)
         gradient = found.assignments.gradient(found.empty, found.full)
@@ -260,8 +252,8 @@ class DPFAModel(CorpusModel):
         """Gibbs sampling of the documents' variables, with theta integrated out.
 
         The sampling starts from a mean field. A sweep samples, in this order: the layers from the
-        top to the second; p_j; the topics of the tokens, with the lowest layer integrated out; and
-        the lowest layer.
+        top to the second, in the last fifth of the sweeps; p_j; the topics of the tokens, with the
+        lowest layer integrated out; and the lowest layer.
         """
         net, n_chains = self.network, len(r)
         shape = (n_chains, tokens.n_rows // n_chains, r.shape[2])
@@ -270,13 +262,13 @@ class DPFAModel(CorpusModel):
         assignments = Assignments(topics, tokens, compiled=self.compiled)
         field = MeanField(net, parameters, r, self.success)
         n = words[:, None].expand(-1, shape[2]) / shape[2]
-        for _ in range(START_STEPS if tokens.repeated is None else REPEATED_STEPS):
+        for _ in range(10 if tokens.repeated is None else REPEATED_STEPS):
             n = assignments.expected_counts(n + field(n.view(shape)).flatten(0, 1))
         assignments.begin(n + field(n.view(shape)).flatten(0, 1), rng)
         layers = [] if net is None else net.draw_layers(parameters, shape[1], rng)
         probabilities = list(layers)
         on = topics.new_ones(shape)
-        shallow = self.doc_sweeps - int(np.ceil(DEEP * self.doc_sweeps))
+        shallow = self.doc_sweeps - int(np.ceil(0.2 * self.doc_sweeps))
         for sweep in range(self.doc_sweeps):
             if net is not None:
                 on = layers[0]
@@ -306,11 +298,8 @@ class DPFAModel(CorpusModel):
     # draws --------------------------------------------------------------------------------------
 
     def unpack(self, draws: Array) -> dict[str, Array]:
-        places = self.places()
-        parts = super().unpack(draws[..., places["theta"]])
-        for name, shape in self.shapes.items():
-            if name != "theta":
-                parts[name] = draws[..., places[name]].reshape((*draws.shape[:-1], *shape))
+        others = named_blocks(draws, self.shapes)
+        parts = super().unpack(others.pop("theta").reshape(*draws.shape[:-1], -1)) | others
         for name in ("r", "gamma"):
             parts[name] = np.exp(parts.pop(f"log_{name}"))
         return parts

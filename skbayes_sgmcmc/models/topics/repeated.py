@@ -19,8 +19,6 @@ from ..._data.chain_random import ChainRandom
 
 #: occurrences of a word in a document up to which its tokens are sampled one by one
 MOST_TOKENS = 200
-#: smallest probability of a word in a topic that is told from none
-LEAST_PROBABILITY = 1e-300
 
 
 @dataclass
@@ -55,7 +53,7 @@ class Repeated:
 
         ``likelihood`` (n, topics) is phi of each word.
         """
-        share = likelihood.double().clamp(min=LEAST_PROBABILITY)
+        share = likelihood.double().clamp(min=1e-300)
         share *= proportions.index_select(0, self.row).double()
         share /= share.sum(1, keepdim=True)
         share.nan_to_num_(1.0 / share.shape[1])  # of a chain that has left the finite numbers
@@ -72,6 +70,3 @@ class Repeated:
         """Total weight (documents, topics) of what :meth:`draw` returns."""
         out = numbers.new_zeros(n_rows, numbers.shape[1])
         return out.index_add_(0, self.row, numbers * self.weight[:, None])
-
-
-__all__ = ["MOST_TOKENS", "Repeated"]
