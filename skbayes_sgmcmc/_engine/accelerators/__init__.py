@@ -30,7 +30,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
     FusedTurns(),
     ModelKernel("spike_slab", "the model has no spike-and-slab prior."),
     ModelKernel("documents", "the model is not one of documents."),
-    ModelKernel("belief_network", "the model has no belief netrecipe."),
+    ModelKernel("belief_network", "the model has no belief network."),
 )
 
 
