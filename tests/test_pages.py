@@ -155,6 +155,40 @@ def test_tables_are_whole(path):
     assert broken_rows(path.read_text()) == []
 
 
+#: a module in backticks, and "`name` in `module`, `module`"
+MODULE = r"`([\w/]+\.py)`"
+PLACED = re.compile(rf"`(\w+)` in ((?:{MODULE}(?:, )?)+)")
+
+
+def modules_of(path):
+    """The files of the project that a page means by this path, which may lack its first folders."""
+    files = [each for folder in (PACKAGE, DOCS, ROOT / "tests") for each in folder.rglob("*.py")]
+    return [file for file in files if file.as_posix().endswith(f"/{path}")]
+
+
+def misplaced(text):
+    """Modules of a page that do not exist, and names that are not defined where it says."""
+    wrong = [path for path in re.findall(MODULE, text) if not modules_of(path)]
+    for name, places, _ in PLACED.findall(text):
+        for path in re.findall(MODULE, places):
+            defined = rf"^\s*(?:def|class) {name}\b|^\s*{name}\b[^\n=(]*="
+            if not any(re.search(defined, each.read_text(), re.M) for each in modules_of(path)):
+                wrong.append(f"{name} in {path}")
+    return wrong
+
+
+def test_the_reader_of_places_reads():
+    """This test's own eyes."""
+    assert misplaced("`TABLE` in `samplers/__init__.py`; `log_joint` in `_engine/target.py`") == []
+    assert misplaced("`log_joint` in `target.py`, `chains.py`") == ["log_joint in chains.py"]
+    assert misplaced("`samplers/nuts.py`; `chains.py`") == ["samplers/nuts.py"]
+
+
+@cases("path", [DOCS / "design.md", ROOT / "CONTRIBUTING.md"])
+def test_modules_and_names_are_where_a_page_says(path):
+    assert misplaced(path.read_text()) == []
+
+
 @pytest.mark.slow
 def test_accuracies_that_the_readme_states():
     """With the protocol that it states, to one row in 178."""

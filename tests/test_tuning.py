@@ -113,14 +113,26 @@ class NoRule(Sampler):
         theta.add_(step.gradient(theta), alpha=-step.eta)
 
 
-def test_a_sampler_without_a_rule_needs_a_number():
+class OwnRule(NoRule):
+    def own_step(self, n_parameters):
+        return 0.1
+
+
+def test_a_sampler_without_a_rule_needs_a_number_or_one():
+    """As its error says: a number, or ``own_step``."""
     X, y = make_classification(
         100, 3, n_informative=3, n_redundant=0, n_clusters_per_class=1, random_state=0
     )
-    with pytest.raises(ValueError, match="not allowed with NoRule, which has no rule for the step"):
+    with pytest.raises(ValueError, match="with NoRule, which has no rule .*number, or .* own_step"):
         BayesianLogisticRegression(sampler=NoRule()).fit(X, y)
-    clf = BayesianLogisticRegression(sampler=NoRule(), step_size=0.1, random_state=0).fit(X, y)
-    assert clf.score(X, y) > 0.8
+    for sampler, step_size in ((NoRule(), 0.1), (OwnRule(), "auto")):
+        clf = BayesianLogisticRegression(sampler=sampler, step_size=step_size, random_state=0)
+        assert clf.fit(X, y).score(X, y) > 0.8
+
+
+def test_a_sampler_without_a_step_says_what_it_lacks():
+    with pytest.raises(NotImplementedError, match=r"Sampler has no method euler\(theta"):
+        sample(lambda theta: -(theta**2).sum(1), 1, sampler=Sampler(), step_size=0.1)
 
 
 def test_samplers_own_rules():

@@ -349,7 +349,7 @@ class WhitenedGaussian(Tuning):
         if G is None:
             raise not_allowed(
                 f"step_size='auto' is not allowed with {type(sampler).__name__}, which has no rule "
-                "for the step size; give a number."
+                "for the step size; give a number, or define its method own_step."
             )
         smallest, root = None, np.sqrt(G)
         if precision is None:

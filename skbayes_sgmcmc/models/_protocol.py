@@ -19,6 +19,8 @@ sampling thresholds, mixing distances       ``scores``, if autograd is too slow
 pSGLD with parameters that no row informs   ``prior_curvature``, or ``prior_rates``
 densities given latent variables            ``prior_potential``
 draws that hold more than theta             ``unpack``, ``derive``
+estimators                                  ``make_data(x, y, weight, dtype, device)``, which makes
+                                            :class:`Data` from checked rows
 ==========================================  ====================================================
 
 Gradients are gradients of potentials (negative log densities). They are summed over rows and

@@ -42,6 +42,9 @@ LEAST_DF, TYPICAL_DF = 2.0, 8.0
 class Likelihood:
     """Base class of likelihoods.
 
+    A likelihood writes :meth:`log_density`, :meth:`slope` and :meth:`predictive`, and those with a
+    link also :meth:`check_targets` and :meth:`typical_means`. The rest is optional.
+
     ``shapes`` are names and shapes of the likelihood's own parameters, which follow the network's
     parameters in theta. What is known of a row, such as a number of trials, follows its targets in
     y and its outputs in the f of :meth:`predictive`.

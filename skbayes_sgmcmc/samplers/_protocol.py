@@ -135,7 +135,7 @@ class Step:
 
 
 class Sampler(BaseEstimator):
-    """Base class of all samplers.
+    """Base class of all samplers. A subclass writes :meth:`euler`; the rest is optional.
 
     A sampler holds parameters only. Everything that changes during a run is in the state tensors.
     """
@@ -196,8 +196,8 @@ class Sampler(BaseEstimator):
         return step.gradient(theta)
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
-        """Take one joint Euler step."""
-        raise NotImplementedError
+        """Take one joint Euler step: change ``theta`` and ``state`` in place."""
+        raise NotImplementedError(f"{type(self).__name__} has no method euler(theta, state, step)")
 
     def injected(self, eta: float, n: float) -> float:
         """Variance of the injected noise of a step in units of 2 eta T / N."""
@@ -206,7 +206,10 @@ class Sampler(BaseEstimator):
     # for step_size="auto" ------------------------------------------------------------------------
 
     def own_step(self, n_parameters: int) -> float | None:
-        """The sampler's own eta for a standard normal posterior; None to use the table's step."""
+        """The sampler's own eta for a standard normal posterior; None to use the table's step.
+
+        With it, ``step_size="auto"`` also works for samplers that are not in the table.
+        """
         return None
 
     def own_preconditioner(
