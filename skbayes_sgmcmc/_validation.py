@@ -13,6 +13,7 @@ from sklearn.utils import multiclass, validation
 
 from ._conversion import explained_conversion
 from ._exceptions import explained_errors, not_allowed
+from ._limits import LIMITS
 
 # other checks of scikit-learn's, whose errors get the note of where they are explained, too
 check_is_fitted = explained_errors("an-estimator-is-not-fitted")(validation.check_is_fitted)
@@ -259,8 +260,6 @@ def class_weights(
 
 #: magnitudes of data beyond these limits have squares that overflow, or are zero
 SMALLEST_DATA, LARGEST_DATA = 1e-150, 1e150
-#: stored numbers of a sparse matrix that are looked at together
-BLOCK_NUMBERS = 2**22
 
 
 def check_magnitude(name: str, values: Any) -> None:
@@ -296,15 +295,15 @@ def _column_magnitudes(values: Any) -> NDArray[np.float64]:
     """The largest magnitude of each column of an array or a CSR matrix."""
     if hasattr(values, "indptr"):
         found = np.zeros(values.shape[1])
-        for first in range(0, len(values.data), BLOCK_NUMBERS):  # there may be none
-            some = slice(first, first + BLOCK_NUMBERS)
+        for first in range(0, len(values.data), LIMITS.block_numbers):  # there may be none
+            some = slice(first, first + LIMITS.block_numbers)
             magnitudes = np.abs(values.data[some].astype(np.float64))
             np.maximum.at(found, values.indices[some], magnitudes)
         return found
     columns = np.asarray(values)
     columns = columns.reshape(len(columns), -1) if columns.ndim != 2 else columns
     found = np.zeros(columns.shape[1])
-    n_rows = max(1, BLOCK_NUMBERS // max(1, columns.shape[1]))
+    n_rows = max(1, LIMITS.block_numbers // max(1, columns.shape[1]))
     for first in range(0, len(columns), n_rows):  # a block is read once for both ends
         block = columns[first : first + n_rows]
         found = np.maximum(found, np.maximum(block.max(axis=0), -block.min(axis=0)))

@@ -229,7 +229,7 @@ def test_walls_are_found_in_any_block_of_rows(limits):
     given = SGLD(), data, data, center, root, 1.0
     whole = step_at_walls(model, *given, 10.0)
     assert whole < 5.0
-    limits(row_block_rows=50)
+    limits(narrow_rows=50)
     assert len(list(data.blocks())) == 4
     assert step_at_walls(model, *given, 10.0) == pytest.approx(whole, rel=1e-12)
 

@@ -9,18 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._limits import LIMITS
+
 Array = NDArray[Any]
 
-#: how many numbers rows may have together to be kept, and fewest rows for each parameter
-KEPT_NUMBERS, ROWS_PER_PARAMETER = 2**20, 20
 #: most moments of first and second order that a choice of rows preserves; beyond, only some
 MOST_MOMENTS = 300
 #: rows for which a kept one stands, on average, from which on means are off by more than half an sd
 MANY = 10
 #: fewest chosen rows for each of these moments, which change weights by a third
 ROWS_PER_MOMENT = 8
-#: rows whose products are computed at once
-BLOCK = 4096
 #: bounds of the factors that correct the weights of chosen rows
 FACTORS = 0.1, 10.0
 
@@ -82,7 +80,7 @@ class KeptRows:
         return self if self.n_rows <= most else self.chosen(most // 2)
 
     def _most(self, n_parameters: int) -> int:
-        return max(KEPT_NUMBERS // self.x.shape[1], ROWS_PER_PARAMETER * n_parameters)
+        return max(LIMITS.kept_numbers // self.x.shape[1], LIMITS.kept_per_parameter * n_parameters)
 
     def and_new(self, new: KeptRows) -> KeptRows:
         """These rows, followed by new ones."""
@@ -146,7 +144,8 @@ class _Columns:
 
     def blocks(self) -> list[slice]:
         n_rows = len(self.target)
-        return [slice(start, start + BLOCK) for start in range(0, n_rows, BLOCK)]
+        size = LIMITS.block_rows
+        return [slice(start, start + size) for start in range(0, n_rows, size)]
 
     def plain(self, chosen: Any) -> Array:
         """Columns and targets of some rows, (rows, width)."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from .._limits import LIMITS
 from .rows import StoredRows
 
 Array = NDArray[Any]
@@ -17,8 +18,6 @@ Array = NDArray[Any]
 SPARE_BITS = 30
 #: deviations from a constant, in units of its last bit, up to which numbers are taken as constant
 ROUNDING = 10.0
-#: larger arrays are read block by block, and more often, to save copies
-WHOLE_BYTES = 2**26
 #: sd of a normal distribution over the median of the distances from its median
 SD_OVER_MAD = 1.4826
 #: features have the same unit if their values are at most this many different ones, and at most
@@ -104,7 +103,7 @@ def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:
 
 
 def _is_large(X: Any) -> bool:
-    return isinstance(X, StoredRows) or X.nbytes > WHOLE_BYTES
+    return isinstance(X, StoredRows) or X.nbytes > LIMITS.held_bytes
 
 
 def _blocks(X: Any) -> Iterator[tuple[slice, Array]]:

@@ -19,20 +19,17 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Minibatches
 from .._data.ranks import ALONE, Ranks
+from .._limits import LIMITS
 from .denormals import flushed_denormals
 from .settings import VALIDATION_FRACTION
 from .target import Evaluator, Target
 
 Array = NDArray[Any]
 
-#: largest number of rows that stop a chain
-MOST_HELD = 2000
 #: fewer rows than this are not divided: the descent then takes ``FEW_STEPS`` steps with all of them
 FEWEST_ROWS, FEW_STEPS = 20, 300
 #: rows of a step: an eighth of the rows between these bounds, and at most those of the run's steps
 SMALLEST_BATCH, LARGEST_BATCH = 16, 128
-#: most rows whose likelihood is computed at once
-LOOK_ROWS = 256
 #: steps between two looks at the other rows at most; looks without improvement after which a chain
 #: stops; and steps after which every chain stops
 MOST_BETWEEN, PATIENCE, MOST_STEPS = 200, 20, 20_000
@@ -107,7 +104,8 @@ class Descent:
     ):
         self.target, self.phi, self.rng = target, phi, rng
         n = target.data.n_rows
-        held = min(max(round(held_share * n), 1), n - 1, MOST_HELD) if n >= FEWEST_ROWS else 0
+        held = min(max(round(held_share * n), 1), n - 1, LIMITS.sampled_rows)
+        held = held if n >= FEWEST_ROWS else 0
         orders = np.stack([stream.permutation(n) for stream in rng.rows])
         self.held, self.rows = orders[:, :held], orders[:, held:]
         size = int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH))
@@ -173,8 +171,8 @@ class Descent:
         model, theta = self.target.model, self.target.to_theta(self.phi)
         held, plain = self.held[active], replace(self.target.data, augment=None)
         rng, loss = self.rng.select(active.tolist()), np.zeros(len(active))
-        for start in range(0, held.shape[1], LOOK_ROWS):
-            rows = held[:, start : start + LOOK_ROWS]
+        for start in range(0, held.shape[1], LIMITS.gradient_rows):
+            rows = held[:, start : start + LIMITS.gradient_rows]
             (batch,) = Minibatches(plain, rows.shape[1]).chunk(rows[:, None], 1, rng)
             density = model.log_lik(theta, batch) * batch.weight
             loss -= density.double().sum(1).cpu().numpy() / held.shape[1]

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
 from .._exceptions import SamplingError, more
+from .._limits import LIMITS
 from .._validation import is_auto
 from ..models._protocol import Model
 from ..models._threads import serial_products
@@ -35,9 +36,6 @@ from .settings import LARGEST, SMALLEST, Settings
 from .target import GRADIENTS, Coordinates, Target
 
 Array = NDArray[Any]
-
-#: largest size in bytes of the draws with ``n_draws="auto"``, and smallest number per chain
-AUTO_BYTES, FEWEST_DRAWS = 2**30, 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,5 +293,5 @@ def draws_kept(model: Model, settings: Settings, itemsize: int) -> int:
     """Draws per chain: as given, or the tuning's number, or fewer if that would need a GiB."""
     if not is_auto(settings.n_draws):
         return int(settings.n_draws)
-    fitting = AUTO_BYTES // (settings.n_chains * model.n_kept * itemsize)
-    return int(min(tuning_of(model).most_draws, max(FEWEST_DRAWS, fitting)))
+    fitting = LIMITS.auto_bytes // (settings.n_chains * model.n_kept * itemsize)
+    return int(min(tuning_of(model).most_draws, max(50, fitting)))

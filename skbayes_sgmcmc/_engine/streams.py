@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.kept_rows import ROWS_PER_PARAMETER, KeptRows
+from .._data.kept_rows import KeptRows
 from .._data.minibatch import Data, Minibatches
 from .._exceptions import not_allowed, warn
+from .._limits import LIMITS
 from .._validation import is_auto
 from ..models._past import Mark, Past
 from ..models._protocol import Model
@@ -38,9 +39,6 @@ STREAM_BATCH = 100
 #: fewest steps of a part whose rows become a Gaussian, which takes longer than they do; and of the
 #: first one
 LEAST_STEPS, FIRST_STEPS = 20, 500
-#: fewest numbers, of all rows together, that become a Gaussian. It could be 2^12 for rows in random
-#: order
-LEAST_NUMBERS = 2**17
 #: relative change of the curvature within a posterior sd up to which the mean is a good start
 MOST_CHANGE = 0.3
 #: most parts of a stream that are looked at, and fewest, unless rows are too many to be kept; after
@@ -430,7 +428,7 @@ def _marked(marks: tuple[Mark, ...], values: AutoValues, seen: float) -> tuple[M
 
 def _are_many(model: Model, data: Data) -> bool:
     """Whether rows are worth to be replaced by a Gaussian."""
-    least = max(LEAST_NUMBERS, ROWS_PER_PARAMETER * model.n_parameters**2)
+    least = max(LIMITS.stream_numbers, LIMITS.kept_per_parameter * model.n_parameters**2)
     return data.n_rows * Minibatches(data, 1).numbers >= least
 
 

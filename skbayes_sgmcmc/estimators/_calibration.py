@@ -14,6 +14,7 @@ from scipy.special import log_softmax, softmax
 from .._callbacks import leave_callbacks
 from .._data.rows import bytes_in_memory
 from .._exceptions import SamplingError, silent, warn
+from .._limits import LIMITS
 from .._validation import check_random_state, is_auto
 from ._fitting import Task
 from ._mixing import short_name
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: "auto" calibrates fits of at least so many rows, whose X takes at most so many bytes
-LEAST_ROWS, MOST_BYTES = 50, 2**29
+#: "auto" calibrates fits of at least so many rows
+LEAST_ROWS = 50
 #: a fifth of the rows is held out from a shorter run; so many times until there are enough of them
 FOLDS, MOST_FOLDS, ENOUGH_ROWS = 5, 3, 4000
 #: share of the fit's steps that a shorter run takes, but at least so many, and its draws
@@ -84,7 +85,7 @@ class CalibratedClassifier(NetworkClassifier):
         X, settings = task.rows.x, task.settings
         plain = is_auto(settings.step_size) and settings.temperature == 1.0
         # rows of a file would be read again
-        return plain and X.shape[0] >= LEAST_ROWS and bytes_in_memory(X) <= MOST_BYTES
+        return plain and X.shape[0] >= LEAST_ROWS and bytes_in_memory(X) <= LIMITS.calibrated_bytes
 
     def _held_out(self, codes: Array, rng: np.random.RandomState) -> list[Array]:
         """Rows that are held out together.

@@ -15,6 +15,7 @@ from .._data.kept_rows import KeptRows
 from .._draws import prediction
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, in_order, known_codes, label_array
+from .._limits import LIMITS
 from .._validation import (
     check_classification_targets,
     check_int,
@@ -342,7 +343,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     def _proba_blocks(self, chosen: Any, n_chosen: int, x: Any) -> Iterator[Array]:
         """Blocks (n_chosen, rows, n_classes) of the probabilities of chosen pooled draws."""
-        rows_at_once = max(1, prediction.BLOCK_NUMBERS // (n_chosen * len(self.classes_)))
+        rows_at_once = max(1, LIMITS.prediction_numbers // (n_chosen * len(self.classes_)))
         predict = self._predictor()
         for start in range(0, x.shape[0], rows_at_once):
             rows = x[start : start + rows_at_once]

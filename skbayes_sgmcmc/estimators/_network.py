@@ -17,8 +17,9 @@ from sklearn.utils.sparsefuncs import inplace_column_scale
 
 from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
-from .._data.scaling import WHOLE_BYTES, center_and_scale, sparse_scale
+from .._data.scaling import center_and_scale, sparse_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
+from .._limits import LIMITS
 from ..schedules import Schedule
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
@@ -199,7 +200,8 @@ class NetworkEstimator(SGMCMCEstimator):
             inputs = sp.csr_matrix(X, copy=True)
             inplace_column_scale(inputs, np.broadcast_to(1.0 / scale, inputs.shape[1:]))
             return inputs
-        if isinstance(X, StoredRows) or (isinstance(X, np.ndarray) and X.nbytes > WHOLE_BYTES):
+        large = isinstance(X, np.ndarray) and X.nbytes > LIMITS.held_bytes
+        if large or isinstance(X, StoredRows):
             from .._data.stored_inputs import ScaledRows
 
             rows = X if isinstance(X, StoredRows) else StoredRows(X)

@@ -11,6 +11,7 @@ from scipy.special import chdtri
 
 from .._draws.storage import decode
 from .._exceptions import warn
+from .._limits import LIMITS
 from ._mixing import short_name
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ NORMAL_QUARTILES = 1.349
 #: momenta of small models are exceeded by one honest fit in 170
 WORST_HEAT, RARE_HEAT = 0.2, 1e-6
 #: fall of the potential while draws are kept, in units of its own sd in a posterior of so many
-#: parameters, sqrt(d / 2); and how many of the draws and rows it is computed for
-WORST_DRIFT, DRIFT_DRAWS, DRIFT_ROWS = 2.0, 6, 2000
+#: parameters, sqrt(d / 2); and how many of the draws it is computed for
+WORST_DRIFT, DRIFT_DRAWS = 2.0, 6
 #: temperature of the positions over that of the run beyond its Monte Carlo error; and how far draws
 #: are moved from their mean to measure it: with 0.05, networks of 30 units seemed twice as hot
 WORST_SPREAD, MOVED = 1.5, 0.01
-#: draws of a chain from which it is measured, at most, and the multiplications that this may take
-SPREAD_DRAWS, SPREAD_PRODUCTS = 100, 2**27
+#: draws of a chain from which it is measured, at most
+SPREAD_DRAWS = 100
 #: temperatures beyond this are all the same
 LARGEST = 1e9
 #: outputs that a warning names
@@ -176,7 +177,7 @@ def check_drift(estimator: Any, run: Run) -> None:
     third = np.linspace(0, n_draws // 3, DRIFT_DRAWS).astype(int)
     with np.errstate(all="ignore"):  # draws that are not finite are an error of their own
         first, last = (
-            run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS)
+            run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), LIMITS.sampled_rows)
             .astype(float)
             .reshape(len(run.draws), -1)
             .mean(axis=1)
@@ -206,15 +207,15 @@ def check_spread(estimator: Any, run: Run) -> None:
     n_draws, level = run.draws.shape[1], run.plan.first_temperature
     if n_draws < 2 * DRIFT_DRAWS or level == 0.0:
         return
-    d, n_rows = run.target.model.n_parameters, min(DRIFT_ROWS, run.target.data.n_rows)
-    k = SPREAD_PRODUCTS // (n_rows * d * len(run.draws))
+    d, n_rows = run.target.model.n_parameters, min(LIMITS.sampled_rows, run.target.data.n_rows)
+    k = LIMITS.checked_products // (n_rows * d * len(run.draws))
     k = min(max(k, DRIFT_DRAWS), SPREAD_DRAWS, n_draws)
     some = np.linspace(0, n_draws - 1, k).astype(int)
     with np.errstate(all="ignore"):
         draws = decode(run.draws[:, some, :d]).astype(float)
         away = draws - draws.mean(axis=1, keepdims=True)
         less, more = (
-            run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), DRIFT_ROWS)
+            run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), LIMITS.sampled_rows)
             for step in (-MOVED, MOVED)
         )
         # the mean of k draws is not that of all, which takes 1 / k of the spread away

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from .._data.kept_rows import KeptRows
 from .._draws.alignment import matched
 from .._exceptions import not_allowed, warn
+from .._limits import LIMITS
 from .._validation import (
     LARGEST_SCALE,
     check_int,
@@ -46,8 +47,8 @@ WHOLE = 1e-6
 #: number of documents on which the chains are compared, and the R-hat above which a warning is
 #: issued
 MIXING_ROWS, MIXING_R_HAT = 50, 1.5
-#: number of draws that predictions average, and of documents that are processed at once
-PREDICTION_DRAWS, BLOCK_ROWS = 20, 1000
+#: number of draws that predictions average
+PREDICTION_DRAWS = 20
 
 
 def _check_no_distance(name: str, value: Any) -> None:
@@ -327,7 +328,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         out = np.zeros((X.shape[0], self._n_features_out), X.dtype)
         chosen, weights = self._chosen(PREDICTION_DRAWS)
         for draw, weight in zip(self._draws(chosen), weights, strict=True):
-            for rows in gen_batches(X.shape[0], BLOCK_ROWS):
+            for rows in gen_batches(X.shape[0], LIMITS.module_rows):
                 out[rows] += weight * self._proportions(draw, X[rows])
         return check_predictions(out, X)
 

@@ -14,6 +14,7 @@ from sklearn.utils import gen_batches
 
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._exceptions import explained, not_allowed
+from .._limits import LIMITS
 from .._validation import (
     check_array,
     check_int,
@@ -278,13 +279,11 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
     def _proba(self, rows: Array) -> Array:
         import torch
 
-        from ..models.networks.network import PREDICTION_ROWS
-
         module = self._module(self._dtype())
         with torch.no_grad():
             logits = [
                 module(torch.from_numpy(rows[part].copy())).double()
-                for part in gen_batches(len(rows), PREDICTION_ROWS)
+                for part in gen_batches(len(rows), LIMITS.module_rows)
             ]
         return np.asarray((self._power * torch.cat(logits)).softmax(1))
 

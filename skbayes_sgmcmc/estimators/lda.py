@@ -15,6 +15,7 @@ from .._callbacks import Progress
 from .._draws.alignment import matched
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import explained, not_allowed
+from .._limits import LIMITS
 from .._validation import check_int
 from ..schedules import Schedule
 from ._topics import MOST_TOPICS, TopicModel
@@ -309,10 +310,9 @@ class LatentDirichletAllocation(TopicModel):
     def _fit_gibbs(self, X: Any, settings: Any) -> None:
         from .._engine.accelerators import Offer, choose
         from .._engine.lengths import Lengths
-        from ..models.topics.documents import WORTH_WORDS
         from ..models.topics.gibbs import gibbs_draws
 
-        offer = Offer("documents", "sweeps", None, bool(X.sum() >= WORTH_WORDS), numba=True)
+        offer = Offer("documents", "sweeps", None, bool(X.sum() >= LIMITS.worth_words), numba=True)
         self.compiled_ = choose(self.compiled, [offer])
         lengths = Lengths(GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING).asked(settings)
         n_steps = lengths.n_steps

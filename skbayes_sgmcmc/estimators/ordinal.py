@@ -16,6 +16,7 @@ from .._draws import prediction
 from .._draws.storage import Storage
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, declared_order
+from .._limits import LIMITS
 from ..schedules import MixingDistance, Schedule
 from ._classifier import BayesianClassifier
 from ._linear import LinearEstimator
@@ -330,7 +331,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         coef, cutpoints = (
             prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "cutpoints")
         )
-        at_once = prediction.BLOCK_NUMBERS // (len(x) * len(self.classes_))
+        at_once = LIMITS.prediction_numbers // (len(x) * len(self.classes_))
         for draws in gen_batches(len(coef), max(1, at_once)):
             f = coef[draws] @ x.to(coef.dtype).mT
             yield draws, log_probabilities(f, cutpoints[draws])

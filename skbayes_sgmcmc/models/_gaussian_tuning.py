@@ -7,7 +7,7 @@ each sampler and integrator therefore suits all data sets (the table in ``sample
 The gradient is estimated with linear control variates. Minibatches draw each row with a probability
 that follows the size of its remainder, and are made large enough for little noise.
 
-Beyond ``FULL_HESSIAN_LIMIT`` parameters, the preconditioner is the diagonal of the curvature, the
+Beyond ``LIMITS.full_hessian`` parameters, the preconditioner is the diagonal of the curvature, the
 step size is divided by the largest remaining curvature (Lanczos iteration), and control variates
 are of first order.
 """
@@ -29,11 +29,11 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
+from .._limits import LIMITS
 from .._validation import is_auto
 from ._gradient_noise import largest_second_moment, noise_in_tail
 from ._linalg import inverse_root, largest_of_symmetric
 from ._protocol import Anchor, Model
-from ._scores import SCORE_ROWS
 from ._tuning import FULL_BATCH_NUMBERS, PLAIN_BATCH, AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
 
@@ -42,15 +42,14 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-FULL_HESSIAN_LIMIT = 2000
 #: ratio alpha_t of gradient noise to injected noise for which "auto" chooses the minibatch; the
 #: variance in the worst direction is inflated by at most this fraction
 NOISE_RATIO = 0.1
 #: typical curvature of the whitened posterior up to which the table's step sizes are not reduced;
 #: sds are then right to about 5% (measured on wine, breast_cancer and digits)
 CURVATURE_LIMIT = 2.0
-#: rows of the part that stands for many rows, at least, and how many such parts make many rows
-PART_ROWS, LEAST_PARTS = 20_000, 4
+#: number of parts of ``LIMITS.part_rows`` rows, or more, that make many rows
+LEAST_PARTS = 4
 #: number of draws at which the noise is measured, of which the share has less noise than what is
 #: taken for typical
 NOISE_DRAWS, LESS_NOISE = 16, 0.75
@@ -88,7 +87,7 @@ class CurvedModel(Model):
 
         With 50 rows for each parameter, directions' curvatures are right to about 30%.
         """
-        n_rows = max(PART_ROWS, 50 * self.n_parameters)
+        n_rows = max(LIMITS.part_rows, 50 * self.n_parameters)
         return data.part(n_rows) if data.n_rows >= LEAST_PARTS * n_rows else None
 
     @property
@@ -250,7 +249,7 @@ class WhitenedGaussian(Tuning):
     def _preconditioner(self, sampler: Sampler) -> str | None:
         if preconditions(sampler, self.model):
             return None
-        return "hessian" if self.model.n_parameters <= FULL_HESSIAN_LIMIT else "diagonal"
+        return "hessian" if self.model.n_parameters <= LIMITS.full_hessian else "diagonal"
 
     def _gradient(self, request: Request, root: Array | None) -> str:
         sampler = request.sampler
@@ -335,7 +334,7 @@ class WhitenedGaussian(Tuning):
         model, sampler = self.model, request.sampler
         assert values.center is not None
         center, precision = values.center, None
-        if model.n_parameters <= FULL_HESSIAN_LIMIT:
+        if model.n_parameters <= LIMITS.full_hessian:
             center, precision = model.fit_gaussian(data, request.temperature) or (center, None)
         diagonal = model.hessian_diagonal(center, data)
         if diagonal is None:
@@ -433,7 +432,7 @@ class WhitenedGaussian(Tuning):
         model, n_rows = self.model, data.n_rows
         assert values.root is not None and values.step_size is not None
         root, rng = values.root, np.random.default_rng(0)
-        n_some = min(SCORE_ROWS, n_rows)
+        n_some = min(LIMITS.sampled_rows, n_rows)
         view = Minibatches(data, n_some - 1, shared=True, odds=odds)
         rows = view.independent(n_some, rng)
         (batch,) = view.gather(rows[None, None], ChainRandom([]))

@@ -42,8 +42,6 @@ LEADS = ((0.0, 0.0), (1.5, 0.0), (3.0, 0.0), (4.0, 4.0), (5.0, 4.0), (7.0, 5.0))
 RANDOM_ROWS = 64
 #: largest error that few terms may add
 TERMS_TOLERANCE = 4e-4
-#: rows at once
-ROWS = 2048
 
 
 class SoftmaxMoments(Moments):
@@ -62,8 +60,6 @@ class SoftmaxMoments(Moments):
         Variance of a relative logit up to which probabilities are right to about ``TOLERANCE``; 0
         if they are not even for the smallest that was tried.
     """
-
-    rows = ROWS
 
     def __init__(self, draws: Array, weights: Array | None):
         n, k, _ = draws.shape

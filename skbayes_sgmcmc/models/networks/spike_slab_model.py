@@ -15,9 +15,9 @@ from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data
+from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab
-from .._scores import SCORE_ROWS
 from .._tuning import PLAIN_BATCH, AutoValues, ManyModes, Request, Tuning
 from .blocks import Blocks
 from .latents import Latents
@@ -30,10 +30,6 @@ Array = NDArray[Any]
 #: least distance that pSGLD, whose steps are at most about eta long, can go in the burn-in: from a
 #: random start to coefficients of standardised features
 TRAVEL = 3.0
-#: number of latent variables updated in a whole run from which compilation is worth its time
-WORTH_NUMBERS = 2 * 10**8
-#: largest size of one chain's minibatch for which one thread is as fast as torch's threads
-ROW_NUMBERS = 2**19
 NO_WEIGHTS = np.empty((0, 0))
 
 
@@ -112,7 +108,7 @@ class SparseNetworkModel(PrunedNetworkModel):
 
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
         # the overhead of a step takes as long as 20,000 latent variables
-        return n_steps * (20_000 + self.latents.blocks.n) >= WORTH_NUMBERS
+        return n_steps * (LIMITS.latent_numbers + self.latents.blocks.n) >= LIMITS.worth_latents
 
     def with_kernel(self, name: str) -> Self:
         return self._with(self.latents.with_kernel())
@@ -167,7 +163,8 @@ class SparseNetworkModel(PrunedNetworkModel):
         scale: float,
     ) -> dict[str, Tensor]:
         x = by_chain(batch, "x")
-        if not self.compiles_rows or theta.device.type != "cpu" or x[0].numel() > ROW_NUMBERS:
+        large = x[0].numel() > LIMITS.latent_rows
+        if large or not self.compiles_rows or theta.device.type != "cpu":
             return super().likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
         from ..._kernels.rows import gradient
 
@@ -264,7 +261,7 @@ class SparseTuning(ManyModes):
         likelihood = self.model.likelihood
         if not likelihood.latent_noise:
             return likelihood.noise_of_targets(*_targets(data))
-        every = -(-data.n_rows // SCORE_ROWS)
+        every = -(-data.n_rows // LIMITS.sampled_rows)
         rows = self.model.network.design(data.fields["x"][::every]).double().cpu().numpy()
         return likelihood.noise_sd(rows, *_targets(data, every))
 

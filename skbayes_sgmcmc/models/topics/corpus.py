@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..._data.minibatch import Batch, Data
+from ..._limits import LIMITS
 from ..._metric import State
 from .._design import SparseDesign
 from .._protocol import Model
 from .._tuning import PLAIN_BATCH, ManyModes, Request, Tuning
 from .completion import log_probabilities
-from .documents import WORTH_WORDS
 from .parametrizations import ExpandedMean, Parametrization
 
 Array = NDArray[Any]
@@ -67,7 +67,7 @@ class CorpusModel(Model):
         self.batch_size = self._documents() if batch_size is None else batch_size
 
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
-        return bool(data.fields["counts"].x.sum() >= WORTH_WORDS)
+        return bool(data.fields["counts"].x.sum() >= LIMITS.worth_words)
 
     def with_kernel(self, name: str) -> Self:
         compiled = copy.copy(self)
