@@ -43,16 +43,15 @@ class Limits:
 
     # What is computed at once: blocks ------------------------------------------------------------
 
-    #: most numbers of a block in any loop over rows, draws or coordinates: 8 MB
+    #: most numbers of a block in any loop over rows, draws or coordinates: 8 MB. Predictions and
+    #: sds of 20,000 rows take as long with twice as many
     block_numbers: int = 2**20
-    #: the same of predictions (draws, rows, outputs)
-    prediction_numbers: int = 2**21
     #: numbers that fit the second-level cache of a core: random numbers of the chunk of a chain,
-    #: slopes at nodes of a quadrature, the topics of words
+    #: minibatches of all chains that are gathered at once, slopes at nodes of a quadrature, the
+    #: topics of words
     cache_numbers: int = 2**18
-    #: numbers of minibatches that are gathered at once for all chains
-    gathered_numbers: int = 2**17
-    #: the same where it takes long to begin: on other devices, and pools of rows of a file
+    #: numbers of rows that are gathered at once where that takes long to begin: for minibatches on
+    #: other devices, and for pools of rows of a file (docs/results/scale.md)
     pool_numbers: int = 2**24
     #: least runs of rows in such a pool: rows of one run are alike if the file is sorted
     pool_runs: int = 64
@@ -98,9 +97,11 @@ class Limits:
 
     # From where on another way is faster ---------------------------------------------------------
 
-    #: what a whole run must save to be worth compiling: normals of SGLD and pSGLD; nanoseconds of
-    #: MCLMC, which saves ``turn_numbers`` in a step and one for each number of a direction; updated
-    #: latent variables, with ``latent_numbers`` for a step; words of all documents
+    #: what a whole run must save to be worth compiling: normals of SGLD and pSGLD
+    #: (docs/results/network_speed.md); nanoseconds of MCLMC, which saves ``turn_numbers`` in a step
+    #: and one for each number of a direction (docs/results/step_cost.md); updated latent variables,
+    #: with ``latent_numbers`` for a step (docs/results/sparse_speed.md); words of all documents
+    #: (docs/results/lda_speed.md)
     worth_steps: int = 10**9
     worth_turns: int = 15 * 10**8
     turn_numbers: int = 60_000
@@ -111,20 +112,23 @@ class Limits:
     #: is left to torch, which does
     thread_numbers: int = 2**16
     #: entries of a minibatch up to which the compiled linear SGLD is faster than torch
+    #: (docs/results/speed.md)
     compiled_numbers: int = 2**17
     #: the same of one chain's minibatch for compiled slopes of latent variables
     latent_rows: int = 2**19
     #: sparse rows are padded to the longest if their total length grows at most by this factor
+    #: (docs/performance.md)
     padding: float = 1.5
-    #: multiplications in one chain's product from which oneDNN is faster
+    #: multiplications in one chain's product from which oneDNN is faster (docs/networks.md)
     onednn_products: int = 1_500_000
     #: multiplications of a step of one chain from which single precision saves time
+    #: (docs/performance.md)
     single_products: int = 2**20
     #: topics up to which compiled sweeps weigh all for each token, instead of those that its
     #: document has: a fit with 10 topics takes two thirds of the time, one with 50 six sevenths
     few_topics: int = 64
     #: occurrences of a word in a document up to which its tokens are sampled one by one: the cost
-    #: of others does not grow with their counts
+    #: of others does not grow with their counts (docs/topics.md)
     tokens: int = 200
 
 

@@ -140,7 +140,7 @@ def test_curve_of_a_regressor(n_outputs, weights, limits):
             share = np.full(len(log_lik), 1.0 / len(log_lik)) if share is None else share
             expected = -logsumexp(log_lik, axis=0, b=share[:, None]).mean()
             assert nll == pytest.approx(expected, rel=1e-6, abs=1e-6)
-    limits(prediction_numbers=60)
+    limits(block_numbers=60)
     parts = LearningCurveDisplay.from_estimator(reg, X, y)
     for name, values in display.values.items():
         np.testing.assert_allclose(parts.values[name], values, rtol=1e-6, atol=1e-6)
@@ -159,7 +159,7 @@ def test_blocks_are_small_and_do_not_show(weighted, iris, limit, limits, monkeyp
         sizes.append(p.size)
         return p
 
-    limits(prediction_numbers=limit)
+    limits(block_numbers=limit)
     monkeypatch.setattr(type(weighted), "_predict_block", recorded)
     parts = LearningCurveDisplay.from_estimator(weighted, *iris)
     for name, values in whole.values.items():

@@ -195,7 +195,7 @@ def test_features_are_computed_once(limits):
     clf.fit(X, y)
     assert len(X) <= Counted.rows < 2 * len(X)  # some 280 rows more are looked at
     Counted.rows = 0
-    limits(prediction_numbers=2000)
+    limits(block_numbers=2000)
     clf.predict_proba(X)
     assert Counted.rows == len(X)
     assert clf._features is None

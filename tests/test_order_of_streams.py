@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,7 +154,7 @@ def test_rows_in_random_order_become_a_gaussian(rows, limits):
 def test_a_gaussian_that_is_used_far_away_is_warned_of(rows, limits, monkeypatch):
     """2,000 shuffled rows become a Gaussian; 1,400 of one class then move the mean away, once."""
     limits(stream_numbers=2500)
-    monkeypatch.setattr(streams, "MOST_STRETCHED", 0.5)
+    monkeypatch.setattr(streams, "STREAM", replace(streams.STREAM, most_stretched=0.5))
     X, y, _ = rows
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "after .* rows, the posterior is")

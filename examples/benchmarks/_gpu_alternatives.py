@@ -159,7 +159,7 @@ def long_noise(make, device):
 
 def small_gathers(make, device):
     """Rows gathered for as few steps as on a CPU."""
-    return make(), changed(pool_numbers=LIMITS.gathered_numbers)
+    return make(), changed(pool_numbers=LIMITS.cache_numbers)
 
 
 def bfloat16(make, device):

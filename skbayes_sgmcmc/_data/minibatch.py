@@ -306,7 +306,7 @@ class Minibatches:
         """One batch per step, for row indices (steps, chains or 1, rows)."""
         # rows are gathered for several steps at once, but not for more than fit into the cache
         near = self.device.type == "cpu"
-        most = LIMITS.gathered_numbers if near else LIMITS.pool_numbers
+        most = LIMITS.cache_numbers if near else LIMITS.pool_numbers
         at_once = max(1, most // (by_step.shape[1] * self.numbers))
         if self.data.lazy:
             at_once = len(by_step)  # rows that are fetched step by step, in advance

@@ -21,8 +21,8 @@ Predict = Callable[[slice, Any], Array]
 
 
 def blocks(n_rows: int, n_draws: int, n_outputs: int) -> Iterator[tuple[slice, list[slice]]]:
-    """Blocks of rows and, for each, blocks of draws, of ``LIMITS.prediction_numbers`` at most."""
-    at_once = LIMITS.prediction_numbers // n_outputs
+    """Blocks of rows and, for each, blocks of draws, of ``LIMITS.block_numbers`` at most."""
+    at_once = LIMITS.block_numbers // n_outputs
     rows_at_once = max(1, min(n_rows, at_once // min(n_draws, 64)))
     draws_at_once = max(1, at_once // rows_at_once)
     draws = list(gen_batches(n_draws, draws_at_once))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,18 +20,29 @@ from .target import Evaluator, Target
 
 Array = NDArray[Any]
 
-#: draws from which a step is taken, at most; and first, which are enough if the error is a small
-#: share of what is allowed: with 4,000 draws, a default fit of breast_cancer took a tenth more
-DRAWS, FIRST_DRAWS, SMALL_SHARE = 4000, 500, 0.2
-#: largest energy error, in units of that of the table's step in a normal posterior. Fits of
-#: separable classes with priors of any width were right up to 60 of these units with SGHMC and 200
-#: with SGLD, and wrong from 90 and 1900
-LARGEST_ERROR = 50.0
+
+@dataclass(frozen=True, slots=True)
+class EnergyRules:
+    """What is measured, and what is allowed."""
+
+    #: draws from which a step is taken, at most; and first, which are enough if the error is a
+    #: small share of what is allowed: with 4,000 draws, a default fit of breast_cancer took a tenth
+    #: more
+    draws: int = 4000
+    first_draws: int = 500
+    small_share: float = 0.2
+    #: largest energy error, in units of that of the table's step in a normal posterior. Fits of
+    #: separable classes with priors of any width were right up to 60 of these units with SGHMC and
+    #: 200 with SGLD, and wrong from 90 and 1900
+    largest_error: float = 50.0
+
+
+ENERGY = EnergyRules()
 
 
 def allowed_error(squared_length: float, usual_step: float) -> float:
     """The largest mean square of Delta / sqrt(d); on N(0, I) it is about (c eta)^3 / 16."""
-    return LARGEST_ERROR * (squared_length * usual_step) ** 3 / 16.0
+    return ENERGY.largest_error * (squared_length * usual_step) ** 3 / 16.0
 
 
 def energy_error(
@@ -39,7 +51,7 @@ def energy_error(
     draws: Sequence[Array],
     squared: float,
     temperature: float,
-    n_draws: int = DRAWS,
+    n_draws: int = ENERGY.draws,
 ) -> float:
     """Mean square of a step's energy error Delta, divided by the number of parameters d.
 

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: number of rows that are predicted after a fit, to see that predictions are finite
-CHECKED_ROWS = 5
-
 
 class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     """Base class of all estimators. Subclasses make the model and its data."""
@@ -377,7 +374,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Raise if means or sds of the draws, or predictions of some rows, are not finite."""
         chosen, largest = extremes(self.posterior_)
         try:
-            found = self._outcomes(np.array(chosen), X[:CHECKED_ROWS])
+            found = self._outcomes(np.array(chosen), X[:5])
             good = all(np.isfinite(each).all() for each in found)
         except ValueError:
             good = False

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from .._exceptions import not_allowed
 from .._labels import label_text
 from .._limits import LIMITS
-from .._validation import check_choice, check_scale
-from ._columns import LARGEST_CODE, Columns, values_of
+from .._validation import BOUNDS, check_choice, check_scale
+from ._columns import Columns, values_of
 
 if TYPE_CHECKING:
     from ..models._group_priors import GroupTerm
@@ -199,7 +199,7 @@ def effect_labels(groupings: Groupings) -> dict[str, list[str]]:
 def exported_labels(grouping: Grouping) -> list[Any]:
     """Labels of the groups for a module of torch, whose rows are float32."""
     for label in grouping.labels:
-        if not isinstance(label, Real) or abs(float(label)) >= LARGEST_CODE:
+        if not isinstance(label, Real) or abs(float(label)) >= BOUNDS.whole:
             raise not_allowed(
                 f"a model with the group {label_text(label)} in column {grouping.name!r} is not "
                 "allowed in an export: rows of a module are float32, which holds whole numbers "

@@ -162,7 +162,7 @@ def _differences(X: Any, prior_scale: Any) -> float:
     first = 0.0 if sparse else np.array(X[:1], dtype=np.float64)
     scale = np.broadcast_to(np.asarray(prior_scale, dtype=np.float64), X.shape[1:])
     with np.errstate(all="ignore"):  # infinite sums exceed every limit
-        for rows in gen_batches(X.shape[0], max(1, LIMITS.prediction_numbers // X.shape[1])):
+        for rows in gen_batches(X.shape[0], max(1, LIMITS.block_numbers // X.shape[1])):
             some = X[rows].multiply(scale).data if sparse else (X[rows] - first) * scale
             found += float(np.sum(np.square(some)))
             if not found < SURE_INFORMATION:

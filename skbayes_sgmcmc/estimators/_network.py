@@ -24,7 +24,7 @@ from ..schedules import Schedule
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import NETWORK, can_learn, check_prior_scale, learned_scale
-from ._mixing import MustMix
+from ._mixing import MIXING, MustMix
 from ._regressor import BayesianRegressor
 from ._sense import check_drift, check_spread
 from ._sparsity import Sparsity, set_zeros
@@ -44,14 +44,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: chains of a network are compared by their predictions of this number of rows. The limits are
-#: loose, because each chain samples one mode, and a few chains cover only a few of the modes
-MIXING_ROWS, NETWORK_R_HAT_LIMIT, NETWORK_ESS_LIMIT = 50, 1.5, 8.0
 #: prior sd of a classifier's logits with ``prior_scale="fan_in"``: probabilities near 0 and 1 are
 #: then as likely as others
 LOGIT_GAIN = 4.0
-#: steps of a run at whose end schedules are looked at
-LONG_RUN = 10**5
 
 
 class NetworkEstimator(SGMCMCEstimator):
@@ -278,7 +273,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _must_mix(self, task: Task) -> MustMix:
         posterior, X, n_rows = self.posterior_, task.rows.x, task.rows.x.shape[0]
-        rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING_ROWS)).astype(int)
+        rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING.rows)).astype(int)
         draws = slice(0, posterior.n_chains * posterior.n_draws)
         f = self._predict_block(draws, X[np.unique(rows)])
         by_chain = f.reshape(posterior.n_chains, posterior.n_draws, -1)
@@ -287,8 +282,8 @@ class NetworkEstimator(SGMCMCEstimator):
         return MustMix(
             {"predictions": by_chain},
             {"predictions": labels},
-            NETWORK_R_HAT_LIMIT,
-            NETWORK_ESS_LIMIT,
+            MIXING.modes_r_hat,
+            MIXING.modes_ess,
         )
 
     def _output_labels(self) -> list[str]:
@@ -299,7 +294,8 @@ class NetworkEstimator(SGMCMCEstimator):
 def _is_cold(temperature: Any) -> bool:
     """Whether chains end at a temperature below 1; at 0 learned scales stay where they begin."""
     if isinstance(temperature, Schedule):
-        return bool(temperature.values(np.array([LONG_RUN - 1]), LONG_RUN)[0] < 1.0)
+        n_steps = 10**5  # of a long run
+        return bool(temperature.values(np.array([n_steps - 1]), n_steps)[0] < 1.0)
     return isinstance(temperature, Real) and 0.0 < float(temperature) < 1.0
 
 

@@ -71,7 +71,7 @@ class SparsePerceptron(SelectorMixin, Perceptron):
         weights = posterior.spaced()[1]
         n_features, n_units = posterior.shapes["rho_weight_1"]
         inclusion = np.zeros(n_features)
-        at_once = -(-LIMITS.prediction_numbers // (n_features * n_units))
+        at_once = -(-LIMITS.block_numbers // (n_features * n_units))
         for some in gen_batches(len(weights), at_once):
             inclusion += weights[some] @ posterior.select("rho_weight_1", some).max(axis=2)
         return np.minimum(inclusion, 1.0)  # sums of weights are rounded

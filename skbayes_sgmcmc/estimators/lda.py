@@ -16,9 +16,9 @@ from .._draws.alignment import matched
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
-from .._validation import check_int
+from .._validation import BOUNDS, check_int
 from ..schedules import Schedule
-from ._topics import MOST_TOPICS, TopicModel
+from ._topics import TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
@@ -279,7 +279,7 @@ class LatentDirichletAllocation(TopicModel):
         else:
             super()._run(task)
 
-    _checks = TopicModel._checks | {"n_components": partial(check_int, high=MOST_TOPICS)}
+    _checks = TopicModel._checks | {"n_components": partial(check_int, high=BOUNDS.count)}
 
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)

@@ -314,7 +314,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         coef, intercept = (
             prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "intercept")
         )
-        at_once = LIMITS.prediction_numbers // (len(x) * len(self.classes_))
+        at_once = LIMITS.block_numbers // (len(x) * len(self.classes_))
         for draws in gen_batches(len(coef), max(1, at_once)):
             z = logits(coef[draws], intercept[draws], x.to(coef.dtype))
             yield draws, z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: hidden units of a student, whose classes are not linear in the features
-STUDENT_UNITS = 16
-
 
 class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
     r"""Bayesian cumulative logit model of ordered classes, sampled by stochastic-gradient MCMC.
@@ -331,7 +328,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         coef, cutpoints = (
             prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "cutpoints")
         )
-        at_once = LIMITS.prediction_numbers // (len(x) * len(self.classes_))
+        at_once = LIMITS.block_numbers // (len(x) * len(self.classes_))
         for draws in gen_batches(len(coef), max(1, at_once)):
             f = coef[draws] @ x.to(coef.dtype).mT
             yield draws, log_probabilities(f, cutpoints[draws])
@@ -340,7 +337,8 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         from ..models.networks.distillation import Blueprint
         from ..models.networks.mlp import MLP
 
-        network = MLP((X.shape[1], STUDENT_UNITS, len(self.classes_)), "relu")
+        # hidden units, because ordered classes are not linear in the features
+        network = MLP((X.shape[1], 16, len(self.classes_)), "relu")
         return Blueprint(network, *center_and_scale(X, None), X.shape[1:])
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:

@@ -32,7 +32,7 @@ Array = NDArray[Any]
 
 #: largest error along the directions that are looked at, and variances of logits that are tried
 TOLERANCE, VARIANCES = 3e-4, (0.25, 0.1, 0.03, 0.01)
-#: number of random directions that are looked at
+#: number of random directions that are looked at, and of random rows and pairs of features
 RANDOM_DIRECTIONS = 64
 #: means of logits at which the error is looked at; it is odd in them for symmetric draws
 MEANS = np.linspace(-4.0, 4.0, 9)

@@ -15,8 +15,8 @@ from torch import Tensor
 from ..._limits import LIMITS
 from ...samplers import MCLMC, Sampler
 from ...samplers._protocol import State, Step
+from ...samplers._tuning import TUNING
 from ...samplers.integrators import Integrator
-from ...samplers.mclmc import FORGOTTEN
 from ..recipe import Recipe
 from ._base import Accelerator, Engine, why_no_cpu
 
@@ -33,7 +33,7 @@ class CompiledMCLMC(MCLMC):
     def refresh(self, u: Tensor, xi: Tensor, epsilon: Tensor, length: Tensor) -> None:
         from ..._kernels.turns import by_chance
 
-        by_chance(u.numpy(), xi.numpy(), epsilon.numpy(), length.numpy(), FORGOTTEN)
+        by_chance(u.numpy(), xi.numpy(), epsilon.numpy(), length.numpy(), TUNING.forgotten)
 
 
 class WithCompiledTurns:

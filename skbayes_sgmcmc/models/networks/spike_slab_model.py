@@ -18,7 +18,8 @@ from ..._data.minibatch import Batch, Data
 from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab
-from .._tuning import PLAIN_BATCH, AutoValues, ManyModes, Request, Tuning
+from .._auto import AUTO
+from .._tuning import AutoValues, ManyModes, Request, Tuning
 from .blocks import Blocks
 from .latents import Latents
 from .model import by_chain
@@ -247,7 +248,7 @@ class SparseTuning(ManyModes):
             if self.fits_whole(data):
                 return
             n = values.batch_size = int(
-                np.clip(data.n_rows // 50, min(PLAIN_BATCH, data.n_rows), 5000)
+                np.clip(data.n_rows // 50, min(AUTO.batch_size, data.n_rows), 5000)
             )
         if n < data.n_rows:
             most = 2.0 * 0.2 * self._noise_sd(data) * math.sqrt(n) / data.total
@@ -274,7 +275,7 @@ class SparseTuning(ManyModes):
         # the spike is about v_0 sd. Half the square of their ratio is 0.125 (measured on seven
         # datasets)
         sd = self._noise_sd(data)
-        root_n = np.sqrt(min(data.total, PLAIN_BATCH))
+        root_n = np.sqrt(min(data.total, AUTO.batch_size))
         spike = 0.125 * self.model.spike_slab.spike_scale**2 * sd * data.total / root_n
         return float(np.clip(spike, rate, 20.0 * rate))
 

@@ -15,9 +15,10 @@ from torch import Tensor
 from ..._data.minibatch import Batch, Data
 from ..._limits import LIMITS
 from ..._metric import State
+from .._auto import AUTO
 from .._design import SparseDesign
 from .._protocol import Model
-from .._tuning import PLAIN_BATCH, ManyModes, Request, Tuning
+from .._tuning import ManyModes, Request, Tuning
 from .completion import log_probabilities
 from .parametrizations import ExpandedMean, Parametrization
 
@@ -94,10 +95,10 @@ class CorpusModel(Model):
         if self.metric is None:
             # in a smaller minibatch, a document with many occurrences of a rare word would move
             # natural parameters too far
-            return PLAIN_BATCH
+            return AUTO.batch_size
         words = max(10_000, self.n_parameters // 50)
         wanted = round(words / max(float(self.frequency.sum()), 1.0))
-        return min(max(wanted, 20), PLAIN_BATCH)
+        return min(max(wanted, 20), AUTO.batch_size)
 
     def unit(self) -> float:
         """Approximate 1 / curvature of the mean potential, in units of the metric if there is one.
@@ -172,8 +173,9 @@ class TopicTuning(ManyModes):
         if request.cell.rate is None:
             return None
         model = self.model
-        few = model.metric is None and model.batch_size < min(PLAIN_BATCH, data.n_rows)
-        return request.cell.rate * self.unit() * (model.batch_size / PLAIN_BATCH if few else 1.0)
+        few = model.metric is None and model.batch_size < min(AUTO.batch_size, data.n_rows)
+        share = model.batch_size / AUTO.batch_size if few else 1.0
+        return request.cell.rate * self.unit() * share
 
     def scales(self) -> Array | None:
         return self.model.scales()
