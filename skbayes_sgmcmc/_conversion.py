@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ._exceptions import explained, not_allowed
+from ._exceptions import explained, listed, not_allowed
 from ._table_columns import column_names, is_missing, not_finite
 
-#: number of columns that a message names
-NAMED_COLUMNS = 3
 #: what to do with rows of several lengths, unless an estimator knows better
 EQUAL_ROWS = "Give rows of one length"
 
@@ -126,8 +124,7 @@ def _not_numeric(name: str, values: Any) -> str | None:
             bad[label] = found
     if not bad:
         return None
-    more = len(bad) - NAMED_COLUMNS
-    named = ", ".join(map(repr, [*bad][:NAMED_COLUMNS])) + (f" and {more} more" if more > 0 else "")
+    named = listed(map(repr, bad))
     which = f"columns {named} are" if len(bad) > 1 else f"column {named} is"
     where = f"in column {next(iter(bad))!r}, " if len(bad) > 1 else ""
     return (

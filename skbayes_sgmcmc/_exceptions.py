@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -53,6 +53,13 @@ class RandomLayerWarning(SamplingWarning):
 
 class CheckpointError(ValueError):
     """A checkpoint file is damaged or belongs to another fit. The file is left untouched."""
+
+
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """The first of some names as a message lists them, and how many more there are."""
+    names = [*names]
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 @contextmanager

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._exceptions import not_allowed
+from ._limits import LIMITS
 from ._table_columns import column_of, first_missing, is_missing, missing_value
 from ._validation import column_or_1d
 
 Array = NDArray[Any]
-
-#: rows whose labels are Python objects at the same time
-BLOCK_ROWS = 2**16
 
 
 def label_array(name: str, values: Any, where: str = "", remedy: str = "Leave the row out") -> Any:
@@ -70,9 +68,9 @@ def codes_of(values: Array, known: Any) -> NDArray[np.intp]:
         known = known.tolist()
     place = {label: code for code, label in enumerate(known)}
     found = np.empty(len(values), dtype=np.intp)
-    for start in range(0, len(values), BLOCK_ROWS):
-        some = values[start : start + BLOCK_ROWS].tolist()
-        found[start : start + BLOCK_ROWS] = [place.get(label, -1) for label in some]
+    for start in range(0, len(values), LIMITS.narrow_rows):
+        some = values[start : start + LIMITS.narrow_rows].tolist()
+        found[start : start + LIMITS.narrow_rows] = [place.get(label, -1) for label in some]
     return found
 
 

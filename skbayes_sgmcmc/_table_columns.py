@@ -8,10 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ._limits import LIMITS
 
-#: bytes of rows that are looked at together
-BLOCK_BYTES = 2**23
+Array = NDArray[Any]
 
 
 def column_names(table: Any, n_columns: int) -> list[Any]:
@@ -85,7 +84,7 @@ def first_not_finite(table: Any) -> int | None:
             if rows.ndim not in (1, 2) or np.isfinite(rows.sum()):
                 return None
         rows = rows.reshape(len(rows), -1)
-        n_rows = max(1, BLOCK_BYTES // max(1, rows.shape[1] * 8))
+        n_rows = max(1, LIMITS.block_numbers // max(1, rows.shape[1]))
         for start in range(0, len(rows), n_rows):
             finite = np.isfinite(rows[start : start + n_rows].astype(np.float64)).all(axis=1)
             if not finite.all():

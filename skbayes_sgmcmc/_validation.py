@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils import multiclass, validation
 
 from ._conversion import explained_conversion
 from ._exceptions import explained_errors, not_allowed
+from ._limits import LIMITS
 
 # other checks of scikit-learn's, whose errors get the note of where they are explained, too
 check_is_fitted = explained_errors("an-estimator-is-not-fitted")(validation.check_is_fitted)
@@ -24,6 +26,38 @@ compute_class_weight = explained_errors()(utils.compute_class_weight)
 
 #: types that Python or numpy count as numbers, and that no parameter takes for one
 NO_NUMBERS = bool, np.bool_, np.timedelta64
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What numbers may be: beyond, floating-point numbers or machines do not reach."""
+
+    #: scales and rates of priors: their squares are numbers in float32, and differ from zero
+    smallest_scale: float = 1e-15
+    largest_scale: float = 1e15
+    #: sums of larger weights lose whole rows to rounding; below the other limit all of the data
+    #: counts for nothing beside the prior, and sums of weights in float32 may be zero
+    smallest_weight: float = 1e-15
+    largest_weight: float = 1e15
+    #: magnitudes of data beyond these limits have squares that overflow, or are zero
+    smallest_data: float = 1e-150
+    largest_data: float = 1e150
+    #: step sizes and temperatures: their products and quotients are still numbers in float32
+    smallest_step: float = 1e-30
+    largest_step: float = 1e18
+    #: steps that no run ends with; their numbers must stay int64
+    steps: int = 10**12
+    #: chains, units, topics, sweeps and passes that no fit ends with
+    count: int = 10**6
+    #: the numbers of jobs must stay int32
+    jobs: int = 2**31 - 1
+    #: whole numbers up to this one are exact in float32: codes, ids, labels in exported modules
+    whole: int = 2**24
+    #: words of one document: sums of counts up to this are exact in single precision
+    document: int = 10_000_000
+
+
+BOUNDS = Bounds()
 
 
 def is_real(value: Any) -> bool:
@@ -92,10 +126,11 @@ def check_numbers(name: str, values: Any, allowed: str) -> None:
 def check_positions(name: str, values: Any) -> None:
     """Refuse numbers from which no chain comes back."""
     largest = float(np.abs(np.asarray(values, dtype=float)).max(initial=0.0))
-    if largest > LARGEST_SCALE:
+    if largest > BOUNDS.largest_scale:
         raise not_allowed(
-            f"{name}={values!r} is not allowed: give positions between {-LARGEST_SCALE:g} and "
-            f"{LARGEST_SCALE:g}; the largest magnitude is {largest:.3g}."
+            f"{name}={values!r} is not allowed: give positions between "
+            f"{-BOUNDS.largest_scale:g} and {BOUNDS.largest_scale:g}; the largest "
+            f"magnitude is {largest:.3g}."
         )
 
 
@@ -168,39 +203,34 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
         raise not_allowed(
             f"sample_weight has a negative value, {weight.min():g}: give nonnegative numbers."
         )
-    if 0.0 < weight.max(initial=0.0) < SMALLEST_WEIGHT:
+    if 0.0 < weight.max(initial=0.0) < BOUNDS.smallest_weight:
         raise not_allowed(
-            f"sample_weight has no value of {SMALLEST_WEIGHT:g} or more: multiply the weights by a "
-            "constant. They are exponents of the likelihood.",
+            f"sample_weight has no value of {BOUNDS.smallest_weight:g} or more: multiply the "
+            "weights by a constant. They are exponents of the likelihood.",
             "numbers-are-too-large-or-too-small",
         )
-    if weight.max(initial=0.0) > LARGEST_WEIGHT:
+    if weight.max(initial=0.0) > BOUNDS.largest_weight:
         raise not_allowed(
-            f"sample_weight has a value of {weight.max():g}, more than {LARGEST_WEIGHT:g}: divide "
-            "the weights by a constant. They are exponents of the likelihood.",
+            f"sample_weight has a value of {weight.max():g}, more than {BOUNDS.largest_weight:g}: "
+            "divide the weights by a constant. They are exponents of the likelihood.",
             "numbers-are-too-large-or-too-small",
         )
     return np.require(weight, requirements="W")  # torch warns of columns of pandas, which are not
 
 
-#: scales and rates of priors: their squares are numbers in float32, and differ from zero
-SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
-#: sums of larger weights lose whole rows to rounding; below the other limit all of the data counts
-#: for nothing beside the prior, and sums of weights in float32 may be zero
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-15, 1e15
-
-
 def check_scale(name: str, value: Any) -> float:
     """Return a prior's scale, or another positive number of such a size, as a float."""
-    return check_real(name, value, low=SMALLEST_SCALE, high=LARGEST_SCALE, closed="both")
+    low, high = BOUNDS.smallest_scale, BOUNDS.largest_scale
+    return check_real(name, value, low=low, high=high, closed="both")
 
 
 def check_ratio(name: str, value: float, whose: str, unit: float) -> None:
     """Refuse a number that is no scale in units of the data; ``whose`` says what ``unit`` is."""
-    if not SMALLEST_SCALE <= float(value) / unit <= LARGEST_SCALE:
+    if not BOUNDS.smallest_scale <= float(value) / unit <= BOUNDS.largest_scale:
         raise not_allowed(
             f"{name}={value!r} is not allowed: it is {float(value) / unit:.3g} times {whose}, "
-            f"{unit:.3g}; give a number of {SMALLEST_SCALE:g} to {LARGEST_SCALE:g} times as much.",
+            f"{unit:.3g}; give a number of {BOUNDS.smallest_scale:g} to {BOUNDS.largest_scale:g} "
+            "times as much.",
             "numbers-are-too-large-or-too-small",
         )
 
@@ -211,11 +241,11 @@ def check_scales(name: str, values: Any, allowed: str) -> Any:
         numbers = np.asarray(values, dtype=float)
     except (TypeError, ValueError, OverflowError):
         numbers = np.empty(0)
-    good = (numbers >= SMALLEST_SCALE) & (numbers <= LARGEST_SCALE)
+    good = (numbers >= BOUNDS.smallest_scale) & (numbers <= BOUNDS.largest_scale)
     if numbers.ndim != 1 or numbers.size == 0 or not good.all():
         raise not_allowed(
             f"{name}={values!r} is not allowed: give {allowed} "
-            f"(numbers between {SMALLEST_SCALE:g} and {LARGEST_SCALE:g})."
+            f"(numbers between {BOUNDS.smallest_scale:g} and {BOUNDS.largest_scale:g})."
         )
     return values
 
@@ -247,20 +277,15 @@ def class_weights(
             f"{classes.tolist()}, as labels of y."
         )
     weights = np.array([given.get(label, 1.0) for label in classes], dtype=np.float64)
-    good = (weights == 0.0) | ((weights >= SMALLEST_WEIGHT) & (weights <= LARGEST_WEIGHT))
+    good = (weights >= BOUNDS.smallest_weight) & (weights <= BOUNDS.largest_weight)
+    good |= weights == 0.0
     if not good.all():
         raise not_allowed(
             f"class_weight is not allowed: class {classes[~good].tolist()[0]!r} has the weight "
-            f"{weights[~good][0]:g}; give 0, or numbers between {SMALLEST_WEIGHT:g} and "
-            f"{LARGEST_WEIGHT:g}."
+            f"{weights[~good][0]:g}; give 0, or numbers between {BOUNDS.smallest_weight:g} and "
+            f"{BOUNDS.largest_weight:g}."
         )
     return weights
-
-
-#: magnitudes of data beyond these limits have squares that overflow, or are zero
-SMALLEST_DATA, LARGEST_DATA = 1e-150, 1e150
-#: stored numbers of a sparse matrix that are looked at together
-BLOCK_NUMBERS = 2**22
 
 
 def check_magnitude(name: str, values: Any) -> None:
@@ -274,15 +299,15 @@ def check_magnitude(name: str, values: Any) -> None:
         return
     of_columns = _column_magnitudes(values)
     largest = float(of_columns.max(initial=0.0))
-    limits = f"between {SMALLEST_DATA:g} and {LARGEST_DATA:g}"
-    if largest > LARGEST_DATA or 0.0 < largest < SMALLEST_DATA:
+    limits = f"between {BOUNDS.smallest_data:g} and {BOUNDS.largest_data:g}"
+    if largest > BOUNDS.largest_data or 0.0 < largest < BOUNDS.smallest_data:
         verb = "divide" if largest > 1.0 else "multiply"
         raise not_allowed(
             f"{name} is not allowed: its largest magnitude is {largest:.3g}, and squares of such "
             f"numbers can't be represented; {verb} it by a constant, so that it lies {limits}.",
             "numbers-are-too-large-or-too-small",
         )
-    small = np.flatnonzero((of_columns > 0.0) & (of_columns < SMALLEST_DATA))
+    small = np.flatnonzero((of_columns > 0.0) & (of_columns < BOUNDS.smallest_data))
     if len(small):
         raise not_allowed(
             f"{name} is not allowed: the largest magnitude of its column {small[0]} is "
@@ -296,15 +321,15 @@ def _column_magnitudes(values: Any) -> NDArray[np.float64]:
     """The largest magnitude of each column of an array or a CSR matrix."""
     if hasattr(values, "indptr"):
         found = np.zeros(values.shape[1])
-        for first in range(0, len(values.data), BLOCK_NUMBERS):  # there may be none
-            some = slice(first, first + BLOCK_NUMBERS)
+        for first in range(0, len(values.data), LIMITS.block_numbers):  # there may be none
+            some = slice(first, first + LIMITS.block_numbers)
             magnitudes = np.abs(values.data[some].astype(np.float64))
             np.maximum.at(found, values.indices[some], magnitudes)
         return found
     columns = np.asarray(values)
     columns = columns.reshape(len(columns), -1) if columns.ndim != 2 else columns
     found = np.zeros(columns.shape[1])
-    n_rows = max(1, BLOCK_NUMBERS // max(1, columns.shape[1]))
+    n_rows = max(1, LIMITS.block_numbers // max(1, columns.shape[1]))
     for first in range(0, len(columns), n_rows):  # a block is read once for both ends
         block = columns[first : first + n_rows]
         found = np.maximum(found, np.maximum(block.max(axis=0), -block.min(axis=0)))

@@ -40,7 +40,7 @@ def same_seed():
 
 @pytest.fixture
 def limits():
-    """``limits(row_block=50)`` sets limits of memory and of blocks (_inside.LIMITS) for a test."""
+    """``limits(block_rows=50)`` sets limits of memory and of blocks (_limits.py) for a test."""
     with ExitStack() as stack:
         yield lambda **values: stack.enter_context(set_limits(**values))
 

@@ -183,7 +183,7 @@ def test_blocks_of_rows_and_draws_do_not_show(name, weights, limits, monkeypatch
             yield draws, f
 
     monkeypatch.setattr(type(clf), "_iter_logits", recorded)
-    limits(prediction_block=1, activations=1, attacked_rows=7)
+    limits(block_numbers=1, gradient_rows=7)
     np.testing.assert_array_equal(fgsm(clf, X, eps=1.0, clip=None), whole)
     assert {shape[0] for shape in sizes} == {1}
     assert max(shape[1] for shape in sizes) == 7

@@ -21,18 +21,9 @@ from skbayes_sgmcmc import (
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
+from skbayes_sgmcmc.models._auto import AUTO
 from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
-from skbayes_sgmcmc.models._tuning import (
-    ENERGY_BATCH,
-    ENERGY_BURN_IN,
-    MANY_ROWS,
-    MOST_PARAMETERS,
-    NETWORK_PARAMETERS,
-    PLAIN_BATCH,
-    WORK_OF_ALL_STEPS,
-    ManyModes,
-    Request,
-)
+from skbayes_sgmcmc.models._tuning import ManyModes, Request
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import MCLMC, PSGLD, Cell
@@ -79,11 +70,11 @@ def test_the_sampler_depends_on_the_rows_of_a_step(n, step_size, batch_size, exp
 @cases(
     "number, n, expected",
     [
-        (NETWORK_PARAMETERS, 100, "mclmc"),
-        (NETWORK_PARAMETERS + 1, 100, "psgld"),  # as good in a seventh of the time
-        (NETWORK_PARAMETERS + 1, MANY_ROWS * NETWORK_PARAMETERS, "psgld"),
-        (NETWORK_PARAMETERS + 1, MANY_ROWS * (NETWORK_PARAMETERS + 1), "mclmc"),
-        (MOST_PARAMETERS + 1, MANY_ROWS * (MOST_PARAMETERS + 1), "psgld"),
+        (AUTO.small_network, 100, "mclmc"),
+        (AUTO.small_network + 1, 100, "psgld"),  # as good in a seventh of the time
+        (AUTO.small_network + 1, AUTO.many_rows * AUTO.small_network, "psgld"),
+        (AUTO.small_network + 1, AUTO.many_rows * (AUTO.small_network + 1), "mclmc"),
+        (AUTO.large_network + 1, AUTO.many_rows * (AUTO.large_network + 1), "psgld"),
     ],
 )
 def test_the_sampler_depends_on_the_number_of_parameters(number, n, expected):
@@ -94,13 +85,13 @@ def test_the_sampler_depends_on_the_number_of_parameters(number, n, expected):
     "sampler, number, n, p, size",
     [
         (MCLMC(), 100, 20_000, 30, 20_000),  # little work, however many rows there are
-        (MCLMC(), 1000, MANY_ROWS * 1000 - 1, 30, MANY_ROWS * 1000 - 1),
-        (MCLMC(), 1000, MANY_ROWS * 1000, 30, ENERGY_BATCH),
-        (MCLMC(), 1000, MANY_ROWS * 1000, 1, ENERGY_BATCH),  # few numbers, but much work
+        (MCLMC(), 1000, AUTO.many_rows * 1000 - 1, 30, AUTO.many_rows * 1000 - 1),
+        (MCLMC(), 1000, AUTO.many_rows * 1000, 30, AUTO.energy_batch),
+        (MCLMC(), 1000, AUTO.many_rows * 1000, 1, AUTO.energy_batch),  # few numbers, but much work
         (MCLMC(), 2500, 6000, 30, 6000),
-        (MCLMC(), 2500, 7000, 30, ENERGY_BATCH),  # too much work
+        (MCLMC(), 2500, 7000, 30, AUTO.energy_batch),  # too much work
         (MCLMC(), 20_000, 10_000, 30, 10_000),  # who asks for MCLMC with so large networks
-        (PSGLD(), 1000, MANY_ROWS * 1000, 30, PLAIN_BATCH),
+        (PSGLD(), 1000, AUTO.many_rows * 1000, 30, AUTO.batch_size),
     ],
 )
 def test_minibatches_of_many_rows(sampler, number, n, p, size):
@@ -117,7 +108,7 @@ def test_many_rows_in_a_fit():
     n = 20_000
     X = np.random.default_rng(0).standard_normal((n, 4))
     reg = BayesianMLPRegressor(n_chains=2, max_steps=20, random_state=0).fit(X, X[:, 0])
-    assert reg.batch_size_ == ENERGY_BATCH and "energy_error" in reg.posterior_.statistics
+    assert reg.batch_size_ == AUTO.energy_batch and "energy_error" in reg.posterior_.statistics
     few = BayesianMLPRegressor(n_chains=2, max_steps=20, random_state=0).fit(X[:900], X[:900, 0])
     assert few.batch_size_ == 900
 
@@ -137,14 +128,14 @@ def test_streams_take_minibatches():
         (MCLMC(), 2500, 2500, 3000),
         (MCLMC(), 7600, 7600, 1721),  # three times the work, steps by one over its root
         (MCLMC(), 10_000, 10_000, 1500),  # who asks for all of many rows
-        (MCLMC(), 10_000, ENERGY_BATCH, ENERGY_BURN_IN),
-        (MCLMC(), 10**6, ENERGY_BATCH, 40_000),  # ten passes
+        (MCLMC(), 10_000, AUTO.energy_batch, AUTO.energy_burn_in),
+        (MCLMC(), 10**6, AUTO.energy_batch, 40_000),  # ten passes
         (PSGLD(), 10_000, 100, 3000),
     ],
 )
 def test_chains_with_all_rows_take_fewer_steps_of_much_work(sampler, n, batch_size, expected):
     """With as many parameters as let 2,500 rows have all of their steps."""
-    tuning = of_parameters(round(WORK_OF_ALL_STEPS / 2500))
+    tuning = of_parameters(round(AUTO.full_work / 2500))
     values = tuning.tuned(rows(n), request_of(sampler, batch_size))
     assert tuning.lengths(values, n, batch_size, 100) == (expected, expected // 100)
 

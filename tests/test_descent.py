@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from _cases import cases
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data
-from skbayes_sgmcmc._engine.descent import FEWEST_ROWS, MOST_STEPS, PATIENCE, Descent, descend
+from skbayes_sgmcmc._engine.descent import DESCENT, Descent, descend
 from skbayes_sgmcmc._engine.target import Target
 from skbayes_sgmcmc.models.likelihoods import Gaussian
 from skbayes_sgmcmc.models.networks.mlp import MLP
@@ -91,14 +93,14 @@ def test_descents_stop_when_other_rows_get_worse():
     from skbayes_sgmcmc._engine import descent
 
     long = pytest.MonkeyPatch()
-    long.setattr(descent, "FEWEST_ROWS", 1000)  # no other rows, so nothing stops it
-    long.setattr(descent, "FEW_STEPS", 5000)
+    # no other rows, so nothing stops it
+    long.setattr(descent, "DESCENT", replace(DESCENT, fewest_rows=1000, few_steps=5000))
     overfitted = descend(target, 100, theta, seeds)
     long.undo()
     assert error(stopped) < 0.7 * error(overfitted)
 
 
-@pytest.mark.parametrize("n", [2, FEWEST_ROWS - 1])
+@pytest.mark.parametrize("n", [2, DESCENT.fewest_rows - 1])
 def test_few_rows_are_not_divided(n):
     model, target = problem(n)
     theta, seeds = starts(model, 2)
@@ -114,7 +116,7 @@ def test_steps_are_bounded_and_batches_are_not_larger_than_the_runs():
     one = Descent(target, 5, phi.clone(), ChainRandom(seeds))
     assert one.size == 5
     assert one.held.shape == (2, 18) and one.rows.shape == (2, 102)
-    assert PATIENCE < MOST_STEPS
+    assert DESCENT.patience < DESCENT.most_steps
     for held, rows in zip(one.held, one.rows, strict=True):
         assert sorted([*held, *rows]) == list(range(120))
 

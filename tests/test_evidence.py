@@ -19,6 +19,7 @@ from skbayes_sgmcmc import (
     SamplingWarning,
 )
 from skbayes_sgmcmc.diagnostics import r_hat
+from skbayes_sgmcmc.models import _evidence
 from skbayes_sgmcmc.models.last_layer import LogisticHead
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
@@ -155,12 +156,13 @@ def test_the_scale_does_not_depend_on_where_the_features_have_their_zero():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_many_weights_of_few_rows_solve_the_equation_of_the_scale(n_classes, limits):
+def test_many_weights_of_few_rows_solve_the_equation_of_the_scale(n_classes, monkeypatch):
     """s^2 = (E|w|^2 + 2 a s_0^2) / (n + 2 a) with the approximation's own moments, to 2%.
 
     Two classes have one logit, whose weights have the unit sqrt(2).
     """
-    limits(evidence_change=1e-3, evidence_fits=50)
+    monkeypatch.setattr(_evidence, "SAME_SCALE", 1e-3)
+    monkeypatch.setattr(_evidence, "MOST_FITS", 50)
     rng = np.random.default_rng(0)
     hyper = LearnedScale(shape=0.5, scale=0.5, inputs=False)
     head = LogisticHead({"weight": (n_classes, 40)}, Normal(), 1.0)

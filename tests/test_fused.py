@@ -10,13 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from _inside import inside, limit
+from _inside import inside
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 from skbayes_sgmcmc import BayesianMLPClassifier
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine.accelerators import fused_steps as _fused
+from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
 from skbayes_sgmcmc.samplers.integrators import euler, leimkuhler_matthews
 from skbayes_sgmcmc.schedules import Polynomial
@@ -187,7 +188,7 @@ def test_threads_do_not_change_the_bits(limits, sampler, dtype):
 
     The gradient is made without products, whose sums torch may order by the number of threads.
     """
-    limits(threads_of_steps=3000)
+    limits(thread_numbers=3000)
     n_parameters = 3 * 4 * BLOCK + 4321
     curvature = torch.linspace(0.1, 2.0, n_parameters, dtype=dtype)
 
@@ -227,7 +228,7 @@ def test_a_warm_start_goes_on_with_new_numbers(data, calls):
 
     Runs must end where a portion of row numbers does.
     """
-    n = limit("chunk_numbers") // (2587 + 20)
+    n = LIMITS.cache_numbers // (2587 + 20)
     parameters = {"sampler": PSGLD(adapt="always"), "burn_in": 0, "thinning": 1}
     whole = draws(data, **parameters, n_draws=2 * n)
     clf = fitted(data, **parameters, n_draws=n, warm_start=True)
@@ -278,7 +279,7 @@ def test_other_runs_are_left_to_torch(data, calls, parameters):
 
 
 def test_runs_too_small_to_be_worth_compiling_are_left_to_torch(data, calls, limits):
-    """``WORTH_NUMBERS`` counts parameters, steps and chains; the generator is torch's then."""
+    """``worth_steps`` counts parameters, steps and chains; the generator is torch's then."""
     numbers = 2587 * N_STEPS * 3
     limits(worth_steps=numbers + 1)
     small = draws(data)

@@ -10,6 +10,7 @@ from sklearn.datasets import make_regression
 
 from skbayes_sgmcmc import BayesianMLPRegressor
 from skbayes_sgmcmc._engine.accelerators import fused_turns
+from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.samplers import MCLMC
 
 pytest.importorskip("numba")
@@ -118,11 +119,11 @@ def test_auto_compiles_long_runs_of_small_networks(limits):
         ).fit(X, y).compiled_  # fmt: skip
 
     n_parameters = 4 * 5 + 5 + 5 + 1 + 1
-    worth = 60 * (fused_turns.STEP_NUMBERS + 3 * n_parameters)
+    worth = 60 * (LIMITS.turn_numbers + 3 * n_parameters)
     assert used() == ()
     limits(worth_turns=worth + 1)
     assert used() == ()
     limits(worth_turns=worth)
     assert used() == ("fused_turns",)
-    limits(threads_of_turns=n_parameters)
+    limits(thread_numbers=n_parameters)
     assert used() == ()

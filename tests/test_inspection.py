@@ -140,7 +140,7 @@ def test_curve_of_a_regressor(n_outputs, weights, limits):
             share = np.full(len(log_lik), 1.0 / len(log_lik)) if share is None else share
             expected = -logsumexp(log_lik, axis=0, b=share[:, None]).mean()
             assert nll == pytest.approx(expected, rel=1e-6, abs=1e-6)
-    limits(prediction_block=60)
+    limits(block_numbers=60)
     parts = LearningCurveDisplay.from_estimator(reg, X, y)
     for name, values in display.values.items():
         np.testing.assert_allclose(parts.values[name], values, rtol=1e-6, atol=1e-6)
@@ -159,7 +159,7 @@ def test_blocks_are_small_and_do_not_show(weighted, iris, limit, limits, monkeyp
         sizes.append(p.size)
         return p
 
-    limits(prediction_block=limit)
+    limits(block_numbers=limit)
     monkeypatch.setattr(type(weighted), "_predict_block", recorded)
     parts = LearningCurveDisplay.from_estimator(weighted, *iris)
     for name, values in whole.values.items():
@@ -410,13 +410,13 @@ def test_large_blocks_are_sampled(network, weights, limits):
     weights of 1 on average and largest ratio r, at most sqrt(r) of it. Bound: 4 sd."""
     estimator = with_posterior(network, weights=weights)
     whole = WeightHistogramDisplay.from_estimator(estimator, "weight_1", bins=5)
-    limits(curve_numbers=100)
+    limits(plotted_numbers=100)
     posterior, rng = estimator.posterior_, np.random.RandomState(0)
     assert posterior["weight_1"].size > 100
     values, per_number = _weights._numbers(posterior, "weight_1", rng)
     assert values.shape == (100,)
     assert (per_number is None) == (weights is None)
-    limits(curve_numbers=2000)
+    limits(plotted_numbers=2000)
     draws = np.tile(posterior["weight_1"], (1, 1, 1, 20))  # more numbers, the same histogram
     large = with_posterior(estimator)
     large.posterior_ = PosteriorSamples({"weight_1": draws}, posterior.weights)

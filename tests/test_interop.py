@@ -109,7 +109,7 @@ def test_log_likelihood_in_blocks(data, limits):
     X, y = data
     clf = BayesianLogisticRegression(**SMALL).fit(X, y)
     whole = to_arviz(clf, X, y)["log_likelihood"]["y"].values
-    limits(prediction_block=120 * 2 * 30)
+    limits(block_numbers=120 * 2 * 30)
     blocks = [block.shape for block in clf._log_lik_blocks(X, y)]
     assert blocks == [(120, 30)] * 6 + [(120, 20)]
     sparse = to_arviz(clf, sp.csr_matrix(X), y)["log_likelihood"]["y"].values

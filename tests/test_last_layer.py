@@ -22,7 +22,6 @@ from skbayes_sgmcmc import (
     to_torch,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc._draws import prediction
 from skbayes_sgmcmc.models.last_layer import LogisticHead, RegressionHead
 from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian
 from skbayes_sgmcmc.models.networks.head import Head, LinearHead, split
@@ -186,7 +185,7 @@ def test_turned_coordinates_change_no_density(kind, learned):
         assert abs(numeric - diagonal[j]) < 1e-4 * max(1.0, diagonal[j])
 
 
-def test_features_are_computed_once():
+def test_features_are_computed_once(limits):
     """A fit passes each row through the body once, besides the few that are looked at; blocks of
     draws of a prediction share the features of their rows.
     """
@@ -196,12 +195,8 @@ def test_features_are_computed_once():
     clf.fit(X, y)
     assert len(X) <= Counted.rows < 2 * len(X)  # some 280 rows more are looked at
     Counted.rows = 0
-    prediction_rows = prediction.BLOCK_NUMBERS
-    prediction.BLOCK_NUMBERS = 2000
-    try:
-        clf.predict_proba(X)
-    finally:
-        prediction.BLOCK_NUMBERS = prediction_rows
+    limits(block_numbers=2000)
+    clf.predict_proba(X)
     assert Counted.rows == len(X)
     assert clf._features is None
 

@@ -116,7 +116,7 @@ def test_scales_belong_to_their_draws(limits):
     A Kolmogorov-Smirnov test of 4,000 pairs. With each scale from the draw before, p is below 1e-8,
     because |w|^2 varies much where fifteen rows have four features. Blocks have six draws here.
     """
-    limits(chunk_numbers=32)
+    limits(cache_numbers=32)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((15, 4)), np.arange(15) % 2
     hyper = LearnedScale(shape=1.0, scale=2.0, inputs=False)

@@ -22,7 +22,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._engine import descent
 from skbayes_sgmcmc._engine.target import Evaluator
-from skbayes_sgmcmc.estimators._calibration import BUDGET
+from skbayes_sgmcmc.estimators._calibration import CALIBRATION
 
 LENGTHS, START_SHARE, Lengths = map(inside, ("LENGTHS", "START_SHARE", "Lengths"))
 
@@ -219,7 +219,7 @@ def test_runs_that_calibrate_are_in_proportion(monkeypatch, max_steps):
     clf = BayesianMLPClassifier(hidden_layer_sizes=3, n_chains=1, calibrate=True)
     clf.set_params(max_steps=max_steps, random_state=0).fit(X, LABELS)
     assert clf.n_steps_ == max_steps
-    assert 0 < sum(taken) <= BUDGET * max_steps
+    assert 0 < sum(taken) <= CALIBRATION.budget * max_steps
     assert len(taken) == max(1, max_steps // 1500)
 
 

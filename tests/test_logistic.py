@@ -264,7 +264,7 @@ def test_single_draws(fitted, iris, limits):
     assert (chosen != fitted.predict_proba_samples(X, n_draws=7, random_state=4)).any()
     whole, uncertain = fitted.predict_proba_samples(X), fitted.predict_uncertainty(X)
     # in blocks that hold 40 rows only
-    limits(prediction_block=400 * 3 * 40)
+    limits(block_numbers=400 * 3 * 40)
     blocks = list(fitted.iter_proba_samples(X))
     assert [block.shape[1] for block in blocks] == [40, 40, 40, 30]
     np.testing.assert_allclose(np.concatenate(blocks, axis=1), whole, rtol=1e-12)

@@ -44,7 +44,7 @@ def test_few_passes_over_the_rows(many, limits):
     for the curvature and control variates, where there were six passes. Six more search the table
     for a few rows: for the checks of X (2), the part (2), the size of minibatches, and the pool.
     """
-    limits(held_bytes=0, read_at_once=0, row_block=2000 * (P + 1))
+    limits(held_bytes=0, block_numbers=2000 * (P + 1))
     X, y = problem()
     table = Table(X)
     clf = BayesianLogisticRegression(n_draws=20, burn_in=0, random_state=0)

@@ -17,7 +17,7 @@ from skbayes_sgmcmc import (
     sample,
 )
 from skbayes_sgmcmc.samplers import MCLMC, Step, integrators
-from skbayes_sgmcmc.samplers.mclmc import LEAST_NOISE
+from skbayes_sgmcmc.samplers._tuning import TUNING
 
 INTEGRATORS = ["leapfrog", "minimal_norm"]
 
@@ -408,7 +408,7 @@ def test_noise_of_the_gradient_that_differs_between_directions_hardly_biases():
     plain, _ = noisy_draws(scaling=False)
     assert plain.max() / plain.min() > 1.5
     # frozen after the burn-in: 3,000 steps, of which the last third counts, know sds to 4%
-    even = 1.0 / np.sqrt(NOISES**2 / np.mean(NOISES**2) + LEAST_NOISE)
+    even = 1.0 / np.sqrt(NOISES**2 / np.mean(NOISES**2) + TUNING.least_noise)
     np.testing.assert_allclose(
         state["scaling"], np.broadcast_to(even / np.sqrt(np.mean(even**2)), (64, 6)), rtol=0.2
     )

@@ -205,7 +205,7 @@ def test_gathered_rows_are_the_named_ones(kind, shared, limits):
     batches, chains = Minibatches(data, 3, shared=shared), streams(2)
     indices = batches.indices(11, chains)
     for limit in (1, 2**17):
-        limits(gathered_numbers=limit)
+        limits(cache_numbers=limit)
         steps = list(batches.chunk(indices, 11, chains))
         assert len(steps) == 11
         for k, batch in enumerate(steps):

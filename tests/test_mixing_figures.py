@@ -27,7 +27,7 @@ CHAINS = {
 def test_they_are_those_of_arviz(kind, n_chains, n_draws, limits):
     """The last loop of arviz ends at the third draw from the end, which short chains see."""
     x = CHAINS[kind](np.random.default_rng(0).standard_normal((5, n_chains, n_draws)))
-    limits(mixing_block=2 * n_chains * n_draws)
+    limits(block_numbers=2 * n_chains * n_draws)
     places = {"chain_axis": 0, "draw_axis": 1}
     for found, expected in (
         (rank_r_hat(x), [array_stats.rhat(each, **places) for each in x]),

@@ -416,7 +416,7 @@ def test_weighted_draws(iris):
 def test_blocks_of_rows_and_draws_do_not_matter(iris, fitted, limits):
     X, _ = iris
     whole, parts = fitted.predict_proba(X), fitted.predict_uncertainty(X)
-    limits(prediction_block=700, activations=100)
+    limits(block_numbers=100)
     np.testing.assert_allclose(fitted.predict_proba(X), whole, rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_uncertainty(X).total, parts.total, rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_proba(X[:1]), whole[:1], rtol=1e-12)

@@ -14,7 +14,8 @@ from _cases import cases
 from torch import nn
 
 from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor, to_onnx, to_torch
-from skbayes_sgmcmc._data.layout import LARGEST_WHOLE, Layout
+from skbayes_sgmcmc._data.layout import Layout
+from skbayes_sgmcmc._validation import BOUNDS
 
 rng = np.random.default_rng(0)
 N, WORDS, LENGTH = 40, 12, 5
@@ -178,7 +179,7 @@ class Nothing(nn.Linear):
         (Words(), {"input_ids": ids, "mask": mask}, "unexpected keyword argument 'mask'"),
         (Words(), {"input_ids": ids, "attention_mask": mask[:5]}, "different numbers of rows"),
         (Words(), {"input_ids": ids.astype(str)}, r"X\['input_ids'\] of type <U\d+ is not allowed"),
-        (Words(), {"input_ids": ids + LARGEST_WHOLE}, "whole numbers that a module gets may be at"),
+        (Words(), {"input_ids": ids + BOUNDS.whole}, "whole numbers that a module gets may be at"),
         (
             Words(),
             {"input_ids": np.full_like(ids, np.iinfo(np.int64).min)},

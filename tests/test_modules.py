@@ -258,7 +258,7 @@ def test_a_fit_builds_the_module_and_predictions_do_not(limits):
 
     clf = BayesianModuleClassifier(counted, **TINY).fit(X, y)
     whole, few = clf.predict_proba(X[:100]), clf.predict_proba_samples(X[:100])
-    limits(prediction_block=100)
+    limits(block_numbers=100)
     for predict, expected in ((clf.predict_proba, whole), (clf.predict_proba_samples, few)):
         np.testing.assert_allclose(predict(X[:100]), expected, atol=1e-6)
     assert built == [1]

@@ -18,6 +18,7 @@ from skbayes_sgmcmc import sample
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Batch, Minibatches
 from skbayes_sgmcmc._engine.target import Evaluator, Target
+from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian
 from skbayes_sgmcmc.models.networks import products as _products
 from skbayes_sgmcmc.models.networks.mlp import ACTIVATIONS, MLP
@@ -281,13 +282,13 @@ def test_starts_are_hes():
 
 # products by oneDNN -------------------------------------------------------------------------------
 
-WIDE = (100, 150, 120)  # rows, inner, columns: more than ONEDNN_NUMBERS multiplications
+WIDE = (100, 150, 120)  # rows, inner, columns: more than oneDNN is for
 
 
 def wide_problem(n_chains, dtype=torch.float32):
     """Rows shared by the chains, weights as views into flat parameters, and a slope."""
     n, p, q = WIDE
-    assert n * p * q >= _products.ONEDNN_NUMBERS
+    assert n * p * q >= LIMITS.onednn_products
     generator = torch.manual_seed(0)
     net = MLP((7, p, q, 2), "tanh")  # so that the views begin in the midst of a row
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from scipy.special import expit
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SamplingWarning
 from skbayes_sgmcmc._data import kept_rows
 from skbayes_sgmcmc._data.kept_rows import KeptRows
+from skbayes_sgmcmc._engine import streams
 
 #: streams of one class have not mixed, and say so
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
@@ -149,9 +151,10 @@ def test_rows_in_random_order_become_a_gaussian(rows, limits):
 
 
 @pytest.mark.statistical
-def test_a_gaussian_that_is_used_far_away_is_warned_of(rows, limits):
+def test_a_gaussian_that_is_used_far_away_is_warned_of(rows, limits, monkeypatch):
     """2,000 shuffled rows become a Gaussian; 1,400 of one class then move the mean away, once."""
-    limits(stream_numbers=2500, most_stretched=0.5)
+    limits(stream_numbers=2500)
+    monkeypatch.setattr(streams, "STREAM", replace(streams.STREAM, most_stretched=0.5))
     X, y, _ = rows
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "after .* rows, the posterior is")

@@ -88,7 +88,7 @@ def test_fits_are_those_of_the_array(path, large, limits):
     Otherwise minibatches come from a pool of rows: means agree within the error of 200 draws.
     """
     if large:
-        limits(read_at_once=0, held_bytes=0)
+        limits(held_bytes=0)
     run = {"n_chains": 2, "n_draws": 100, "random_state": 0}
     rows = ParquetRows(path, NAMES)
     found = BayesianLogisticRegression(**run).fit(rows, rows.column("y"))

@@ -247,7 +247,7 @@ def test_moments_and_densities_are_sums_over_draws(weighting, block, limits):
     weights = weights_of(weighting, 50)
     y = loc[3] + 0.5
     if block:
-        limits(prediction_block=block)
+        limits(block_numbers=block)
     rows = np.arange(9)[:, None]
     mixture = Mixture(slices_of(loc, sd), 50, 2, None if weighting == "equal" else weights)
     mean, variance = mixture.moments(rows)
@@ -278,7 +278,7 @@ def test_a_density_beyond_all_numbers_is_an_error_that_names_the_row(block, limi
     """1e200 is a possible target, and 1e400 no number: no density of zero is given out instead."""
     loc, sd = np.zeros((4, 2, 1)), np.ones((4, 1, 1))
     if block:
-        limits(prediction_block=block)
+        limits(block_numbers=block)
     mixture = Mixture(slices_of(loc, sd), 4, 1, None)
     rows, y = np.arange(2)[:, None], np.array([[0.0], [1e200]])
     for found in (mixture.log_density, lambda *given: list(mixture.log_densities(*given))):
@@ -317,7 +317,7 @@ def test_blocks_are_small(limits):
         return part
 
     for limit in (1, 350):
-        limits(prediction_block=limit)
+        limits(block_numbers=limit)
         everything(Mixture(predictive, 50, 2, None), np.arange(30)[:, None], loc[0])
         assert max(sizes) <= max(limit, 50 * 2)
 
@@ -349,7 +349,7 @@ def test_memory_is_bounded(limits):
 
     bound = 50 * n * 8 / 4
     assert peak() > 4 * bound  # in one block: so the bound can be missed
-    limits(prediction_block=limit)
+    limits(block_numbers=limit)
     assert peak() < bound
 
 

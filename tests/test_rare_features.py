@@ -12,8 +12,8 @@ import torch
 from scipy.special import expit
 
 from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc.models._auto import AUTO
 from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
-from skbayes_sgmcmc.models._gradient_noise import FARTHEST
 from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
 from skbayes_sgmcmc.models.glm import GLMModel
 from skbayes_sgmcmc.models.likelihoods import StudentNoise
@@ -116,7 +116,8 @@ def test_noise_in_the_tails_of_rare_features(monkeypatch):
     for j in range(10, X.shape[1]):
         ray = covariance[j] / math.sqrt(covariance[j, j])
         away, fallen, distance = design @ ray, 0.0, 0.0
-        while fallen < 0.5 * FARTHEST**2:  # -log p along the ray, from the Gaussian's and the rest
+        # -log p along the ray, from the Gaussian's and the rest
+        while fallen < 0.5 * AUTO.farthest_draw**2:
             distance -= 0.25
             left = expit(z + distance * away) - control - slope * distance * away
             fallen -= 0.25 * (distance + (left * away).sum())

@@ -68,7 +68,7 @@ class Failing:
 @pytest.fixture
 def small_is_large(limits):
     """Tables of a few rows take the way of large ones, in several blocks."""
-    limits(held_bytes=0, read_at_once=0, row_block=2800, read_bytes=4 * 3 * 128)
+    limits(held_bytes=0, block_numbers=2800, read_bytes=4 * 3 * 128)
 
 
 def problem():

@@ -233,7 +233,7 @@ def test_blocks_of_rows_do_not_matter(data, limits):
         return mean, sd, reg.predict_interval(X), *reg._log_lik_blocks(X, y)
 
     whole = everything()
-    limits(prediction_block=500)
+    limits(block_numbers=500)
     *parts, first = everything()[:4]
     for ours, theirs in zip(parts, whole[:3], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)

@@ -23,7 +23,7 @@ def test_inclusion_is_that_of_some_unit_whatever_the_order_of_units(limits):
     expected = np.average(rho.max(axis=3).mean(axis=0), axis=0, weights=posterior.weights)
     np.testing.assert_allclose(reg.inclusion_probability_, expected, rtol=1e-12)
     posterior.draws["rho_weight_1"][1] = rho[1][:, :, [2, 0, 3, 1]]
-    limits(prediction_block=5 * 12)
+    limits(block_numbers=5 * 12)
     reg._set_attributes()
     np.testing.assert_allclose(reg.inclusion_probability_, expected, rtol=1e-12)
 

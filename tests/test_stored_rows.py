@@ -57,8 +57,7 @@ def problem(n=N, p=P, dtype=np.float32, seed=0):
 @pytest.fixture
 def small_is_large(limits):
     """Tables of a few rows take the way of large ones, in several blocks."""
-    row_block = 700 * (P + 1)
-    limits(held_bytes=0, read_at_once=0, whole_bytes=0, row_block=row_block, read_bytes=4 * P * 128)
+    limits(held_bytes=0, block_numbers=700 * (P + 1), read_bytes=4 * P * 128)
 
 
 # reading ------------------------------------------------------------------------------------------
@@ -96,7 +95,7 @@ def test_blocks_of_a_table_are_read_once_each(small_is_large):
     """Scattered rows of a file cost one slice for each block that has some of them."""
     table = Table(problem()[0], chunk=100)
     stored = StoredRows(table)
-    assert stored.run == 100  # the 128 rows of READ_BYTES, in whole chunks
+    assert stored.run == 100  # the 128 rows of LIMITS.read_bytes, in whole chunks
     stored.take(np.array([1999, 5, 150, 99, 120, 5]))
     assert table.asked == [(5, 100), (120, 151), (1999, 2000)]
 
@@ -185,7 +184,7 @@ def test_blocks_of_a_map_do_not_ask_for_the_memory(small_is_large, tmp_path, mon
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_stored_sparse_design_is_the_held_one(dtype, limits):
     """The same for a CSR matrix, which is not copied, whatever its precision."""
-    limits(sparse_block=700)
+    limits(narrow_rows=700)
     X, y = problem(dtype=dtype)
     X = sp.csr_matrix(X * (X > 0.5))
     sign = (1 - 2 * y).astype(np.int8)

@@ -37,12 +37,13 @@ from skbayes_sgmcmc import (
     SparseBayesianClassifier,
     SparseBayesianRegressor,
 )
+from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.models._constants import Constant
 from skbayes_sgmcmc.models._design import DenseDesign
 from skbayes_sgmcmc.models._threads import serial_products
 from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.networks.blocks import Blocks
-from skbayes_sgmcmc.models.networks.latents import GAIN_BLOCK, Latents
+from skbayes_sgmcmc.models.networks.latents import Latents
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.priors import Normal, SpikeSlab
@@ -122,7 +123,7 @@ def test_chains_in_threads_draw_what_they_draw_in_turn(case, short_switches, lim
     """Equal to the last bit: each group of chains has the same work and its own random numbers."""
     estimator, x, y = CASES[case]
     # gains of latent variables are computed for blocks of steps: many blocks in these few steps
-    limits(gain_block=2)
+    limits(chunk_steps=2)
     with parallel_config("threading"):
         with monkeypatch.context() as patch:
             [patch.setattr(module, "Parallel", in_turn) for module in having("Parallel")]
@@ -156,10 +157,10 @@ def test_caches_that_another_thread_replaces_are_not_returned():
 
     network = NetworkModel(mlp, Categorical(), Normal(), 1.0)
     latents = Latents(SpikeSlab(), Blocks(["weight_1"], network.places()), learn_sigma=False)
-    expected = [latents._gain(k) for k in (0, GAIN_BLOCK)]
+    expected = [latents._gain(k) for k in (0, LIMITS.chunk_steps)]
     latents._gains = (-1, [])
-    torn(latents, "_gains", (7, [99.0] * GAIN_BLOCK))
-    assert [latents._gain(k) for k in (0, GAIN_BLOCK)] == expected
+    torn(latents, "_gains", (7, [99.0] * LIMITS.chunk_steps))
+    assert [latents._gain(k) for k in (0, LIMITS.chunk_steps)] == expected
 
 
 def blas_threads() -> set[int]:

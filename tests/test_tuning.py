@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -241,7 +243,7 @@ def test_walls_are_found_in_any_block_of_rows(limits):
     given = SGLD(), data, data, center, root, 1.0
     whole = step_at_walls(model, *given, 10.0)
     assert whole < 5.0
-    limits(row_block_rows=50)
+    limits(narrow_rows=50)
     assert len(list(data.blocks())) == 4
     assert step_at_walls(model, *given, 10.0) == pytest.approx(whole, rel=1e-12)
 
@@ -354,7 +356,7 @@ def test_runs_with_automatic_steps_that_diverge_are_repeated(
 
     A chain diverges with a step of 3.2. An interrupted repetition goes on from a file of its own.
     """
-    monkeypatch.setattr(energy, "LARGEST_ERROR", np.inf)
+    monkeypatch.setattr(energy, "ENERGY", replace(energy.ENERGY, largest_error=np.inf))
     reg, *rows = counts_with_step(monkeypatch, 0.8)
     expected = reg.fit(*rows)
     reg, *rows = counts_with_step(monkeypatch, 3.2, checkpoint=tmp_path / "file.npz")
@@ -428,7 +430,7 @@ def test_separated_classes_under_a_wide_prior(reg, sampler, prior_scale):
 
 def test_steps_that_are_too_large_after_every_repetition_are_warned_of(monkeypatch):
     """No error is within a bound of zero; three repetitions divide the step by 64."""
-    monkeypatch.setattr(energy, "LARGEST_ERROR", 0.0)
+    monkeypatch.setattr(energy, "ENERGY", replace(energy.ENERGY, largest_error=0.0))
     reg, *rows = counts_with_step(monkeypatch, 0.4)
     with pytest.warns(SamplingWarning, match="steps of SGHMC are too large.*narrower prior"):
         reg.fit(*rows)
@@ -450,7 +452,7 @@ def test_energy_errors_on_a_normal_posterior(squared):
     square, growth = (s / 8.0) ** 2, s * s / 4.0
     variance = 2.0 * (s - growth) ** 2 + 2.0 * s * s + 4.0 * s * (1.0 - 0.5 * s) ** 2
     assert found == pytest.approx(square * (variance + 3.0 * growth**2), rel=0.06)
-    assert energy.allowed_error(1.0, s) == pytest.approx(energy.LARGEST_ERROR * s**3 / 16.0)
+    assert energy.allowed_error(1.0, s) == pytest.approx(energy.ENERGY.largest_error * s**3 / 16.0)
 
 
 @pytest.mark.parametrize(("share", "friction"), [(1.0, 0.1), (0.25, 0.05)])

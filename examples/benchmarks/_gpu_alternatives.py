@@ -11,10 +11,9 @@ import contextlib
 import torch
 from _gpu_steps import Ours, launches, recorded, step_time
 
-from skbayes_sgmcmc._data import minibatch
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc._engine import chains as engine_chains
 from skbayes_sgmcmc._engine.accelerators import cuda_graphs
+from skbayes_sgmcmc._limits import LIMITS
 
 #: steps of one graph in the way "chunk"
 CHUNK = 20
@@ -101,13 +100,15 @@ class OneGenerator:
 
 
 @contextlib.contextmanager
-def changed(module, name, value):
-    before = getattr(module, name)
-    setattr(module, name, value)
+def changed(**limits):
+    before = {name: getattr(LIMITS, name) for name in limits}
     try:
+        for name, value in limits.items():
+            setattr(LIMITS, name, value)
         yield
     finally:
-        setattr(module, name, before)
+        for name, value in before.items():
+            setattr(LIMITS, name, value)
 
 
 @contextlib.contextmanager
@@ -153,14 +154,12 @@ def one_generator(make, device):
 
 def long_noise(make, device):
     """Noise for sixteen times as many steps at once."""
-    many = 16 * engine_chains.CHUNK_NUMBERS
-    return make(), changed(engine_chains, "CHUNK_NUMBERS", many)
+    return make(), changed(cache_numbers=16 * LIMITS.cache_numbers)
 
 
 def small_gathers(make, device):
     """Rows gathered for as few steps as on a CPU."""
-    few = minibatch.GATHER_NUMBERS
-    return make(), changed(minibatch, "GATHER_NUMBERS_ELSEWHERE", few)
+    return make(), changed(pool_numbers=LIMITS.cache_numbers)
 
 
 def bfloat16(make, device):

@@ -32,7 +32,7 @@ from skbayes_sgmcmc import (
     LatentDirichletAllocation,
     SparseBayesianRegressor,
 )
-from skbayes_sgmcmc._engine import checkpoint
+from skbayes_sgmcmc._limits import LIMITS
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((120, 16))
@@ -330,7 +330,7 @@ def main():
     args = parse_args(__doc__, 1, 1, numbers=numbers)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)  # a process that is forked after torch used more of them hangs
-    checkpoint.EVERY_SECONDS, checkpoint.WRITE_SHARE = 0.0, 1e9  # write after every chunk
+    LIMITS.write_seconds, LIMITS.write_share = 0.0, 1e9  # write after every chunk
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         growth, table_of_fits = many_fits(args.fits, folder)

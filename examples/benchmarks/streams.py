@@ -15,7 +15,7 @@ from scipy.special import expit
 from sklearn.linear_model import SGDClassifier
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc._data import kept_rows
+from skbayes_sgmcmc._limits import LIMITS
 
 ROWS_OF_CALL = 1000
 ORDERS = "shuffled", "by a feature", "one class in each call", "by label"
@@ -91,9 +91,9 @@ def line(order, X, y, full, args):
     """One order: ours, ours without kept rows, and SGD."""
     index = in_order(order, X, y)
     X, y, sd, cells = X[index], y[index], deviations(full), []
-    limits = kept_rows.KEPT_NUMBERS, kept_rows.ROWS_PER_PARAMETER
+    limits = LIMITS.kept_numbers, LIMITS.kept_per_parameter
     for keep in (True, False):
-        kept_rows.KEPT_NUMBERS, kept_rows.ROWS_PER_PARAMETER = limits if keep else (0, 0)
+        LIMITS.kept_numbers, LIMITS.kept_per_parameter = limits if keep else (0, 0)
         model = BayesianLogisticRegression(random_state=1)
         seconds = fed(model, X, y)
         distance = np.abs((parameters(model) - parameters(full)) / sd).max()
@@ -102,7 +102,7 @@ def line(order, X, y, full, args):
         if keep:
             rows = model._chain_state.memory.rows
             cells += [f"{0 if rows is None else rows.n_rows:,}", f"{1e3 * seconds:.0f}"]
-    kept_rows.KEPT_NUMBERS, kept_rows.ROWS_PER_PARAMETER = limits
+    LIMITS.kept_numbers, LIMITS.kept_per_parameter = limits
     peer = SGDClassifier(loss="log_loss", average=True, random_state=0)
     fed(peer, X, y)
     return [order, *cells, f"{np.abs((parameters(peer) - parameters(full)) / sd).max():.0f}"]

@@ -14,9 +14,6 @@ from .philox import Philox
 
 Array = NDArray[Any]
 
-#: largest size of a row for which :func:`first_distinct` is used if repeats are likely
-FIRST_DISTINCT_SIZE = 128
-
 
 class TorchStream:
     """Normals and uniforms of one chain, from torch's generator on a device."""
@@ -149,7 +146,7 @@ def _distinct(n: int, n_steps: int, size: int, rng: np.random.Generator) -> Arra
     """Rows drawn uniformly without replacement, by the fastest of three methods."""
     if size**2 <= n:
         return redrawn_distinct(rng.integers(0, n, size=(n_steps, size)), n, rng)
-    if size <= FIRST_DISTINCT_SIZE and 4 * size <= n:
+    if size <= 128 and 4 * size <= n:  # repeats are likely, and few
         return first_distinct(n_steps, size, n, rng)
     return np.stack([rng.choice(n, size, replace=False, shuffle=False) for _ in range(n_steps)])
 

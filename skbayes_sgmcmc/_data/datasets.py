@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._exceptions import explained, not_allowed
+from .._limits import LIMITS
 from .fields import Field
 from .layout import Layout, as_array, is_several
 
@@ -24,8 +25,6 @@ Array = NDArray[Any]
 
 #: names of the target in an item that is a mapping, and of a column or attribute with all targets
 LABELS = ("labels", "label", "targets", "target", "y")
-#: rows of which the targets are fetched at once
-LABEL_ROWS = 1000
 
 
 def is_dataset(X: Any) -> bool:
@@ -300,7 +299,7 @@ class _Targets(torch.utils.data.Dataset[Any]):
 
 
 def _fetched_targets(dataset: Any, n_workers: int) -> Iterator[Array]:
-    n, size = length(dataset), LABEL_ROWS
+    n, size = length(dataset), LIMITS.module_rows
     blocks = [list(range(start, min(start + size, n))) for start in range(0, n, size)]
     yield from torch.utils.data.DataLoader(
         _Targets(dataset), batch_sampler=blocks, num_workers=n_workers, collate_fn=_as_it_is

@@ -9,20 +9,54 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._limits import LIMITS
+
 Array = NDArray[Any]
 
-#: how many numbers rows may have together to be kept, and fewest rows for each parameter
-KEPT_NUMBERS, ROWS_PER_PARAMETER = 2**20, 20
-#: most moments of first and second order that a choice of rows preserves; beyond, only some
-MOST_MOMENTS = 300
-#: rows for which a kept one stands, on average, from which on means are off by more than half an sd
-MANY = 10
-#: fewest chosen rows for each of these moments, which change weights by a third
-ROWS_PER_MOMENT = 8
-#: rows whose products are computed at once
-BLOCK = 4096
 #: bounds of the factors that correct the weights of chosen rows
 FACTORS = 0.1, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRules:
+    """What a stream keeps, and when its rows become a Gaussian (docs/results/streams.md).
+
+    ``LIMITS`` has the numbers of rows.
+    """
+
+    # Rows that are kept ---------------------------------------------------------------------------
+
+    #: most moments of first and second order that a choice of rows preserves; beyond, only some
+    moments: int = 300
+    #: fewest chosen rows for each of these moments, which change weights by a third
+    rows_per_moment: int = 8
+    #: rows for which a kept one stands, on average, from which on means are off by more than half
+    #: an sd
+    many: int = 10
+
+    # The Gaussian that replaces them --------------------------------------------------------------
+
+    #: most parts of a stream that are looked at, and fewest, unless rows are too many to be kept;
+    #: after each part, there are at least an eighth more rows than before it
+    marks: int = 8
+    least_parts: int = 3
+    spacing: float = 1.125
+    #: standard deviations by which a chi-square may exceed its mean
+    far: float = 5.0
+    #: mean square of a coordinate of draws, in sds of the Gaussian, that tells they are not of it;
+    #: of few draws of one chain it is above 9 three times in a thousand
+    far_draws: float = 9.0
+    #: relative change of the curvature within a posterior sd up to which the mean is a good start
+    most_change: float = 0.3
+    #: expected error, in sds, of a Gaussian that is used far from its mean, which a warning tells
+    most_stretched: float = 2.0
+    #: fewest steps of a part whose rows become a Gaussian, which takes longer than they do; and of
+    #: the first one
+    least_steps: int = 20
+    first_steps: int = 500
+
+
+STREAM = StreamRules()
 
 
 @dataclass(frozen=True)
@@ -69,7 +103,7 @@ class KeptRows:
 
     def stand_for_many(self, before: KeptRows | None, n_parameters: int) -> bool:
         """Whether they stand for very many, which those ``before`` did not yet."""
-        limit = MANY * self._most(n_parameters)
+        limit = STREAM.many * self._most(n_parameters)
         return self._seen > limit and (before is None or before._seen <= limit)
 
     @property
@@ -82,7 +116,7 @@ class KeptRows:
         return self if self.n_rows <= most else self.chosen(most // 2)
 
     def _most(self, n_parameters: int) -> int:
-        return max(KEPT_NUMBERS // self.x.shape[1], ROWS_PER_PARAMETER * n_parameters)
+        return max(LIMITS.kept_numbers // self.x.shape[1], LIMITS.kept_per_parameter * n_parameters)
 
     def and_new(self, new: KeptRows) -> KeptRows:
         """These rows, followed by new ones."""
@@ -146,7 +180,8 @@ class _Columns:
 
     def blocks(self) -> list[slice]:
         n_rows = len(self.target)
-        return [slice(start, start + BLOCK) for start in range(0, n_rows, BLOCK)]
+        size = LIMITS.block_rows
+        return [slice(start, start + size) for start in range(0, n_rows, size)]
 
     def plain(self, chosen: Any) -> Array:
         """Columns and targets of some rows, (rows, width)."""
@@ -174,7 +209,7 @@ class _Columns:
         if 1 + d > limit:
             return np.ones((len(plain), 1))
         found = _with_constant(plain)
-        if 1 + d + d * (d + 1) // 2 <= min(limit, MOST_MOMENTS):
+        if 1 + d + d * (d + 1) // 2 <= min(limit, STREAM.moments):
             i, j = np.triu_indices(d)
             return np.concatenate([found, plain[:, i] * plain[:, j]], axis=1)
         if 1 + 2 * d <= limit:
@@ -186,7 +221,7 @@ class _Columns:
 
     def factors(self, taken: Array, weight: Array) -> Array:
         """Factors of the weights of some rows with which their moments are those of all rows."""
-        limit = len(taken) // ROWS_PER_MOMENT
+        limit = len(taken) // STREAM.rows_per_moment
         wanted: Any = 0.0
         for block in self.blocks():
             wanted = wanted + self.weight[block] @ self.moments(block, limit)

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from .._conversion import explained_conversion
 from .._exceptions import not_allowed
+from .._validation import BOUNDS
 
 Array = NDArray[Any]
 
-#: largest whole number that float32 represents along with all smaller ones
-LARGEST_WHOLE = 2**24
 #: what to do with rows of several lengths, such as those of texts
 PADDING = (
     "Pad them to one length (a Dataset does so in its __getitem__), and give a mask of what counts "
@@ -62,7 +61,7 @@ class Field:
             )
         # the magnitude of the least int64 is none
         largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
-        if largest > LARGEST_WHOLE:
+        if largest > BOUNDS.whole:
             raise not_allowed(
                 f"{name} is not allowed: its largest magnitude is {largest:.0f}; whole "
                 "numbers that a module gets may be at most 2**24.",

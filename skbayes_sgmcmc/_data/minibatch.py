@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._limits import LIMITS
 from .chain_random import ChainRandom
 from .fields import Field
 from .ranks import ALONE, Ranks
@@ -21,16 +22,6 @@ from .read_ahead import read_ahead
 from .row_odds import RowOdds
 
 Array = NDArray[Any]
-
-
-#: how many numbers are gathered at once for all chains: about the size of a core's cache, and on
-#: other devices so many that the time to start operations does not count
-GATHER_NUMBERS, GATHER_NUMBERS_ELSEWHERE = 2**17, 2**24
-#: most numbers of a pool of rows of a file that is slow to search, and least runs of rows in it
-POOL_NUMBERS, LEAST_RUNS = 2**24, 64
-#: numbers of a block of :meth:`Data.blocks`, and most rows. A block has at least so many times as
-#: many numbers as a row has columns, because what is found for each is an array of that size
-BLOCK_NUMBERS, BLOCK_ROWS, BLOCK_WIDTHS = 2**20, 2**16, 16
 
 
 @dataclass(slots=True)
@@ -149,7 +140,8 @@ class Data:
         fields = self.fields.values()
         numbers = max(1, sum(_row_numbers(field) for field in fields))
         width = sum(int(np.prod(field.shape[1:])) for field in fields)
-        n_rows = min(max(BLOCK_NUMBERS, BLOCK_WIDTHS * width) // numbers, BLOCK_ROWS)
+        # what is found for each may be an array of the width: a block has 16 times as many numbers
+        n_rows = min(max(LIMITS.block_numbers, 16 * width) // numbers, LIMITS.narrow_rows)
         if n_rows >= self.n_rows:
             yield slice(0, self.n_rows), self
             return
@@ -190,9 +182,10 @@ class Minibatches:
     -----
     Rows of files that are slow to search are read in runs of consecutive rows, once for many steps.
     Without ``odds``, the minibatches of a chunk of steps are drawn from at least
-    ``LEAST_RUNS`` runs that begin at random rows: every row still has the same probability, but in
-    files that are sorted the minibatches of a chunk resemble each other. With it, all minibatches
-    are drawn from one pool of ``POOL_NUMBERS`` numbers that is drawn before the first step.
+    ``LIMITS.pool_runs`` runs that begin at random rows: every row still has the same probability,
+    but in files that are sorted the minibatches of a chunk resemble each other. With it, all
+    minibatches are drawn from one pool of ``LIMITS.pool_numbers`` numbers that is drawn before the
+    first step.
     """
 
     def __init__(self, data: Data, size: int, *, shared: bool = False, odds: RowOdds | None = None):
@@ -269,7 +262,7 @@ class Minibatches:
     def _pooled(self, n_steps: int, streams: ChainRandom) -> Array:
         """Row indices (chains, n_steps, size) from few runs of rows, or from the one pool."""
         n_rows = self.data.n_rows
-        most = min(n_rows, max(self.size, POOL_NUMBERS * self.size // self.numbers))
+        most = min(n_rows, max(self.size, LIMITS.pool_numbers * self.size // self.numbers))
         if self.odds is not None:
             pool = self._weighted(1, np.random.default_rng(0), most)[0]
             pools = np.broadcast_to(pool, (len(streams.rows), most))
@@ -278,7 +271,7 @@ class Minibatches:
                 self._pool = kept, self.data.chosen(kept)
         else:
             most = max(self.size, min(n_steps * self.size, most // 8))
-            run = min(self._run, max(1, most // LEAST_RUNS))
+            run = min(self._run, max(1, most // LIMITS.pool_runs))
             n_runs = -(-most // run)
             starts = np.stack([rng.integers(0, n_rows, n_runs) for rng in streams.rows])
             pools = (starts[:, :, None] + np.arange(run)).reshape(len(starts), -1) % n_rows
@@ -313,7 +306,7 @@ class Minibatches:
         """One batch per step, for row indices (steps, chains or 1, rows)."""
         # rows are gathered for several steps at once, but not for more than fit into the cache
         near = self.device.type == "cpu"
-        most = GATHER_NUMBERS if near else GATHER_NUMBERS_ELSEWHERE
+        most = LIMITS.cache_numbers if near else LIMITS.pool_numbers
         at_once = max(1, most // (by_step.shape[1] * self.numbers))
         if self.data.lazy:
             at_once = len(by_step)  # rows that are fetched step by step, in advance

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._limits import LIMITS
+
 Array = NDArray[Any]
 
-#: number of rows beyond which less is stored for each
-MANY_ROWS = 2**22
 #: rows of a block
 BLOCK = 1024
 
@@ -33,7 +33,7 @@ class RowOdds:
     @staticmethod
     def of(size: Array) -> RowOdds:
         """The class that suits so many rows."""
-        return RowOdds(size) if len(size) <= MANY_ROWS else OddsOfManyRows(size)
+        return RowOdds(size) if len(size) <= LIMITS.searched_rows else OddsOfManyRows(size)
 
     def rows(self, u: Array) -> Array:
         """Numbers of the rows at which the cumulative frequencies pass u, in [0, 1)."""

@@ -21,16 +21,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._exceptions import explained, not_allowed
+from .._limits import LIMITS
 from .._table_columns import first_not_finite
 from .memory import whole_memory
 from .read_ahead import read_ahead
 
 Array = NDArray[Any]
 
-#: bytes that are read at once
-READ_BYTES = 2**23
-#: memory maps of at most this share of the memory stay in it while their rows are read by number
-SHARE_OF_MAPS = 0.5
 #: floating-point types of rows that are used as they are
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -87,7 +84,7 @@ class StoredRows:
         width = max(1, n_columns * table.dtype.itemsize)
         chunk = _chunk_rows(table)
         #: rows that are read at once from a table that is not searched: whole chunks of the file
-        self.run = max(1, READ_BYTES // width // chunk) * chunk
+        self.run = max(1, LIMITS.read_bytes // width // chunk) * chunk
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -121,7 +118,7 @@ class StoredRows:
         """
         table = self.table
         return isinstance(table, np.ndarray) and (
-            self._file is None or table.nbytes <= SHARE_OF_MAPS * (whole_memory() or np.inf)
+            self._file is None or table.nbytes <= LIMITS.share_of_maps * (whole_memory() or np.inf)
         )
 
     @property

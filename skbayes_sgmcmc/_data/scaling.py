@@ -9,21 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from .._limits import LIMITS
 from .rows import StoredRows
 
 Array = NDArray[Any]
 
-#: bits of a number's range that are left for sums and small spreads
-SPARE_BITS = 30
 #: deviations from a constant, in units of its last bit, up to which numbers are taken as constant
 ROUNDING = 10.0
-#: larger arrays are read block by block, and more often, to save copies
-WHOLE_BYTES = 2**26
 #: sd of a normal distribution over the median of the distances from its median
 SD_OVER_MAD = 1.4826
-#: features have the same unit if their values are at most this many different ones, and at most
-#: this share of all values; so many rows are looked at
-MOST_VALUES, LARGEST_SHARE, LOOK_ROWS = 256, 0.05, 1000
+#: features have the same unit if their values are at most this many different ones
+MOST_VALUES = 256
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:
@@ -104,7 +100,7 @@ def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:
 
 
 def _is_large(X: Any) -> bool:
-    return isinstance(X, StoredRows) or X.nbytes > WHOLE_BYTES
+    return isinstance(X, StoredRows) or X.nbytes > LIMITS.held_bytes
 
 
 def _blocks(X: Any) -> Iterator[tuple[slice, Array]]:
@@ -128,8 +124,8 @@ def shared_scale(X: Array, scale: Array) -> Array:
     if not varies.any():
         return scale
     whole = (low == low.min()) & (high == high.max())
-    values = np.unique(X[:: -(-len(X) // LOOK_ROWS)])
-    few = len(values) <= min(MOST_VALUES, LARGEST_SHARE * X.shape[0] * X.shape[1])
+    values = np.unique(X[:: -(-len(X) // 1000)])  # of a thousand rows
+    few = len(values) <= min(MOST_VALUES, 0.05 * X.shape[0] * X.shape[1])
     if not few or whole.sum() < varies.sum() / 2:
         return scale
     common = np.sqrt(np.mean(np.square(scale[varies], dtype=np.float64)))
@@ -146,7 +142,7 @@ def _unit(X: Array, axis: Any) -> Any:
     """Powers of two near the largest numbers along ``axis``; None: squares of X are safe."""
     largest = np.maximum(X.max(axis=axis, keepdims=True), -X.min(axis=axis, keepdims=True))
     powers = np.frexp(largest)[1]
-    limit = np.finfo(X.dtype).maxexp // 2 - SPARE_BITS
+    limit = np.finfo(X.dtype).maxexp // 2 - 30  # bits for sums and small spreads
     return None if (np.abs(powers) <= limit).all() else powers
 
 

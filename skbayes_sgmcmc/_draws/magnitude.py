@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from .._exceptions import SamplingError, more
+from .._limits import LIMITS
 from .posterior_samples import PosteriorSamples
-from .prediction import BLOCK_NUMBERS
 
 
 def extremes(posterior: PosteriorSamples) -> tuple[list[int], float]:
@@ -22,7 +22,7 @@ def extremes(posterior: PosteriorSamples) -> tuple[list[int], float]:
     for name, shape in posterior.shapes.items():
         size = max(1, math.prod(shape))
         draws = posterior.spaced(min(n_draws, 2**24 // size + 1))[0]
-        for some in gen_batches(len(draws), -(-BLOCK_NUMBERS // size)):
+        for some in gen_batches(len(draws), -(-LIMITS.block_numbers // size)):
             values = posterior.select(name, draws[some]).reshape(len(draws[some]), -1)
             high, low = values.max(1, initial=0.0), values.min(1, initial=0.0)
             chosen |= {int(draws[some][high.argmax()]), int(draws[some][low.argmin()])}

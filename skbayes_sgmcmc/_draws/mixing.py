@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-Array = NDArray[Any]
+from .._limits import LIMITS
 
-#: how many numbers are worked on at once
-AT_ONCE = 2**20
+Array = NDArray[Any]
 
 
 def rank_r_hat(draws: Array) -> Array:
@@ -56,7 +55,7 @@ def mean_error(draws: Array) -> Array:
 def by_parts(figure: Callable[[Array], Array], draws: Array) -> Array:
     """A figure of every coordinate, of some of them at a time."""
     size = draws.shape[1] * draws.shape[2]
-    at_once = max(1, AT_ONCE // max(size, 1))
+    at_once = max(1, LIMITS.block_numbers // max(size, 1))
     found = np.full(len(draws), np.nan)
     # chains that stand still divide by zero: R-hat is inf and the others nan
     with np.errstate(divide="ignore", invalid="ignore"):

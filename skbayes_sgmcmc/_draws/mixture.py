@@ -1,7 +1,7 @@
 """The distribution of new targets: a mixture with one component for each draw.
 
-Memory is bounded as in ``prediction.py``: a block has at most ``prediction.BLOCK_NUMBERS`` numbers.
-For quantiles and samples, which need all draws at once, a block has at least one row.
+Memory is bounded as in ``prediction.py``: a block has at most ``LIMITS.block_numbers``
+numbers. For quantiles and samples, which need all draws at once, a block has at least one row.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv, gammaln, logsumexp, xlogy
 from sklearn.utils import gen_batches
 
+from .._limits import LIMITS
 from .._validation import check_densities
 from . import prediction
 
@@ -128,7 +129,7 @@ class Mixture:
 
     def _rows(self, x: Any, n_draws: int) -> Iterator[slice]:
         """Blocks of rows such that one block with ``n_draws`` draws is not too large."""
-        at_once = max(1, prediction.BLOCK_NUMBERS // (n_draws * self.n_targets))
+        at_once = max(1, LIMITS.block_numbers // (n_draws * self.n_targets))
         yield from gen_batches(x.shape[0], at_once)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._exceptions import explained, explained_errors
-from .._validation import LARGEST_DATA, check_random_state
+from .._validation import BOUNDS, check_random_state
 from .storage import decode
 
 Array = NDArray[Any]
@@ -140,7 +140,7 @@ class PosteriorSamples:
         """Weighted posterior standard deviation, in float64."""
         away = self.pooled(name) - self.mean(name)
         largest = np.abs(away).max(initial=0.0)
-        unit = largest if largest > LARGEST_DATA else 1.0  # squares would overflow
+        unit = largest if largest > BOUNDS.largest_data else 1.0  # squares would overflow
         return unit * np.sqrt(np.average((away / unit) ** 2, axis=0, weights=self.pooled_weights()))
 
     def quantile(self, name: str, q: Any) -> Array:

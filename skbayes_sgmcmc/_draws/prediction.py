@@ -9,22 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, gen_batches
 
+from .._limits import LIMITS
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 Array = NDArray[Any]
-
-#: largest size of one block of (draws, rows, outputs)
-BLOCK_NUMBERS = 2**21
 
 #: ``predict(draws, rows)``, for a slice of draws, returns the outputs (draws, rows, outputs)
 Predict = Callable[[slice, Any], Array]
 
 
 def blocks(n_rows: int, n_draws: int, n_outputs: int) -> Iterator[tuple[slice, list[slice]]]:
-    """Blocks of rows and, for each, blocks of draws, with at most ``BLOCK_NUMBERS`` outputs."""
-    rows_at_once = max(1, min(n_rows, BLOCK_NUMBERS // (n_outputs * min(n_draws, 64))))
-    draws_at_once = max(1, BLOCK_NUMBERS // (n_outputs * rows_at_once))
+    """Blocks of rows and, for each, blocks of draws, of ``LIMITS.block_numbers`` at most."""
+    at_once = LIMITS.block_numbers // n_outputs
+    rows_at_once = max(1, min(n_rows, at_once // min(n_draws, 64)))
+    draws_at_once = max(1, at_once // rows_at_once)
     draws = list(gen_batches(n_draws, draws_at_once))
     for rows in gen_batches(n_rows, rows_at_once):
         yield rows, draws

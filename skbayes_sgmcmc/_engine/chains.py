@@ -15,6 +15,7 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Minibatches
 from .._draws.storage import decode, encode
+from .._limits import LIMITS
 from .._metric import State
 from ..samplers._protocol import Sampler, Step
 from ..schedules import MixingDistance
@@ -25,11 +26,6 @@ from .recipe import tuning_of
 from .target import Evaluator
 
 Array = NDArray[Any]
-
-#: how many random numbers are made at once for one chain
-CHUNK_NUMBERS = 2**18
-#: fewest and most steps between two checks of the chains
-SHORT_CHUNK, LONG_CHUNK = 64, 1024
 
 
 @dataclass
@@ -173,7 +169,7 @@ class Chains:
     def _chunk_length(self) -> int:
         # counted per chain, so that a chain's numbers do not depend on the size of its group
         per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.size)
-        return min(max(SHORT_CHUNK, CHUNK_NUMBERS // per_step), LONG_CHUNK)
+        return min(max(LIMITS.least_steps, LIMITS.cache_numbers // per_step), LIMITS.chunk_steps)
 
     def _normals(self, count: int) -> Iterator[Tensor]:
         """Noise (chains, parameters) of every step, made for several steps at once if small."""
@@ -181,7 +177,7 @@ class Chains:
             yield from repeat(self._step.xi, count)
             return
         n_parameters, dtype = self.phi.shape[1], self.phi.dtype
-        block = max(1, CHUNK_NUMBERS // n_parameters)
+        block = max(1, LIMITS.cache_numbers // n_parameters)
         for start in range(0, count, block):
             steps = min(block, count - start)
             yield from self.rng.normal(steps, n_parameters, dtype=dtype).unbind(1)
@@ -322,7 +318,7 @@ class Chains:
         """Draw the model's recorded variables given the draws since ``first``, and keep them."""
         model, stop = self.target.model, self.cursor.kept
         places = slice(model.n_parameters), slice(model.n_parameters, None)
-        block = max(1, CHUNK_NUMBERS // model.n_parameters)
+        block = max(1, LIMITS.cache_numbers // model.n_parameters)
         for start in range(first, stop, block):
             rows = slice(start, min(start + block, stop))
             theta = decode(self.draws[self.alive, rows, places[0]])

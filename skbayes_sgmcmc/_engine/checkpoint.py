@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .._data.ranks import ALONE, Ranks
 from .._draws.storage import PROBE
 from .._exceptions import CheckpointError, more, warn
+from .._limits import LIMITS
 from .fingerprint import fingerprint, same_probe, versions
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 FORMAT = 4
-#: least seconds between two writes, and the largest fraction of the run's time spent on writing
-EVERY_SECONDS, WRITE_SHARE = 10.0, 0.05
 
 
 class Checkpoint:
@@ -61,7 +60,7 @@ class Checkpoint:
         self.ranks = ranks
         self._snapshot: dict[str, Array] | None = None
         self._draws: tuple[Array, Array] | None = None
-        self._next = time.monotonic() + EVERY_SECONDS
+        self._next = time.monotonic() + LIMITS.write_seconds
 
     def maybe_save(self, chains: Chains) -> None:
         """Remember the current state, and write it if enough time has passed."""
@@ -94,7 +93,7 @@ class Checkpoint:
                 "a-checkpoint-could-not-be-written",
             )
         spent = time.monotonic() - started
-        self._next = time.monotonic() + max(EVERY_SECONDS, spent / WRITE_SHARE)
+        self._next = time.monotonic() + max(LIMITS.write_seconds, spent / LIMITS.write_share)
 
     def load(self, chains: Chains) -> bool:
         """Restore the state of ``chains`` from the file; return False if there is no file yet.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from .._exceptions import not_allowed
-from .._validation import check_choice, is_auto
+from .._validation import BOUNDS, check_choice, is_auto
 from ..models._protocol import Model
 from ..models._tuning import Request, preconditions
 from ..samplers import Sampler
 from ..schedules import Schedule
 from .lengths import Plan
-from .settings import LARGEST, MOST_STEPS, SMALLEST, STARTS
+from .settings import STARTS
 from .target import GRADIENTS
 
 
@@ -128,11 +128,11 @@ def check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
 
     ``tuned`` means that the sampler has found its step size in an earlier run.
     """
-    if plan.n_steps > MOST_STEPS:
+    if plan.n_steps > BOUNDS.steps:
         raise not_allowed(
             f"n_draws={plan.n_draws!r} is not allowed with thinning={plan.thinning!r} and "
             f"burn_in={plan.burn_in!r}: that takes {plan.n_steps:.3g} steps, more than "
-            f"{MOST_STEPS:.0e}; give smaller numbers, or scale the features."
+            f"{BOUNDS.steps:.0e}; give smaller numbers, or scale the features."
         )
     _check_range("step_size", plan.step_size, plan)
     _check_range("temperature", plan.temperature, plan)
@@ -155,8 +155,9 @@ def _check_range(name: str, schedule: Schedule, plan: Plan) -> None:
     with np.errstate(over="ignore"):
         values = schedule.values(plan.grid, n_steps)
     low, high = float(values.min()), float(values.max())
-    if not high <= LARGEST or (low < SMALLEST and (low > 0.0 or name == "step_size")):
+    least, most = BOUNDS.smallest_step, BOUNDS.largest_step
+    if not high <= most or (low < least and (low > 0.0 or name == "step_size")):
         raise not_allowed(
             f"{name}={schedule!r} is not allowed: over {n_steps} steps its values are between "
-            f"{low:g} and {high:g}; they must stay between {SMALLEST:g} and {LARGEST:g}."
+            f"{low:g} and {high:g}; they must stay between {least:g} and {most:g}."
         )

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .lengths import Plan
     from .recipe import Recipe
 
-#: rows of which ranks compare what they compute
-COMPARED_ROWS = 64
 #: settings in which ranks may differ, because each has its own disk and device
 OWN = ("checkpoint", "device", "storage", "verbose")
 
@@ -232,7 +230,7 @@ def check_same_run(grid: Grid, recipe: Recipe, plan: Plan, accelerators: tuple[s
             "at least one row for each rank.",
             "ranks-are-missing-or-differ",
         )
-    compared = Minibatches(target.data, min(size, COMPARED_ROWS))
+    compared = Minibatches(target.data, min(size, 64))  # whose gradients ranks compare
     precision = torch.finfo(target.like.dtype).eps
     own = probe(target, recipe.sampler, compared)
     for ranks in (grid.rows, grid.chains):

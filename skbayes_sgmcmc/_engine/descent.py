@@ -19,28 +19,41 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Minibatches
 from .._data.ranks import ALONE, Ranks
+from .._limits import LIMITS
 from .denormals import flushed_denormals
 from .settings import VALIDATION_FRACTION
 from .target import Evaluator, Target
 
 Array = NDArray[Any]
 
-#: largest number of rows that stop a chain
-MOST_HELD = 2000
-#: fewer rows than this are not divided: the descent then takes ``FEW_STEPS`` steps with all of them
-FEWEST_ROWS, FEW_STEPS = 20, 300
-#: rows of a step: an eighth of the rows between these bounds, and at most those of the run's steps
-SMALLEST_BATCH, LARGEST_BATCH = 16, 128
-#: most rows whose likelihood is computed at once
-LOOK_ROWS = 256
-#: steps between two looks at the other rows at most; looks without improvement after which a chain
-#: stops; and steps after which every chain stops
-MOST_BETWEEN, PATIENCE, MOST_STEPS = 200, 20, 20_000
-#: largest learning rate, and number of parameters up to which it is used; it falls like one over
-#: the root of their number
-LARGEST_RATE, RATE_PARAMETERS = 0.01, 1000
-#: Adam's averages
-FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
+
+@dataclass(frozen=True, slots=True)
+class DescentRules:
+    """How starts are found; docs/networks.md compares them with others."""
+
+    #: fewer rows are not divided: the descent then takes this number of steps with all of them
+    fewest_rows: int = 20
+    few_steps: int = 300
+    #: rows of a step: an eighth of the rows between these bounds, and at most those of the run's
+    #: steps
+    smallest_batch: int = 16
+    largest_batch: int = 128
+    #: steps between two looks at the other rows at most; looks without improvement after which a
+    #: chain stops; and steps after which every chain stops
+    most_between: int = 200
+    patience: int = 20
+    most_steps: int = 20_000
+    #: largest learning rate, and number of parameters up to which it is used; it falls like one
+    #: over the root of their number
+    rate: float = 0.01
+    rate_parameters: int = 1000
+    #: Adam's averages
+    first: float = 0.9
+    second: float = 0.999
+    tiny: float = 1e-8
+
+
+DESCENT = DescentRules()
 
 
 @dataclass
@@ -54,15 +67,15 @@ class Adam:
 
     @classmethod
     def of(cls, phi: Tensor) -> Adam:
-        rate = LARGEST_RATE * min(1.0, (RATE_PARAMETERS / phi.shape[1]) ** 0.5)
+        rate = DESCENT.rate * min(1.0, (DESCENT.rate_parameters / phi.shape[1]) ** 0.5)
         return cls(rate, torch.zeros_like(phi), torch.zeros_like(phi))
 
     def step(self, phi: Tensor, g: Tensor) -> None:
         self.steps += 1
-        self.mean.lerp_(g, 1.0 - FIRST)
-        self.square.mul_(SECOND).addcmul_(g, g, value=1.0 - SECOND)
-        root = (self.square / (1.0 - SECOND**self.steps)).sqrt_().add_(TINY)
-        phi.addcdiv_(self.mean, root, value=-self.rate / (1.0 - FIRST**self.steps))
+        self.mean.lerp_(g, 1.0 - DESCENT.first)
+        self.square.mul_(DESCENT.second).addcmul_(g, g, value=1.0 - DESCENT.second)
+        root = (self.square / (1.0 - DESCENT.second**self.steps)).sqrt_().add_(DESCENT.tiny)
+        phi.addcdiv_(self.mean, root, value=-self.rate / (1.0 - DESCENT.first**self.steps))
 
     def keep(self, chains: Tensor) -> None:
         self.mean, self.square = self.mean[chains], self.square[chains]
@@ -107,12 +120,15 @@ class Descent:
     ):
         self.target, self.phi, self.rng = target, phi, rng
         n = target.data.n_rows
-        held = min(max(round(held_share * n), 1), n - 1, MOST_HELD) if n >= FEWEST_ROWS else 0
+        held = min(max(round(held_share * n), 1), n - 1, LIMITS.sampled_rows)
+        held = held if n >= DESCENT.fewest_rows else 0
         orders = np.stack([stream.permutation(n) for stream in rng.rows])
         self.held, self.rows = orders[:, :held], orders[:, held:]
-        size = int(np.clip(n // 8, SMALLEST_BATCH, LARGEST_BATCH))
+        size = int(np.clip(n // 8, DESCENT.smallest_batch, DESCENT.largest_batch))
         self.size = min(size, batch_size, self.rows.shape[1])
-        self.most = MOST_STEPS if most_rows is None else min(MOST_STEPS, most_rows // self.size)
+        self.most = DESCENT.most_steps
+        if most_rows is not None:
+            self.most = min(self.most, most_rows // self.size)
         self.ranks = ranks
         self.minibatches = Minibatches(target.data, self.size)
         if self.size >= ranks.size:
@@ -127,9 +143,9 @@ class Descent:
         active = np.arange(len(self.phi))
         adam = Adam.of(self.phi)
         if not self.held.shape[1]:
-            self._advance(adam, active, min(FEW_STEPS, self.most))
+            self._advance(adam, active, min(DESCENT.few_steps, self.most))
             return torch.where(torch.isfinite(self.phi).all(1, keepdim=True), self.phi, best)
-        between = min(-(-self.rows.shape[1] // self.size), MOST_BETWEEN)
+        between = min(-(-self.rows.shape[1] // self.size), DESCENT.most_between)
         while len(active) and adam.steps < self.most:
             self._advance(adam, active, min(between, self.most - adam.steps))
             loss = self._loss(active)
@@ -137,7 +153,7 @@ class Descent:
             lowest[active[better]] = loss[better]
             best[active[better]] = self.phi[better]
             waited[active] = np.where(better, 0, waited[active] + 1)
-            going = waited[active] < PATIENCE
+            going = waited[active] < DESCENT.patience
             if not going.all():
                 self._keep(adam, torch.from_numpy(going).to(self.phi.device))
                 active = active[going]
@@ -173,8 +189,8 @@ class Descent:
         model, theta = self.target.model, self.target.to_theta(self.phi)
         held, plain = self.held[active], replace(self.target.data, augment=None)
         rng, loss = self.rng.select(active.tolist()), np.zeros(len(active))
-        for start in range(0, held.shape[1], LOOK_ROWS):
-            rows = held[:, start : start + LOOK_ROWS]
+        for start in range(0, held.shape[1], LIMITS.gradient_rows):
+            rows = held[:, start : start + LIMITS.gradient_rows]
             (batch,) = Minibatches(plain, rows.shape[1]).chunk(rows[:, None], 1, rng)
             density = model.log_lik(theta, batch) * batch.weight
             loss -= density.double().sum(1).cpu().numpy() / held.shape[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,25 +15,34 @@ from sklearn.utils import gen_batches
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Minibatches
 from .._draws.storage import decode
+from .._limits import LIMITS
 from .target import Evaluator, Target
 
 Array = NDArray[Any]
 
-#: draws from which a step is taken, at most; and first, which are enough if the error is a small
-#: share of what is allowed: with 4,000 draws, a default fit of breast_cancer took a tenth more
-DRAWS, FIRST_DRAWS, SMALL_SHARE = 4000, 500, 0.2
-#: multiplications that these steps may take in all, and numbers of rows times draws that are held
-#: at once
-PRODUCTS, HELD = 2**28, 2**20
-#: largest energy error, in units of that of the table's step in a normal posterior. Fits of
-#: separable classes with priors of any width were right up to 60 of these units with SGHMC and 200
-#: with SGLD, and wrong from 90 and 1900
-LARGEST_ERROR = 50.0
+
+@dataclass(frozen=True, slots=True)
+class EnergyRules:
+    """What is measured, and what is allowed."""
+
+    #: draws from which a step is taken, at most; and first, which are enough if the error is a
+    #: small share of what is allowed: with 4,000 draws, a default fit of breast_cancer took a tenth
+    #: more
+    draws: int = 4000
+    first_draws: int = 500
+    small_share: float = 0.2
+    #: largest energy error, in units of that of the table's step in a normal posterior. Fits of
+    #: separable classes with priors of any width were right up to 60 of these units with SGHMC and
+    #: 200 with SGLD, and wrong from 90 and 1900
+    largest_error: float = 50.0
+
+
+ENERGY = EnergyRules()
 
 
 def allowed_error(squared_length: float, usual_step: float) -> float:
     """The largest mean square of Delta / sqrt(d); on N(0, I) it is about (c eta)^3 / 16."""
-    return LARGEST_ERROR * (squared_length * usual_step) ** 3 / 16.0
+    return ENERGY.largest_error * (squared_length * usual_step) ** 3 / 16.0
 
 
 def energy_error(
@@ -41,7 +51,7 @@ def energy_error(
     draws: Sequence[Array],
     squared: float,
     temperature: float,
-    n_draws: int = DRAWS,
+    n_draws: int = ENERGY.draws,
 ) -> float:
     """Mean square of a step's energy error Delta, divided by the number of parameters d.
 
@@ -53,7 +63,7 @@ def energy_error(
     """
     d, rows = target.model.n_parameters, minibatches.size
     chains = [chain for of_group in draws for chain in of_group]
-    each = max(1, min(n_draws, PRODUCTS // (rows * d)) // len(chains))
+    each = max(1, min(n_draws, LIMITS.checked_products // (rows * d)) // len(chains))
     some = [one[np.unique(np.linspace(0, len(one) - 1, each).astype(int))] for one in chains]
     theta = torch.from_numpy(decode(np.concatenate(some))[:, :d])
     phi = target.from_theta(theta.to(target.like))
@@ -61,7 +71,7 @@ def energy_error(
     rng, noise, h = ChainRandom([]), temperature / target.n, math.sqrt(squared)
     found, batch = [], next(minibatches.chunk(None, 1, rng))
     with torch.no_grad():
-        for part in gen_batches(len(phi), max(1, HELD // rows)):
+        for part in gen_batches(len(phi), max(1, LIMITS.block_numbers // rows)):
             state = target.model.init_state(target.to_theta(phi[part]))
             evaluator = Evaluator(target, minibatches, rng, state, split=False)
             evaluator.batch = batch

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: number of positions at which a probe evaluates the target, and of entries it keeps of an array
-PROBES, PROBE_ENTRIES = 2, 256
-
 
 def versions() -> dict[str, str]:
     """Versions of the packages that decide which numbers a fit draws."""
@@ -129,20 +126,20 @@ def probe(target: Target, sampler: Sampler, minibatches: Minibatches) -> dict[st
 
 
 def probe_starts(target: Target) -> tuple[torch.Tensor, ChainRandom]:
-    """The fixed positions phi of a probe, and its random numbers."""
+    """The two fixed positions phi of a probe, and its random numbers."""
     model, like = target.model, target.like
-    seeds = np.random.SeedSequence(0).spawn(PROBES)
+    seeds = np.random.SeedSequence(0).spawn(2)
     starts = np.stack([model.init(np.random.default_rng(seed)) for seed in seeds])
     phi = target.from_theta(torch.from_numpy(starts).to(like)).clone()
     return phi, ChainRandom(seeds, str(like.device))
 
 
 def summary(values: torch.Tensor) -> Array:
-    """Mean absolute value, root mean square and evenly spaced entries, to keep a probe small."""
+    """Mean absolute value, root mean square and 256 evenly spaced entries: a probe stays small."""
     flat = np.asarray(values.detach().double().cpu()).reshape(-1)
     if flat.size == 0:
         return flat
-    chosen = flat[np.linspace(0, flat.size - 1, min(flat.size, PROBE_ENTRIES)).astype(int)]
+    chosen = flat[np.linspace(0, flat.size - 1, min(flat.size, 256)).astype(int)]
     with np.errstate(all="ignore"):
         return np.array([np.abs(flat).mean(), np.sqrt(np.square(flat).mean()), *chosen])
 

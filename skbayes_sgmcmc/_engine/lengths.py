@@ -23,8 +23,6 @@ START_SHARE = 0.1
 #: fewest steps of a burn-in that begins with a simpler density, which samplers learn from: those
 #: that scale by past gradients forget them in 100 steps, a quarter of it
 SHORTEST_ANNEALED = 400
-#: number of steps at which schedules are checked
-SCHEDULE_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -154,8 +152,8 @@ class Plan:
 
     @property
     def grid(self) -> Array:
-        """The steps at which schedules are checked."""
-        return np.unique(np.linspace(0, self.n_steps - 1, SCHEDULE_STEPS).astype(int))
+        """The steps at which schedules are checked: a thousand at most."""
+        return np.unique(np.linspace(0, self.n_steps - 1, 1000).astype(int))
 
     @property
     def coldest(self) -> float:

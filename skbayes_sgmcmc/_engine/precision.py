@@ -12,11 +12,10 @@ import torch
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Minibatches
+from .._limits import LIMITS
 from ..samplers import Sampler
 from .target import Evaluator, Target
 
-#: multiplications of a step of one chain from which single precision saves time
-LEAST_PRODUCTS = 2**20
 #: largest error of a gradient, in units in which it moves the mean by as many posterior sds. It is
 #: a third of the Monte Carlo error of 1,000 effective draws
 LARGEST_ERROR = 1e-2
@@ -41,7 +40,7 @@ def single_is_enough(
         return False
     if sampler.needs_potential or sampler.full_data or target.model.after_step is not None:
         return False  # their densities would be those of other numbers
-    if _products(target, minibatches) < LEAST_PRODUCTS:
+    if _products(target, minibatches) < LIMITS.single_products:
         return False
     batch = next(minibatches.chunk(None, 1, ChainRandom([])))
     if not all(hasattr(field, "to") for field in batch.fields.values()):

@@ -15,15 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._limits import LIMITS
+
 if TYPE_CHECKING:
     from .chains import Chains
 
 Array = NDArray[Any]
-
-#: seconds between two reports of a worker, and between two looks at them
-LOOK_EVERY = 0.25
-#: most bytes of draws that a worker writes for others to see
-SHARED_BYTES = 2**24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +91,13 @@ class Board:
         because of its reports.
         """
         now = time.monotonic()
-        soon = now < self.times[group] + LOOK_EVERY and report.step < report.n_steps
+        soon = now < self.times[group] + LIMITS.look_seconds and report.step < report.n_steps
         if soon or not self.folder.exists():
             return
         self.times[group] = now
         found: dict[str, Any] = {"step": np.array(report.step), "nll": np.array(report.nll())}
         known = report.draws()
-        if report.one_mode and known is not None and known[0].nbytes <= SHARED_BYTES:
+        if report.one_mode and known is not None and known[0].nbytes <= LIMITS.shared_bytes:
             found["draws"] = known[0]
         new = self.folder / f"new-{group}.npz"
         with suppress(OSError):
@@ -144,7 +141,7 @@ def watched(on_progress: OnProgress, n_groups: int, n_steps: int) -> Iterator[Bo
                 on_progress(report)
 
         def look() -> None:
-            while not ended.wait(LOOK_EVERY):
+            while not ended.wait(LIMITS.look_seconds):
                 tell()
 
         thread = threading.Thread(target=look, daemon=True)

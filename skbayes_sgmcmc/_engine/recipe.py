@@ -19,25 +19,24 @@ from torch import Tensor
 
 from .._data.minibatch import Data, Minibatches
 from .._exceptions import SamplingError, more
-from .._validation import is_auto
+from .._limits import LIMITS
+from .._validation import BOUNDS, is_auto
+from ..models._auto import AUTO
 from ..models._protocol import Model
 from ..models._threads import serial_products
-from ..models._tuning import PLAIN_BATCH, AutoValues, Request, Tuning
+from ..models._tuning import AutoValues, Request, Tuning
 from ..samplers import Cell, Sampler, resolve
 from ..schedules import as_schedule
 from .combinations import check_pair, check_request
-from .energy import FIRST_DRAWS, SMALL_SHARE, allowed_error, energy_error
+from .energy import ENERGY, allowed_error, energy_error
 from .lengths import Lengths, Plan, start_rows
 from .memory import check_memory
 from .precision import single_is_enough
 from .problem import Problem
-from .settings import LARGEST, SMALLEST, Settings
+from .settings import Settings
 from .target import GRADIENTS, Coordinates, Target
 
 Array = NDArray[Any]
-
-#: largest size in bytes of the draws with ``n_draws="auto"``, and smallest number per chain
-AUTO_BYTES, FEWEST_DRAWS = 2**30, 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +98,7 @@ class Recipe:
             return False
         given = target, self.minibatches, draws, c * self.step_size, temperature
         allowed = allowed_error(c, usual)
-        if energy_error(*given, FIRST_DRAWS) <= SMALL_SHARE * allowed:
+        if energy_error(*given, ENERGY.first_draws) <= ENERGY.small_share * allowed:
             return False
         return not energy_error(*given) <= allowed
 
@@ -190,7 +189,8 @@ def _resolved(model: Model, data: Data, request: Request) -> AutoValues:
     found = [each for each in (values.center, values.root) if each is not None]
     if not all(np.isfinite(each).all() for each in found):
         raise _no_approximation()
-    if values.step_size is not None and not SMALLEST <= values.step_size <= LARGEST:
+    eta = values.step_size
+    if eta is not None and not BOUNDS.smallest_step <= eta <= BOUNDS.largest_step:
         raise _no_approximation()
     return values
 
@@ -252,7 +252,7 @@ def minibatches_of(
     elif not isinstance(batch_size, str):
         size = int(batch_size)
     elif values.step_size is None:
-        size = PLAIN_BATCH
+        size = AUTO.batch_size
     elif values.batch_size is not None:
         size = values.batch_size
     elif tuning.fits_whole(data) or sampler.needs_potential:
@@ -295,5 +295,5 @@ def draws_kept(model: Model, settings: Settings, itemsize: int) -> int:
     """Draws per chain: as given, or the tuning's number, or fewer if that would need a GiB."""
     if not is_auto(settings.n_draws):
         return int(settings.n_draws)
-    fitting = AUTO_BYTES // (settings.n_chains * model.n_kept * itemsize)
-    return int(min(tuning_of(model).most_draws, max(FEWEST_DRAWS, fitting)))
+    fitting = LIMITS.auto_bytes // (settings.n_chains * model.n_kept * itemsize)
+    return int(min(tuning_of(model).most_draws, max(50, fitting)))

@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from .._data.ranks import Ranks
-from .._exceptions import SamplingError, more, warn
+from .._exceptions import SamplingError, listed, more, warn
 from .accelerators import choose, offers
 from .combinations import check_plan
 from .data_parallel import Grid, check_same_run, grid_of_run
@@ -28,10 +28,6 @@ from .target import Target
 
 Array = NDArray[Any]
 
-#: most chains that a report of diverged chains names
-NAMED_CHAINS = 5
-#: number of points in the trace of the sampling threshold, and of draws for each median
-TRACE_POINTS, TRACE_DRAWS = 50, 5
 #: how often a run with an automatic step size is repeated with smaller steps if chains diverge, or
 #: if the energy errors of its steps are too large
 REPEATS = 3
@@ -56,12 +52,12 @@ class Run:
     alpha: Callable[[torch.Tensor], float]
 
     def threshold_trace(self) -> dict[str, Array]:
-        """alpha_t along the run: eta of each step times alpha_t / eta, the median of some draws."""
+        """alpha_t at 50 steps: their eta times alpha_t / eta, which is the median of five draws."""
         flat = self.draws.reshape(-1, self.draws.shape[2])
-        spaced = np.unique(np.linspace(0, len(flat) - 1, TRACE_DRAWS).astype(int))
+        spaced = np.unique(np.linspace(0, len(flat) - 1, 5).astype(int))
         theta = torch.from_numpy(flat[spaced]).to(self.target.like)
         ratio = np.median([self.alpha(one[None]) for one in theta])
-        step = np.unique(np.geomspace(1, self.n_steps, TRACE_POINTS).astype(int))
+        step = np.unique(np.geomspace(1, self.n_steps, 50).astype(int))
         eta = self.plan.step_size.values(step - 1, self.plan.n_steps)
         return {"step": step, "noise_ratio": ratio * eta}
 
@@ -232,9 +228,7 @@ def _warn_of_doubts(results: list[Result], job: Job, doubtful: bool) -> None:
 def _divergence_report(diverged: dict[int, int], job: Job, step_size: float) -> str:
     """A message that says which chains diverged, at which step, and what to change."""
     plan, sampler = job.plan, repr(job.recipe.sampler)
-    where = ", ".join(f"chain {c} by step {k}" for c, k in [*diverged.items()][:NAMED_CHAINS])
-    if len(diverged) > NAMED_CHAINS:
-        where += f" and {len(diverged) - NAMED_CHAINS} others"
+    where = listed((f"chain {c} by step {k}" for c, k in diverged.items()), most=5)
     given = "" if sampler.endswith("()") else f", sampler {sampler}"
     more_steps = "" if job.settings.max_steps is None else ", a larger max_steps"
     remedy = "Reduce step_size (try a tenth), or give step_size='auto'"

@@ -15,6 +15,7 @@ import torch
 from .._draws.storage import Storage, check_writable
 from .._exceptions import not_allowed
 from .._validation import (
+    BOUNDS,
     check_choice,
     check_int,
     check_numbers,
@@ -28,14 +29,8 @@ from ..samplers import TABLE, resolve
 from ..schedules import MixingDistance, Schedule, as_schedule
 from .memory import check_network_memory as check_network_memory
 
-#: step sizes and temperatures of which products and quotients are still numbers in float32
-SMALLEST, LARGEST = 1e-30, 1e18
-#: steps that no run ends with; their numbers must stay int64
-MOST_STEPS = 10**12
 #: the words that ``init`` may be
 STARTS = "auto", "random", "map", "gaussian"
-#: chains and jobs that no machine has; the numbers of jobs must stay int32
-MOST_CHAINS, MOST_JOBS = 10**6, 2**31 - 1
 #: share of the rows that stop the descent of a chain
 VALIDATION_FRACTION = 0.15
 
@@ -125,11 +120,12 @@ class Settings:
         for name in ("step_size", "temperature"):
             value = getattr(self, name)
             if not is_auto(value) and not isinstance(value, Schedule) and value != 0:
-                check_real(name, value, low=SMALLEST, high=LARGEST, closed="both")
+                low, high = BOUNDS.smallest_step, BOUNDS.largest_step
+                check_real(name, value, low=low, high=high, closed="both")
         for name, low, high in (
             ("batch_size", 1, math.inf),
-            ("n_draws", 1, MOST_STEPS),
-            ("burn_in", 0, MOST_STEPS),
+            ("n_draws", 1, BOUNDS.steps),
+            ("burn_in", 0, BOUNDS.steps),
         ):
             value = getattr(self, name)
             if not is_auto(value):
@@ -137,11 +133,11 @@ class Settings:
         if isinstance(self.thinning, MixingDistance):
             self.thinning.check("thinning")
         elif not is_auto(self.thinning):
-            check_int("thinning", self.thinning, high=MOST_STEPS)
+            check_int("thinning", self.thinning, high=BOUNDS.steps)
         check_real("validation_fraction", self.validation_fraction, low=0.0, high=1.0)
         if self.max_steps is not None:
-            check_int("max_steps", self.max_steps, high=MOST_STEPS)
-        check_int("n_chains", self.n_chains, high=MOST_CHAINS)
+            check_int("max_steps", self.max_steps, high=BOUNDS.steps)
+        check_int("n_chains", self.n_chains, high=BOUNDS.count)
         if not isinstance(self.init, str):
             listed = ", ".join(repr(start) for start in starts)
             check_numbers("init", self.init, f"{listed} or an array")
@@ -167,10 +163,11 @@ class Settings:
         if not isinstance(self.verbose, bool | np.bool_):
             check_int("verbose", self.verbose, low=0)
         jobs = self.n_jobs
-        if jobs is not None and not (is_whole(jobs) and 0 < abs(jobs) <= MOST_JOBS):
+        if jobs is not None and not (is_whole(jobs) and 0 < abs(jobs) <= BOUNDS.jobs):
             raise not_allowed(
                 f"n_jobs={jobs!r} is not allowed: give None, a whole number of at least 1 and at "
-                f"most {MOST_JOBS}, or a negative one, which counts from the number of processors."
+                f"most {BOUNDS.jobs}, or a negative one, which counts from the number of "
+                "processors."
             )
         if self.checkpoint is not None:
             self._check_checkpoint()

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.kept_rows import ROWS_PER_PARAMETER, KeptRows
+from .._data.kept_rows import STREAM, KeptRows
 from .._data.minibatch import Data, Minibatches
 from .._exceptions import not_allowed, warn
+from .._limits import LIMITS
 from .._validation import is_auto
+from ..models._auto import AUTO
 from ..models._past import Mark, Past
 from ..models._protocol import Model
 from ..models._tuning import AutoValues, Request
@@ -32,27 +34,6 @@ from .run import Run, sampled
 from .settings import Settings
 
 Array = NDArray[Any]
-
-#: number of rows in a minibatch of a stream
-STREAM_BATCH = 100
-#: fewest steps of a part whose rows become a Gaussian, which takes longer than they do; and of the
-#: first one
-LEAST_STEPS, FIRST_STEPS = 20, 500
-#: fewest numbers, of all rows together, that become a Gaussian. It could be 2^12 for rows in random
-#: order
-LEAST_NUMBERS = 2**17
-#: relative change of the curvature within a posterior sd up to which the mean is a good start
-MOST_CHANGE = 0.3
-#: most parts of a stream that are looked at, and fewest, unless rows are too many to be kept; after
-#: each part, there are at least an eighth more rows than before it
-MARKS, LEAST_PARTS, SPACING = 8, 3, 1.125
-#: standard deviations by which a chi-square may exceed its mean
-FAR = 5.0
-#: mean square of a coordinate of draws, in sds of the Gaussian, that tells they are not of it; of
-#: few draws of one chain it is above 9 three times in a thousand
-FAR_DRAWS = 9.0
-#: expected error, in sds, of a Gaussian that is used far from its mean, which a warning tells
-MOST_STRETCHED = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +125,7 @@ def draw_part(
     summary = None
     if _summarises(problem.model, replace(request, settings=settings)):
         summary = Summary.of(problem.previous, call, problem.data)
-    size = STREAM_BATCH if is_auto(settings.batch_size) else settings.batch_size
+    size = AUTO.batch_size if is_auto(settings.batch_size) else settings.batch_size
     with explained_factorisations():
         if summary is None:
             request = replace(request, settings=settings)
@@ -193,7 +174,7 @@ def _one_pass(recipe: Recipe, settings: Settings, *, n_rows: int, going_on: bool
     """Steps that take each of the new rows once, and draws that are spread over them."""
     n_steps = math.ceil(n_rows / recipe.minibatches.size)
     if recipe.values.total is not None:
-        n_steps = max(n_steps, LEAST_STEPS if going_on else FIRST_STEPS)
+        n_steps = max(n_steps, STREAM.least_steps if going_on else STREAM.first_steps)
     target = recipe.target
     n_draws = min(draws_kept(target.model, settings, target.like.element_size()), n_steps)
     thinning = n_steps // n_draws
@@ -369,7 +350,7 @@ class Summary:
         call, marks, data = self.call, _marked(self.marks, values, self.call.seen), problem.data
         model = problem.model
         change = _change_of_curvature(model, data, values) if call.keep else math.inf
-        least = 1 if call.full else LEAST_PARTS
+        least = 1 if call.full else STREAM.least_parts
         settled = not call.keep or (
             call.complete and _are_many(model, data) and _is_settled(values, marks, least)
         )
@@ -377,7 +358,7 @@ class Summary:
             run.state,
             past=None if settled else self.past,
             complete=call.complete,
-            normal=call.complete and change < MOST_CHANGE,
+            normal=call.complete and change < STREAM.most_change,
             told=self._is_stretched(values, change),
             marks=marks,
         )
@@ -396,7 +377,7 @@ class Summary:
             return self.told
         assert values.center is not None
         distance, _ = self.past.potential(values.center)  # half the square of z
-        if distance * change < MOST_STRETCHED:
+        if distance * change < STREAM.most_stretched:
             return False
         warn(
             f"after {self.call.seen:g} rows, the posterior is {math.sqrt(2.0 * distance):.0f} sds "
@@ -417,20 +398,20 @@ def _are_draws_of(values: AutoValues, memory: Memory, n_parameters: int) -> bool
         return False
     theta = memory.kept[..., :n_parameters]
     squares = np.square(values.whitened(theta)).mean((0, 1))
-    return bool(squares.max() < FAR_DRAWS)
+    return bool(squares.max() < STREAM.far_draws)
 
 
 def _marked(marks: tuple[Mark, ...], values: AutoValues, seen: float) -> tuple[Mark, ...]:
     """The last marks, a new one of which is made when there are an eighth more rows."""
-    if marks and seen < SPACING * marks[-1].seen:
+    if marks and seen < STREAM.spacing * marks[-1].seen:
         return marks
     assert values.center is not None
-    return (*marks[-MARKS:], Mark(seen, values.center))
+    return (*marks[-STREAM.marks :], Mark(seen, values.center))
 
 
 def _are_many(model: Model, data: Data) -> bool:
     """Whether rows are worth to be replaced by a Gaussian."""
-    least = max(LEAST_NUMBERS, ROWS_PER_PARAMETER * model.n_parameters**2)
+    least = max(LIMITS.stream_numbers, LIMITS.kept_per_parameter * model.n_parameters**2)
     return data.n_rows * Minibatches(data, 1).numbers >= least
 
 
@@ -472,4 +453,4 @@ def _is_settled(values: AutoValues, marks: tuple[Mark, ...], least: int) -> bool
 
 def _limit(n: int) -> float:
     """What a chi-square of ``n`` degrees of freedom hardly exceeds."""
-    return n + FAR * math.sqrt(2.0 * n)
+    return n + STREAM.far * math.sqrt(2.0 * n)

@@ -18,6 +18,7 @@ from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
+from .._limits import LIMITS
 from .._validation import check_int, check_is_fitted, check_sample_weight
 from ._columns import Columns
 from ._fitting import Task, all_or_nothing, extremes_named
@@ -41,11 +42,6 @@ if TYPE_CHECKING:
     from ..priors.factorised import Prior
 
 Array = NDArray[Any]
-
-#: up to this number of bytes, each block of parameters is copied, which makes it faster to read
-COPIED_BYTES = 2**28
-#: number of rows that are predicted after a fit, to see that predictions are finite
-CHECKED_ROWS = 5
 
 
 class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
@@ -127,7 +123,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             part = draw_part(problem, settings, call, on_progress)
         run = part.run
         draws = self._in_order(named(run.draws), previous)
-        if run.draws.nbytes <= COPIED_BYTES and not isinstance(run.draws, np.memmap):
+        if run.draws.nbytes <= LIMITS.copied_bytes and not isinstance(run.draws, np.memmap):
             draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
         if call is not None:
@@ -378,7 +374,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Raise if means or sds of the draws, or predictions of some rows, are not finite."""
         chosen, largest = extremes(self.posterior_)
         try:
-            found = self._outcomes(np.array(chosen), X[:CHECKED_ROWS])
+            found = self._outcomes(np.array(chosen), X[:5])
             good = all(np.isfinite(each).all() for each in found)
         except ValueError:
             good = False

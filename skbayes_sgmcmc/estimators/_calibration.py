@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.special import log_softmax, softmax
 from .._callbacks import leave_callbacks
 from .._data.rows import bytes_in_memory
 from .._exceptions import SamplingError, silent, warn
+from .._limits import LIMITS
 from .._validation import check_random_state, is_auto
 from ._fitting import Task
 from ._mixing import short_name
@@ -24,16 +26,30 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: "auto" calibrates fits of at least so many rows, whose X takes at most so many bytes
-LEAST_ROWS, MOST_BYTES = 50, 2**29
-#: a fifth of the rows is held out from a shorter run; so many times until there are enough of them
-FOLDS, MOST_FOLDS, ENOUGH_ROWS = 5, 3, 4000
-#: share of the fit's steps that a shorter run takes, but at least so many, and its draws
-SHARE, LEAST_STEPS, DRAWS = 1 / 8, 750, 50
-#: share of the fit's steps that all runs together take at most
-BUDGET = 1 / 2
-#: standard deviation of the log power a priori, with mean zero; and its bounds
-LOG_POWER_SD, MOST_LOG_POWER = 0.25, 2.0
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRules:
+    """How much is spent on the power; docs/networks.md has what it brings."""
+
+    #: "auto" calibrates fits of at least so many rows
+    least_rows: int = 50
+    #: a fifth of the rows is held out from a shorter run; so many times until there are enough of
+    #: them
+    folds: int = 5
+    most_folds: int = 3
+    enough_rows: int = 4000
+    #: share of the fit's steps that a shorter run takes, but at least so many, and its draws
+    share: float = 1 / 8
+    least_steps: int = 750
+    draws: int = 50
+    #: share of the fit's steps that all runs together take at most
+    budget: float = 1 / 2
+    #: standard deviation of the log power a priori, with mean zero; and its bounds
+    log_power_sd: float = 0.25
+    most_log_power: float = 2.0
+
+
+CALIBRATION = CalibrationRules()
 
 
 class CalibratedClassifier(NetworkClassifier):
@@ -61,7 +77,7 @@ class CalibratedClassifier(NetworkClassifier):
             return
         n_steps = self._steps_of_a_run()
         # of short fits fewer runs, since shorter ones would find other powers
-        parts = parts[: max(1, math.floor(BUDGET * self.n_steps_ / n_steps))]
+        parts = parts[: max(1, math.floor(CALIBRATION.budget * self.n_steps_ / n_steps))]
         seeds = rng.randint(np.iinfo(np.int32).max, size=len(parts)).tolist()
         try:
             runs = zip(parts, seeds, strict=True)
@@ -84,7 +100,8 @@ class CalibratedClassifier(NetworkClassifier):
         X, settings = task.rows.x, task.settings
         plain = is_auto(settings.step_size) and settings.temperature == 1.0
         # rows of a file would be read again
-        return plain and X.shape[0] >= LEAST_ROWS and bytes_in_memory(X) <= MOST_BYTES
+        plain = plain and X.shape[0] >= CALIBRATION.least_rows
+        return plain and bytes_in_memory(X) <= LIMITS.calibrated_bytes
 
     def _held_out(self, codes: Array, rng: np.random.RandomState) -> list[Array]:
         """Rows that are held out together.
@@ -92,20 +109,21 @@ class CalibratedClassifier(NetworkClassifier):
         Every class keeps a row, without which a shorter run would not know the class.
         """
         others = np.setdiff1d(np.arange(len(codes)), np.unique(codes, return_index=True)[1])
-        size = max(1, len(others) // FOLDS)
-        n_parts = min(MOST_FOLDS, math.ceil(ENOUGH_ROWS / size), len(others) // size)
+        size = max(1, len(others) // CALIBRATION.folds)
+        enough = math.ceil(CALIBRATION.enough_rows / size)
+        n_parts = min(CALIBRATION.most_folds, enough, len(others) // size)
         return np.split(rng.permutation(others)[: n_parts * size], n_parts) if n_parts else []
 
     def _steps_of_a_run(self) -> int:
         """Steps of a shorter run."""
-        least = min(LEAST_STEPS, BUDGET * self.n_steps_)
-        return math.ceil(max(SHARE * self.n_steps_, least))
+        least = min(CALIBRATION.least_steps, CALIBRATION.budget * self.n_steps_)
+        return math.ceil(max(CALIBRATION.share * self.n_steps_, least))
 
     def _given_others(self, task: Task, rows: Array, seed: int, n_steps: int) -> Array:
         """Probabilities of some rows, given the others, by a shorter run."""
         others = np.setdiff1d(np.arange(task.rows.n_rows), rows)
         one = copy.copy(self)
-        one.n_draws = min(DRAWS, self.n_draws_, n_steps)
+        one.n_draws = min(CALIBRATION.draws, self.n_draws_, n_steps)
         one.thinning = max(1, n_steps // (2 * one.n_draws))
         one.burn_in = max(1, n_steps - one.n_draws * one.thinning)
         if self.max_steps is not None:
@@ -160,7 +178,7 @@ def best_power(proba: Array, codes: Array, weight: Array) -> float:
 
     def potential(log_power: float) -> float:
         given = log_softmax(np.exp(log_power) * log_p, axis=1)[rows, codes]
-        return float(0.5 * (log_power / LOG_POWER_SD) ** 2 - weight @ given)
+        return float(0.5 * (log_power / CALIBRATION.log_power_sd) ** 2 - weight @ given)
 
-    bounds = (-MOST_LOG_POWER, MOST_LOG_POWER)
+    bounds = (-CALIBRATION.most_log_power, CALIBRATION.most_log_power)
     return float(np.exp(minimize_scalar(potential, bounds=bounds, method="bounded").x))

@@ -15,6 +15,7 @@ from .._data.kept_rows import KeptRows
 from .._draws import prediction
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, in_order, known_codes, label_array
+from .._limits import LIMITS
 from .._validation import (
     check_classification_targets,
     check_int,
@@ -28,7 +29,7 @@ from ._fitting import Task
 from ._log_joint import log_joint
 from ._mixing import short_name
 from ._probabilities import ProbabilityClassifier
-from ._sense import DRAWS_LOOKED_AT, check_classification, some_of_each
+from ._sense import SENSE, check_classification, some_of_each
 from ._tables import validate_xy
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         codes = rows.target
         chosen_rows, mass = some_of_each(codes, rows.weights())
         total = self.posterior_.n_chains * self.posterior_.n_draws
-        chosen, weights = self.posterior_.spaced(min(total, DRAWS_LOOKED_AT))
+        chosen, weights = self.posterior_.spaced(min(total, SENSE.looked_at))
         predict = self._predictor()
 
         def with_logs(draws: slice, x: Any) -> Array:
@@ -342,7 +343,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     def _proba_blocks(self, chosen: Any, n_chosen: int, x: Any) -> Iterator[Array]:
         """Blocks (n_chosen, rows, n_classes) of the probabilities of chosen pooled draws."""
-        rows_at_once = max(1, prediction.BLOCK_NUMBERS // (n_chosen * len(self.classes_)))
+        rows_at_once = max(1, LIMITS.block_numbers // (n_chosen * len(self.classes_)))
         predict = self._predictor()
         for start in range(0, x.shape[0], rows_at_once):
             rows = x[start : start + rows_at_once]

@@ -24,8 +24,6 @@ Array = NDArray[Any]
 MISSING_LABEL = "Leave the row out, or fill in a label of its own, for instance by fillna of pandas"
 #: modules of scikit-learn's selectors that fit an estimator to fewer and fewer columns
 SELECTORS = "sklearn.feature_selection._rfe", "sklearn.feature_selection._sequential"
-#: whole numbers below it are exact in float32: codes, and labels in exported modules
-LARGEST_CODE = 2**24
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from ._mixing import short_name
 if TYPE_CHECKING:
     from .._engine.settings import Settings
 
-#: parameters beyond this number, or below one over it, are named where chains diverge
-EXTREME = 1e6
 #: by its id, each object that a call is fitting; an attribute would be copied and saved with it
 _taken: dict[int, object] = {}
 
@@ -91,7 +89,8 @@ def _numbers(value: Any) -> Sequence[Any]:
 
 
 def _is_extreme(value: Any) -> bool:
-    return isinstance(value, float) and not 1.0 / EXTREME <= abs(value or 1.0) <= EXTREME
+    """Whether a parameter is named where chains diverge."""
+    return isinstance(value, float) and not 1e-6 <= abs(value or 1.0) <= 1e6
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
 from .._labels import label_text
-from .._validation import check_choice, check_scale
-from ._columns import LARGEST_CODE, Columns, values_of
+from .._limits import LIMITS
+from .._validation import BOUNDS, check_choice, check_scale
+from ._columns import Columns, values_of
 
 if TYPE_CHECKING:
     from ..models._group_priors import GroupTerm
@@ -24,8 +25,6 @@ Array = NDArray[Any]
 #: hyperprior of learned scales with "auto": half of it lies above 0.36, in units of sd(y) or of a
 #: logarithm, and nine tenths between 0.17 and 1.3
 SHAPE, TYPICAL = 1.0, 0.3
-#: numbers up to which the rows of dense features, with indicators of the groups, stay dense
-MOST_DENSE = 2**22
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def with_groups(groupings: Groupings, X: Any, features: Any) -> Any:
         slopes = [sp.diags(values_of(X, j)) @ ones for j in grouping.slopes.values()]
         blocks += [ones, *slopes]
     n_columns = features.shape[1] + sum(block.shape[1] for block in blocks)
-    if sp.issparse(features) or features.shape[0] * n_columns > MOST_DENSE:
+    if sp.issparse(features) or features.shape[0] * n_columns > LIMITS.dense_numbers:
         return sp.hstack([*blocks, features], format="csr")
     return np.hstack([*(block.toarray() for block in blocks), features])
 
@@ -200,7 +199,7 @@ def effect_labels(groupings: Groupings) -> dict[str, list[str]]:
 def exported_labels(grouping: Grouping) -> list[Any]:
     """Labels of the groups for a module of torch, whose rows are float32."""
     for label in grouping.labels:
-        if not isinstance(label, Real) or abs(float(label)) >= LARGEST_CODE:
+        if not isinstance(label, Real) or abs(float(label)) >= BOUNDS.whole:
             raise not_allowed(
                 f"a model with the group {label_text(label)} in column {grouping.name!r} is not "
                 "allowed in an export: rows of a module are float32, which holds whole numbers "

@@ -16,6 +16,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import gen_batches
 
 from .._exceptions import not_allowed
+from .._limits import LIMITS
 from ._learned_scale import LINEAR, learned_scale
 from ._mixing import MustMix
 from ._network import NetworkEstimator
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from ._fitting import Task
 
 Array = NDArray[Any]
-
-#: number of rows whose features are checked at once
-CHECKED_ROWS = 4096
 
 
 class LastLayer(NetworkEstimator):
@@ -230,7 +228,7 @@ class LastLayer(NetworkEstimator):
 
 def _check_finite(features: Array) -> None:
     """Raise ``ValueError`` if the features of some row are not finite."""
-    for some in gen_batches(len(features), CHECKED_ROWS):
+    for some in gen_batches(len(features), LIMITS.block_rows):
         bad = ~np.isfinite(features[some]).all(1)
         if bad.any():
             raise not_allowed(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._data.scaling import center_and_scale, robust_center_and_scale
 from .._exceptions import not_allowed
-from .._validation import LARGEST_DATA, SMALLEST_DATA, check_choice, check_ratio, check_real
+from .._validation import BOUNDS, check_choice, check_ratio, check_real
 
 if TYPE_CHECKING:
     from ..models.likelihoods import Likelihood, StudentT
@@ -155,7 +155,8 @@ class Choice:
                 "follows from the mean: give noise='infer', or likelihood='normal'."
             )
         if isinstance(noise, Real):
-            check_real("noise", noise, low=SMALLEST_DATA, high=LARGEST_DATA, closed="both")
+            low, high = BOUNDS.smallest_data, BOUNDS.largest_data
+            check_real("noise", noise, low=low, high=high, closed="both")
         elif not (isinstance(noise, str) and noise == HETEROSCEDASTIC):
             raise not_allowed(
                 f"noise={noise!r} is not allowed: give 'auto', 'infer', 'heteroscedastic' or a "

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from .._data.scaling import center_and_scale, sparse_scale
-from .._draws.prediction import BLOCK_NUMBERS
 from .._exceptions import not_allowed, warn
+from .._limits import LIMITS
 from .._validation import check_choice, check_is_fitted
 from ._base import SGMCMCEstimator
 from ._learned_scale import LINEAR, can_learn, check_prior_scale, learned_scale
@@ -162,7 +162,7 @@ def _differences(X: Any, prior_scale: Any) -> float:
     first = 0.0 if sparse else np.array(X[:1], dtype=np.float64)
     scale = np.broadcast_to(np.asarray(prior_scale, dtype=np.float64), X.shape[1:])
     with np.errstate(all="ignore"):  # infinite sums exceed every limit
-        for rows in gen_batches(X.shape[0], max(1, BLOCK_NUMBERS // X.shape[1])):
+        for rows in gen_batches(X.shape[0], max(1, LIMITS.block_numbers // X.shape[1])):
             some = X[rows].multiply(scale).data if sparse else (X[rows] - first) * scale
             found += float(np.sum(np.square(some)))
             if not found < SURE_INFORMATION:

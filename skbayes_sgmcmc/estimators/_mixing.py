@@ -22,14 +22,27 @@ Array = NDArray[Any]
 #: a value, and the coordinate that has it
 Extreme = tuple[float, str]
 
-#: a larger R-hat or a smaller bulk ESS of the chains raises a warning
-R_HAT_LIMIT, ESS_LIMIT = 1.05, 100.0
-#: characters of an estimator in a warning, at most (but for its class's name)
-NAME_LENGTH = 200
-#: coordinates beyond this number are checked on an even sample, since each costs a millisecond
-CHECKED_COORDINATES = 300
-#: coordinates of each block whose R-hat is shown while a fit runs
-SHOWN_COORDINATES = 10
+
+@dataclass(frozen=True, slots=True)
+class MixingRules:
+    """From where on chains have not mixed, and how many figures say so."""
+
+    #: a larger R-hat or a smaller bulk ESS of the chains raises a warning
+    r_hat: float = 1.05
+    ess: float = 100.0
+    #: coordinates beyond this number are checked on an even sample, since each costs a millisecond
+    coordinates: int = 300
+    #: coordinates of each block whose R-hat is shown while a fit runs
+    shown: int = 10
+    #: chains of networks and topics are compared by their predictions of this number of rows. The
+    #: limits are loose, because each chain samples one mode, and a few chains cover only a few of
+    #: the modes
+    rows: int = 50
+    modes_r_hat: float = 1.5
+    modes_ess: float = 8.0
+
+
+MIXING = MixingRules()
 
 
 @dataclass(frozen=True)
@@ -48,8 +61,8 @@ class MustMix:
 
     draws: dict[str, Array]
     labels: dict[str, list[str]]
-    r_hat_limit: float = R_HAT_LIMIT
-    ess_limit: float = ESS_LIMIT
+    r_hat_limit: float = MIXING.r_hat
+    ess_limit: float = MIXING.ess
 
 
 def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | None:
@@ -107,7 +120,7 @@ def check_order(estimator: Any, joined: Joined, rows: KeptRows) -> None:
 def short_name(estimator: Any) -> str:
     """Class and parameters that are not at their defaults, on one line."""
     with config_context(print_changed_only=True):
-        text: str = BaseEstimator.__repr__(estimator, N_CHAR_MAX=NAME_LENGTH)
+        text: str = BaseEstimator.__repr__(estimator, N_CHAR_MAX=200)
         return " ".join(text.split())
 
 
@@ -117,7 +130,7 @@ def _moves(draws: Array) -> bool:
     return bool((np.ptp(draws, axis=1) > rounding).any())
 
 
-def some_r_hat(posterior: PosteriorSamples, n_coordinates: int = SHOWN_COORDINATES) -> float:
+def some_r_hat(posterior: PosteriorSamples, n_coordinates: int = MIXING.shown) -> float:
     """Largest R-hat of some coordinates of each block of draws, at little cost; may be NaN."""
     from ..diagnostics import r_hat
 
@@ -141,7 +154,7 @@ def _extremes(draws: dict[str, Array], labels: dict[str, list[str]]) -> tuple[Ex
     worst, least = (np.nan, ""), (np.nan, "")
     for name, values in draws.items():
         flat = values.reshape(*values.shape[:2], -1)
-        step = -(-flat.shape[2] // CHECKED_COORDINATES)
+        step = -(-flat.shape[2] // MIXING.coordinates)
         checked = PosteriorSamples({name: flat[:, :, ::step]})
         named = labels.get(name) or names_of(name, values.shape[2:])
         for value, label in zip(r_hat(checked, name), named[::step], strict=True):

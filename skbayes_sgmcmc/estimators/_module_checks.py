@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._exceptions import RandomLayerWarning, not_allowed, warn
+from .._exceptions import RandomLayerWarning, listed, not_allowed, warn
 from .._validation import brief
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from .._data.layout import Layout
     from ..models.networks.module_checks import Rows
-
-#: number of random layers that a warning names
-NAMED_LAYERS = 3
 
 
 def tried(
@@ -90,12 +87,10 @@ def check_behaviour(given: Any, module: nn.Module, x: Rows) -> None:
         )
     layers = checks.random_layers(module, x)
     if layers:
-        more = len(layers) - NAMED_LAYERS
-        named = ", ".join(layers[:NAMED_LAYERS]) + (f" and {more} more" if more > 0 else "")
         warn(
-            f"the module has dropout or other random layers ({named}), which are switched off "
-            "while sampling and in predictions: the density of a posterior must not be random. "
-            "The prior and the average over draws regularise the network instead.",
+            f"the module has dropout or other random layers ({listed(layers)}), which are "
+            "switched off while sampling and in predictions: the density of a posterior must not "
+            "be random. The prior and the average over draws regularise the network instead.",
             "random-layers-are-switched-off",
             RandomLayerWarning,
         )
@@ -133,8 +128,7 @@ def check_gradients(
     still = without_gradient(module, names, x)
     if not still:
         return
-    more = len(still) - NAMED_LAYERS
-    named = ", ".join(map(repr, still[:NAMED_LAYERS])) + (f" and {more} more" * (more > 0))
+    named = listed(map(repr, still))
     reason = "its forward does not use them, or does so under torch.no_grad or detach()"
     if len(still) == len(names):
         raise not_allowed(

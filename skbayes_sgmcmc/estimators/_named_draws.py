@@ -12,8 +12,6 @@ from .._draws.posterior_samples import PosteriorSamples
 
 Array = NDArray[Any]
 
-#: number of draws per chain that a stream keeps with ``n_draws="auto"``
-AUTO_DRAWS = 1000
 #: blocks that the names of their coordinates do not need
 UNNAMED = ("coef", "components", "cutpoints")
 
@@ -75,7 +73,7 @@ def newest(
     if old.n_chains != new.n_chains or old.draws.keys() != new.draws.keys():
         return new  # a chain has diverged, or the prior has changed
     if isinstance(limit, str):
-        limit = AUTO_DRAWS
+        limit = 1000  # draws of each chain, with n_draws="auto"
     kept = max(new.n_draws, min(limit, (n_drawn + 1) // 2))
     weights = None
     if old.weights is not None and new.weights is not None:

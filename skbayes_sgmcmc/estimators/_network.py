@@ -17,13 +17,14 @@ from sklearn.utils.sparsefuncs import inplace_column_scale
 
 from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
-from .._data.scaling import WHOLE_BYTES, center_and_scale, sparse_scale
+from .._data.scaling import center_and_scale, sparse_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
+from .._limits import LIMITS
 from ..schedules import Schedule
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import NETWORK, can_learn, check_prior_scale, learned_scale
-from ._mixing import MustMix
+from ._mixing import MIXING, MustMix
 from ._regressor import BayesianRegressor
 from ._sense import check_drift, check_spread
 from ._sparsity import Sparsity, set_zeros
@@ -43,14 +44,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: chains of a network are compared by their predictions of this number of rows. The limits are
-#: loose, because each chain samples one mode, and a few chains cover only a few of the modes
-MIXING_ROWS, NETWORK_R_HAT_LIMIT, NETWORK_ESS_LIMIT = 50, 1.5, 8.0
 #: prior sd of a classifier's logits with ``prior_scale="fan_in"``: probabilities near 0 and 1 are
 #: then as likely as others
 LOGIT_GAIN = 4.0
-#: steps of a run at whose end schedules are looked at
-LONG_RUN = 10**5
 
 
 class NetworkEstimator(SGMCMCEstimator):
@@ -199,7 +195,8 @@ class NetworkEstimator(SGMCMCEstimator):
             inputs = sp.csr_matrix(X, copy=True)
             inplace_column_scale(inputs, np.broadcast_to(1.0 / scale, inputs.shape[1:]))
             return inputs
-        if isinstance(X, StoredRows) or (isinstance(X, np.ndarray) and X.nbytes > WHOLE_BYTES):
+        large = isinstance(X, np.ndarray) and X.nbytes > LIMITS.held_bytes
+        if large or isinstance(X, StoredRows):
             from .._data.stored_inputs import ScaledRows
 
             rows = X if isinstance(X, StoredRows) else StoredRows(X)
@@ -276,7 +273,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _must_mix(self, task: Task) -> MustMix:
         posterior, X, n_rows = self.posterior_, task.rows.x, task.rows.x.shape[0]
-        rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING_ROWS)).astype(int)
+        rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING.rows)).astype(int)
         draws = slice(0, posterior.n_chains * posterior.n_draws)
         f = self._predict_block(draws, X[np.unique(rows)])
         by_chain = f.reshape(posterior.n_chains, posterior.n_draws, -1)
@@ -285,8 +282,8 @@ class NetworkEstimator(SGMCMCEstimator):
         return MustMix(
             {"predictions": by_chain},
             {"predictions": labels},
-            NETWORK_R_HAT_LIMIT,
-            NETWORK_ESS_LIMIT,
+            MIXING.modes_r_hat,
+            MIXING.modes_ess,
         )
 
     def _output_labels(self) -> list[str]:
@@ -297,7 +294,8 @@ class NetworkEstimator(SGMCMCEstimator):
 def _is_cold(temperature: Any) -> bool:
     """Whether chains end at a temperature below 1; at 0 learned scales stay where they begin."""
     if isinstance(temperature, Schedule):
-        return bool(temperature.values(np.array([LONG_RUN - 1]), LONG_RUN)[0] < 1.0)
+        n_steps = 10**5  # of a long run
+        return bool(temperature.values(np.array([n_steps - 1]), n_steps)[0] < 1.0)
     return isinstance(temperature, Real) and 0.0 < float(temperature) < 1.0
 
 

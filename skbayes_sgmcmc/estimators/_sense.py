@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.special import chdtri
 
 from .._draws.storage import decode
 from .._exceptions import warn
+from .._limits import LIMITS
 from ._mixing import short_name
 
 if TYPE_CHECKING:
@@ -19,37 +21,49 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: training rows whose predictions are looked at, and draws that predict probabilities
-LOOKED_AT, DRAWS_LOOKED_AT = 200, 200
-#: fewer rows do not say what a sensible fit achieves
-FEWEST_ROWS = 10
-#: an error of the training rows that is this many times a constant's raises a warning. Where X says
-#: nothing of y, an honest fit is near 1
-WORST_ERROR = 1.2
-#: the same for the sd of the noise over that of the targets
-WORST_NOISE = 1.5
 #: distance between the quartiles of a normal distribution, in its sds
 NORMAL_QUARTILES = 1.349
-#: relative error of the kinetic temperature beyond the range of its chi-square distribution, and
-#: the probability of values beyond either end of this range. Three standard errors of the few
-#: momenta of small models are exceeded by one honest fit in 170
-WORST_HEAT, RARE_HEAT = 0.2, 1e-6
-#: fall of the potential while draws are kept, in units of its own sd in a posterior of so many
-#: parameters, sqrt(d / 2); and how many of the draws and rows it is computed for
-WORST_DRIFT, DRIFT_DRAWS, DRIFT_ROWS = 2.0, 6, 2000
-#: temperature of the positions over that of the run beyond its Monte Carlo error; and how far draws
-#: are moved from their mean to measure it: with 0.05, networks of 30 units seemed twice as hot
-WORST_SPREAD, MOVED = 1.5, 0.01
-#: draws of a chain from which it is measured, at most, and the multiplications that this may take
-SPREAD_DRAWS, SPREAD_PRODUCTS = 100, 2**27
-#: temperatures beyond this are all the same
-LARGEST = 1e9
-#: outputs that a warning names
-NAMED_OUTPUTS = 5
-#: how many standard errors between chains this fall is at least
-SURE_DRIFT = 2.0
 
 REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or another sampler."
+
+
+@dataclass(frozen=True, slots=True)
+class SenseRules:
+    """From where on a fit is nonsense. Each bound has its test in tests/test_sense.py."""
+
+    #: training rows whose predictions are looked at, and draws that predict
+    looked_at: int = 200
+    #: fewer rows do not say what a sensible fit achieves
+    fewest_rows: int = 10
+    #: an error of the training rows that is this many times a constant's raises a warning. Where X
+    #: says nothing of y, an honest fit is near 1
+    worst_error: float = 1.2
+    #: the same for the sd of the noise over that of the targets
+    worst_noise: float = 1.5
+    #: relative error of the kinetic temperature beyond the range of its chi-square distribution,
+    #: and the probability of values beyond either end of this range. Three standard errors of the
+    #: few momenta of small models are exceeded by one honest fit in 170
+    worst_heat: float = 0.2
+    rare_heat: float = 1e-6
+    #: fall of the potential while draws are kept, in units of its own sd in a posterior of so many
+    #: parameters, sqrt(d / 2), and in standard errors between chains; and how many of the draws it
+    #: is computed for
+    worst_drift: float = 2.0
+    sure_drift: float = 2.0
+    drift_draws: int = 6
+    #: temperature of the positions over that of the run beyond its Monte Carlo error; how far draws
+    #: are moved from their mean to measure it: with 0.05, networks of 30 units seemed twice as hot;
+    #: and most draws of a chain that are
+    worst_spread: float = 1.5
+    moved: float = 0.01
+    spread_draws: int = 100
+    #: temperatures beyond this are all the same
+    hottest: float = 1e9
+    #: outputs that a warning names
+    named: int = 5
+
+
+SENSE = SenseRules()
 
 
 def check_regression(
@@ -62,11 +76,11 @@ def check_regression(
     units of the sd of y, or of the row's own sd, which is larger where most counts are small.
     """
     weight = np.ones(len(y)) if weight is None else weight
-    if min(len(y), weight.sum()) < FEWEST_ROWS:
+    if min(len(y), weight.sum()) < SENSE.fewest_rows:
         return
     rows, times = np.unique(some_rows(weight), return_counts=True)
     n_chains = estimator.posterior_.n_chains
-    draws = some_rows(mixture.weights, -(-DRAWS_LOOKED_AT // n_chains) * n_chains)
+    draws = some_rows(mixture.weights, -(-SENSE.looked_at // n_chains) * n_chains)
     one = mixture.predictive(draws, X[rows])
     means = one.mean()
     variances = np.broadcast_to(one.variance(), means.shape)
@@ -83,9 +97,9 @@ def check_regression(
     error = root_mean_square(away).max(axis=0)
     with np.errstate(all="ignore"):
         unlikely = root_mean_square(away / np.maximum(own, spread)).max(axis=0)
-    far = (spread > 0.0) & (unlikely > WORST_ERROR)
+    far = (spread > 0.0) & (unlikely > SENSE.worst_error)
     # few rows leave the noise wide open: 1.9 sds of y with 20 rows and 6 features
-    wide = (spread > 0.0) & ~far & (noise > WORST_NOISE * (1.0 + 10.0 / len(y)) * spread)
+    wide = (spread > 0.0) & ~far & (noise > SENSE.worst_noise * (1.0 + 10.0 / len(y)) * spread)
     found = []
     if far.any():
         of, worst = _outputs(far, error / np.where(far, spread, 1.0))
@@ -122,12 +136,12 @@ def check_classification(
     far worse, although their average is near the frequencies.
     """
     total = float(mass.sum())
-    if min(len(codes), total) < FEWEST_ROWS:
+    if min(len(codes), total) < SENSE.fewest_rows:
         return
     frequency = np.bincount(codes, mass) / total
     constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
     excess = 0.5 * max(_hottest(estimator), 1.0) * n_directions + 1.0
-    allowed = WORST_ERROR * constant + excess / total
+    allowed = SENSE.worst_error * constant + excess / total
     given = (np.arange(len(codes)), codes)
     for whose, logs in (
         ("its", np.log(np.maximum(proba, 1e-300))),
@@ -158,8 +172,8 @@ def check_run(estimator: Any, run: Run) -> None:
     if heat is None:
         return
     n_momenta = run.target.model.n_parameters * len(heat)
-    low, high = chdtri(n_momenta, [1.0 - RARE_HEAT, RARE_HEAT]) / n_momenta
-    if not (1.0 - WORST_HEAT) * low <= float(heat.mean()) <= (1.0 + WORST_HEAT) * high:
+    low, high = chdtri(n_momenta, [1.0 - SENSE.rare_heat, SENSE.rare_heat]) / n_momenta
+    if not (1.0 - SENSE.worst_heat) * low <= float(heat.mean()) <= (1.0 + SENSE.worst_heat) * high:
         _nonsense(
             estimator,
             f"the kinetic energy of its chains is {float(heat.mean()):.2f} times what the "
@@ -170,13 +184,13 @@ def check_run(estimator: Any, run: Run) -> None:
 def check_drift(estimator: Any, run: Run) -> None:
     """Warn if the potential still falls while draws are kept."""
     n_draws = run.draws.shape[1]
-    if n_draws < 2 * DRIFT_DRAWS or run.plan.first_temperature == 0.0:
+    if n_draws < 2 * SENSE.drift_draws or run.plan.first_temperature == 0.0:
         return
     d = run.target.model.n_parameters
-    third = np.linspace(0, n_draws // 3, DRIFT_DRAWS).astype(int)
+    third = np.linspace(0, n_draws // 3, SENSE.drift_draws).astype(int)
     with np.errstate(all="ignore"):  # draws that are not finite are an error of their own
         first, last = (
-            run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), DRIFT_ROWS)
+            run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), LIMITS.sampled_rows)
             .astype(float)
             .reshape(len(run.draws), -1)
             .mean(axis=1)
@@ -186,7 +200,7 @@ def check_drift(estimator: Any, run: Run) -> None:
         fall, error = float(falls.mean()), 0.0
         if len(falls) > 1:  # potentials that wander for long rise in some chains
             error = float(falls.std(ddof=1)) / math.sqrt(len(falls))
-    if fall > max(WORST_DRIFT, SURE_DRIFT * error):
+    if fall > max(SENSE.worst_drift, SENSE.sure_drift * error):
         longer = "longer burn_in" if estimator.max_steps is None else "larger max_steps"
         warn(
             f"the chains of {short_name(estimator)} have not reached the posterior: while draws "
@@ -204,29 +218,29 @@ def check_spread(estimator: Any, run: Run) -> None:
     have more, even if a cap on them (pSGLD) or an undoing (MCLMC) hides that they are.
     """
     n_draws, level = run.draws.shape[1], run.plan.first_temperature
-    if n_draws < 2 * DRIFT_DRAWS or level == 0.0:
+    if n_draws < 2 * SENSE.drift_draws or level == 0.0:
         return
-    d, n_rows = run.target.model.n_parameters, min(DRIFT_ROWS, run.target.data.n_rows)
-    k = SPREAD_PRODUCTS // (n_rows * d * len(run.draws))
-    k = min(max(k, DRIFT_DRAWS), SPREAD_DRAWS, n_draws)
+    d, n_rows = run.target.model.n_parameters, min(LIMITS.sampled_rows, run.target.data.n_rows)
+    k = LIMITS.checked_products // (n_rows * d * len(run.draws))
+    k = min(max(k, SENSE.drift_draws), SENSE.spread_draws, n_draws)
     some = np.linspace(0, n_draws - 1, k).astype(int)
     with np.errstate(all="ignore"):
         draws = decode(run.draws[:, some, :d]).astype(float)
         away = draws - draws.mean(axis=1, keepdims=True)
         less, more = (
-            run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), DRIFT_ROWS)
-            for step in (-MOVED, MOVED)
+            run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), LIMITS.sampled_rows)
+            for step in (-SENSE.moved, SENSE.moved)
         )
         # the mean of k draws is not that of all, which takes 1 / k of the spread away
-        heat = (less - more).astype(float) / (2.0 * MOVED * d * level) * k / (k - 1)
-    heat = heat[~np.isnan(heat)].clip(-LARGEST, LARGEST)
+        heat = (less - more).astype(float) / (2.0 * SENSE.moved * d * level) * k / (k - 1)
+    heat = heat[~np.isnan(heat)].clip(-SENSE.hottest, SENSE.hottest)
     if len(heat) == 0:
         return
     low, middle = np.quantile(heat, [0.25, 0.5])
     # of the median of normal numbers; in networks their sd is up to twenty times sqrt(2 / d),
     # which is that of a normal density
     error = 1.25 * (middle - low) / (0.5 * NORMAL_QUARTILES) / math.sqrt(len(heat))
-    if middle > WORST_SPREAD + 3.0 * error:
+    if middle > SENSE.worst_spread + 3.0 * error:
         _nonsense(
             estimator,
             f"its draws are spread as at {middle:.3g} times the temperature, so steps are too "
@@ -249,9 +263,9 @@ def _outputs(which: Array, excess: Array) -> tuple[str, int]:
     numbers = [str(j) for j in np.flatnonzero(which)]
     if len(numbers) == 1:
         return f" of output {worst}", worst
-    more = len(numbers) - NAMED_OUTPUTS
+    more = len(numbers) - SENSE.named
     last = numbers.pop() if more <= 0 else f"{more} more"
-    named = ", ".join(numbers[:NAMED_OUTPUTS])
+    named = ", ".join(numbers[: SENSE.named])
     return f" of outputs {named} and {last} (worst: {worst})", worst
 
 
@@ -261,7 +275,7 @@ def root_mean_square(values: Array) -> Array:
     return np.asarray(unit * np.sqrt(np.mean((values / unit[..., None, :]) ** 2, axis=-2)))
 
 
-def some_rows(weight: Array, n: int = LOOKED_AT) -> Array:
+def some_rows(weight: Array, n: int = SENSE.looked_at) -> Array:
     """Indices of the training rows that are looked at, sorted; each stands for the same weight."""
     n = min(n, len(weight))
     reached = np.cumsum(weight, dtype=np.float64)
@@ -272,7 +286,7 @@ def some_of_each(codes: Array, weight: Array) -> tuple[Array, Array]:
     """The same in equal parts for each class, and the weight that each of the rows stands for."""
     classes = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     classes = [rows for rows in classes if len(rows)]
-    of_each, stands = max(1, LOOKED_AT // len(classes)), np.zeros(len(codes))
+    of_each, stands = max(1, SENSE.looked_at // len(classes)), np.zeros(len(codes))
     for rows in classes:
         chosen = rows[some_rows(weight[rows], of_each)]
         np.add.at(stands, chosen, weight[rows].sum() / len(chosen))

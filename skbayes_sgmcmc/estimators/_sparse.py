@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import gen_batches
 
-from .._draws.prediction import BLOCK_NUMBERS
 from .._exceptions import not_allowed, warn
+from .._limits import LIMITS
 from .._validation import check_is_fitted
 from ._mixing import short_name
 from ._parameters import Check, check_spikes
@@ -71,7 +71,8 @@ class SparsePerceptron(SelectorMixin, Perceptron):
         weights = posterior.spaced()[1]
         n_features, n_units = posterior.shapes["rho_weight_1"]
         inclusion = np.zeros(n_features)
-        for some in gen_batches(len(weights), -(-BLOCK_NUMBERS // (n_features * n_units))):
+        at_once = -(-LIMITS.block_numbers // (n_features * n_units))
+        for some in gen_batches(len(weights), at_once):
             inclusion += weights[some] @ posterior.select("rho_weight_1", some).max(axis=2)
         return np.minimum(inclusion, 1.0)  # sums of weights are rounded
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from .._data.rows import StoredRows, is_stored
 from .._labels import label_array
+from .._limits import LIMITS
 from .._validation import check_magnitude, check_X_y, validate_data
 from ._columns import with_codes
 
@@ -16,8 +17,6 @@ Array = NDArray[Any]
 
 #: types of X that are used as they are
 DTYPES = (np.float64, np.float32)
-#: tables of at most this many bytes that numpy does not hold are read into memory at once
-READ_AT_ONCE = 2**26
 
 
 def validate_x(estimator: Any, X: Any, *, reset: bool = False) -> Any:
@@ -54,7 +53,7 @@ def _table(X: Any) -> Any:
     if not is_stored(X):
         return X
     rows = X if isinstance(X, StoredRows) else StoredRows(X)
-    if rows.nbytes > READ_AT_ONCE or rows.searched:
+    if rows.nbytes > LIMITS.held_bytes or rows.searched:
         return rows
     # whole numbers stay exact, since they may be labels
     return np.asarray(X[:]) if X.dtype.kind in "iu" else rows[:]

@@ -18,8 +18,9 @@ from sklearn.utils.metaestimators import available_if
 from .._data.kept_rows import KeptRows
 from .._draws.alignment import matched
 from .._exceptions import not_allowed, warn
+from .._limits import LIMITS
 from .._validation import (
-    LARGEST_SCALE,
+    BOUNDS,
     check_int,
     check_is_fitted,
     check_predictions,
@@ -28,7 +29,7 @@ from .._validation import (
     validate_data,
 )
 from ._base import SGMCMCEstimator
-from ._mixing import MustMix
+from ._mixing import MIXING, MustMix
 from ._parameters import Check, choice
 
 if TYPE_CHECKING:
@@ -37,17 +38,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: topics, or units of a layer, and sweeps per step, that no fit ends with
-MOST_TOPICS, MOST_SWEEPS = 10**6, 10**6
-#: words of one document: counts up to this are exact in single precision
-LONGEST_DOCUMENT = 10_000_000
 #: relative distance to a whole number that is rounding, in single precision too
 WHOLE = 1e-6
-#: number of documents on which the chains are compared, and the R-hat above which a warning is
-#: issued
-MIXING_ROWS, MIXING_R_HAT = 50, 1.5
-#: number of draws that predictions average, and of documents that are processed at once
-PREDICTION_DRAWS, BLOCK_ROWS = 20, 1000
+#: number of draws that predictions average
+PREDICTION_DRAWS = 20
 
 
 def _check_no_distance(name: str, value: Any) -> None:
@@ -122,10 +116,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         with np.errstate(over="ignore"):
             lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
         worst = int(lengths.argmax())
-        if not lengths[worst] <= LONGEST_DOCUMENT:
+        if not lengths[worst] <= BOUNDS.document:
             raise not_allowed(
                 f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and more than "
-                f"{LONGEST_DOCUMENT:,} can't be counted in single precision; divide the counts by "
+                f"{BOUNDS.document:,} can't be counted in single precision; divide the counts by "
                 "a constant, or split the document.",
                 "numbers-are-too-large-or-too-small",
             )
@@ -211,10 +205,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return self.parametrization, self.n_features_in_
 
     _checks: ClassVar[dict[str, Check]] = {
-        "doc_sweeps": partial(check_int, low=0, high=MOST_SWEEPS),
+        "doc_sweeps": partial(check_int, low=0, high=BOUNDS.count),
         "init": choice("auto", "random", "map"),
         "prior": choice("gamma", "normal"),
-        "prior_mean": partial(check_real, low=-LARGEST_SCALE, high=LARGEST_SCALE, closed="both"),
+        "prior_mean": partial(
+            check_real, low=-BOUNDS.largest_scale, high=BOUNDS.largest_scale, closed="both"
+        ),
         "prior_scale": check_scale,
         "thinning": _check_no_distance,
     }
@@ -279,7 +275,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
     def _must_mix(self, task: Task) -> MustMix:
         posterior, X = self.posterior_, task.rows.x
-        chosen = np.unique(np.linspace(0, X.shape[0] - 1, MIXING_ROWS).astype(int))
+        chosen = np.unique(np.linspace(0, X.shape[0] - 1, MIXING.rows).astype(int))
         rows = X[chosen]
         filled = np.diff(rows.indptr) > 0
         chosen, rows = chosen[filled], rows[filled]
@@ -295,7 +291,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         )
         by_chain = logs.reshape(posterior.n_chains, posterior.n_draws, -1)
         labels = [f"log probability of row {row}" for row in chosen]
-        return MustMix({"documents": by_chain}, {"documents": labels}, MIXING_R_HAT, 0.0)
+        return MustMix({"documents": by_chain}, {"documents": labels}, MIXING.modes_r_hat, 0.0)
 
     # predictions ----------------------------------------------------------------------------------
 
@@ -327,7 +323,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         out = np.zeros((X.shape[0], self._n_features_out), X.dtype)
         chosen, weights = self._chosen(PREDICTION_DRAWS)
         for draw, weight in zip(self._draws(chosen), weights, strict=True):
-            for rows in gen_batches(X.shape[0], BLOCK_ROWS):
+            for rows in gen_batches(X.shape[0], LIMITS.module_rows):
                 out[rows] += weight * self._proportions(draw, X[rows])
         return check_predictions(out, X)
 

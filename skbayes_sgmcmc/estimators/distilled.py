@@ -14,7 +14,9 @@ from sklearn.utils import gen_batches
 
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._exceptions import explained, not_allowed
+from .._limits import LIMITS
 from .._validation import (
+    BOUNDS,
     check_array,
     check_int,
     check_is_fitted,
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
     from ..models.networks.distillation import Blueprint
 
 Array = NDArray[Any]
-
-#: largest width of a student's layer, and number of passes
-MOST_UNITS, MOST_EPOCHS = 10**6, 10**6
 
 
 class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
@@ -238,9 +237,9 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         if callable(self.student):
             check_builder("student", self.student)
         elif self.student is not None:
-            check_sizes("student", self.student, high=MOST_UNITS)
+            check_sizes("student", self.student, high=BOUNDS.count)
         if not is_auto(self.n_epochs):
-            check_int("n_epochs", self.n_epochs, high=MOST_EPOCHS)
+            check_int("n_epochs", self.n_epochs, high=BOUNDS.count)
         check_int("batch_size", self.batch_size)
         check_real("learning_rate", self.learning_rate, low=0.0)
         check_real("perturbation", self.perturbation, low=0.0, closed="left")
@@ -278,13 +277,11 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
     def _proba(self, rows: Array) -> Array:
         import torch
 
-        from ..models.networks.network import PREDICTION_ROWS
-
         module = self._module(self._dtype())
         with torch.no_grad():
             logits = [
                 module(torch.from_numpy(rows[part].copy())).double()
-                for part in gen_batches(len(rows), PREDICTION_ROWS)
+                for part in gen_batches(len(rows), LIMITS.module_rows)
             ]
         return np.asarray((self._power * torch.cat(logits)).softmax(1))
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
-from .._validation import check_int, check_scale, check_sizes
+from .._validation import BOUNDS, check_int, check_scale, check_sizes
 from ..schedules import Schedule
-from ._topics import MOST_SWEEPS, MOST_TOPICS, TopicModel
+from ._topics import TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
@@ -30,7 +30,7 @@ def _check_pair(name: str, pair: Any) -> None:
 
 
 def _check_layers(name: str, sizes: Any) -> None:
-    if not check_sizes(name, sizes, high=MOST_TOPICS):
+    if not check_sizes(name, sizes, high=BOUNDS.count):
         raise not_allowed(
             f"{name}={sizes!r} is not allowed: give the number of topics, followed by the number "
             "of units of each layer above, if any."
@@ -227,7 +227,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
     """
 
     _checks = TopicModel._checks | {
-        "doc_sweeps": partial(check_int, high=MOST_SWEEPS),
+        "doc_sweeps": partial(check_int, high=BOUNDS.count),
         "gamma_prior": _check_pair,
         "n_components": _check_layers,
     }

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._data.kept_rows import KeptRows
 from .._exceptions import not_allowed, warn
+from .._limits import LIMITS
 from .._validation import (
     check_choice,
     check_int,
@@ -430,9 +431,8 @@ class BayesianICA(Unmixing):
     def _check_densities(self, X: Array) -> None:
         """Count sources that contradict their densities as unknown, and warn of them."""
         from ..models._ica_densities import contradicted
-        from ..models._ica_start import START_ROWS
 
-        y = (X[:: -(-len(X) // START_ROWS)] - self.mean_) @ self.components_.T
+        y = (X[:: -(-len(X) // LIMITS.part_rows)] - self.mean_) @ self.components_.T
         wrong = contradicted(y, self.density_shapes_)
         if not wrong.any():
             return

@@ -15,9 +15,10 @@ from .._callbacks import Progress
 from .._draws.alignment import matched
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import explained, not_allowed
-from .._validation import check_int
+from .._limits import LIMITS
+from .._validation import BOUNDS, check_int
 from ..schedules import Schedule
-from ._topics import MOST_TOPICS, TopicModel
+from ._topics import TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
@@ -278,7 +279,7 @@ class LatentDirichletAllocation(TopicModel):
         else:
             super()._run(task)
 
-    _checks = TopicModel._checks | {"n_components": partial(check_int, high=MOST_TOPICS)}
+    _checks = TopicModel._checks | {"n_components": partial(check_int, high=BOUNDS.count)}
 
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)
@@ -309,10 +310,9 @@ class LatentDirichletAllocation(TopicModel):
     def _fit_gibbs(self, X: Any, settings: Any) -> None:
         from .._engine.accelerators import Offer, choose
         from .._engine.lengths import Lengths
-        from ..models.topics.documents import WORTH_WORDS
         from ..models.topics.gibbs import gibbs_draws
 
-        offer = Offer("documents", "sweeps", None, bool(X.sum() >= WORTH_WORDS), numba=True)
+        offer = Offer("documents", "sweeps", None, bool(X.sum() >= LIMITS.worth_words), numba=True)
         self.compiled_ = choose(self.compiled, [offer])
         lengths = Lengths(GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING).asked(settings)
         n_steps = lengths.n_steps

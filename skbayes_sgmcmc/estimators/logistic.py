@@ -14,6 +14,7 @@ from sklearn.utils import gen_batches
 from .._data.scaling import center_and_scale
 from .._draws import prediction
 from .._draws.storage import Storage
+from .._limits import LIMITS
 from .._validation import is_auto
 from ..schedules import MixingDistance, Schedule
 from ._classifier import BayesianClassifier
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from ._fitting import Task
 
 Array = NDArray[Any]
-
-#: bytes of rows of which a rotated copy is made
-MOST_ROTATED = 2**30
 
 
 class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
@@ -282,7 +280,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         from .._data.rows import bytes_in_memory
 
         free = is_auto(settings.preconditioner) and isinstance(settings.init, str)
-        return settings.auto and free and bytes_in_memory(X) <= MOST_ROTATED
+        return settings.auto and free and bytes_in_memory(X) <= LIMITS.auto_bytes
 
     def _set_attributes(self) -> None:
         self.coef_ = self.posterior_.mean("coef")
@@ -316,7 +314,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         coef, intercept = (
             prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "intercept")
         )
-        at_once = prediction.BLOCK_NUMBERS // (len(x) * len(self.classes_))
+        at_once = LIMITS.block_numbers // (len(x) * len(self.classes_))
         for draws in gen_batches(len(coef), max(1, at_once)):
             z = logits(coef[draws], intercept[draws], x.to(coef.dtype))
             yield draws, z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)

@@ -16,6 +16,7 @@ from .._draws import prediction
 from .._draws.storage import Storage
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, declared_order
+from .._limits import LIMITS
 from ..schedules import MixingDistance, Schedule
 from ._classifier import BayesianClassifier
 from ._linear import LinearEstimator
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 Array = NDArray[Any]
-
-#: hidden units of a student, whose classes are not linear in the features
-STUDENT_UNITS = 16
 
 
 class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
@@ -330,7 +328,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         coef, cutpoints = (
             prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "cutpoints")
         )
-        at_once = prediction.BLOCK_NUMBERS // (len(x) * len(self.classes_))
+        at_once = LIMITS.block_numbers // (len(x) * len(self.classes_))
         for draws in gen_batches(len(coef), max(1, at_once)):
             f = coef[draws] @ x.to(coef.dtype).mT
             yield draws, log_probabilities(f, cutpoints[draws])
@@ -339,7 +337,8 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         from ..models.networks.distillation import Blueprint
         from ..models.networks.mlp import MLP
 
-        network = MLP((X.shape[1], STUDENT_UNITS, len(self.classes_)), "relu")
+        # hidden units, because ordered classes are not linear in the features
+        network = MLP((X.shape[1], 16, len(self.classes_)), "relu")
         return Blueprint(network, *center_and_scale(X, None), X.shape[1:])
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:

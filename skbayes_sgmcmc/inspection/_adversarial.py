@@ -14,6 +14,7 @@ from sklearn.utils import gen_batches
 from .._draws import prediction
 from .._exceptions import not_allowed
 from .._labels import known_codes
+from .._limits import LIMITS
 from .._pipelines import last_step, name_of, scaling
 from .._validation import (
     check_array,
@@ -22,9 +23,6 @@ from .._validation import (
     check_real,
 )
 from ._common import Array, Display, pyplot, several
-
-#: number of rows that are differentiated at once, for a few draws at a time
-ROWS = 256
 
 #: label of the axis for each metric
 LABELS = {"accuracy": "accuracy", "entropy": "mean predictive entropy (nats)"}
@@ -313,7 +311,7 @@ def _signs(estimator: Any, rows: Array, codes: Array | None) -> Array:
     with np.errstate(divide="ignore"):
         log_weights = np.log(weights)
     signs = np.empty(rows.shape, np.int8)
-    for part in gen_batches(len(rows), ROWS):
+    for part in gen_batches(len(rows), LIMITS.gradient_rows):
         signs[part] = -np.sign(_slopes(estimator, rows[part], codes[part], log_weights))
     return signs
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import gen_batches
 
-from .._draws import prediction
 from .._exceptions import not_allowed
 from .._labels import known_codes
+from .._limits import LIMITS
 from .._validation import check_consistent_length
 
 Array = NDArray[Any]
@@ -120,14 +120,14 @@ class Curves:
 
         The draws are those of all chains, one chain after the other, and keep their order within
         every block of rows. Neither a block of predictions nor its parameters have many more
-        numbers than ``prediction.BLOCK_NUMBERS``.
+        numbers than ``LIMITS.block_numbers``.
         """
         posterior, X = estimator.posterior_, self.X
         n_chains, n_new = posterior.n_chains, draws.stop - draws.start
         n_parameters = sum(math.prod(shape) for shape in posterior.shapes.values())
-        at_once = prediction.BLOCK_NUMBERS // (n_chains * n_outputs)
+        at_once = LIMITS.block_numbers // (n_chains * n_outputs)
         rows_at_once = max(1, min(X.shape[0], at_once // min(n_new, 64)))
-        most = prediction.BLOCK_NUMBERS // (n_chains * n_parameters)
+        most = LIMITS.block_numbers // (n_chains * n_parameters)
         draws_at_once = max(1, min(at_once // rows_at_once, most))
         first = draws.start + posterior.n_draws * np.arange(n_chains)[:, None]
         for rows in gen_batches(X.shape[0], rows_at_once):

@@ -9,12 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from .._draws.posterior_samples import PosteriorSamples
+from .._limits import LIMITS
 from .._pipelines import last_step
 from .._validation import check_int, check_random_state
 from ._common import COLUMNS, Array, Display, pyplot, several
-
-#: maximal number of values of one block in its histogram
-MOST_NUMBERS = 10**6
 
 
 @dataclass(eq=False, repr=False)
@@ -121,10 +119,10 @@ class WeightHistogramDisplay(Display):
 def _numbers(posterior: PosteriorSamples, name: str, rng: Any) -> tuple[Array, Array | None]:
     """Values of a block, of shape (n,), and their weights; a random subset if there are many."""
     draws, weights = posterior[name], posterior.weights
-    if draws.size <= MOST_NUMBERS:
+    if draws.size <= LIMITS.plotted_numbers:
         if weights is not None:
             per_draw = weights.reshape(-1, *[1] * (draws.ndim - 2))
             weights = np.broadcast_to(per_draw, draws.shape).ravel()
         return draws.ravel(), weights
-    chosen = np.unravel_index(rng.randint(draws.size, size=MOST_NUMBERS), draws.shape)
+    chosen = np.unravel_index(rng.randint(draws.size, size=LIMITS.plotted_numbers), draws.shape)
     return draws[chosen], None if weights is None else weights[chosen[1]]

@@ -15,18 +15,11 @@ from .._data.fields import Field
 from .._data.minibatch import sent
 from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
+from .._limits import LIMITS
 from ._design_batches import DenseBatch, SharedDenseBatch, SparseBatch, StoredBatch
 from ._gram import SMALL_SQUARE, gram_with_ones
 
 Array = NDArray[Any]
-
-#: rows of which sums over all rows are made up: few enough for a processor's cache
-BLOCK = 4096
-#: the same of sparse rows, whose sums may be long vectors
-SPARSE_BLOCK = 2**16
-#: rows of at most this many bytes are held once more, as minibatches need them: with their
-#: column of ones, in the precision of the chains
-HELD_BYTES = 2**26
 
 
 class _Dense(Field):
@@ -163,8 +156,8 @@ class DenseDesign(_Dense):
         return DenseDesign(self.x[chosen])
 
     def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
-        for start in range(0, self.shape[0], BLOCK):
-            rows = slice(start, start + BLOCK)
+        for start in range(0, self.shape[0], LIMITS.block_rows):
+            rows = slice(start, start + LIMITS.block_rows)
             yield rows, self.x[rows].cpu().numpy()
 
 
@@ -236,8 +229,8 @@ class StoredDesign(_Dense):
         return out
 
     def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
-        starts = range(0, self.shape[0], BLOCK)
-        parts = (slice(start, min(start + BLOCK, self.shape[0])) for start in starts)
+        starts = range(0, self.shape[0], LIMITS.block_rows)
+        parts = (slice(start, min(start + LIMITS.block_rows, self.shape[0])) for start in starts)
         yield from read_ahead(self.source.__getitem__, parts, ahead=self.ahead)
 
     def completed_blocks(self) -> Iterator[tuple[slice, Array]]:
@@ -305,7 +298,8 @@ class SparseDesign(Field):
     def __getitem__(self, chosen: Any) -> SparseDesign:
         return SparseDesign(self._taken(chosen), self.dtype, self.device)
 
-    def blocks(self, n_rows: int = BLOCK) -> Iterator[tuple[slice, Any]]:
+    def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Any]]:
+        n_rows = LIMITS.block_rows if n_rows is None else n_rows
         for start in range(0, self.shape[0], n_rows):
             rows = slice(start, start + n_rows)
             yield rows, self._taken(rows)
@@ -381,7 +375,7 @@ class StoredSparseDesign(SparseDesign):
         return np.concatenate([part.row_squares(squares) for _, part in self._parts()])
 
     def _parts(self) -> Iterator[tuple[slice, SparseDesign]]:
-        for rows, x in self.blocks(SPARSE_BLOCK):
+        for rows, x in self.blocks(LIMITS.narrow_rows):
             yield rows, SparseDesign(x, self.dtype, self.device)
 
 
@@ -395,9 +389,9 @@ def make_design(x: Any, *, dtype: torch.dtype, device: str, intercept: bool) -> 
     """
     if sp.issparse(x):
         stored = StoredSparseDesign(x, dtype, device, intercept)
-        return stored.held() if x.data.nbytes <= HELD_BYTES else stored
+        return stored.held() if x.data.nbytes <= LIMITS.held_bytes else stored
     source = x if isinstance(x, StoredRows) else StoredRows(np.asarray(x))
     design = StoredDesign(source, dtype, device, intercept)
-    small = design.shape[0] * design.shape[1] * dtype.itemsize <= HELD_BYTES
+    small = design.shape[0] * design.shape[1] * dtype.itemsize <= LIMITS.held_bytes
     on_device = source.in_memory and device != "cpu"
     return design.held() if small or on_device else design

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.minibatch import Data
-from ._gaussian_tuning import FULL_HESSIAN_LIMIT
+from .._limits import LIMITS
 
 if TYPE_CHECKING:
     from .last_layer import HeadModel
@@ -72,7 +72,7 @@ def likeliest_scale(
 
 def _approximation(model: HeadModel, data: Data, n: int, rate: float) -> tuple[Array, Array]:
     """Mean of the parameters, and eigenvalues of the likelihood's curvature in the first n."""
-    if model.n_parameters > FULL_HESSIAN_LIMIT:
+    if model.n_parameters > LIMITS.full_hessian:
         mean = model.find_map(data, 40)  # goes on from the last one
         diagonal = model.hessian_diagonal(mean, data)
         assert diagonal is not None

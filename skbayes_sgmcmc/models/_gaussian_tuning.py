@@ -7,7 +7,7 @@ each sampler and integrator therefore suits all data sets (the table in ``sample
 The gradient is estimated with linear control variates. Minibatches draw each row with a probability
 that follows the size of its remainder, and are made large enough for little noise.
 
-Beyond ``FULL_HESSIAN_LIMIT`` parameters, the preconditioner is the diagonal of the curvature, the
+Beyond ``LIMITS.full_hessian`` parameters, the preconditioner is the diagonal of the curvature, the
 step size is divided by the largest remaining curvature (Lanczos iteration), and control variates
 are of first order.
 """
@@ -29,36 +29,19 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
+from .._limits import LIMITS
 from .._validation import is_auto
+from ._auto import AUTO
 from ._gradient_noise import largest_second_moment, noise_in_tail
 from ._linalg import inverse_root, largest_of_symmetric
 from ._protocol import Anchor, Model
-from ._scores import SCORE_ROWS
-from ._tuning import FULL_BATCH_NUMBERS, PLAIN_BATCH, AutoValues, Request, Tuning, preconditions
+from ._tuning import AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
 
 Array = NDArray[Any]
-
-FULL_HESSIAN_LIMIT = 2000
-#: ratio alpha_t of gradient noise to injected noise for which "auto" chooses the minibatch; the
-#: variance in the worst direction is inflated by at most this fraction
-NOISE_RATIO = 0.1
-#: typical curvature of the whitened posterior up to which the table's step sizes are not reduced;
-#: sds are then right to about 5% (measured on wine, breast_cancer and digits)
-CURVATURE_LIMIT = 2.0
-#: rows of the part that stands for many rows, at least, and how many such parts make many rows
-PART_ROWS, LEAST_PARTS = 20_000, 4
-#: number of draws at which the noise is measured, of which the share has less noise than what is
-#: taken for typical
-NOISE_DRAWS, LESS_NOISE = 16, 0.75
-#: step size of samplers that precondition by themselves, or move in a model's metric, times the
-#: largest curvature that is left
-OWN_STEP = 0.2
-#: for these samplers, the most steps in which the slowest direction may forget its position
-SLOWEST = 1000
 
 
 class Fitted(NamedTuple):
@@ -88,8 +71,8 @@ class CurvedModel(Model):
 
         With 50 rows for each parameter, directions' curvatures are right to about 30%.
         """
-        n_rows = max(PART_ROWS, 50 * self.n_parameters)
-        return data.part(n_rows) if data.n_rows >= LEAST_PARTS * n_rows else None
+        n_rows = max(LIMITS.part_rows, 50 * self.n_parameters)
+        return data.part(n_rows) if data.n_rows >= AUTO.parts * n_rows else None
 
     @property
     def tuning(self) -> Tuning:
@@ -250,7 +233,7 @@ class WhitenedGaussian(Tuning):
     def _preconditioner(self, sampler: Sampler) -> str | None:
         if preconditions(sampler, self.model):
             return None
-        return "hessian" if self.model.n_parameters <= FULL_HESSIAN_LIMIT else "diagonal"
+        return "hessian" if self.model.n_parameters <= LIMITS.full_hessian else "diagonal"
 
     def _gradient(self, request: Request, root: Array | None) -> str:
         sampler = request.sampler
@@ -271,7 +254,7 @@ class WhitenedGaussian(Tuning):
             return
         eta = request.cell.step if eta is None else eta
         assert eta is not None
-        stiff = request.cell.stiff or CURVATURE_LIMIT * eta
+        stiff = request.cell.stiff or AUTO.curvature * eta
         part = model.stand_in(data)
         if part is not None and eta == request.cell.step:
             eta = request.cell.most or eta
@@ -289,7 +272,7 @@ class WhitenedGaussian(Tuning):
         else:
             root = np.ones(model.n_parameters) if root is None else root
             largest = self.largest_curvature(data, center, root)
-            values.step_size = min(eta, stiff / (CURVATURE_LIMIT * largest))
+            values.step_size = min(eta, stiff / (AUTO.curvature * largest))
         values.spacing = sampler.spacing(values.step_size)
 
     def _typical_curvature(
@@ -335,7 +318,7 @@ class WhitenedGaussian(Tuning):
         model, sampler = self.model, request.sampler
         assert values.center is not None
         center, precision = values.center, None
-        if model.n_parameters <= FULL_HESSIAN_LIMIT:
+        if model.n_parameters <= LIMITS.full_hessian:
             center, precision = model.fit_gaussian(data, request.temperature) or (center, None)
         diagonal = model.hessian_diagonal(center, data)
         if diagonal is None:
@@ -357,9 +340,9 @@ class WhitenedGaussian(Tuning):
         else:
             left = np.linalg.eigvalsh(root[:, None] * precision * root / data.total)
             smallest, largest = max(float(left[0]), np.finfo(float).tiny), float(left[-1])
-        eta = OWN_STEP
+        eta = AUTO.own_step
         if n < data.n_rows and request.temperature > 0.0:
-            eta = min(eta, NOISE_RATIO * 2.0 * n * request.temperature / data.total)
+            eta = min(eta, AUTO.noise_ratio * 2.0 * n * request.temperature / data.total)
         values.step_size = eta / largest
         values.batch_size = n
         if smallest is not None:
@@ -379,12 +362,12 @@ class WhitenedGaussian(Tuning):
     def _check_length(relaxation: float, request: Request) -> None:
         """Refuse chains that would hardly move, unless the user has given ``thinning``."""
         given = not isinstance(request.settings.thinning, str)
-        if relaxation <= SLOWEST or request.more_rows or given:
+        if relaxation <= AUTO.slowest or request.more_rows or given:
             return
         raise not_allowed(
             f"step_size='auto' is not allowed with {type(request.sampler).__name__} on these data: "
             f"a chain would need about {relaxation:.2g} steps to forget its position (at most "
-            f"{SLOWEST} are allowed), because its diagonal preconditioner cannot separate "
+            f"{AUTO.slowest} are allowed), because its diagonal preconditioner cannot separate "
             "correlated features. Give sampler='sgld', which uses the full curvature; or centre "
             "and scale the features; or give step_size, burn_in and thinning as numbers."
         )
@@ -424,7 +407,7 @@ class WhitenedGaussian(Tuning):
         temperature: float,
         to_theta: Callable[[Array], Tensor],
     ) -> int:
-        """The number of rows for which alpha_t is ``NOISE_RATIO``, or less for the sake of tails.
+        """The number of rows for which alpha_t is ``noise_ratio``, or less for the sake of tails.
 
         The noise is measured at draws of the Gaussian approximation, and in the posterior's tails.
         """
@@ -433,7 +416,7 @@ class WhitenedGaussian(Tuning):
         model, n_rows = self.model, data.n_rows
         assert values.root is not None and values.step_size is not None
         root, rng = values.root, np.random.default_rng(0)
-        n_some = min(SCORE_ROWS, n_rows)
+        n_some = min(LIMITS.sampled_rows, n_rows)
         view = Minibatches(data, n_some - 1, shared=True, odds=odds)
         rows = view.independent(n_some, rng)
         (batch,) = view.gather(rows[None, None], ChainRandom([]))
@@ -446,16 +429,16 @@ class WhitenedGaussian(Tuning):
                 return np.asarray(-model.scores(to_theta(phi[None]), batch).double().cpu()) * weight
 
         sd = math.sqrt(temperature / data.total)
-        draws = sd * rng.standard_normal((NOISE_DRAWS, model.n_parameters))
+        draws = sd * rng.standard_normal((AUTO.noise_draws, model.n_parameters))
         typical = [largest_second_moment(gradients(phi), root, rng) for phi in draws]
         some = gradients(draws[0])[:16] @ root
         tails = [noise_in_tail(gradients, root, vector, sd) for vector in [*some, *-some]]
         # in the tails, the ratio may be 1 in the worst direction
-        largest = max(np.quantile(typical, LESS_NOISE), max(tails) * NOISE_RATIO)
+        largest = max(np.quantile(typical, AUTO.typical_noise), max(tails) * AUTO.noise_ratio)
         injected = sampler.injected(values.step_size, data.total) * max(temperature, 1e-12)
         noise = values.step_size * data.total * largest
-        size = noise / (2.0 * max(injected, 1e-12) * NOISE_RATIO)
-        return n_rows if size > n_rows / 2 else max(PLAIN_BATCH, math.ceil(size))
+        size = noise / (2.0 * max(injected, 1e-12) * AUTO.noise_ratio)
+        return n_rows if size > n_rows / 2 else max(AUTO.batch_size, math.ceil(size))
 
     def lengths(
         self, values: AutoValues, n_rows: int, batch_size: int, n_draws: int
@@ -489,4 +472,4 @@ def plain_size(n_rows: int) -> int:
 
 def affordable_size(data: Data) -> int:
     """Minibatch size as in :func:`plain_size`, or larger if each row has few numbers."""
-    return max(plain_size(data.n_rows), FULL_BATCH_NUMBERS // Minibatches(data, 1).numbers)
+    return max(plain_size(data.n_rows), AUTO.whole_numbers // Minibatches(data, 1).numbers)

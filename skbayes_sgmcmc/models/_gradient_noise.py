@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ._auto import AUTO
 
-#: sds from the centre up to which draws are expected to come
-FARTHEST = 4.0
+Array = NDArray[Any]
 
 
 def largest_second_moment(rows: Array, root: Array, rng: np.random.Generator) -> float:
@@ -34,7 +33,7 @@ def noise_in_tail(
     Control variates are linear, so the noise grows with the square of the distance. Along the
     coefficient of a rare feature the true gradient becomes constant instead: where the noise is
     larger than what is injected, chains are thrown far into this tail. The posterior ends where its
-    density has fallen like a Gaussian's at ``FARTHEST`` sds; on the steep side, that is nearer.
+    density has fallen like a Gaussian's at ``farthest_draw`` sds; the steep side's end is nearer.
     """
     length = float(np.linalg.norm(vector))
     if not (length > 0.0 and sd > 0.0):
@@ -47,7 +46,7 @@ def noise_in_tail(
         drop = 0.5 * (force + new_force) * 2.0
         if not math.isfinite(drop):
             return variance
-        if fallen + drop >= 0.5 * FARTHEST**2:
-            return variance + (new - variance) * (0.5 * FARTHEST**2 - fallen) / drop
+        if fallen + drop >= 0.5 * AUTO.farthest_draw**2:
+            return variance + (new - variance) * (0.5 * AUTO.farthest_draw**2 - fallen) / drop
         fallen, force, variance = fallen + drop, new_force, new
     return variance

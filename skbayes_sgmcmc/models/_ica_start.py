@@ -10,14 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
+from .._limits import LIMITS
 from ..priors.factorised import Normal
 from ._ica_densities import LOGISTIC_SD, NORMAL, SHAPES, shape_gains
 from .ica import ICAModel
 
 Array = NDArray[Any]
 
-#: largest number of rows used to find the start
-START_ROWS = 20_000
 #: steps of a descent between two choices of the shapes
 SHAPE_STEPS = 20
 
@@ -68,7 +67,7 @@ def mode_start(
     With ``learn_shapes``, the descent is interrupted to choose the shapes that suit the sources
     found so far, as in extended infomax, until the choice no longer changes.
     """
-    rows = x[:: -(-len(x) // START_ROWS)]
+    rows = x[:: -(-len(x) // LIMITS.part_rows)]
     rows = rows - rows.mean(axis=0)
     white = symmetric_whitening(rows, x.shape[1], rounding)
     # practically flat, so that the start depends only on the data

@@ -11,18 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from .._data.minibatch import Data, tensor_like
-from ._gaussian_tuning import (
-    LESS_NOISE,
-    NOISE_DRAWS,
-    NOISE_RATIO,
-    OWN_STEP,
-    CurvedModel,
-    WhitenedGaussian,
-    affordable_size,
-)
+from ._auto import AUTO
+from ._gaussian_tuning import CurvedModel, WhitenedGaussian, affordable_size
 from ._linalg import largest_eigenvalue
 from ._scores import largest_score_variance
-from ._tuning import FULL_BATCH_NUMBERS, PLAIN_BATCH, AutoValues, Request, Tuning
+from ._tuning import AutoValues, Request, Tuning
 
 Array = NDArray[Any]
 
@@ -55,7 +48,7 @@ class MetricGaussian(WhitenedGaussian):
     model: MetricModel
 
     central_starts = ("map", "gaussian")
-    whole_numbers = FULL_BATCH_NUMBERS
+    whole_numbers = AUTO.whole_numbers
 
     def start_near(
         self, center: Array, data: Data, temperature: float, rng: np.random.Generator
@@ -67,7 +60,7 @@ class MetricGaussian(WhitenedGaussian):
         """Set the step size, the minibatch and the control variates in a metric.
 
         The step size is stable at the curvature that remains in the metric at the MAP. The
-        minibatch is so large that alpha_t is ``NOISE_RATIO`` at typical draws. If this minibatch is
+        minibatch is so large that alpha_t is ``noise_ratio`` at typical draws. If this minibatch is
         too large, the step size is reduced instead.
         """
         model, sampler = self.model, request.sampler
@@ -76,7 +69,8 @@ class MetricGaussian(WhitenedGaussian):
             return
         assert values.center is not None
         eta = sampler.own_step(model.n_parameters)
-        values.step_size = (OWN_STEP if eta is None else eta) / self._curvature(data, values.center)
+        eta = AUTO.own_step if eta is None else eta
+        values.step_size = eta / self._curvature(data, values.center)
         size = request.settings.batch_size
         if isinstance(size, str):
             size = data.n_rows if self.fits_whole(data) else None
@@ -96,9 +90,10 @@ class MetricGaussian(WhitenedGaussian):
         # alpha_t with minibatches of one row
         noise = values.step_size * data.total * variance / (2.0 * max(request.temperature, 1e-12))
         if size is None:
-            size = min(max(PLAIN_BATCH, math.ceil(noise / NOISE_RATIO)), affordable_size(data))
+            size = max(AUTO.batch_size, math.ceil(noise / AUTO.noise_ratio))
+            size = min(size, affordable_size(data))
             values.batch_size = size
-        values.step_size *= min(1.0, NOISE_RATIO * size / noise)
+        values.step_size *= min(1.0, AUTO.noise_ratio * size / noise)
 
     def _curvature(self, data: Data, center: Array) -> float:
         """The largest curvature that remains in the metric, at the MAP."""
@@ -115,8 +110,8 @@ class MetricGaussian(WhitenedGaussian):
     def _variance(self, data: Data, center: Array, temperature: float) -> float:
         """The largest variance of one row's gradient, in the metric, at typical draws."""
         rng, found = np.random.default_rng(0), []
-        for _ in range(NOISE_DRAWS):
+        for _ in range(AUTO.noise_draws):
             theta = torch.from_numpy(self.model.typical_draw(center, data, temperature, rng))
             theta = theta[None].to(tensor_like(data))
             found.append(largest_score_variance(self.model, data, theta))
-        return float(np.quantile(found, LESS_NOISE))
+        return float(np.quantile(found, AUTO.typical_noise))

@@ -11,13 +11,11 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
+from .._limits import LIMITS
 from ._linalg import largest_eigenvalue
 from ._protocol import Model
 
 Array = NDArray[Any]
-
-#: number of rows from which averages over all rows, such as the covariance of scores, are estimated
-SCORE_ROWS = 2000
 
 
 def score_covariance(model: Model, data: Data, theta: Tensor) -> Array:
@@ -44,8 +42,9 @@ def largest_score_variance(model: Model, data: Data, theta: Tensor) -> float:
 
 
 def _scores(model: Model, data: Data, theta: Tensor) -> Array:
-    """Weighted scores (rows, n_parameters) of at most ``SCORE_ROWS`` rows at one position."""
-    rows = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SCORE_ROWS)).astype(int))
+    """Weighted scores (rows, n_parameters) of some rows at one position."""
+    some = min(data.n_rows, LIMITS.sampled_rows)
+    rows = np.unique(np.linspace(0, data.n_rows - 1, some).astype(int))
     view = Minibatches(data, min(len(rows), data.n_rows - 1) or 1, shared=True)
     (batch,) = view.gather(rows[None, None], ChainRandom([]))
     with torch.no_grad():

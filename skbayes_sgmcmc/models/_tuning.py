@@ -27,6 +27,7 @@ from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
 from .._validation import is_auto
+from ._auto import AUTO
 from ._past import Past
 from ._protocol import Anchor, Model
 
@@ -34,22 +35,6 @@ if TYPE_CHECKING:
     from ..samplers import Cell, Sampler
 
 Array = NDArray[Any]
-
-#: with "auto", data of at most this many numbers are used whole at every step
-FULL_BATCH_NUMBERS = 2**15
-#: number of parameters of a network up to which ``sampler="auto"`` is MCLMC for any number of rows;
-#: and for tables of many rows, where pSGLD stops far from what the rows say
-NETWORK_PARAMETERS, MOST_PARAMETERS = 2500, 10_000
-#: rows for each parameter that make many rows, whose minibatches say as much as all of them, and
-#: rows times parameters that do so for any network of few parameters
-MANY_ROWS, MANY_WORK = 8, 2**24
-#: rows times parameters up to which rows are never many, and chains with all rows take all of their
-#: steps; beyond it they take fewer, such that the time grows like its root
-WORK_OF_ALL_STEPS = 2.5e6
-#: MCLMC's number of rows in a minibatch, and its smallest burn-in, if there are many
-ENERGY_BATCH, ENERGY_BURN_IN = 250, 7000
-#: number of rows in a minibatch if nothing better is known
-PLAIN_BATCH = 100
 
 
 @dataclass
@@ -171,7 +156,7 @@ class Tuning:
     forgetting = 1.0
 
     #: rows of at most so many numbers are used whole at every step
-    whole_numbers = FULL_BATCH_NUMBERS
+    whole_numbers = AUTO.whole_numbers
 
     def __init__(self, model: Model):
         self.model = model
@@ -288,7 +273,7 @@ class Tuning:
         to_theta: Callable[[Array], Tensor],
     ) -> int:
         """Number of rows in a minibatch; ``to_theta`` maps phi (1, n_parameters) to positions."""
-        return PLAIN_BATCH
+        return AUTO.batch_size
 
     def lengths(
         self, values: AutoValues, n_rows: int, batch_size: int, n_draws: int
@@ -366,7 +351,7 @@ class ManyModes(Tuning):
         if more_rows or not is_auto(asked.step_size):
             return "psgld"
         if is_auto(asked.batch_size):
-            whole = whole or self.model.n_parameters <= NETWORK_PARAMETERS
+            whole = whole or self.model.n_parameters <= AUTO.small_network
         else:
             whole = _takes_all(asked.batch_size, data)
         return "mclmc" if whole or self._many(data) else "psgld"
@@ -398,9 +383,9 @@ class ManyModes(Tuning):
         values = AutoValues("minibatch", self._init(request.settings.init, self.start))
         values.step_size = self.step_size(request, data)
         if sampler.needs_potential and self._many(data) and not _takes_all(asked, data):
-            values.batch_size, values.least_burn_in = ENERGY_BATCH, ENERGY_BURN_IN
+            values.batch_size, values.least_burn_in = AUTO.energy_batch, AUTO.energy_burn_in
         elif sampler.needs_potential:
-            share = min(1.0, math.sqrt(WORK_OF_ALL_STEPS / self._work(data)))
+            share = min(1.0, math.sqrt(AUTO.full_work / self._work(data)))
             values.least_burn_in = math.ceil(share * self.least_burn_in)
         if request.settings.preconditioner is not None and not preconditions(sampler, model):
             values.root = self.scales()
@@ -427,10 +412,10 @@ class ManyModes(Tuning):
     def _many(self, data: Data) -> bool:
         """Whether there are so many rows that samplers with an energy take minibatches."""
         n_parameters, work = self.model.n_parameters, self._work(data)
-        if work <= WORK_OF_ALL_STEPS or n_parameters > MOST_PARAMETERS:
+        if work <= AUTO.full_work or n_parameters > AUTO.large_network:
             return False
-        small = n_parameters <= NETWORK_PARAMETERS
-        return data.n_rows >= MANY_ROWS * n_parameters or (small and work > MANY_WORK)
+        small = n_parameters <= AUTO.small_network
+        return data.n_rows >= AUTO.many_rows * n_parameters or (small and work > AUTO.many_work)
 
     def _work(self, data: Data) -> int:
         """Rows times parameters, about a tenth of the operations of a gradient of all rows."""

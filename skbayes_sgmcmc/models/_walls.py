@@ -8,17 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.minibatch import Data
+from ._auto import AUTO
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
     from ._gaussian_tuning import CurvedModel
 
 Array = NDArray[Any]
-
-#: sds from the centre up to which a wall is in the way
-FARTHEST_WALL = 5.0
-#: number of the worst rows of which more than the force is found out
-WORST_ROWS = 2000
 
 
 def step_at_walls(
@@ -51,7 +47,7 @@ def step_at_walls(
         if found is None:
             return eta
         distance, force = found
-        rows = np.flatnonzero((distance < FARTHEST_WALL) & (force > 0.0))
+        rows = np.flatnonzero((distance < AUTO.farthest_wall) & (force > 0.0))
         rows = rows[largest(distance[rows], force[rows]) < eta]
         near.append((rows + block.start, distance[rows], force[rows]))
     rows, distance, force = (np.concatenate(parts) for parts in zip(*near, strict=True))
@@ -59,6 +55,6 @@ def step_at_walls(
         return eta
     limits = largest(distance, force)
     order = np.argsort(limits)
-    worst, others = np.sort(order[:WORST_ROWS]), limits[order[WORST_ROWS:]]
+    worst, others = np.sort(order[: AUTO.worst_rows]), limits[order[AUTO.worst_rows :]]
     share = model.wall_correlations(center, root, data.chosen(rows[worst]))
     return float(min(eta, largest(distance[worst], share * force[worst]).min(), *others[:1]))

@@ -19,8 +19,6 @@ Array = NDArray[Any]
 
 #: median of the prior of the dispersion
 TYPICAL_DISPERSION = 0.3
-#: arguments from which the short series below are exact to 1e-14
-SERIES_START = 100.0
 
 
 class LogMean(Likelihood):
@@ -134,9 +132,9 @@ def stirling_rest(x: Tensor) -> Tensor:
     v = 1.0 / x
     w = v * v
     series = v * (1 / 12 - w * (1 / 360 - w / 1260))
-    small = x.clamp(max=SERIES_START)
+    small = x.clamp(max=predictive.SERIES_START)
     direct = torch.lgamma(small) - (small - 0.5) * torch.log(small) + small
-    return torch.where(x > SERIES_START, series, direct - 0.5 * math.log(2.0 * math.pi))
+    return torch.where(x > predictive.SERIES_START, series, direct - 0.5 * math.log(2.0 * math.pi))
 
 
 def digamma_rest(x: Tensor) -> Tensor:
@@ -144,5 +142,5 @@ def digamma_rest(x: Tensor) -> Tensor:
     v = 1.0 / x
     w = v * v
     series = -0.5 * v - w * (1 / 12 - w / 120)
-    small = x.clamp(max=SERIES_START)
-    return torch.where(x > SERIES_START, series, torch.digamma(small) - torch.log(small))
+    small = x.clamp(max=predictive.SERIES_START)
+    return torch.where(x > predictive.SERIES_START, series, torch.digamma(small) - torch.log(small))

@@ -26,12 +26,12 @@ from torch import Tensor
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._draws.storage import decode, encode
+from .._limits import LIMITS
 from .._metric import State
 from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._conjugate import NormalConditionals
 from ._design import make_design
-from ._gaussian_tuning import FULL_HESSIAN_LIMIT
 from ._group_priors import GroupTerm
 from ._linalg import gauss
 from ._protocol import Anchor, LinearForm
@@ -44,8 +44,6 @@ Rule = tuple[Array, Array]
 
 #: nodes of the quadrature over the linear predictor
 NODES = 11
-#: numbers of slopes that are computed at once
-BLOCK_NUMBERS = 2**18
 #: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
 AT_A_POINT = 1e-3
 
@@ -131,7 +129,7 @@ class GLMModel(LinearModel):
     def conjugate(self) -> bool:  # type: ignore[override]
         normal = type(self.likelihood) is Gaussian and self.coefficient_prior.normal is not None
         # proposals for the noise of more than 8 targets at once are seldom accepted
-        return normal and self.n_parameters <= FULL_HESSIAN_LIMIT and self.k <= 8
+        return normal and self.n_parameters <= LIMITS.full_hessian and self.k <= 8
 
     def conditionals(self, data: Data) -> NormalConditionals | None:
         return NormalConditionals(self, data) if self.conjugate else None
@@ -290,7 +288,7 @@ class GLMModel(LinearModel):
         They are those of the given rule.
         """
         at, (nodes, weights) = self._at(theta, data), rule
-        for some in gen_batches(len(nodes), max(1, BLOCK_NUMBERS // at.size)):
+        for some in gen_batches(len(nodes), max(1, LIMITS.cache_numbers // at.size)):
             e = nodes[some]
             own = self._own(theta) + np.einsum("bj,kij->bki", e[:, 1:], A[0, :, 1:, 1:])
             f = at[..., 0] + np.moveaxis(A[..., 0, :] @ e.T, 2, 0)

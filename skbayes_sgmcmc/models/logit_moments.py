@@ -25,18 +25,17 @@ from scipy.sparse import issparse
 from scipy.special import expit
 from sklearn.utils import gen_batches
 
+from .._limits import LIMITS
 from ._linalg import gauss
 
 Array = NDArray[Any]
 
 #: largest error along the directions that are looked at, and variances of logits that are tried
 TOLERANCE, VARIANCES = 3e-4, (0.25, 0.1, 0.03, 0.01)
-#: number of random directions that are looked at
+#: number of random directions that are looked at, and of random rows and pairs of features
 RANDOM_DIRECTIONS = 64
 #: means of logits at which the error is looked at; it is odd in them for symmetric draws
 MEANS = np.linspace(-4.0, 4.0, 9)
-#: rows at once, whose blocks stay below 100 MB
-ROWS = 10_000
 #: of a quadrature with an error of 4e-8 for the largest variance
 NODES, WEIGHTS = gauss(6)
 
@@ -46,15 +45,13 @@ class Moments:
 
     largest: float
     n_classes: int
-    #: rows at once
-    rows = ROWS
 
     def probabilities(self, x: Any) -> tuple[Array, Array]:
         """Probabilities (rows, classes), and the indices of rows that need the draws."""
         n = x.shape[0]
         p, near = np.empty((n, self.n_classes)), np.zeros(n, dtype=bool)
         if self.largest > 0.0:
-            for rows in gen_batches(n, self.rows):
+            for rows in gen_batches(n, LIMITS.block_rows):
                 p[rows], near[rows] = self._of_block(x[rows])
         return p, np.flatnonzero(~near)
 

@@ -29,15 +29,12 @@ from torch import Tensor
 
 from .._data.minibatch import Data
 from .._draws.storage import decode, encode
+from .._limits import LIMITS
 from ._constants import Constant
-from ._gaussian_tuning import FULL_HESSIAN_LIMIT
 from .linear import LinearModel
 from .logistic import LogisticModel
 
 Array = NDArray[Any]
-
-#: number of rows whose features are multiplied at once
-BLOCK_ROWS = 8192
 
 
 @dataclass
@@ -76,9 +73,9 @@ class FeatureCoordinates:
         n_rows, d = features.shape
         weight = np.full(n_rows, 1.0 / n_rows) if weight is None else weight / weight.sum()
         mean, total = np.zeros(d), np.zeros((d, d) if rotated else d)
-        for some in gen_batches(n_rows, BLOCK_ROWS):
+        for some in gen_batches(n_rows, LIMITS.block_rows):
             mean += weight[some] @ features[some]
-        for some in gen_batches(n_rows, BLOCK_ROWS):
+        for some in gen_batches(n_rows, LIMITS.block_rows):
             rows = features[some] - mean.astype(features.dtype)
             weighted = rows * weight[some, None].astype(features.dtype)
             total += weighted.T @ rows if rotated else (weighted * rows).sum(0)
@@ -118,7 +115,7 @@ class RotatedModel(LinearModel):
 
         The prior must be the same in rotated coordinates.
         """
-        many = self.n_parameters > FULL_HESSIAN_LIMIT and self.n_features <= 4096
+        many = self.n_parameters > LIMITS.full_hessian and self.n_features <= 4096
         return many and self.coefficient_prior.isotropic
 
     def for_features(

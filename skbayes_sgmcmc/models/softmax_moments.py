@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from ._kronecker import kronecker_terms, quadratic_forms
-from .logit_moments import TOLERANCE, Moments
+from .logit_moments import RANDOM_DIRECTIONS, TOLERANCE, Moments
 
 Array = NDArray[Any]
 
@@ -38,12 +38,8 @@ VARIANCES = (0.1, 0.05, 0.03, 0.01)
 SMALL_TERM, CERTAIN_VARIANCES = 8e-4, (1.0, 0.3)
 #: mean logits of the first two classes at which the error is looked at; those of the others are 0
 LEADS = ((0.0, 0.0), (1.5, 0.0), (3.0, 0.0), (4.0, 4.0), (5.0, 4.0), (7.0, 5.0))
-#: random rows, and random pairs of features, with which few terms are looked at
-RANDOM_ROWS = 64
 #: largest error that few terms may add
 TERMS_TOLERANCE = 4e-4
-#: rows at once
-ROWS = 2048
 
 
 class SoftmaxMoments(Moments):
@@ -62,8 +58,6 @@ class SoftmaxMoments(Moments):
         Variance of a relative logit up to which probabilities are right to about ``TOLERANCE``; 0
         if they are not even for the smallest that was tried.
     """
-
-    rows = ROWS
 
     def __init__(self, draws: Array, weights: Array | None):
         n, k, _ = draws.shape
@@ -217,11 +211,12 @@ def _error(moves: Array, weights: Array, variance: float, leads: list[Array]) ->
 def _rows_to_look_at(root: Array) -> Array:
     """Features, pairs of them, principal axes, and random rows, for roots of a covariance."""
     width, rng = len(root), np.random.default_rng(0)
-    pairs = np.zeros((RANDOM_ROWS, width))
+    pairs = np.zeros((RANDOM_DIRECTIONS, width))
     for row in pairs:
         row[rng.choice(width, 2, replace=False)] = rng.choice([-1.0, 1.0], 2)
     axes = np.linalg.inv(root)
-    return np.vstack([np.eye(width), pairs, axes, rng.standard_normal((RANDOM_ROWS, width)) @ axes])
+    random = rng.standard_normal((RANDOM_DIRECTIONS, width)) @ axes
+    return np.vstack([np.eye(width), pairs, axes, random])
 
 
 def _errors_of_terms(

@@ -23,7 +23,7 @@ from scipy.special import gammaincinv, ndtri
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from .._validation import LARGEST_SCALE, SMALLEST_SCALE, check_choice, check_real, check_scale
+from .._validation import BOUNDS, check_choice, check_real, check_scale
 
 Array = NDArray[Any]
 
@@ -189,4 +189,4 @@ def tempered_gamma(shape: Array, rate: Array, temperature: Array | float, u: Arr
 
 def bounded(scales: Array) -> Array:
     """Scales whose squares, and one over these, are numbers in float32."""
-    return np.asarray(np.clip(scales, SMALLEST_SCALE, LARGEST_SCALE))
+    return np.asarray(np.clip(scales, BOUNDS.smallest_scale, BOUNDS.largest_scale))

@@ -18,13 +18,11 @@ from torch import Tensor
 from .._exceptions import not_allowed
 from .._validation import check_real
 from ._protocol import Sampler, State, Step
-from ._tuning import EnergyTuned, add_scaled
+from ._tuning import TUNING, EnergyTuned, add_scaled
 
 #: frequency of a thermostat of mass "auto", in units of the friction: it turns in 1 / (0.3 alpha)
 #: steps
 AUTO_FREQUENCY = 0.3
-#: the largest v^2 under a thermostat while the step size is tuned, in units of its mean
-HOTTEST = 10.0
 
 
 class MomentumSampler(EnergyTuned):
@@ -207,8 +205,8 @@ class ThermostatSampler(MomentumSampler):
             # steps that are too long for a moment heat momenta without limit. They would carry a
             # chain far away, and the friction that answers takes 1 / (0.3 alpha)^2 steps for every
             # unit to fall again
-            state["v"].mul_((HOTTEST * step.noise / kinetic).clamp(max=1.0).sqrt())
-            kinetic = kinetic.clamp(max=HOTTEST * step.noise)
+            state["v"].mul_((TUNING.hottest * step.noise / kinetic).clamp(max=1.0).sqrt())
+            kinetic = kinetic.clamp(max=TUNING.hottest * step.noise)
         inverse = s / (step.temperature * self._mass(step))
         state["a"].add_(kinetic, alpha=inverse).sub_(step.noise * inverse)
 

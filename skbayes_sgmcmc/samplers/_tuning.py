@@ -15,29 +15,67 @@ also makes steps shorter.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from .._metric import State
 from ._protocol import Sampler, Step
 
-#: number of recent steps whose energy errors set the step size: in the first step of the burn-in,
-#: when the step size may be far off, and in the last
-SHORT_MEMORY, MEMORY = 10.0, 100.0
-#: the energy error that tuning aims at begins with this multiple of its last value
-FIRST_ERROR = 100.0
-#: an energy error counts less in tuning the further the step size is, on a log scale with this
-#: width, from the one at which the error would have been the wanted one
-TRUSTED = 1.5
-#: smallest and largest energy error that tuning sees, in units of the wanted one
-LEAST_RATIO, LARGEST_RATIO = 1e-12, 1e2
-#: largest growth of the scale in a step. The first error decides alone, and may be small by chance
-LARGEST_GROWTH = 1.25
+
+@dataclass(frozen=True, slots=True)
+class StepTuning:
+    """The law of step sizes that chains find, and of MCLMC; docs/networks.md has what was tried."""
+
+    #: number of recent steps whose energy errors set the step size: in the first step of the
+    #: burn-in, when the step size may be far off, and in the last
+    first_memory: float = 10.0
+    memory: float = 100.0
+    #: the energy error that tuning aims at begins with this multiple of its last value
+    first_error: float = 100.0
+    #: an energy error counts less in tuning the further the step size is, on a log scale with this
+    #: width, from the one at which the error would have been the wanted one
+    trusted: float = 1.5
+    #: smallest and largest energy error that tuning sees, in units of the wanted one
+    least_ratio: float = 1e-12
+    largest_ratio: float = 1e2
+    #: largest growth of the scale in a step. The first error decides alone, and may be small by
+    #: chance
+    growth: float = 1.25
+    #: the largest v^2 under a thermostat while the step size is tuned, in units of its mean
+    hottest: float = 10.0
+
+    # MCLMC ----------------------------------------------------------------------------------------
+
+    #: a step is undone if its energy error is this many times the wanted or usual one
+    huge: float = 30.0
+    #: after an undone step half of it is tried, and every step that is kept makes the next this
+    #: longer
+    recovery: float = 1.1
+    #: the length scale L comes from the positions in the last part of the burn-in: a position of
+    #: step k is forgotten by the weight 1 / (k / recent)
+    recent: float = 3.0
+    #: L over the root of the summed variances: longer for chains that have not seen all of them yet
+    length: float = 1.5
+    #: the direction is kept for at least this many steps of distance
+    least_steps: float = 1.0
+    #: largest 2 epsilon / L: the direction is then new after every step
+    forgotten: float = 40.0
+    #: noise of a gradient, over the mean of all, below which a parameter's scale grows no further
+    least_noise: float = 0.01
+    #: draws are doubtful if more than this share of the steps was undone, or if the mean energy
+    #: error is above this
+    most_undone: float = 0.1
+    largest_error: float = 1.0
+
+
+TUNING = StepTuning()
 
 
 def wanted(last: float, progress: float) -> float:
     """The energy error to aim at when this fraction of the burn-in is finished; it falls."""
-    return float(last * FIRST_ERROR ** (1.0 - progress))
+    return float(last * TUNING.first_error ** (1.0 - progress))
 
 
 def adapt(state: State, ratio: Tensor, progress: float) -> None:
@@ -49,13 +87,13 @@ def adapt(state: State, ratio: Tensor, progress: float) -> None:
     trusted, so that a scale that is far too small grows at the largest rate until it fits. A ratio
     that is not a number, before there is an error, changes nothing.
     """
-    ratio = ratio.clamp(LEAST_RATIO, LARGEST_RATIO)
-    weight = torch.exp(-0.5 * (torch.log(ratio) / (6.0 * TRUSTED)) ** 2)
-    memory = SHORT_MEMORY + (MEMORY - SHORT_MEMORY) * progress
+    ratio = ratio.clamp(TUNING.least_ratio, TUNING.largest_ratio)
+    weight = torch.exp(-0.5 * (torch.log(ratio) / (6.0 * TUNING.trusted)) ** 2)
+    memory = TUNING.first_memory + (TUNING.memory - TUNING.first_memory) * progress
     before = state["trust"].mul_(1.0 - 1.0 / memory).clone()
     growth = ((before + weight * ratio) / (before + weight)).pow_(-1.0 / 6.0)
-    state["trust"].add_(weight.masked_fill_(~(growth <= LARGEST_GROWTH), 0.0))
-    state["scale"].mul_(growth.nan_to_num_(1.0).clamp_(max=LARGEST_GROWTH))
+    state["trust"].add_(weight.masked_fill_(~(growth <= TUNING.growth), 0.0))
+    state["scale"].mul_(growth.nan_to_num_(1.0).clamp_(max=TUNING.growth))
 
 
 class EnergyTuned(Sampler):

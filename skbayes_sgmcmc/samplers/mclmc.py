@@ -16,26 +16,7 @@ from torch import Tensor
 
 from .._validation import check_choice, check_real, is_auto
 from ._protocol import Sampler, State, Step
-from ._tuning import LARGEST_RATIO, MEMORY, adapt, wanted
-
-#: a step is undone if its energy error is this many times the wanted or usual one
-HUGE = 30.0
-#: after an undone step half of it is tried, and every step that is kept makes the next this longer
-RECOVERY = 1.1
-#: the direction is kept for at least this many steps of distance
-LEAST_STEPS = 1.0
-#: the length scale L comes from the positions in the last part of the burn-in: a position of step
-#: k is forgotten by the weight 1 / (k / RECENT)
-RECENT = 3.0
-#: L over the root of the summed variances: longer for chains that have not seen all of them yet
-LENGTH = 1.5
-#: largest 2 epsilon / L: the direction is then new after every step
-FORGOTTEN = 40.0
-#: noise of a gradient, over the mean of all, below which a parameter's scale grows no further
-LEAST_NOISE = 0.01
-#: draws are doubtful if more than this share of the steps was undone, or if the mean energy error
-#: is above this
-MOST_UNDONE, LARGEST_ERROR = 0.1, 1.0
+from ._tuning import TUNING, adapt, wanted
 
 
 class MCLMC(Sampler):
@@ -175,13 +156,14 @@ class MCLMC(Sampler):
 
     def doubts(self, statistics: dict[str, NDArray[Any]]) -> str | None:
         undone, error = statistics["undone"].max(), statistics["energy_error"].max()
-        if not (undone > MOST_UNDONE or error > LARGEST_ERROR):
+        if not (undone > TUNING.most_undone or error > TUNING.largest_error):
             return None
         return (
             f"The steps of MCLMC are too large: up to {undone:.0%} of a chain's steps were undone, "
             f"and the mean energy error of the others is up to {error:.2g} per parameter (at most "
-            f"{MOST_UNDONE:.0%} and {LARGEST_ERROR:g} are sound). The draws are biased. Give a "
-            "smaller step_size (try a tenth), or step_size='auto' with a longer burn_in."
+            f"{TUNING.most_undone:.0%} and {TUNING.largest_error:g} are sound). The draws are "
+            "biased. Give a smaller step_size (try a tenth), or step_size='auto' with a longer "
+            "burn_in."
         )
 
     def forget_step(self, state: State) -> None:
@@ -265,14 +247,14 @@ class MCLMC(Sampler):
         if step.tuning:
             # what the error of a whole step would have been
             ratio = error.div_(state["caution"] ** 6).mul_(1.0 / aim)
-            adapt(state, ratio.masked_fill_(bad, LARGEST_RATIO), step.progress)
-        state["caution"].mul_(torch.where(bad, 0.5, RECOVERY)).clamp_(max=1.0)
+            adapt(state, ratio.masked_fill_(bad, TUNING.largest_ratio), step.progress)
+        state["caution"].mul_(torch.where(bad, 0.5, TUNING.recovery)).clamp_(max=1.0)
         self._measure(theta, state, epsilon)
         self.refresh(state["u"], step.xi, epsilon, state["length"])
 
     def refresh(self, u: Tensor, xi: Tensor, epsilon: Tensor, length: Tensor) -> None:
         """Turn u by the standard normals xi, so that it is forgotten over the length L."""
-        nu = (epsilon / length).mul_(2.0).clamp_(max=FORGOTTEN).expm1_().sqrt_()
+        nu = (epsilon / length).mul_(2.0).clamp_(max=TUNING.forgotten).expm1_().sqrt_()
         u.addcmul_(xi, nu, value=u.shape[1] ** -0.5)
         u.div_(torch.linalg.vector_norm(u, dim=1, keepdim=True))
 
@@ -284,10 +266,10 @@ class MCLMC(Sampler):
         and only a step size that often has such errors does.
         """
         if "usual" not in state:
-            return HUGE**2 * aim
+            return TUNING.huge**2 * aim
         usual = state["usual"]
-        bound = usual.clamp(min=aim).mul_(HUGE**2)
-        usual.lerp_(torch.fmin(error, usual * HUGE), 1.0 / MEMORY)
+        bound = usual.clamp(min=aim).mul_(TUNING.huge**2)
+        usual.lerp_(torch.fmin(error, usual * TUNING.huge), 1.0 / TUNING.memory)
         return bound
 
     @staticmethod
@@ -317,7 +299,7 @@ class MCLMC(Sampler):
         noise = state["noise"]
         noise.add_(change.square_().sub_(noise).mul_(share))
         even = noise.mean(1, keepdim=True).clamp_(min=torch.finfo(noise.dtype).tiny)
-        scaling = torch.rsqrt(noise / even + LEAST_NOISE)
+        scaling = torch.rsqrt(noise / even + TUNING.least_noise)
         root = scaling.square().mean(1, keepdim=True).sqrt_()
         torch.div(scaling, root, out=state["scaling"])
 
@@ -334,13 +316,13 @@ class MCLMC(Sampler):
         spread = state["square"]
         if "scaling" in state:
             spread = spread / state["scaling"].square()
-        length = spread.sum(1, keepdim=True).sqrt_().mul_(LENGTH)
-        torch.maximum(length, LEAST_STEPS * epsilon, out=state["length"])
+        length = spread.sum(1, keepdim=True).sqrt_().mul_(TUNING.length)
+        torch.maximum(length, TUNING.least_steps * epsilon, out=state["length"])
 
 
 def _next_share(count: Tensor) -> Tensor:
     """Weight of the next value in an average of recent ones; ``count`` grows by it."""
-    return RECENT / count.add_(1.0).add(RECENT - 1.0)
+    return TUNING.recent / count.add_(1.0).add(TUNING.recent - 1.0)
 
 
 def _unit(x: Tensor) -> Tensor:

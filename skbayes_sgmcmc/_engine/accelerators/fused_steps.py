@@ -19,16 +19,12 @@ import torch
 from torch import Tensor
 
 from ..._draws.storage import dtype_name
+from ..._limits import LIMITS
 from ...samplers import PSGLD, SGLD, Sampler
 from ...samplers._protocol import State, Step
 from ...samplers.integrators import euler
 from ..recipe import Recipe
 from ._base import Accelerator, Engine, why_no_cpu
-
-#: number of normals of a whole run from which compilation saves more time than it takes
-WORTH_NUMBERS = 10**9
-#: number of parameters of a chain for each thread, so that waking the thread is worth it
-THREAD_NUMBERS = 2**16
 
 
 class FusedEuler:
@@ -95,7 +91,7 @@ class FusedEuler:
         self, n_parameters: int, step: Step, advance: Callable[[int, slice, Any, Any], None]
     ) -> None:
         """Call ``advance`` for every chain, or part of a chain, with the counter of its normals."""
-        parts = max(1, min(self._threads, n_parameters // THREAD_NUMBERS))
+        parts = max(1, min(self._threads, n_parameters // LIMITS.thread_numbers))
         block = self._kernels.NUMBERS  # each part starts at the start of a block of normals
         length = -(-n_parameters // (parts * block)) * block
         tasks = []
@@ -129,7 +125,7 @@ class FusedSteps(Accelerator):
 
     def pays(self, recipe: Recipe) -> bool:
         numbers = recipe.target.model.n_parameters * recipe.n_steps * recipe.n_chains
-        return numbers >= WORTH_NUMBERS
+        return numbers >= LIMITS.worth_steps
 
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
         return replace(engine, integrator=FusedEuler(), philox=True)

@@ -12,19 +12,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ..._limits import LIMITS
 from ...samplers import MCLMC, Sampler
 from ...samplers._protocol import State, Step
+from ...samplers._tuning import TUNING
 from ...samplers.integrators import Integrator
-from ...samplers.mclmc import FORGOTTEN
 from ..recipe import Recipe
 from ._base import Accelerator, Engine, why_no_cpu
-
-#: what a step saves, in units of what the passes over one number of a direction save: a nanosecond
-STEP_NUMBERS = 60_000
-#: what a whole run must save, so that it is more than compilation takes
-WORTH_NUMBERS = 15 * 10**8
-#: number of parameters of a chain from which torch's threads are faster
-THREAD_NUMBERS = 2**16
 
 
 class CompiledMCLMC(MCLMC):
@@ -39,7 +33,7 @@ class CompiledMCLMC(MCLMC):
     def refresh(self, u: Tensor, xi: Tensor, epsilon: Tensor, length: Tensor) -> None:
         from ..._kernels.turns import by_chance
 
-        by_chance(u.numpy(), xi.numpy(), epsilon.numpy(), length.numpy(), FORGOTTEN)
+        by_chance(u.numpy(), xi.numpy(), epsilon.numpy(), length.numpy(), TUNING.forgotten)
 
 
 class WithCompiledTurns:
@@ -65,9 +59,10 @@ class FusedTurns(Accelerator):
 
     def pays(self, recipe: Recipe) -> bool:
         n_parameters = recipe.target.model.n_parameters
-        if n_parameters >= THREAD_NUMBERS:
+        if n_parameters >= LIMITS.thread_numbers:
             return False
-        return recipe.n_steps * (STEP_NUMBERS + n_parameters * recipe.n_chains) >= WORTH_NUMBERS
+        each = LIMITS.turn_numbers + n_parameters * recipe.n_chains
+        return recipe.n_steps * each >= LIMITS.worth_turns
 
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
         assert isinstance(recipe.sampler, MCLMC)

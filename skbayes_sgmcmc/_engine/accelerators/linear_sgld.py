@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Minibatches
 from ..._draws.storage import dtype_name
+from ..._limits import LIMITS
 from ...samplers import SGLD, integrators
 from ..recipe import Recipe
 from ..target import Target
@@ -26,11 +27,6 @@ from ._base import Accelerator, Engine, why_no_cpu
 
 Array = NDArray[Any]
 Kernel = Callable[..., torch.Tensor]
-
-#: largest number of entries of a minibatch for which the kernel is faster than torch
-DENSE_LIMIT = 2**17
-#: sparse rows are padded to the longest length if the total length grows at most by this factor
-PADDING_LIMIT = 1.5
 
 
 class LinearSGLD(Accelerator):
@@ -55,7 +51,7 @@ class LinearSGLD(Accelerator):
         return why_no_cpu(recipe)
 
     def pays(self, recipe: Recipe) -> bool:
-        return recipe.minibatches.numbers <= DENSE_LIMIT
+        return recipe.minibatches.numbers <= LIMITS.compiled_numbers
 
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
         form = recipe.target.model.linear_form(recipe.target.data)
@@ -123,7 +119,7 @@ def _rows(design: Any, dtype: Any) -> tuple[str, Array, Array, Array]:
     short = np.uint16 if n_columns < 2**16 else np.uint32
     lengths = np.diff(x.indptr)
     width = int(lengths.max())
-    if width * n_rows > PADDING_LIMIT * max(x.nnz, 1):
+    if width * n_rows > LIMITS.padding * max(x.nnz, 1):
         return "ragged", x.data.astype(dtype), x.indices.astype(short), x.indptr.astype(np.uint64)
     # padding has the value 0, in an additional column after the last one
     values = np.zeros((n_rows, width), dtype)

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..._data.layout import PLAIN, Layout
+from ..._limits import LIMITS
 from .ensemble import StackedLinear
 from .module_checks import Rows, call, main_output
 from .module_copies import light_copy, put
 from .module_ids import OUT_OF_RANGE, check_ids
-from .network import PREDICTION_ROWS, Network, draws_that_fit
+from .network import Network, draws_that_fit
 
 Array = NDArray[Any]
 
@@ -152,8 +153,8 @@ def _gives(body: Body, rows: Rows, features: Tensor) -> bool:
 @torch.no_grad()
 def features_of(body: Body, x: Any, out: Array) -> Array:
     """Write the features of the rows x, a field, to ``out`` (rows, n_features), part by part."""
-    for start in range(0, len(out), PREDICTION_ROWS):
-        rows = slice(start, start + PREDICTION_ROWS)
+    for start in range(0, len(out), LIMITS.module_rows):
+        rows = slice(start, start + LIMITS.module_rows)
         some = x[rows]
         try:
             out[rows] = body(some).cpu().numpy()

@@ -12,6 +12,7 @@ from scipy.special import logit
 from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
+from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab, sigma_mode
 from .._protocol import named_blocks
@@ -21,8 +22,6 @@ Array = NDArray[Any]
 
 #: smallest delta and smallest 1 - delta, such that their logarithms are finite in float32
 LEAST_DELTA = 1e-35
-#: number of gains computed at once
-GAIN_BLOCK = 1024
 #: width of the proposals of sigma relative to the target; above 1 so that the tails are reached
 PROPOSAL_WIDTH = 1.5
 TINY = float(np.finfo(np.float64).tiny)
@@ -177,10 +176,10 @@ class Latents:
         return z, torch.sigmoid_(odds)
 
     def _gain(self, k: int) -> float:
-        block, offset = divmod(k, GAIN_BLOCK)
+        block, offset = divmod(k, LIMITS.chunk_steps)
         kept = self._gains  # read once: chains in other threads replace it
         if kept[0] != block:
-            steps = np.arange(block * GAIN_BLOCK, (block + 1) * GAIN_BLOCK)
+            steps = np.arange(block * LIMITS.chunk_steps, (block + 1) * LIMITS.chunk_steps)
             kept = self._gains = (block, self.gains.values(steps, len(steps)).tolist())
         return kept[1][offset]
 

@@ -17,6 +17,7 @@ from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data, input_rows
 from ..._draws.storage import decode
 from ..._exceptions import not_allowed
+from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.factorised import Prior
 from .._constants import Constant
@@ -29,9 +30,6 @@ from .passes import InTurn
 
 Array = NDArray[Any]
 Augmentation = Callable[[Tensor, ChainRandom], Tensor]
-
-#: largest number of rows over which the statistics of batch norms are computed for each draw
-STATISTICS_ROWS = 5000
 
 
 class NetworkModel(Model):
@@ -263,11 +261,11 @@ class NetworkModel(Model):
         return {}
 
     def derive(self, draws: Array, data: Data) -> dict[str, Array]:
-        """The network's buffers for each draw, computed over at most ``STATISTICS_ROWS`` rows."""
+        """The network's buffers for each draw, computed over all rows or an even sample."""
         network = self.network
         if not network.buffers:
             return {}
-        x = data.fields["x"][:: -(-data.n_rows // STATISTICS_ROWS)]
+        x = data.fields["x"][:: -(-data.n_rows // LIMITS.statistics_rows)]
         found: dict[str, list[Array]] = {name: [] for name in network.buffers}
         for draw in chain.from_iterable(draws):
             theta = decode(draw[: self.n_network])

@@ -20,13 +20,14 @@ from torch import Tensor, nn
 
 from ..._data.layout import PLAIN, Layout
 from ..._exceptions import not_allowed
+from ..._limits import LIMITS
 from ..._validation import brief
 from .ensemble import StackedModule
 from .module_calls import Latest, ModuleCalls
 from .module_checks import batch_norms, check_parameters, explain_single_row, main_output
 from .module_copies import copied, light_copy
 from .module_ids import with_checked_ids
-from .network import PREDICTION_ROWS, Network
+from .network import Network
 from .passes import Autocast
 
 Array = NDArray[Any]
@@ -213,7 +214,7 @@ class ModuleNetwork(Network):
         for c in range(len(theta)):
             state = self._views(theta[c])
             state |= {name: values[c] for name, values in (buffers or {}).items()}
-            parts = x[c if len(x) > 1 else 0].split(PREDICTION_ROWS)
+            parts = x[c if len(x) > 1 else 0].split(LIMITS.module_rows)
             found.append(torch.cat([self._call(state, p) for p in parts]))
         return torch.stack(found)
 
@@ -236,7 +237,7 @@ class ModuleNetwork(Network):
                 part.momentum = None  # None averages over all rows
                 part.reset_running_stats()
             # parts of equal length, because all parts have the same weight in the average
-            for rows in x.tensor_split(-(-len(x) // PREDICTION_ROWS)):
+            for rows in x.tensor_split(-(-len(x) // LIMITS.module_rows)):
                 self._call(self._views(theta), rows)
         finally:
             for part, momentum in zip(parts, momenta, strict=True):

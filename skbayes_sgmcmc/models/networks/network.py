@@ -16,14 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..._limits import LIMITS
 from .passes import Rounded
 
 Array = NDArray[Any]
 
-#: largest size of one layer's outputs if several draws predict at once
-ACTIVATION_NUMBERS = 2**20
-#: number of rows that go through a torch module at once
-PREDICTION_ROWS = 1000
 #: sd of the starts of chains around the values of a module, relative to these values
 START_SPREAD = 0.01
 
@@ -197,5 +194,5 @@ def _after_zero(f: Tensor) -> Tensor:
 
 
 def draws_that_fit(n_rows: int, widest: int) -> int:
-    """Largest number of draws with at most ``ACTIVATION_NUMBERS`` outputs of the widest layer."""
-    return max(1, ACTIVATION_NUMBERS // (n_rows * widest))
+    """Largest number of draws with at most ``LIMITS.block_numbers`` outputs of the widest layer."""
+    return max(1, LIMITS.block_numbers // (n_rows * widest))

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: number of multiplications in one chain's product from which oneDNN is faster (measured)
-ONEDNN_NUMBERS = 1_500_000
+from ..._limits import LIMITS
 
 _linear: Any = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
 
@@ -41,7 +40,7 @@ def _by_onednn(x: Tensor, other: Tensor, inner: int, columns: int) -> bool:
         and x.device.type == "cpu"
         # autograd does not know the operator
         and not (torch.is_grad_enabled() and (x.requires_grad or other.requires_grad))
-        and x.shape[1] * inner * columns >= ONEDNN_NUMBERS
+        and x.shape[1] * inner * columns >= LIMITS.onednn_products
         and torch.backends.mkldnn.is_available()
     )
 

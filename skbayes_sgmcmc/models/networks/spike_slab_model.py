@@ -15,10 +15,11 @@ from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data
+from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab
-from .._scores import SCORE_ROWS
-from .._tuning import PLAIN_BATCH, AutoValues, ManyModes, Request, Tuning
+from .._auto import AUTO
+from .._tuning import AutoValues, ManyModes, Request, Tuning
 from .blocks import Blocks
 from .latents import Latents
 from .model import by_chain
@@ -30,10 +31,6 @@ Array = NDArray[Any]
 #: least distance that pSGLD, whose steps are at most about eta long, can go in the burn-in: from a
 #: random start to coefficients of standardised features
 TRAVEL = 3.0
-#: number of latent variables updated in a whole run from which compilation is worth its time
-WORTH_NUMBERS = 2 * 10**8
-#: largest size of one chain's minibatch for which one thread is as fast as torch's threads
-ROW_NUMBERS = 2**19
 NO_WEIGHTS = np.empty((0, 0))
 
 
@@ -112,7 +109,7 @@ class SparseNetworkModel(PrunedNetworkModel):
 
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
         # the overhead of a step takes as long as 20,000 latent variables
-        return n_steps * (20_000 + self.latents.blocks.n) >= WORTH_NUMBERS
+        return n_steps * (LIMITS.latent_numbers + self.latents.blocks.n) >= LIMITS.worth_latents
 
     def with_kernel(self, name: str) -> Self:
         return self._with(self.latents.with_kernel())
@@ -167,7 +164,8 @@ class SparseNetworkModel(PrunedNetworkModel):
         scale: float,
     ) -> dict[str, Tensor]:
         x = by_chain(batch, "x")
-        if not self.compiles_rows or theta.device.type != "cpu" or x[0].numel() > ROW_NUMBERS:
+        large = x[0].numel() > LIMITS.latent_rows
+        if large or not self.compiles_rows or theta.device.type != "cpu":
             return super().likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
         from ..._kernels.rows import gradient
 
@@ -250,7 +248,7 @@ class SparseTuning(ManyModes):
             if self.fits_whole(data):
                 return
             n = values.batch_size = int(
-                np.clip(data.n_rows // 50, min(PLAIN_BATCH, data.n_rows), 5000)
+                np.clip(data.n_rows // 50, min(AUTO.batch_size, data.n_rows), 5000)
             )
         if n < data.n_rows:
             most = 2.0 * 0.2 * self._noise_sd(data) * math.sqrt(n) / data.total
@@ -264,7 +262,7 @@ class SparseTuning(ManyModes):
         likelihood = self.model.likelihood
         if not likelihood.latent_noise:
             return likelihood.noise_of_targets(*_targets(data))
-        every = -(-data.n_rows // SCORE_ROWS)
+        every = -(-data.n_rows // LIMITS.sampled_rows)
         rows = self.model.network.design(data.fields["x"][::every]).double().cpu().numpy()
         return likelihood.noise_sd(rows, *_targets(data, every))
 
@@ -277,7 +275,7 @@ class SparseTuning(ManyModes):
         # the spike is about v_0 sd. Half the square of their ratio is 0.125 (measured on seven
         # datasets)
         sd = self._noise_sd(data)
-        root_n = np.sqrt(min(data.total, PLAIN_BATCH))
+        root_n = np.sqrt(min(data.total, AUTO.batch_size))
         spike = 0.125 * self.model.spike_slab.spike_scale**2 * sd * data.total / root_n
         return float(np.clip(spike, rate, 20.0 * rate))
 

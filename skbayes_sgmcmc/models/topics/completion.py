@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from ..._exceptions import not_allowed
+from ..._limits import LIMITS
 from ..._validation import check_random_state
 
 Array = NDArray[Any]
 
 #: number of fixed-point steps for the proportions of a document
 STEPS = 20
-#: number of words whose probabilities are computed at once
-BLOCK = 2**14
 
 
 def split_documents(
@@ -66,7 +65,7 @@ def word_probabilities(topics: Array, proportions: Array, X: Any) -> Array:
     by_word = np.ascontiguousarray(topics.T)
     parts = [  # in blocks that fit into the cache
         np.einsum("ik,ik->i", proportions[row[part]], by_word[X.indices[part]])
-        for part in gen_batches(len(row), BLOCK)
+        for part in gen_batches(len(row), max(1, LIMITS.cache_numbers // len(topics)))
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
 

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..._data.minibatch import Batch, Data
+from ..._limits import LIMITS
 from ..._metric import State
+from .._auto import AUTO
 from .._design import SparseDesign
 from .._protocol import Model
-from .._tuning import PLAIN_BATCH, ManyModes, Request, Tuning
+from .._tuning import ManyModes, Request, Tuning
 from .completion import log_probabilities
-from .documents import WORTH_WORDS
 from .parametrizations import ExpandedMean, Parametrization
 
 Array = NDArray[Any]
@@ -67,7 +68,7 @@ class CorpusModel(Model):
         self.batch_size = self._documents() if batch_size is None else batch_size
 
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
-        return bool(data.fields["counts"].x.sum() >= WORTH_WORDS)
+        return bool(data.fields["counts"].x.sum() >= LIMITS.worth_words)
 
     def with_kernel(self, name: str) -> Self:
         compiled = copy.copy(self)
@@ -94,10 +95,10 @@ class CorpusModel(Model):
         if self.metric is None:
             # in a smaller minibatch, a document with many occurrences of a rare word would move
             # natural parameters too far
-            return PLAIN_BATCH
+            return AUTO.batch_size
         words = max(10_000, self.n_parameters // 50)
         wanted = round(words / max(float(self.frequency.sum()), 1.0))
-        return min(max(wanted, 20), PLAIN_BATCH)
+        return min(max(wanted, 20), AUTO.batch_size)
 
     def unit(self) -> float:
         """Approximate 1 / curvature of the mean potential, in units of the metric if there is one.
@@ -172,8 +173,9 @@ class TopicTuning(ManyModes):
         if request.cell.rate is None:
             return None
         model = self.model
-        few = model.metric is None and model.batch_size < min(PLAIN_BATCH, data.n_rows)
-        return request.cell.rate * self.unit() * (model.batch_size / PLAIN_BATCH if few else 1.0)
+        few = model.metric is None and model.batch_size < min(AUTO.batch_size, data.n_rows)
+        share = model.batch_size / AUTO.batch_size if few else 1.0
+        return request.cell.rate * self.unit() * share
 
     def scales(self) -> Array | None:
         return self.model.scales()

@@ -16,14 +16,10 @@ import torch
 from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
+from ..._limits import LIMITS
 from .._design_batches import SparseBatch
-from .repeated import MOST_TOKENS, Repeated
+from .repeated import Repeated
 
-#: number of words in all documents from which the compiled kernels are worth their compilation
-WORTH_WORDS = 5000
-#: largest number of topics of which compiled sweeps weigh all for each token, instead of those that
-#: its document has: a fit with 10 topics takes two thirds of the time, one with 50 six sevenths
-FEW_TOPICS = 64
 #: number of fixed-point steps before Gibbs sampling starts; many tokens of one word move slowly, so
 #: that words with many need more
 START_STEPS, REPEATED_STEPS = 5, 20
@@ -36,7 +32,7 @@ class Tokens:
     """The tokens (occurrences of words) of some documents, in the order of chains and documents.
 
     A count c that is not a whole number stands for ceil(c) tokens of weight c / ceil(c). Words with
-    more than ``MOST_TOKENS`` tokens in a document are kept as such, without a topic for each token.
+    more than ``LIMITS.tokens`` tokens in a document are kept as such, without a topic for each.
 
     Attributes
     ----------
@@ -75,7 +71,7 @@ class Tokens:
         def sizes(rows: Tensor) -> list[int]:
             return torch.searchsorted(rows, ends).diff(prepend=ends.new_zeros(1)).tolist()
 
-        repeated, many = None, times > MOST_TOKENS
+        repeated, many = None, times > LIMITS.tokens
         if many.any():
             of = row[many]
             repeated = Repeated(of, word[many], times[many], weight[many], sizes(of))
@@ -191,7 +187,7 @@ class Assignments:
 
         sizes = [size * n_sweeps for size in self.tokens.sizes]
         uniforms = rng.ragged_uniform(sizes, empty.dtype).view(-1, n_sweeps).numpy()
-        few = self.topics.shape[1] <= FEW_TOPICS
+        few = self.topics.shape[1] <= LIMITS.few_topics
         documents.sweep(*self._arrays(empty, full), self._base.numpy(), uniforms, fresh, few)
 
     def _sweep_blocked(self, concentration: Tensor, rng: ChainRandom) -> None:

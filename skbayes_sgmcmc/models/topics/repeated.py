@@ -17,9 +17,6 @@ from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
 
-#: occurrences of a word in a document up to which its tokens are sampled one by one
-MOST_TOKENS = 200
-
 
 @dataclass
 class Repeated:

@@ -1,0 +1,136 @@
+"""How much is held, computed or waited for at once, and from where on another way is faster.
+
+All of it in one object, ``LIMITS``. A field changes draws by rounding, or by the order of random
+numbers, and never what they are drawn from, unless its comment says more. Code reads the fields
+when it runs, because tests set them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Limits:
+    """Numbers are counted, not bytes, except where a name says bytes."""
+
+    # What is held ---------------------------------------------------------------------------------
+
+    #: rows are copied whole up to this size: read from tables at once, held as minibatches need
+    #: them, scaled. Larger ones are read block by block, and more often (docs/scale.md)
+    held_bytes: int = 2**26
+    #: what "auto" may add: all draws with ``n_draws="auto"``, or a rotated copy of X
+    auto_bytes: int = 2**30
+    #: largest X whose fit "auto" calibrates, with a copy of four fifths of X at a time
+    calibrated_bytes: int = 2**29
+    #: blocks of parameters are copied after a run up to this size, which makes them faster to read
+    copied_bytes: int = 2**28
+    #: most bytes of draws that a worker writes for others to see while a fit runs
+    shared_bytes: int = 2**24
+    #: memory maps of at most this share of the memory stay in it while rows are read by number
+    share_of_maps: float = 0.5
+    #: features stay dense beside indicators of groups up to this size
+    dense_numbers: int = 2**22
+    #: rows of a stream that are kept until they are a Gaussian: 8 MB, or more where there are this
+    #: many parameters. Both change the draws (docs/results/streams.md)
+    kept_numbers: int = 2**20
+    kept_per_parameter: int = 20
+    #: fewest numbers, of all rows together, that become this Gaussian. It could be 2^12 for rows in
+    #: random order
+    stream_numbers: int = 2**17
+    #: number of rows beyond which less is stored for the odds of each
+    searched_rows: int = 2**22
+
+    # What is computed at once: blocks ------------------------------------------------------------
+
+    #: most numbers of a block in any loop over rows, draws or coordinates: 8 MB. Predictions and
+    #: sds of 20,000 rows take as long with twice as many
+    block_numbers: int = 2**20
+    #: numbers that fit the second-level cache of a core: random numbers of the chunk of a chain,
+    #: minibatches of all chains that are gathered at once, slopes at nodes of a quadrature, the
+    #: topics of words
+    cache_numbers: int = 2**18
+    #: numbers of rows that are gathered at once where that takes long to begin: for minibatches on
+    #: other devices, and for pools of rows of a file (docs/results/scale.md)
+    pool_numbers: int = 2**24
+    #: least runs of rows in such a pool: rows of one run are alike if the file is sorted
+    pool_runs: int = 64
+    #: bytes of rows that are read from a file at once
+    read_bytes: int = 2**23
+    #: rows of a block in matrix products, which a core's cache holds beside the result
+    block_rows: int = 4096
+    #: most rows of a block, however few numbers each has: sparse rows, labels as Python objects
+    narrow_rows: int = 2**16
+    #: rows of an input that pass through a module, or documents that are completed, at once
+    module_rows: int = 1000
+    #: the same for several chains or draws, or with gradients
+    gradient_rows: int = 256
+    #: numbers of a histogram's values; of more, this many are drawn
+    plotted_numbers: int = 10**6
+
+    # What stands for all -------------------------------------------------------------------------
+
+    #: rows that an average over all rows is estimated from, or that stop a descent: its relative
+    #: error is about 2%
+    sampled_rows: int = 2000
+    #: rows over which the statistics of batch norms are computed for each draw
+    statistics_rows: int = 5000
+    #: rows of the part that the first fit of many rows looks at, at least (tests/test_many_rows.py
+    #: and test_posterior.py measure what is left to correct), and of a start of ICA
+    part_rows: int = 20_000
+    #: parameters up to which a full Hessian is computed, 32 MB. More have a diagonal one, and other
+    #: draws
+    full_hessian: int = 2000
+    #: multiplications for a look at the draws of a finished run
+    checked_products: int = 2**28
+
+    # Time ----------------------------------------------------------------------------------------
+
+    #: fewest and most steps between two checks of the chains, whatever the random numbers
+    least_steps: int = 64
+    chunk_steps: int = 1024
+    #: seconds between two reports of a worker, and between two looks at them
+    look_seconds: float = 0.25
+    #: least seconds between two checkpoints, and their largest share of the run's time
+    write_seconds: float = 10.0
+    write_share: float = 0.05
+
+    # From where on another way is faster ---------------------------------------------------------
+
+    #: what a whole run must save to be worth compiling: normals of SGLD and pSGLD
+    #: (docs/results/network_speed.md); nanoseconds of MCLMC, which saves ``turn_numbers`` in a step
+    #: and one for each number of a direction (docs/results/step_cost.md); updated latent variables,
+    #: with ``latent_numbers`` for a step (docs/results/sparse_speed.md); words of all documents
+    #: (docs/results/lda_speed.md)
+    worth_steps: int = 10**9
+    worth_turns: int = 15 * 10**8
+    turn_numbers: int = 60_000
+    worth_latents: int = 2 * 10**8
+    latent_numbers: int = 20_000
+    worth_words: int = 5000
+    #: parameters of a chain that are worth a thread: compiled steps then use several, and MCLMC
+    #: is left to torch, which does
+    thread_numbers: int = 2**16
+    #: entries of a minibatch up to which the compiled linear SGLD is faster than torch
+    #: (docs/results/speed.md)
+    compiled_numbers: int = 2**17
+    #: the same of one chain's minibatch for compiled slopes of latent variables
+    latent_rows: int = 2**19
+    #: sparse rows are padded to the longest if their total length grows at most by this factor
+    #: (docs/performance.md)
+    padding: float = 1.5
+    #: multiplications in one chain's product from which oneDNN is faster (docs/networks.md)
+    onednn_products: int = 1_500_000
+    #: multiplications of a step of one chain from which single precision saves time
+    #: (docs/performance.md)
+    single_products: int = 2**20
+    #: topics up to which compiled sweeps weigh all for each token, instead of those that its
+    #: document has: a fit with 10 topics takes two thirds of the time, one with 50 six sevenths
+    few_topics: int = 64
+    #: occurrences of a word in a document up to which its tokens are sampled one by one: the cost
+    #: of others does not grow with their counts (docs/topics.md)
+    tokens: int = 200
+
+
+#: the limits in force
+LIMITS = Limits()

@@ -1,0 +1,67 @@
+"""The numbers that "auto" stands on: minibatches, samplers and step sizes of a model.
+
+All of them in one object, ``AUTO``. ``_tuning.py`` and ``_gaussian_tuning.py`` say what is made of
+them; docs/networks.md and docs/samplers.md, what else was tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRules:
+    """Numbers for all models, networks and posteriors that are about normal."""
+
+    # All models -----------------------------------------------------------------------------------
+
+    #: data of at most this many numbers are used whole at every step
+    whole_numbers: int = 2**15
+    #: number of rows in a minibatch if nothing better is known, and of streams
+    batch_size: int = 100
+
+    # Networks (docs/networks.md, docs/results/tabular.md and many_rows.md) ------------------------
+
+    #: number of parameters up to which ``sampler="auto"`` is MCLMC for any number of rows; and for
+    #: tables of many rows, where pSGLD stops far from what the rows say
+    small_network: int = 2500
+    large_network: int = 10_000
+    #: rows for each parameter that make many rows, whose minibatches say as much as all of them,
+    #: and rows times parameters that do so for any small network
+    many_rows: int = 8
+    many_work: int = 2**24
+    #: rows times parameters up to which rows are never many, and chains with all rows take all of
+    #: their steps; beyond it they take fewer, such that the time grows like its root
+    full_work: float = 2.5e6
+    #: MCLMC's number of rows in a minibatch, and its smallest burn-in, if there are many
+    energy_batch: int = 250
+    energy_burn_in: int = 7000
+
+    # Posteriors that are about normal (docs/results/posterior_truth.md) ---------------------------
+
+    #: ratio alpha_t of gradient noise to injected noise for which the minibatch is chosen; the
+    #: variance in the worst direction is inflated by at most this fraction
+    noise_ratio: float = 0.1
+    #: number of draws at which the noise is measured, and the share of them that has less noise
+    #: than what is taken for typical
+    noise_draws: int = 16
+    typical_noise: float = 0.75
+    #: typical curvature of the whitened posterior up to which the table's step sizes are not
+    #: reduced; sds are then right to about 5% (measured on wine, breast_cancer and digits)
+    curvature: float = 2.0
+    #: step size of samplers that precondition by themselves, or move in a model's metric, times the
+    #: largest curvature that is left
+    own_step: float = 0.2
+    #: for these samplers, the most steps in which the slowest direction may forget its position
+    slowest: int = 1000
+    #: number of parts of ``LIMITS.part_rows`` rows, or more, that make many rows
+    parts: int = 4
+    #: sds from the centre up to which draws are expected to come, and up to which a wall is in the
+    #: way; number of the worst rows that are looked at for walls
+    farthest_draw: float = 4.0
+    farthest_wall: float = 5.0
+    worst_rows: int = 2000
+
+
+#: what "auto" stands on
+AUTO = AutoRules()
