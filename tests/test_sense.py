@@ -375,6 +375,27 @@ def test_targets_with_long_tails_are_no_nonsense(likelihood, n, d, seed):
     assert not [text for text in messages(lambda: reg.fit(X, y)) if "does not describe" in text]
 
 
+@pytest.mark.parametrize(
+    ("sampler", "step_size", "warned"),
+    [("sgld", 2.5, True), ("psgld", 1.0, True), ("sgld", 0.3, False), ("sghmc", 0.05, False)],
+)
+def test_given_steps_of_linear_models_that_are_too_long(sampler, step_size, warned):
+    """Sds are 2 to 6 times those of a default fit, which R-hat and predictions need not show.
+
+    With the shorter steps, whose draws warn of nothing, they are within a sixth of them.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 4))
+    mean = np.exp(X @ (0.5 * rng.standard_normal(4)))
+    y = rng.poisson(mean * rng.gamma(2.0, 0.5, 150))
+    reg = BayesianGLMRegressor(
+        likelihood="negative_binomial", sampler=sampler, step_size=step_size, batch_size=150,
+        n_draws=200, burn_in=200, thinning=2, random_state=0,
+    )  # fmt: skip
+    found = [text for text in messages(lambda: reg.fit(X, y)) if "spread as at" in text]
+    assert len(found) == warned
+
+
 @pytest.mark.parametrize(("n", "warned"), [(20, False), (200, True)])
 def test_few_rows_leave_the_noise_open(n, warned):
     """With 20 rows and 6 features, a right fit of gamma targets has a noise of 1.9 sds of y."""

@@ -17,9 +17,11 @@ from .._validation import check_choice, check_is_fitted
 from ._base import SGMCMCEstimator
 from ._learned_scale import LINEAR, can_learn, check_prior_scale, learned_scale
 from ._mixing import MustMix, short_name
+from ._sense import check_spread
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
+    from .._engine.run import Run
     from .._engine.settings import Settings
     from ..diagnostics import Summary
     from ..priors.learned_scale import LearnedScale
@@ -89,6 +91,12 @@ class LinearEstimator(SGMCMCEstimator):
             scale = sparse_scale(X, weight) if sparse else center_and_scale(X, weight)[1]
             self._x_scale = np.asarray(scale, dtype=np.float64)
         return 1.0 / self._x_scale
+
+    def _check_run(self, run: Run) -> None:
+        super()._check_run(run)
+        # automatic steps are checked by their energy errors, before the run ends
+        if not run.plan.auto and self._stream_rows is None and not run.plan.more_rows:
+            check_spread(self, run)
 
     def _check_sense(self, rows: KeptRows) -> None:
         super()._check_sense(rows)
