@@ -92,7 +92,7 @@ def test_modules_of_one_draw_and_of_several_are_the_network(settings):
     """One draw: as many outputs and parameters. Several: the same outputs in float64, 1e-12."""
     network = CNN(*settings, n_outputs=3)
     theta, x = starts(network, 2), images(1, 7, settings[0])
-    one = network()
+    one = network.module()
     assert one(x[0].float()).shape == (7, 3)
     assert sum(p.numel() for p in one.parameters()) == theta.shape[1]
     draws = dict(zip(network.shapes, network.blocks(theta), strict=True))

@@ -194,6 +194,7 @@ class Chains:
             self._set_scale(float(etas[-1]), float(temperatures[-1]))
             self._keep(at_once, etas[keep])
         else:
+            self._evaluator.state = self.target.model.active(self.model_state)
             # as lists, because the loop reads numbers faster from lists than from arrays
             self._loop(int(steps[0]), etas.tolist(), temperatures.tolist(), keep.tolist())
         if self.target.model.draw_recorded is not None:
@@ -219,7 +220,6 @@ class Chains:
         """Take steps one after another, beginning with step ``first``."""
         phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
         after_step, count = self.target.model.after_step, len(etas)
-        evaluator.state = self.target.model.active(self.model_state)
         indices = self.minibatches.indices(count, self.rng)
         uniforms = None
         if self.sampler.full_data:

@@ -23,8 +23,10 @@ STATE = (
     "models._past.Past",
     "models._tuning.AutoValues",
     "models.networks.cnn.CNN",
+    "models.networks.cnn.CNN.module",
     "models.networks.cnn.Convolution",
     "models.networks.mlp.MLP",
+    "models.networks.mlp.MLP.module",
 )
 
 

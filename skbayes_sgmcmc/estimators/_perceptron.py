@@ -27,7 +27,7 @@ class Perceptron(NetworkEstimator):
         return MLP(self._sizes(n_outputs), self.activation, single_precision=self._dense)
 
     def _architecture(self, n_outputs: int) -> Any:
-        return Perceptron._make_network(self, n_outputs)  # one output a class in any case
+        return Perceptron._make_network(self, n_outputs).module  # one output a class in any case
 
     def _fit_inputs(self, X: Any, weight: Any) -> None:
         super()._fit_inputs(X, weight)

@@ -313,7 +313,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         return network
 
     def _architecture(self, n_outputs: int) -> Any:
-        return self._make_network(n_outputs)
+        return self._make_network(n_outputs).module
 
     def _shape(self, n_outputs: int) -> tuple[Any, ...]:
         """Shapes of images, convolutions, pools and layers: the arguments of ``CNN``."""

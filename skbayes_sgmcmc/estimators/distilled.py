@@ -259,7 +259,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         if callable(self.student):
             return replace(own, architecture=self.student)
         sizes = (math.prod(own.row_shape), *check_sizes("student", self.student), n_classes)
-        return replace(own, architecture=MLP(sizes, "relu"))
+        return replace(own, architecture=MLP(sizes, "relu").module)
 
     def _report(self, line: str) -> None:
         if self.verbose:

@@ -323,7 +323,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         from ..models.networks.distillation import Blueprint
         from ..models.networks.mlp import MLP
 
-        linear = MLP((X.shape[1], len(self.classes_)), "relu")
+        linear = MLP((X.shape[1], len(self.classes_)), "relu").module
         return Blueprint(linear, *center_and_scale(X, None), X.shape[1:])
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:

@@ -338,7 +338,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         from ..models.networks.mlp import MLP
 
         # hidden units, because ordered classes are not linear in the features
-        network = MLP((X.shape[1], 16, len(self.classes_)), "relu")
+        network = MLP((X.shape[1], 16, len(self.classes_)), "relu").module
         return Blueprint(network, *center_and_scale(X, None), X.shape[1:])
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:

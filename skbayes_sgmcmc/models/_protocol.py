@@ -478,7 +478,7 @@ def named_blocks(draws: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
     """Blocks (..., *shape) of arrays (..., n), by name."""
     ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
     parts = zip(shapes.items(), np.split(draws, ends[:-1], axis=-1), strict=True)
-    return {name: part.reshape(*draws.shape[:-1], *shape) for (name, shape), part in parts}
+    return {name: part.reshape((*draws.shape[:-1], *shape)) for (name, shape), part in parts}
 
 
 __all__ = ["Anchor", "DensityModel", "LinearForm", "Metric", "Model"]

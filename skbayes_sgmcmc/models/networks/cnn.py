@@ -116,10 +116,10 @@ class CNN(Network):
         units = StackedUnits(len(draws["weight_1"])) if layers else nn.Flatten()
         return nn.Sequential(*self._with_pools(layers), units, self.top.stacked(draws))
 
-    def __call__(self) -> nn.Sequential:
+    def module(self) -> nn.Sequential:
         """A torch module like the network of one draw, with torch's own random weights."""
         layers = [nn.Conv2d(c.before, c.after, c.kernel, padding="same") for c in self.layers]
-        return nn.Sequential(*self._with_pools(layers), *self.top())
+        return nn.Sequential(*self._with_pools(layers), *self.top.module())
 
     def _with_pools(self, layers: Sequence[nn.Module]) -> list[nn.Module]:
         """Convolutions, each with its pool and the activation."""

@@ -79,7 +79,7 @@ class MLP(Network):
         layers = [StackedLinear(draws[f"weight_{n}"], draws[f"bias_{n}"]) for n in numbers]
         return nn.Sequential(*self._with_activations(layers))
 
-    def __call__(self) -> nn.Sequential:
+    def module(self) -> nn.Sequential:
         """A torch module like the network of one draw, with torch's own random weights."""
         layers = [nn.Linear(before, after) for before, after in pairwise(self.units)]
         return nn.Sequential(nn.Flatten(), *self._with_activations(layers))
