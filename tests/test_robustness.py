@@ -334,7 +334,7 @@ def test_a_report_of_many_diverged_chains_stays_short(data):
     X, y = data[0] * 1e140, data[1]
     with pytest.raises(SamplingError, match=r"8 of 8 chains diverged \(chain 0 by") as caught:
         small(step_size=1e17, n_chains=8).fit(X, y)
-    assert "chain 4 by step" in str(caught.value) and " and 3 others of" in str(caught.value)
+    assert "chain 4 by step" in str(caught.value) and " and 3 more of" in str(caught.value)
 
 
 def test_a_failed_refit_changes_nothing(data):
