@@ -315,7 +315,8 @@ def test_a_potential_that_wanders_is_no_potential_that_falls(falls, warned):
         model=SimpleNamespace(n_parameters=d),
         log_joint_of_rows=lambda chosen, n_rows: chosen[:, 0],
     )
-    run = SimpleNamespace(draws=draws, target=target, plan=SimpleNamespace(first_temperature=1.0))
+    plan = SimpleNamespace(first_temperature=1.0, more_rows=False)
+    run = SimpleNamespace(draws=draws, target=target, plan=plan)
     said = messages(lambda: check_drift(BayesianMLPRegressor(), run))
     assert len(said) == warned
 
@@ -335,7 +336,7 @@ def test_draws_that_are_spread_too_far(variance, warned, temperature):
         log_joint_of_rows=lambda chosen, n_rows: -0.5 * (((chosen - 7.0) / scales) ** 2).sum(1),
         data=SimpleNamespace(n_rows=100),
     )
-    plan = SimpleNamespace(first_temperature=temperature)
+    plan = SimpleNamespace(first_temperature=temperature, more_rows=False)
     run = SimpleNamespace(draws=draws, target=target, plan=plan)
     found = messages(lambda: check_spread(BayesianMLPRegressor(), run))
     assert len(found) == warned
@@ -394,6 +395,15 @@ def test_given_steps_of_linear_models_that_are_too_long(sampler, step_size, warn
     )  # fmt: skip
     found = [text for text in messages(lambda: reg.fit(X, y)) if "spread as at" in text]
     assert len(found) == warned
+
+
+@pytest.mark.parametrize("kind", [BayesianLogisticRegression, BayesianMLPClassifier])
+def test_a_fit_after_a_stream_is_looked_at_as_any_other(kind):
+    """Steps that are far too long; of the part of a stream that came before, nothing is known."""
+    X, y = load_iris(return_X_y=True)
+    clf = kind(sampler="psgld", step_size=100.0, **RUN | {"n_draws": 100})
+    messages(lambda: clf.partial_fit(X, y, classes=[0, 1, 2]))
+    assert any("spread as at" in text for text in messages(lambda: clf.fit(X, y)))
 
 
 @pytest.mark.parametrize(("n", "warned"), [(20, False), (200, True)])

@@ -95,7 +95,7 @@ class LinearEstimator(SGMCMCEstimator):
     def _check_run(self, run: Run) -> None:
         super()._check_run(run)
         # automatic steps are checked by their energy errors, before the run ends
-        if not run.plan.auto and self._stream_rows is None and not run.plan.more_rows:
+        if not run.plan.auto:
             check_spread(self, run)
 
     def _check_sense(self, rows: KeptRows) -> None:

@@ -267,9 +267,8 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _check_run(self, run: Any) -> None:
         super()._check_run(run)
-        if self._stream_rows is None and not run.plan.more_rows:
-            check_drift(self, run)
-            check_spread(self, run)
+        check_drift(self, run)
+        check_spread(self, run)
 
     def _must_mix(self, task: Task) -> MustMix:
         posterior, X, n_rows = self.posterior_, task.rows.x, task.rows.x.shape[0]

@@ -181,11 +181,17 @@ def check_run(estimator: Any, run: Run) -> None:
         )
 
 
+def _can_tell(run: Run) -> bool:
+    """Whether a run has enough draws, above temperature 0, of a posterior of all rows."""
+    enough = run.draws.shape[1] >= 2 * SENSE.drift_draws
+    return enough and run.plan.first_temperature != 0.0 and not run.plan.more_rows
+
+
 def check_drift(estimator: Any, run: Run) -> None:
     """Warn if the potential still falls while draws are kept."""
-    n_draws = run.draws.shape[1]
-    if n_draws < 2 * SENSE.drift_draws or run.plan.first_temperature == 0.0:
+    if not _can_tell(run):
         return
+    n_draws = run.draws.shape[1]
     d = run.target.model.n_parameters
     third = np.linspace(0, n_draws // 3, SENSE.drift_draws).astype(int)
     with np.errstate(all="ignore"):  # draws that are not finite are an error of their own
@@ -217,9 +223,9 @@ def check_spread(estimator: Any, run: Run) -> None:
     parameters. Draws that have not seen the whole posterior have less. Steps that are too long
     have more, even if a cap on them (pSGLD) or an undoing (MCLMC) hides that they are.
     """
-    n_draws, level = run.draws.shape[1], run.plan.first_temperature
-    if n_draws < 2 * SENSE.drift_draws or level == 0.0:
+    if not _can_tell(run):
         return
+    n_draws, level = run.draws.shape[1], run.plan.first_temperature
     d, n_rows = run.target.model.n_parameters, min(LIMITS.sampled_rows, run.target.data.n_rows)
     k = LIMITS.checked_products // (n_rows * d * len(run.draws))
     k = min(max(k, SENSE.drift_draws), SENSE.spread_draws, n_draws)

@@ -118,7 +118,7 @@ def set_zeros(estimator: Any) -> None:
 def _check_delta(estimator: Any) -> None:
     """Warn if delta is where no draw of it would be, whatever is in the slab."""
     prior = estimator._sparsity.prior
-    if prior is None or not prior.learn_inclusion or prior.adaptation is None:
+    if not prior.learn_inclusion or prior.adaptation is None:
         return
     for name, delta in zip(estimator._sparse_blocks, estimator.delta_, strict=True):
         p = math.prod(estimator.posterior_.shapes[name])
