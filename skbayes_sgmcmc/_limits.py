@@ -108,6 +108,10 @@ class Limits:
     worth_latents: int = 2 * 10**8
     latent_numbers: int = 20_000
     worth_words: int = 5000
+    #: layers of all steps from which a compiled gradient of a perceptron is worth its start, and
+    #: units of a layer up to which it is faster (docs/results/step_cost.md)
+    worth_layers: int = 10_000
+    compiled_units: int = 128
     #: parameters of a chain that are worth a thread: compiled steps then use several, and MCLMC
     #: is left to torch, which does
     thread_numbers: int = 2**16

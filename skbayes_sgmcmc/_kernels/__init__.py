@@ -11,8 +11,21 @@ from typing import Any
 import numba
 import numpy as np
 
+from ._kept import keep
+
 #: sums may be reordered and multiplications fused; infinities and NaN keep their meaning
-jit = numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "fastmath": {"reassoc", "contract", "nsz"},
+    "error_model": "numpy",
+}
+#: copied to where it is called, where the compiler sees that arrays do not overlap
+inlined = numba.njit(inline="always", **OPTIONS)
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a function when it is first called, and keep its code for later processes."""
+    return keep(numba.njit(function, **OPTIONS))
 
 
 def polynomial(
@@ -23,7 +36,7 @@ def polynomial(
     coefficients = fit.convert(kind=np.polynomial.Polynomial).coef.astype(dtype)
     first, others = coefficients[-1], tuple(coefficients[-2::-1])
 
-    @jit
+    @numba.njit(**OPTIONS)
     def evaluate(x):
         p = first
         for c in others:

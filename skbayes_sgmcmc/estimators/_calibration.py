@@ -129,6 +129,7 @@ class CalibratedClassifier(NetworkClassifier):
         if self.max_steps is not None:
             one.max_steps = one.burn_in + one.n_draws * one.thinning
         one.random_state, one.verbose, one.warm_start = seed, 0, False
+        one.compiled = bool(self.compiled_)  # what is compiled for one run is there for the others
         one.checkpoint = one.storage = None
         leave_callbacks(one)
         with silent():

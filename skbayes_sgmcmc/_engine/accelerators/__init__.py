@@ -28,6 +28,11 @@ ACCELERATORS: tuple[Accelerator, ...] = (
     LinearSGLD(),
     FusedSteps(),
     FusedTurns(),
+    ModelKernel(
+        "perceptron",
+        "the model is no perceptron of classes or of targets with normal noise, or it has "
+        "latent variables of weights or lower precision.",
+    ),
     ModelKernel("spike_slab", "the model has no spike-and-slab prior."),
     ModelKernel("documents", "the model is not one of documents."),
     ModelKernel("belief_network", "the model has no belief network."),

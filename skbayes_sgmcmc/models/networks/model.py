@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
 from . import delayed_outputs
+from .compiled import PerceptronKernel, has_kernel
+from .mlp import MLP
 from .network import Network
 from .passes import InTurn
 
@@ -89,6 +92,21 @@ class NetworkModel(Model):
         if center is not None:
             self.center = np.concatenate([center, np.zeros(self.n_parameters - self.n_network)])
             self._center = Constant(self.center)
+        if self._passes is network and type(self)._aux is NetworkModel._aux and has_kernel(self):
+            self.kernels = ("perceptron",)
+
+    #: the compiled function that computes gradients, if there is one and it pays
+    _kernel: PerceptronKernel | None = None
+
+    def kernels_pay(self, data: Data, n_steps: int) -> bool:
+        units = cast(MLP, self.network).units
+        few = max(units[1:]) <= LIMITS.compiled_units
+        return few and n_steps * (len(units) - 1) >= LIMITS.worth_layers
+
+    def with_kernel(self, name: str) -> Self:
+        model = copy.copy(self)
+        model._kernel = PerceptronKernel(cast(MLP, self.network), self.likelihood)
+        return model
 
     @property
     def tuning(self) -> Tuning:
@@ -200,6 +218,9 @@ class NetworkModel(Model):
         out: Tensor,
         scale: float,
     ) -> dict[str, Tensor]:
+        if self._kernel is not None and self._kernel.takes(theta, batch):
+            self._kernel.add_gradient(theta, batch, state, out, scale)
+            return {}
         return self._pull_back(theta, batch, state, *self._forward(theta, batch, state), out, scale)
 
     def value_and_gradient(
@@ -212,6 +233,8 @@ class NetworkModel(Model):
         out: Tensor,
         scale: float,
     ) -> Tensor:
+        if self._kernel is not None and self._kernel.takes(theta, batch):
+            return cast(Tensor, self._kernel.add_gradient(theta, batch, state, out, scale))
         f, tape = self._forward(theta, batch, state)
         rows = self.likelihood.log_density(f, by_chain(batch, "y"), self._own(theta, state))
         value = (rows * batch.weight).sum(1, dtype=torch.float64).mul_(-scale)

@@ -1,0 +1,39 @@
+"""Compiled code on disk, which is used only along with the sources that it was made from."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import FunctionCache
+
+#: digest of all files of this folder: numba compares the file of the function alone, and not those
+#: of the functions that it calls
+SOURCES = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+).digest()
+
+
+class KeptCode(FunctionCache):
+    """Compiled code of a function; without a disk that can be read and written, there is none."""
+
+    def __init__(self, function: Any):
+        super().__init__(function)
+        self._cache_file._source_stamp = SOURCES
+
+    def load_overload(self, *args: Any) -> Any:
+        with suppress(Exception):  # a damaged file is as good as none
+            return super().load_overload(*args)
+
+    def save_overload(self, *args: Any) -> None:
+        with suppress(Exception):
+            super().save_overload(*args)
+
+
+def keep(compiled: Any) -> Any:
+    """Let a function that numba compiles keep its code on disk, where numba would."""
+    with suppress(Exception):  # no folder that can be written to
+        compiled._cache = KeptCode(compiled.py_func)
+    return compiled

@@ -1,0 +1,113 @@
+"""Gradients of perceptrons by a compiled kernel, with rows that stay in the cache."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..._data.minibatch import Batch
+from ..._metric import State
+from ..likelihoods import TYPICAL_NOISE, Categorical, Gaussian, Heteroscedastic
+from .delayed_outputs import SHARE
+from .mlp import ACTIVATIONS, MLP
+
+if TYPE_CHECKING:
+    from .model import NetworkModel
+
+Array = NDArray[Any]
+
+#: likelihoods in the order of the kernel's numbers
+LIKELIHOODS = (Categorical, Gaussian, Heteroscedastic)
+
+
+def has_kernel(model: NetworkModel) -> bool:
+    """Whether the kernel computes the gradients of a model's likelihood."""
+    return type(model.network) is MLP and type(model.likelihood) in LIKELIHOODS
+
+
+class PerceptronKernel:
+    """The gradient of a perceptron's likelihood, and its value, in one pass over the rows.
+
+    Results are those of :class:`MLP` and of the likelihood, up to rounding.
+
+    Parameters
+    ----------
+    network : MLP
+        The perceptron.
+    likelihood : Likelihood
+        One of ``LIKELIHOODS``.
+    """
+
+    def __init__(self, network: MLP, likelihood: Any):
+        self._sizes = np.array(network.units)
+        self._activation = list(ACTIVATIONS).index(network.activation)
+        self._likelihood = likelihood
+        self._kind = LIKELIHOODS.index(type(likelihood))
+        self._n_network = sum(network.sizes)
+        self._floor = np.zeros(1, np.float32)
+        if isinstance(likelihood, Heteroscedastic):
+            self._floor = likelihood.floor.astype(np.float32)
+
+    def takes(self, theta: Tensor, batch: Batch) -> bool:
+        """Whether positions and rows are dense and in single precision."""
+        x = batch.fields["x"]
+        plain = isinstance(x, Tensor) and x.layout == torch.strided and x.dtype == torch.float32
+        return plain and theta.dtype == torch.float32
+
+    def add_gradient(
+        self, theta: Tensor, batch: Batch, state: State, out: Tensor, scale: float
+    ) -> Tensor:
+        """Add the scaled gradient to ``out``; return the scaled sums of -log p, (chains,)."""
+        from ..._kernels.perceptron import gradient
+
+        n_chains, n = len(theta), self._n_network
+        classes = self._kind == 0
+        y = _by_chain(batch.fields["y"], batch)
+        rows = _by_chain(batch.fields["x"], batch)
+        noise = self._log_noise(theta)
+        own_slope = np.zeros_like(noise)
+        share = state[SHARE].numpy().ravel() if SHARE in state else np.ones(n_chains, np.float32)
+        value = gradient(
+            theta.contiguous().numpy(),
+            rows,
+            np.zeros((1, 0, 1), np.float32) if classes else y,
+            y if classes else np.zeros((1, 0), np.int64),
+            _weights(batch, rows.shape[1], scale),
+            self._sizes,
+            self._activation,
+            self._kind,
+            noise,
+            self._floor,
+            share,
+            out.numpy(),
+            own_slope,
+        )
+        if theta.shape[1] > n:
+            out[:, n:].add_(torch.from_numpy(own_slope))
+        return torch.from_numpy(-value)
+
+    def _log_noise(self, theta: Tensor) -> Array:
+        """Log sds of normal targets of each chain, or the log of the typical one."""
+        if isinstance(self._likelihood, Gaussian):
+            log_sd = self._likelihood.log_sd(theta[:, self._n_network :])[:, 0]
+            return np.ascontiguousarray(log_sd.expand(len(theta), -1).numpy())
+        return np.full((len(theta), 1), math.log(TYPICAL_NOISE), np.float32)
+
+
+def _by_chain(field: Tensor, batch: Batch) -> Array:
+    """A field with an axis of chains, of length 1 if they share the field."""
+    values = np.ascontiguousarray(field.numpy())
+    return values[None] if batch.shared else values
+
+
+def _weights(batch: Batch, n_rows: int, scale: float) -> Array:
+    """Scaled weights (chains or 1, rows)."""
+    if not isinstance(batch.weight, Tensor):
+        return np.full((1, n_rows), batch.weight * scale, np.float32)
+    weight = np.ascontiguousarray((batch.weight * scale).float().numpy())
+    return weight[None] if batch.shared else weight

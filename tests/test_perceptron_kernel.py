@@ -1,0 +1,205 @@
+"""The compiled gradient of perceptrons is that of their batched products, and its code is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_diabetes, load_wine
+
+from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian, Heteroscedastic
+from skbayes_sgmcmc.models.networks.delayed_outputs import SHARE
+from skbayes_sgmcmc.models.networks.mlp import MLP
+from skbayes_sgmcmc.models.networks.model import NetworkModel
+from skbayes_sgmcmc.priors.factorised import Normal
+
+pytest.importorskip("numba")
+import numba
+
+from skbayes_sgmcmc._kernels import _kept, jit
+from skbayes_sgmcmc._kernels.perceptron import ROWS
+
+#: budgets too small to mix, on purpose
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+LIKELIHOODS = {
+    "classes": lambda k: Categorical(),
+    "one noise": lambda k: Gaussian(k, None),
+    "given noise": lambda k: Gaussian(k, np.linspace(0.2, 1.5, k)),
+    "noise of rows": lambda k: Heteroscedastic(k, np.linspace(0.0, 0.1, k)),
+}
+
+
+def problem(
+    kind, n=150, p=7, k=3, hidden=(6, 5), activation="relu", weighted=False, dtype="float32"
+):
+    """A model, its rows and positions of three chains, away from where all is small."""
+    rng = np.random.default_rng(n + p + k)
+    likelihood = LIKELIHOODS[kind](k)
+    n_outputs = k if kind == "classes" else likelihood.n_outputs
+    model = NetworkModel(MLP((p, *hidden, n_outputs), activation), likelihood, Normal(), "fan_in")
+    y = rng.integers(k, size=n) if kind == "classes" else rng.standard_normal((n, k))
+    weight = rng.exponential(size=n) if weighted else None
+    dtype = getattr(torch, dtype)
+    data = model.make_data(rng.standard_normal((n, p)), y, weight, dtype, "cpu")
+    theta = np.stack([model.init(rng) for _ in range(3)])
+    theta = torch.from_numpy(theta + 0.3 * rng.standard_normal(theta.shape)).to(dtype)
+    return model, data.all_rows(), theta
+
+
+def of_both(model, batch, theta, state, scale=0.37):
+    """Values and gradients by batched products and by the kernel, which add to what there is."""
+    found = []
+    for one in (model, model.with_kernel("perceptron")):
+        out = torch.full_like(theta, 0.25)
+        value = one.value_and_gradient(theta, batch, state, None, out=out, scale=scale)
+        again = torch.full_like(theta, 0.25)
+        one.likelihood_gradient(theta, batch, state, None, out=again, scale=scale)
+        torch.testing.assert_close(again, out, rtol=0.0, atol=0.0, equal_nan=True)
+        found.append((value, out))
+    return found
+
+
+def assert_same(model, batch, theta, state):
+    """Both are equal up to the rounding of sums over some hundred float32 numbers."""
+    (value, out), (compiled_value, compiled_out) = of_both(model, batch, theta, state)
+    assert compiled_value.dtype == torch.float64
+    torch.testing.assert_close(compiled_value, value, rtol=2e-6, atol=1e-6)
+    size = float(out.abs().max())
+    torch.testing.assert_close(compiled_out, out, rtol=1e-4, atol=1e-5 * size)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic"])
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_gradients_are_those_of_batched_products(kind, activation):
+    for hidden in ((), (1,), (6, 5), (16, 16, 16), (33,)):
+        assert_same(*problem(kind, hidden=hidden, activation=activation), {})
+
+
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_any_number_of_rows_columns_and_targets(kind):
+    for n in (1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS + 3):
+        assert_same(*problem(kind, n=n), {})
+    for p in (1, 2, 3, 8):
+        assert_same(*problem(kind, p=p), {})
+    for k in (1, 2, 4) if kind != "classes" else (2, 5):
+        assert_same(*problem(kind, k=k, weighted=True), {})
+
+
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_rows_of_each_chain(kind):
+    """Minibatches have other rows, targets and weights for each chain."""
+    model, batch, theta = problem(kind, weighted=True)
+    order = torch.stack([torch.randperm(150, generator=torch.manual_seed(c)) for c in range(3)])
+    fields = {name: field[order] for name, field in batch.fields.items()}
+    each = replace(batch, fields=fields, weight=batch.weight[order], shared=False)
+    assert_same(model, each, theta, {})
+    # all rows in another order have the same sums
+    (_, out), (_, compiled) = (
+        of_both(model, each, theta, {})[0],
+        of_both(model, batch, theta, {})[1],
+    )
+    torch.testing.assert_close(compiled, out, rtol=1e-4, atol=1e-5 * float(out.abs().max()))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_noise_that_depends_on_the_row_later(share):
+    model, batch, theta = problem("noise of rows")
+    assert_same(model, batch, theta, {SHARE: torch.full((3, 1, 1), share)})
+
+
+def test_extreme_outputs_are_as_finite_as_those_of_torch():
+    """Probabilities that round to zero have finite logarithms; overflow is no number, for both."""
+    for kind in LIKELIHOODS:
+        model, batch, theta = problem(kind)
+        assert_same(model, batch, theta * 8.0, {})
+        for bad in (float("nan"), 1e30):
+            spoilt = theta.clone()
+            spoilt[1] = bad
+            (value, out), (compiled_value, compiled_out) = of_both(model, batch, spoilt, {})
+            for theirs, ours in ((value, compiled_value), (out, compiled_out)):
+                assert not torch.isfinite(theirs[1]).all()
+                assert not torch.isfinite(ours[1]).all()
+                assert torch.isfinite(ours[[0, 2]]).all()  # the other chains know nothing of it
+
+
+def test_double_precision_is_left_to_torch():
+    model, batch, theta = problem("classes", dtype="float64")
+    (value, out), (compiled_value, compiled_out) = of_both(model, batch, theta, {})
+    assert torch.equal(value, compiled_value)
+    assert torch.equal(out, compiled_out)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "load"),
+    [(BayesianMLPClassifier, load_wine), (BayesianMLPRegressor, load_diabetes)],
+)
+def test_first_steps_of_a_fit_are_the_same(estimator, load):
+    """Later ones part, because chains amplify rounding."""
+    X, y = load(return_X_y=True)
+    found = []
+    for compiled in (True, False):
+        short = {"n_draws": 3, "burn_in": 1, "thinning": 1, "step_size": 1e-4}
+        model = estimator(sampler="sghmc", compiled=compiled, random_state=0, **short)
+        found.append(model.fit(X, y))
+    assert found[0].compiled_ == ("perceptron",)
+    for name, draws in found[1].posterior_.draws.items():
+        np.testing.assert_allclose(found[0].posterior_.draws[name], draws, rtol=1e-3, atol=1e-5)
+
+
+def test_what_decides_is_the_length_of_the_run(limits):
+    """Not what has been compiled before: the same fit has the same draws."""
+    X, y = load_wine(return_X_y=True)
+    short = BayesianMLPClassifier(max_steps=60, random_state=0)
+    assert short.fit(X, y).compiled_ == ()
+    limits(worth_layers=1)
+    assert "perceptron" in short.fit(X, y).compiled_
+    assert short.set_params(compiled=False).fit(X, y).compiled_ == ()
+
+
+# code on disk -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compiled_anew(tmp_path, monkeypatch):
+    """A function of this file as another process would have it, with a folder of its own."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def plus_one(x):
+        return x + 1.0
+
+    return lambda: jit(plus_one)
+
+
+def test_code_is_kept_for_later_processes(compiled_anew):
+    first, second = compiled_anew(), compiled_anew()
+    assert first(1.0) == second(1.0) == 2.0
+    assert first.stats.cache_misses
+    assert second.stats.cache_hits
+
+
+def test_code_of_other_sources_is_not_used(compiled_anew, monkeypatch):
+    """Also if a function that it calls has changed, in another file."""
+    compiled_anew()(1.0)
+    monkeypatch.setattr(_kept, "SOURCES", b"others")
+    again = compiled_anew()
+    assert again(1.0) == 2.0
+    assert not again.stats.cache_hits
+
+
+def test_damaged_files_and_folders_without_rights_do_no_harm(compiled_anew, tmp_path, monkeypatch):
+    compiled_anew()(1.0)
+    for path in tmp_path.rglob("*.nb?"):
+        path.write_bytes(b"damaged")
+    assert compiled_anew()(1.0) == 2.0
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile._open_for_write", full)
+    assert compiled_anew()(1.0) == 2.0
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "/proc/none")
+    assert compiled_anew()(1.0) == 2.0
