@@ -103,7 +103,7 @@ class Limits:
     #: with ``latent_numbers`` for a step (docs/results/sparse_speed.md); words of all documents
     #: (docs/results/lda_speed.md)
     worth_steps: int = 10**9
-    worth_turns: int = 15 * 10**8
+    worth_turns: int = 3 * 10**8
     turn_numbers: int = 60_000
     worth_latents: int = 2 * 10**8
     latent_numbers: int = 20_000

@@ -51,9 +51,11 @@ def fitted(kind, **parameters):
     "kind, parameters, names",
     [
         (LOGISTIC, {}, ("linear_sgld",)),
-        (MLP, {}, ("fused_steps",)),
-        (MLP, {"sampler": "psgld"}, ("fused_steps",)),
-        (MLP, {"sampler": "mclmc", "integrator": "auto"}, ("fused_turns",)),
+        (MLP, {}, ("fused_steps", "perceptron")),
+        (MLP, {"sampler": "psgld"}, ("fused_steps", "perceptron")),
+        (MLP, {"sampler": "mclmc", "integrator": "auto"}, ("fused_turns", "perceptron")),
+        (MLP, {"dtype": "float64"}, ("fused_steps",)),
+        (MLP, {"chain_method": "sequential"}, ("fused_steps",)),
         (SPARSE, {"sampler": "psgld"}, ("fused_steps", "spike_slab")),
         (SPARSE, {"sampler": "sghmc"}, ("spike_slab",)),
         (LDA, {}, ("documents",)),
@@ -126,7 +128,7 @@ def test_auto_never_raises():
 
 def test_true_lists_every_reason_where_none_applies():
     with pytest.raises(ValueError, match="no accelerator applies") as raised:
-        fitted(MLP, sampler="sghmc", integrator="baoab", compiled=True)
+        fitted(MLP, sampler="sghmc", integrator="baoab", dtype="float64", compiled=True)
     message = str(raised.value)
     assert [line.split(":")[0].strip() for line in message.splitlines()[1:]] == [
         accelerator.name for accelerator in ACCELERATORS
@@ -135,6 +137,7 @@ def test_true_lists_every_reason_where_none_applies():
         "cuda_graph: it needs a GPU, and the device is 'cpu'.",
         "fused_steps: it is for sampler='sgld' or 'psgld'",
         "fused_turns: it is for sampler='mclmc'.",
+        "perceptron: it computes in single precision; give dtype='float32'.",
         "spike_slab: the model has no spike-and-slab prior.",
     ):
         assert reason in message
@@ -185,7 +188,7 @@ def test_numba_is_not_imported_where_it_does_not_pay(monkeypatch):
 
 
 def test_a_refused_fit_leaves_the_estimator_unfitted():
-    clf = BayesianMLPClassifier(sampler="sghmc", compiled=True)
+    clf = BayesianMLPClassifier(sampler="sghmc", dtype="float64", compiled=True)
     with pytest.raises(ValueError, match="compiled=True"):
         clf.fit(X, y)
     assert not [name for name in vars(clf) if name.endswith("_")]
@@ -195,13 +198,14 @@ def test_chains_of_torchs_numbers_go_on_with_them(limits):
     """The compiled steps have a generator of their own, which can't take over another's state."""
 
     limits(worth_steps=0)
-    clf = fitted(MLP, warm_start=True, compiled=False)
+    mlp = (BayesianMLPClassifier, MLP[1] | {"dtype": "float64"})
+    clf = fitted(mlp, warm_start=True, compiled=False)
     with pytest.raises(ValueError, match="fused_steps: the earlier chains .* torch's random"):
         clf.set_params(compiled=True).fit(X, y)
     again = clf.set_params(compiled="auto").fit(X, y)
     assert again.compiled_ == ()
     # as one run of torch's: without a burn-in between them, draws go on where they were
-    whole = fitted(MLP, warm_start=True, compiled=False).set_params(compiled=False).fit(X, y)
+    whole = fitted(mlp, warm_start=True, compiled=False).set_params(compiled=False).fit(X, y)
     np.testing.assert_array_equal(again.posterior_["weight_1"], whole.posterior_["weight_1"])
 
 

@@ -126,13 +126,6 @@ def test_extreme_outputs_are_as_finite_as_those_of_torch():
                 assert torch.isfinite(ours[[0, 2]]).all()  # the other chains know nothing of it
 
 
-def test_double_precision_is_left_to_torch():
-    model, batch, theta = problem("classes", dtype="float64")
-    (value, out), (compiled_value, compiled_out) = of_both(model, batch, theta, {})
-    assert torch.equal(value, compiled_value)
-    assert torch.equal(out, compiled_out)
-
-
 @pytest.mark.parametrize(
     ("estimator", "load"),
     [(BayesianMLPClassifier, load_wine), (BayesianMLPRegressor, load_diabetes)],

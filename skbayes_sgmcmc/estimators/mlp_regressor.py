@@ -123,9 +123,10 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     warm_start : bool, default=False
         If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
-        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
-        same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
+        Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
+        perceptrons of up to 128 units a layer, turns of MCLMC, and SGLD and pSGLD with the Euler
+        integrator, in long runs on a CPU. The latter have a random number generator of their own,
+        so the same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
     device : str, default="auto"
         Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
         the same device, or the CPU if that device is missing when a fitted model is loaded.

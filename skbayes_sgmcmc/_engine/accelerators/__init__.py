@@ -19,7 +19,7 @@ from .cuda_graphs import CUDAGraph
 from .fused_steps import FusedSteps
 from .fused_turns import FusedTurns
 from .linear_sgld import LinearSGLD
-from .model_kernels import ModelKernel
+from .model_kernels import ModelKernel, PerceptronKernel
 
 __all__ = ["ACCELERATORS", "Offer", "choose", "equip", "offers"]
 
@@ -28,11 +28,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
     LinearSGLD(),
     FusedSteps(),
     FusedTurns(),
-    ModelKernel(
-        "perceptron",
-        "the model is no perceptron of classes or of targets with normal noise, or it has "
-        "latent variables of weights or lower precision.",
-    ),
+    PerceptronKernel(),
     ModelKernel("spike_slab", "the model has no spike-and-slab prior."),
     ModelKernel("documents", "the model is not one of documents."),
     ModelKernel("belief_network", "the model has no belief network."),

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from ..recipe import Recipe
 from ._base import Accelerator, Engine, why_no_cpu
 
@@ -39,3 +42,24 @@ class ModelKernel(Accelerator):
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
         model = engine.target.model.with_kernel(self.name)
         return replace(engine, target=engine.target.with_model(model))
+
+
+class PerceptronKernel(ModelKernel):
+    """Gradients of perceptrons, of dense rows in single precision."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "perceptron",
+            "it is for perceptrons of classes or of targets with normal noise, without spikes and "
+            "slabs, in full precision, with chain_method='auto' or 'vectorized'.",
+        )
+
+    def why_not(self, recipe: Recipe) -> str | None:
+        if why := super().why_not(recipe):
+            return why
+        x = recipe.target.data.fields["x"]
+        if not (isinstance(x, Tensor) and x.layout == torch.strided):
+            return "the rows are sparse, or stay in their file."
+        if recipe.target.like.dtype != torch.float32:
+            return "it computes in single precision; give dtype='float32'."
+        return None

@@ -30,7 +30,7 @@ def has_kernel(model: NetworkModel) -> bool:
     return type(model.network) is MLP and type(model.likelihood) in LIKELIHOODS
 
 
-class PerceptronKernel:
+class PerceptronGradient:
     """The gradient of a perceptron's likelihood, and its value, in one pass over the rows.
 
     Results are those of :class:`MLP` and of the likelihood, up to rounding.
@@ -52,12 +52,6 @@ class PerceptronKernel:
         self._floor = np.zeros(1, np.float32)
         if isinstance(likelihood, Heteroscedastic):
             self._floor = likelihood.floor.astype(np.float32)
-
-    def takes(self, theta: Tensor, batch: Batch) -> bool:
-        """Whether positions and rows are dense and in single precision."""
-        x = batch.fields["x"]
-        plain = isinstance(x, Tensor) and x.layout == torch.strided and x.dtype == torch.float32
-        return plain and theta.dtype == torch.float32
 
     def add_gradient(
         self, theta: Tensor, batch: Batch, state: State, out: Tensor, scale: float

@@ -26,7 +26,7 @@ from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
 from . import delayed_outputs
-from .compiled import PerceptronKernel, has_kernel
+from .compiled import PerceptronGradient, has_kernel
 from .mlp import MLP
 from .network import Network
 from .passes import InTurn
@@ -96,7 +96,7 @@ class NetworkModel(Model):
             self.kernels = ("perceptron",)
 
     #: the compiled function that computes gradients, if there is one and it pays
-    _kernel: PerceptronKernel | None = None
+    _kernel: PerceptronGradient | None = None
 
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
         units = cast(MLP, self.network).units
@@ -105,7 +105,7 @@ class NetworkModel(Model):
 
     def with_kernel(self, name: str) -> Self:
         model = copy.copy(self)
-        model._kernel = PerceptronKernel(cast(MLP, self.network), self.likelihood)
+        model._kernel = PerceptronGradient(cast(MLP, self.network), self.likelihood)
         return model
 
     @property
@@ -218,7 +218,7 @@ class NetworkModel(Model):
         out: Tensor,
         scale: float,
     ) -> dict[str, Tensor]:
-        if self._kernel is not None and self._kernel.takes(theta, batch):
+        if self._kernel is not None:
             self._kernel.add_gradient(theta, batch, state, out, scale)
             return {}
         return self._pull_back(theta, batch, state, *self._forward(theta, batch, state), out, scale)
@@ -233,8 +233,8 @@ class NetworkModel(Model):
         out: Tensor,
         scale: float,
     ) -> Tensor:
-        if self._kernel is not None and self._kernel.takes(theta, batch):
-            return cast(Tensor, self._kernel.add_gradient(theta, batch, state, out, scale))
+        if self._kernel is not None:
+            return self._kernel.add_gradient(theta, batch, state, out, scale)
         f, tape = self._forward(theta, batch, state)
         rows = self.likelihood.log_density(f, by_chain(batch, "y"), self._own(theta, state))
         value = (rows * batch.weight).sum(1, dtype=torch.float64).mul_(-scale)
