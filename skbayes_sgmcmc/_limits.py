@@ -125,6 +125,9 @@ class Limits:
     padding: float = 1.5
     #: multiplications in one chain's product from which oneDNN is faster (docs/networks.md)
     onednn_products: int = 1_500_000
+    #: multiplications of a step of all chains up to which torch has one thread
+    #: (docs/performance.md)
+    threaded_products: int = 2**26
     #: multiplications of a step of one chain from which single precision saves time
     #: (docs/performance.md)
     single_products: int = 2**20

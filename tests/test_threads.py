@@ -47,6 +47,7 @@ from skbayes_sgmcmc.models.networks.latents import Latents
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.priors import Normal, SpikeSlab
+from skbayes_sgmcmc.samplers import SGLD
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -276,3 +277,36 @@ def test_a_fit_that_fails_lets_in_the_next():
     with pytest.raises(ValueError, match="inconsistent numbers"):
         estimator.fit(X, Y[:-1])
     assert estimator.fit(X, Y).n_draws_ == RUN["n_draws"]
+
+
+# threads of torch ---------------------------------------------------------------------------------
+
+
+class Counting(SGLD):
+    """SGLD that notes torch's number of threads at each step."""
+
+    def euler(self, theta, state, step):
+        NOTED.append(torch.get_num_threads())
+        super().euler(theta, state, step)
+
+
+NOTED: list[int] = []
+
+
+@pytest.mark.parametrize(("most", "threads"), [(LIMITS.threaded_products, 1), (0, 2)])
+@pytest.mark.parametrize("estimator", [BayesianLogisticRegression, BayesianMLPClassifier])
+def test_small_steps_have_one_thread_and_the_number_is_restored(limits, estimator, most, threads):
+    """Threads that wait for each other at every operation take minutes on a busy machine."""
+    limits(threaded_products=most)
+    before = torch.get_num_threads()
+    NOTED.clear()
+    try:
+        torch.set_num_threads(2)
+        run = RUN | {"n_draws": 3, "burn_in": 2, "step_size": 1e-3, "compiled": False}
+        estimator(sampler=Counting(), integrator="euler", **run).fit(X, Y)
+        with pytest.raises(ValueError, match="step_size"):
+            estimator(sampler=Counting(), **(run | {"step_size": -1.0})).fit(X, Y)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(NOTED) == {threads}

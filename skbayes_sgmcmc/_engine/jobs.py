@@ -16,6 +16,7 @@ from .._data.chain_random import ChainRandom
 from .._data.ranks import ALONE, RankError, Ranks
 from .._draws.storage import allocate, dtype_name
 from .._exceptions import not_allowed
+from ..models._threads import few_threads, products
 from ..samplers import Cell, Sampler
 from .accelerators import equip
 from .chains import Chains
@@ -104,6 +105,12 @@ class Job:
         return replace(self, settings=settings, group=chains, seeds=seeds)
 
     def __call__(self, on_progress: OnProgress | None) -> Result:
+        with few_threads(
+            products(self.target.model, self.recipe.minibatches.size, len(self.group))
+        ):
+            return self._run(on_progress)
+
+    def _run(self, on_progress: OnProgress | None) -> Result:
         chains = self._chains()
         checkpoint = None
         if self.settings.checkpoint is not None:

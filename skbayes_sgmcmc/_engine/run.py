@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .._data.ranks import Ranks
 from .._exceptions import SamplingError, listed, more, warn
+from ..models._threads import few_threads, products
 from .accelerators import choose, offers
 from .combinations import check_plan
 from .data_parallel import Grid, check_same_run, grid_of_run
@@ -68,7 +69,12 @@ def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = 
     ``on_progress`` is called while chains run in this process; if they run in workers, only with
     ``verbose``, from a thread; if ranks share the rows, on rank 0.
     """
-    problem = problem.bound()
+    whole = products(problem.model, problem.data.n_rows, settings.n_chains)
+    with few_threads(whole):  # the chains choose theirs by the rows of a step
+        return _draw(problem.bound(), settings, on_progress)
+
+
+def _draw(problem: Problem, settings: Settings, on_progress: OnProgress | None) -> Run:
     request = request_of(problem, settings)
     grid = grid_of_run(problem.model, problem.data, settings, request.sampler)
     n_asked, settings = settings.n_chains, problem.of_chains(settings)

@@ -75,6 +75,10 @@ class CurvedModel(Model):
         return data.part(n_rows) if data.n_rows >= AUTO.parts * n_rows else None
 
     @property
+    def row_products(self) -> int:
+        return self.n_parameters
+
+    @property
     def tuning(self) -> Tuning:
         return WhitenedGaussian(self)
 

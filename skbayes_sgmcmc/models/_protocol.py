@@ -153,6 +153,11 @@ class Model:
         """How many numbers a draw holds: theta, followed by the ``recorded`` state."""
         return self.n_parameters + sum(int(np.prod(shape)) for shape in self.recorded.values())
 
+    @property
+    def row_products(self) -> int | None:
+        """Multiplications of a row in a gradient of one chain; None if they are not known."""
+        return None
+
     def places(self) -> dict[str, slice]:
         """The slice of a draw that holds each block; for blocks of ``shapes``, also of theta."""
         found, start = {}, 0

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..._draws.storage import dtype_name
 from ..._limits import LIMITS
+from ...models._threads import allowed_threads
 from ...samplers import PSGLD, SGLD, Sampler
 from ...samplers._protocol import State, Step
 from ...samplers.integrators import euler
@@ -37,7 +37,7 @@ class FusedEuler:
         from ..._kernels import steps
 
         self._kernels = steps
-        self._threads = torch.get_num_threads()
+        self._threads = allowed_threads()
         self._pool = ThreadPoolExecutor(self._threads)
 
     def __call__(self, sampler: Sampler, theta: Tensor, state: State, step: Step) -> None:

@@ -20,6 +20,7 @@ from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Minibatches
 from ..._draws.storage import dtype_name
 from ..._limits import LIMITS
+from ...models._threads import allowed_threads
 from ...samplers import SGLD, integrators
 from ..recipe import Recipe
 from ..target import Target
@@ -70,7 +71,7 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
     everything = np.arange(target.data.n_rows)[None, None]
     rates = (form.rates / target.n).astype(dtype)
     scale = dtype.type(target.likelihood_scale(minibatches))
-    pool = ThreadPoolExecutor(torch.get_num_threads())
+    pool = ThreadPoolExecutor(allowed_threads())
 
     def kernel(
         phi: torch.Tensor,

@@ -109,6 +109,10 @@ class NetworkModel(Model):
         return model
 
     @property
+    def row_products(self) -> int | None:
+        return self.n_network if isinstance(self.network, MLP) else None
+
+    @property
     def tuning(self) -> Tuning:
         return ManyModes(self, guessed=True, sampler=self.network.sampler)
 
