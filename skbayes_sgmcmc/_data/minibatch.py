@@ -17,7 +17,7 @@ from torch import Tensor
 from .._limits import LIMITS
 from .chain_random import ChainRandom
 from .fields import Field
-from .ranks import ALONE, Ranks
+from .ranks import ALONE, NoRandom, Ranks
 from .read_ahead import read_ahead
 from .row_odds import RowOdds
 
@@ -37,7 +37,7 @@ class Batch:
     shared : bool
         Whether all chains have the same rows.
     size : int
-        Number of rows of each chain: of a minibatch that ranks share, those of this rank.
+        Number of rows of each chain: of a minibatch that processes share, those of this one.
     """
 
     fields: dict[str, Any]
@@ -199,8 +199,7 @@ class Minibatches:
         self._numbers: Array | None = None
         self._run = 0 if self.full else data.run
         self._pool: tuple[Array, Data] | None = None
-        #: the processes that share the rows of every minibatch
-        self.ranks = ALONE
+        self._ranks = ALONE
         #: the precision in which steps that take all rows see them; None: that of the data
         self.dtype: torch.dtype | None = None
         #: how many numbers are gathered for one minibatch of one chain
@@ -208,7 +207,33 @@ class Minibatches:
 
     def over(self, ranks: Ranks) -> Self:
         """The same minibatches, of which this process has its share of the rows."""
-        return self if ranks is self.ranks else self._with(ranks=ranks)
+        return self if ranks is self._ranks else self._with(_ranks=ranks)
+
+    def whole(self) -> Self:
+        """The same minibatches, of which this process has every row."""
+        return self.over(ALONE)
+
+    def uniform(self, size: int) -> Minibatches:
+        """Minibatches of another size, divided alike unless there are fewer rows than processes."""
+        found = Minibatches(self.data, size)
+        return found.over(self._ranks) if size >= self._ranks.size else found
+
+    @property
+    def divided(self) -> bool:
+        """Whether other processes have other rows of every minibatch."""
+        return self._ranks.size > 1
+
+    def add_up(self, *tensors: Tensor) -> None:
+        """Replace sums over this process's rows of a minibatch by those over all rows."""
+        self._ranks.add_up(*tensors)
+
+    def follow_first(self, *tensors: Tensor) -> None:
+        """Replace tensors by those of the first process: other processors may round otherwise."""
+        self._ranks.follow_first(*tensors)
+
+    def random(self, rng: ChainRandom, name: str) -> Any:
+        """Random numbers for the rows' gradients of a model; an error if processes share rows."""
+        return NoRandom(name) if self.divided else rng
 
     def in_precision(self, dtype: torch.dtype | None) -> Self:
         """The same minibatches, all rows at every step, in this precision."""
@@ -222,10 +247,10 @@ class Minibatches:
 
     @cached_property
     def _whole(self) -> Batch:
-        """Every row, or this rank's share of them."""
+        """Every row, or this process's share of them."""
         data = self.data
-        if self.ranks.size > 1:
-            data = data.block(self.ranks.share(data.n_rows))
+        if self.divided:
+            data = data.block(self._ranks.share(data.n_rows))
         rows = data.all_rows()
         return rows if self.dtype is None else rows.to(self.dtype)
 
@@ -295,7 +320,7 @@ class Minibatches:
                     batch = replace(whole, fields=self.data.augment(whole.fields, rng))
                 yield batch
             return
-        by_step = indices.swapaxes(0, 1)[..., self.ranks.share(self.size)]  # (steps, chains, size)
+        by_step = indices.swapaxes(0, 1)[..., self._ranks.share(self.size)]  # (steps, chains, size)
         if self._run:
             view, by_step = self._held(by_step)
             yield from view._gathered(by_step, rng)

@@ -110,7 +110,7 @@ class Chains:
         length = self._chunk_length()
         n_steps, cursor = self.plan.n_steps, self.cursor
         self._start()
-        self._follow_first()
+        self._agree()
         while self.alive and cursor.step < n_steps and cursor.kept < self.plan.n_draws:
             # chunks end at multiples of their length and at the end of burn-in, so that a resumed
             # run draws its random numbers in the same portions
@@ -121,7 +121,7 @@ class Chains:
             cursor.step = stop
             if stop == self.plan.burn_in and not self.plan.more_rows:
                 self.sampler.end_burn_in(self._state)
-            self._follow_first()
+            self._agree()
             self._drop_diverged()
             if on_chunk is not None and self.alive:
                 on_chunk(self)
@@ -151,10 +151,10 @@ class Chains:
         self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
         self.state = self.sampler.init_state(self.phi, self._step)
 
-    def _follow_first(self) -> None:
-        """Take the state of rank 0: other processors may round otherwise."""
+    def _agree(self) -> None:
+        """Take the state that all processes which share the minibatches go on from."""
         parts = self.phi, *self._state.values(), *self.model_state.values()
-        self.minibatches.ranks.follow_first(*parts)
+        self.minibatches.follow_first(*parts)
 
     @property
     def last_step(self) -> Step:

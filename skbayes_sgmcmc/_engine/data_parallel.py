@@ -7,22 +7,27 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 
 from .._data.minibatch import Data, Minibatches
 from .._data.ranks import ALONE, Ranks
 from .._exceptions import explained, not_allowed
 from ..models._protocol import Model
 from ..samplers import Sampler
+from .checkpoint import Checkpoint
 from .fingerprint import fingerprint, probe, same_probe, versions
 from .settings import Settings
 
 if TYPE_CHECKING:
     from .lengths import Plan
     from .recipe import Recipe
+
+Array = NDArray[Any]
+T = TypeVar("T")
 
 #: settings in which ranks may differ, because each has its own disk and device
 OWN = ("checkpoint", "device", "storage", "verbose")
@@ -57,6 +62,34 @@ class Grid:
         """Raise ``ValueError`` if ranks differ in a fact."""
         self.rows.agree(facts)
         self.chains.agree(facts)
+
+    def own(self, chains: list[int]) -> list[int]:
+        """Those chains that this process runs."""
+        return chains[self.chains.share(len(chains))]
+
+    def every(self, results: list[T]) -> list[T]:
+        """The results of all chains, from those of this process's."""
+        return [result for of_rank in self.chains.gathered(results) for result in of_rank]
+
+
+class SharedCheckpoint(Checkpoint):
+    """A checkpoint that rank 0 reads and writes for all ranks."""
+
+    def __init__(self, ranks: Ranks, *given: Any):
+        super().__init__(*given)
+        self.ranks = ranks
+
+    def save_snapshot(self) -> bool:
+        return self.ranks.rank > 0 or super().save_snapshot()
+
+    def read(self, precision: float) -> dict[str, Array] | None:
+        return self.ranks.by_first(lambda: super(SharedCheckpoint, self).read(precision))
+
+
+def checkpoint_of_run(*given: Any) -> Checkpoint:
+    """The checkpoint of a run in this process, or in the ranks of the context."""
+    grid = _grid.get()
+    return Checkpoint(*given) if grid is None else SharedCheckpoint(grid.rows, *given)
 
 
 _grid: ContextVar[Grid | None] = ContextVar("grid", default=None)

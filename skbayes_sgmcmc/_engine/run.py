@@ -13,7 +13,6 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from .._data.ranks import Ranks
 from .._exceptions import SamplingError, listed, more, warn
 from .accelerators import choose, offers
 from .combinations import check_plan
@@ -66,7 +65,7 @@ def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = 
     """Run the chains that ``settings`` describe.
 
     ``on_progress`` is called while chains run in this process; if they run in workers, only with
-    ``verbose``, from a thread; if ranks share the rows, on rank 0.
+    ``verbose``, from a thread; if other processes share the run, in the first.
     """
     problem = problem.bound()
     request = request_of(problem, settings)
@@ -104,7 +103,8 @@ def sampled(
         recipe = replace(recipe, n_steps=steps.n_steps)
         job = _job(recipe, steps, settings.attempt(attempt), previous)
         check_same_run(grid, recipe, steps, job.accelerators)
-        results = _run_groups(job, on_progress if grid.first else None, grid.chains)
+        own = job.of(grid.own(job.group))
+        results = grid.every(_run_groups(own, on_progress if grid.first else None))
         doubtful = steps.all_needed and (
             any(result.diverged for result in results)
             or recipe.too_long([result.draws for result in results], steps.first_temperature)
@@ -128,11 +128,9 @@ def _job(recipe: Recipe, plan: Plan, settings: Settings, previous: ChainState | 
     )
 
 
-def _run_groups(job: Job, on_progress: OnProgress | None, ranks: Ranks) -> list[Result]:
-    """Run the chains of a job as one group in this process, or as several in workers or ranks."""
-    groups = job.settings.groups(ranks.size)
-    if ranks.size > 1:
-        return ranks.gathered(job.of(groups[ranks.rank])(on_progress))
+def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
+    """Run the chains of a job as one group in this process, or as several in workers."""
+    groups = job.settings.groups()
     if len(groups) == 1:
         return [job(on_progress)]
     watch: AbstractContextManager[Board | None] = nullcontext()

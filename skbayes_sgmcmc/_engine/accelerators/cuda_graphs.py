@@ -168,7 +168,7 @@ class CUDAGraph(Accelerator):
             return f"it needs a GPU, and the device is {recipe.device!r}."
         if not all(isinstance(field, Tensor) for field in recipe.target.data.fields.values()):
             return "it is for dense rows of networks."
-        if recipe.minibatches.ranks.size > 1:
+        if recipe.minibatches.divided:
             return "several ranks share the minibatches."
         return None
 

@@ -46,7 +46,7 @@ class LinearSGLD(Accelerator):
             return "the rows change at random at every step."
         if not target.data.fields["x"].in_memory:
             return "the rows are in a file."
-        if recipe.minibatches.ranks.size > 1:
+        if recipe.minibatches.divided:
             return "several ranks share the minibatches."
         return why_no_cpu(recipe)
 
