@@ -171,9 +171,6 @@ class Minibatches:
         The rows.
     size : int
         Number of rows in a minibatch. With ``data.n_rows`` or more, all rows are used.
-    shared : bool, default=False
-        Whether all chains use the same minibatch in a step. This is cheaper, but the errors of the
-        chains are then correlated, so R-hat and the MCSE of pooled means are too small.
     odds : RowOdds or None, default=None
         Expected frequencies with which rows are drawn, by stratified sampling. Rows are weighted by
         1 / (n_rows * frequency), so means remain unbiased. None draws uniformly.
@@ -188,11 +185,10 @@ class Minibatches:
     first step.
     """
 
-    def __init__(self, data: Data, size: int, *, shared: bool = False, odds: RowOdds | None = None):
+    def __init__(self, data: Data, size: int, *, odds: RowOdds | None = None):
         self.data = data
         self.full = size >= data.n_rows
         self.size = min(size, data.n_rows)
-        self.shared = shared or self.full
         self.factor = data.n_rows / self.size
         self.odds = None if self.full else odds
         #: numbers of these rows among those of the odds; None: they are the same
@@ -261,15 +257,14 @@ class Minibatches:
         return next((t.device for t in held if isinstance(t, Tensor)), torch.device("cpu"))
 
     def indices(self, n_steps: int, rng: ChainRandom) -> Array | None:
-        """Row indices of shape (chains or 1, n_steps, size); None: all rows at every step."""
+        """Row indices of shape (chains, n_steps, size); None: all rows at every step."""
         if self.full:
             return None
-        streams = rng.select([0]) if self.shared else rng
         if self._run:
-            return self._pooled(n_steps, streams)
+            return self._pooled(n_steps, rng)
         if self.odds is None:
-            return streams.distinct(self.data.n_rows, n_steps, self.size)
-        return np.stack([self._weighted(n_steps, stream) for stream in streams.rows])
+            return rng.distinct(self.data.n_rows, n_steps, self.size)
+        return np.stack([self._weighted(n_steps, of_chain) for of_chain in rng.rows])
 
     def independent(self, n_rows: int, rng: np.random.Generator) -> Array:
         """Indices of so many rows, drawn one by one with the probabilities."""
@@ -328,7 +323,7 @@ class Minibatches:
             yield from self._gathered(by_step, rng)
 
     def _gathered(self, by_step: Array, rng: ChainRandom) -> Iterator[Batch]:
-        """One batch per step, for row indices (steps, chains or 1, rows)."""
+        """One batch per step, for row indices (steps, chains, rows)."""
         # rows are gathered for several steps at once, but not for more than fit into the cache
         near = self.device.type == "cpu"
         most = LIMITS.cache_numbers if near else LIMITS.pool_numbers
@@ -338,9 +333,16 @@ class Minibatches:
         for start in range(0, len(by_step), at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
 
+    def batch_of(self, rows: Array) -> Batch:
+        """The rows of these numbers, as they are, in one batch that all chains share."""
+        return next(self.gather(rows[None], None))
+
     def gather(self, by_step: Array, rng: ChainRandom | None) -> Iterator[Batch]:
-        """Batches for row indices (n_steps, chains or 1, size); ``rng`` is for augmentations."""
-        by_step = np.ascontiguousarray(by_step[:, 0] if self.shared else by_step)
+        """Batches for row indices (n_steps, chains, size), or (n_steps, size) for all chains.
+
+        ``rng`` is for augmentations. None: rows stay as they are.
+        """
+        by_step, shared = np.ascontiguousarray(by_step), by_step.ndim == 2
         index = torch.from_numpy(by_step)
         flat = sent(index.reshape(-1), self.device)
         columns: dict[str, Sequence[Any]] = {}
@@ -356,7 +358,7 @@ class Minibatches:
             if self.data.augment is not None and rng is not None:
                 fields = self.data.augment(fields, rng)
             weight = 1.0 if weights is None else weights[k]
-            yield Batch(fields, weight, self.shared, by_step.shape[-1])
+            yield Batch(fields, weight, shared, by_step.shape[-1])
 
     def _weights(self, flat: Tensor, by_step: Array) -> Sequence[Tensor] | None:
         weight = self.data.weight

@@ -217,8 +217,7 @@ class Target:
         """Mean (positions,) of ``log_lik`` over at most ``most`` evenly spaced rows."""
         data, every = self.data, -(-self.data.n_rows // most)
         index = np.arange(0, data.n_rows, every)
-        batches = Minibatches(data, len(index), shared=True)
-        batch = data.all_rows() if every == 1 else next(batches.gather(index[None, None], None))
+        batch = data.all_rows() if every == 1 else Minibatches(data, len(index)).batch_of(index)
         rows = log_lik(theta, batch) * batch.weight
         return rows.sum(1, dtype=torch.float64) / len(index)
 

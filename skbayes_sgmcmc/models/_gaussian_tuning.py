@@ -25,7 +25,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
@@ -417,9 +416,8 @@ class WhitenedGaussian(Tuning):
         assert values.root is not None and values.step_size is not None
         root, rng = values.root, np.random.default_rng(0)
         n_some = min(LIMITS.sampled_rows, n_rows)
-        view = Minibatches(data, n_some - 1, shared=True, odds=odds)
-        rows = view.independent(n_some, rng)
-        (batch,) = view.gather(rows[None, None], ChainRandom([]))
+        view = Minibatches(data, 1, odds=odds)
+        batch = view.batch_of(view.independent(n_some, rng))
         weight = np.asarray(torch.as_tensor(batch.weight).double().cpu())[:, None]
         weight = weight * (n_rows * data.scale / data.total)
 

@@ -84,8 +84,6 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
         noise = np.sqrt(2.0 * etas * temperatures / target.n).astype(dtype)
         kept = np.empty((len(theta), int(keep.sum()), n_parameters), dtype)
         shared = everything if minibatches.full else None
-        if minibatches.shared and not minibatches.full:
-            shared = minibatches.indices(n_steps, rng)
 
         def advance(c: int) -> None:
             # a chain's random numbers are made in its own thread, so that they are in its cache
