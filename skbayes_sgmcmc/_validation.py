@@ -51,10 +51,8 @@ class Bounds:
     count: int = 10**6
     #: the numbers of jobs must stay int32
     jobs: int = 2**31 - 1
-    #: whole numbers up to this one are exact in float32: codes, ids, labels in exported modules
+    #: whole numbers up to this one are exact in float32: codes, ids, sums of counts
     whole: int = 2**24
-    #: words of one document: sums of counts up to this are exact in single precision
-    document: int = 10_000_000
 
 
 BOUNDS = Bounds()

@@ -77,10 +77,8 @@ class Chains:
         draws: Array,
         alpha: Callable[[Tensor], float] | None = None,
     ):
+        self.engine = engine
         self.target = engine.target
-        self.integrator = engine.integrator
-        self.kernel = engine.kernel
-        self.evaluator = engine.evaluator
         self.sampler = sampler
         self.minibatches = minibatches
         self.plan = plan
@@ -173,7 +171,7 @@ class Chains:
 
     def _normals(self, count: int) -> Iterator[Tensor]:
         """Noise (chains, parameters) of every step, made for several steps at once if small."""
-        if getattr(self.integrator, "own_noise", False):
+        if self.engine.own_noise:
             yield from repeat(self._step.xi, count)
             return
         n_parameters, dtype = self.phi.shape[1], self.phi.dtype
@@ -205,12 +203,12 @@ class Chains:
 
         The positions have shape (chains, kept, parameters).
         """
-        if self.kernel is not None:
-            kept: Tensor = self.kernel(self.phi, etas, temperatures, keep, self.rng)
+        if self.engine.kernel is not None:
+            kept: Tensor = self.engine.kernel(self.phi, etas, temperatures, keep, self.rng)
             return kept
-        if getattr(self.integrator, "whole_chunks", False):
+        if self.engine.cell.whole_chunks:
             self._step.temperatures = temperatures
-            found: Tensor = self.integrator(self.sampler, self.phi, self._state, self._step)
+            found: Tensor = self.engine.integrator(self.sampler, self.phi, self._state, self._step)
             return found[:, torch.from_numpy(keep).to(found.device)]
         return None
 
@@ -219,7 +217,8 @@ class Chains:
     ) -> None:
         """Take steps one after another, beginning with step ``first``."""
         phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
-        after_step, count = self.target.model.after_step, len(etas)
+        integrator, after_step = self.engine.integrator, self.target.model.after_step
+        count = len(etas)
         indices = self.minibatches.indices(count, self.rng)
         uniforms = None
         if self.sampler.full_data:
@@ -235,7 +234,7 @@ class Chains:
             self._set_progress(first + i)
             if i == 0:
                 self._prepare()
-            self.integrator(self.sampler, phi, state, step)
+            integrator(self.sampler, phi, state, step)
             changed = False
             if after_step is not None:
                 at, latents = first + i, self.model_state
@@ -250,7 +249,8 @@ class Chains:
         """Add to the sampler's state what the steps of a chunk need and it lacks."""
         given = self.phi, self._state, self._step
         self.sampler.prepare(*given)
-        getattr(self.integrator, "prepare", lambda *_: None)(self.sampler, *given)
+        if self.engine.cell.prepare is not None:
+            self.engine.cell.prepare(self.sampler, *given)
 
     def _set_scale(self, eta: float, temperature: float) -> None:
         step, last = self._step, self.cursor.last_eta
@@ -359,7 +359,7 @@ class Chains:
     # parts ----------------------------------------------------------------------------------------
 
     def _new_evaluator(self) -> Evaluator:
-        return self.evaluator(
+        return self.engine.evaluator(
             self.target,
             self.minibatches,
             self.rng,

@@ -116,10 +116,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         with np.errstate(over="ignore"):
             lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
         worst = int(lengths.argmax())
-        if not lengths[worst] <= BOUNDS.document:
+        if not lengths[worst] <= BOUNDS.whole:
             raise not_allowed(
                 f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and more than "
-                f"{BOUNDS.document:,} can't be counted in single precision; divide the counts by "
+                f"{BOUNDS.whole:,} can't be counted in single precision; divide the counts by "
                 "a constant, or split the document.",
                 "numbers-are-too-large-or-too-small",
             )

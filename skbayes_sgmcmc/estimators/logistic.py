@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import gen_batches
 
-from .._data.scaling import center_and_scale
-from .._draws import prediction
 from .._draws.storage import Storage
 from .._limits import LIMITS
 from .._validation import is_auto
 from ..schedules import MixingDistance, Schedule
-from ._classifier import BayesianClassifier
-from ._linear import LinearEstimator
+from ._linear import LinearClassifier
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
-    from ..models.networks.distillation import Blueprint
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
     from ._fitting import Task
@@ -33,7 +27,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
+class BayesianLogisticRegression(LinearClassifier):
     r"""Bayesian logistic regression, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -306,40 +300,24 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
             posterior.select("coef", draws), posterior.select("intercept", draws), x
         )
 
-    def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    def _logits(self, coef: Tensor, intercept: Tensor, x: Tensor) -> Tensor:
         import torch
 
         from ..models.logistic import logits
 
-        coef, intercept = (
-            prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "intercept")
-        )
-        at_once = LIMITS.block_numbers // (len(x) * len(self.classes_))
-        for draws in gen_batches(len(coef), max(1, at_once)):
-            z = logits(coef[draws], intercept[draws], x.to(coef.dtype))
-            yield draws, z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
+        z = logits(coef, intercept, x)
+        return z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
 
-    def _student(self, X: Array) -> Blueprint:
-        from ..models.networks.distillation import Blueprint
-        from ..models.networks.mlp import MLP
-
-        linear = MLP((X.shape[1], len(self.classes_)), "relu").module
-        return Blueprint(linear, *center_and_scale(X, None), X.shape[1:])
-
-    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+    def _logit_module(self, coef: Tensor, intercept: Tensor) -> nn.Module:
         import torch
 
-        from ..models.networks.ensemble import Inputs, MeanProbabilities, StackedLinear
+        from ..models.networks.ensemble import StackedLinear
 
-        draws = (
-            torch.from_numpy(self.posterior_.select(name, chosen)).float()
-            for name in ("coef", "intercept")
-        )
         if len(self.classes_) == 2:  # the first class's logit is zero
-            draws = (torch.cat([torch.zeros_like(values), values], dim=1) for values in draws)
-        coef, intercept = draws
-        unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
-        return MeanProbabilities(unchanged, StackedLinear(coef.mT, intercept), weights)
+            coef, intercept = (
+                torch.cat([torch.zeros_like(each), each], dim=1) for each in (coef, intercept)
+            )
+        return StackedLinear(coef.mT, intercept)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         two, feature = len(self.classes_) == 2, {"feature": self._feature_labels()}

@@ -195,8 +195,11 @@ class Sampler(BaseEstimator):
         """The stochastic gradient g, from which the sampler may learn its step size."""
         return step.gradient(theta)
 
-    def euler(self, theta: Tensor, state: State, step: Step) -> None:
-        """Take one joint Euler step: change ``theta`` and ``state`` in place."""
+    def euler(self, theta: Tensor, state: State, step: Step) -> Tensor | None:
+        """Take one joint Euler step: change ``theta`` and ``state`` in place.
+
+        New positions may also be returned.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method euler(theta, state, step)")
 
     def injected(self, eta: float, n: float) -> float:
