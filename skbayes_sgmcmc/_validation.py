@@ -16,7 +16,7 @@ from ._conversion import explained_conversion
 from ._exceptions import explained_errors, not_allowed
 from ._limits import LIMITS
 
-# other checks of scikit-learn's, whose errors get the note of where they are explained, too
+# other checks of scikit-learn's; their errors get the note of where they are explained, too
 check_is_fitted = explained_errors("an-estimator-is-not-fitted")(validation.check_is_fitted)
 check_X_y = explained_errors()(utils.check_X_y)
 check_classification_targets = explained_errors()(multiclass.check_classification_targets)
@@ -287,7 +287,7 @@ def class_weights(
 
 
 def check_magnitude(name: str, values: Any) -> None:
-    """Refuse data (an array or a sparse matrix) of which sums of squares can't be computed.
+    """Refuse data (an array or a sparse matrix) if sums of its squares can't be computed.
 
     Every column is looked at, because estimators divide each of them by its standard deviation.
     """

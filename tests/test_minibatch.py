@@ -348,7 +348,7 @@ def test_every_field_gives_the_same_rows(kind):
         return (batch if isinstance(batch, torch.Tensor) else batch.x).numpy()
 
     rows = np.array([7, 2, 2])
-    np.testing.assert_array_equal(seen(data.chosen(rows).fields["x"]), x[rows])
+    np.testing.assert_array_equal(seen(data.select(rows).fields["x"]), x[rows])
     np.testing.assert_array_equal(seen(data.block(slice(3, 6)).fields["x"]), x[3:6])
     np.testing.assert_array_equal(seen(data.fields["x"]), x)
     if kind != "sparse design":  # whose batches are triplets, with a test of their own

@@ -102,7 +102,7 @@ def full_gradient(posterior, theta, split=False):
 
 
 def batch_gradients(posterior, theta, indices, odds=None):
-    """g (steps, chains, P) of row numbers (steps, chains, size), or (steps, size) for all chains."""
+    """g (steps, chains, P) for row numbers (steps, chains, size), or (steps, size) for all."""
     batches = Minibatches(posterior.data, indices.shape[-1], odds=odds)
     evaluate = evaluator(posterior, batches)
     steps = []

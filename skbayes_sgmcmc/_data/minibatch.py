@@ -69,7 +69,7 @@ class Data:
     weight : Tensor of shape (n_rows,) or None, default=None
         Sample weights. None means that all are one.
     total : float, default=0.0
-        N: the sum of the weights, or the size of the stream of which these rows are a part. 0 means
+        N: the sum of the weights, or the size of the stream that these rows are a part of. 0 means
         the sum of the weights.
     augment : callable or None, default=None
         ``augment(fields, rng)`` returns changed fields. It is applied to every minibatch, on the
@@ -96,13 +96,18 @@ class Data:
         """N divided by the sum of the weights; it is above 1 only for a part of a stream."""
         return self.total / self.held
 
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers a row has."""
+        return sum(_row_numbers(field) for field in self.fields.values())
+
     def part(self, n_rows: int) -> Data:
         """``n_rows`` random rows, always the same ones, that stand for all: N does not change."""
         rows = np.random.default_rng(0).choice(self.n_rows, n_rows, replace=False)
-        rows.sort()  # in the order in which they are in memory
-        return replace(self.chosen(rows), augment=None)
+        rows.sort()  # in their order in memory
+        return replace(self.select(rows), augment=None)
 
-    def chosen(self, rows: Array) -> Data:
+    def select(self, rows: Array) -> Data:
         """The rows of these numbers, in memory; N does not change."""
         return Data(*self._taken(rows), self.total, self.augment)
 
@@ -138,7 +143,7 @@ class Data:
         these data.
         """
         fields = self.fields.values()
-        numbers = max(1, sum(_row_numbers(field) for field in fields))
+        numbers = max(1, self.row_numbers)
         width = sum(int(np.prod(field.shape[1:])) for field in fields)
         # what is found for each may be an array of the width: a block has 16 times as many numbers
         n_rows = min(max(LIMITS.block_numbers, 16 * width) // numbers, LIMITS.narrow_rows)
@@ -196,17 +201,17 @@ class Minibatches:
         self._run = 0 if self.full else data.run
         self._pool: tuple[Array, Data] | None = None
         self._ranks = ALONE
-        #: the precision in which steps that take all rows see them; None: that of the data
+        #: the precision of rows in steps that take all of them; None: that of the data
         self.dtype: torch.dtype | None = None
         #: how many numbers are gathered for one minibatch of one chain
-        self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
+        self.numbers = self.size * data.row_numbers
 
     def over(self, ranks: Ranks) -> Self:
-        """The same minibatches, of which this process has its share of the rows."""
+        """The same minibatches; this process has its share of their rows."""
         return self if ranks is self._ranks else self._with(_ranks=ranks)
 
     def whole(self) -> Self:
-        """The same minibatches, of which this process has every row."""
+        """The same minibatches; this process has every row of them."""
         return self.over(ALONE)
 
     def uniform(self, size: int) -> Minibatches:
@@ -273,7 +278,7 @@ class Minibatches:
 
     def _weighted(self, n_steps: int, rng: np.random.Generator, size: int | None = None) -> Array:
         # one draw in each of `size` equal strata of the cumulative probability. This is unbiased,
-        # and a row whose probability fills a stratum is in every minibatch
+        # and a row is in every minibatch if its probability fills a stratum
         size = self.size if size is None else size
         u = (np.arange(size) + rng.random((n_steps, size))) / size
         assert self.odds is not None
@@ -288,7 +293,7 @@ class Minibatches:
             pools = np.broadcast_to(pool, (len(streams.rows), most))
             if self._pool is None:
                 kept = np.unique(pool)
-                self._pool = kept, self.data.chosen(kept)
+                self._pool = kept, self.data.select(kept)
         else:
             most = max(self.size, min(n_steps * self.size, most // 8))
             run = min(self._run, max(1, most // LIMITS.pool_runs))
@@ -302,7 +307,7 @@ class Minibatches:
         """Minibatches of the rows of some steps, which are read now, and their new indices."""
         rows, data = self._pool or (np.unique(by_step), None)
         view = copy.copy(self)
-        view.data = self.data.chosen(rows) if data is None else data
+        view.data = self.data.select(rows) if data is None else data
         view._numbers = rows
         return view, np.searchsorted(rows, by_step)
 

@@ -50,7 +50,7 @@ class Chains:
     engine : Engine
         The target, and the functions that take the steps (see ``accelerators/``).
     sampler : Sampler
-        The sampler, whose sub-flows the engine's integrator composes.
+        The sampler; the engine's integrator composes its sub-flows.
     minibatches : Minibatches
         Minibatches for the gradients.
     plan : Plan

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 T = TypeVar("T")
 
-#: settings in which ranks may differ, because each has its own disk and device
+#: settings that may differ between ranks, because each has its own disk and device
 OWN = ("checkpoint", "device", "storage", "verbose")
 
 
@@ -243,7 +243,7 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def check_same_run(grid: Grid, recipe: Recipe, plan: Plan, accelerators: tuple[str, ...]) -> None:
-    """Refuse ranks whose first step would differ: in its rows, its functions or the plan."""
+    """Refuse ranks if their first steps differ: in their rows, their functions or the plan."""
     if grid.alone:
         return
     size, target = recipe.minibatches.size, recipe.target
@@ -263,7 +263,7 @@ def check_same_run(grid: Grid, recipe: Recipe, plan: Plan, accelerators: tuple[s
             "at least one row for each rank.",
             "ranks-are-missing-or-differ",
         )
-    compared = Minibatches(target.data, min(size, 64))  # whose gradients ranks compare
+    compared = Minibatches(target.data, min(size, 64))  # ranks compare their gradients
     precision = torch.finfo(target.like.dtype).eps
     own = probe(target, recipe.sampler, compared)
     for ranks in (grid.rows, grid.chains):

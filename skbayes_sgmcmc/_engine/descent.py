@@ -91,7 +91,7 @@ def descend(
 ) -> Tensor:
     """Positions phi (chains, n_parameters) at which descents from ``theta`` stop.
 
-    ``minibatches`` are those of the run, whose size bounds that of the descent's own.
+    ``minibatches`` are those of the run; their size bounds that of the descent's own.
     ``held_share`` is the share of the rows that stop a chain. ``most_rows`` bounds the rows whose
     gradients are computed for a chain; None: only early stopping does.
     Latent variables keep their initial values.

@@ -34,7 +34,7 @@ from .threshold import threshold_per_step
 Array = NDArray[Any]
 
 
-#: settings that do not change draws, or whose resolved values are in the fingerprint
+#: settings that do not change draws, or that the fingerprint has as resolved values
 UNSEEN = ("checkpoint", "verbose", "random_state")
 
 

@@ -164,7 +164,7 @@ class Target:
         return target
 
     def without_control_variates(self) -> Target:
-        """A copy of the target whose gradients are those of the minibatches alone.
+        """A copy of the target with the gradients of the minibatches alone.
 
         If all rows are in every step, both are the same, and this one is less work.
         """

@@ -1,4 +1,4 @@
-"""Estimators of modules of which only a final linear layer is sampled.
+"""Estimators of modules where only a final linear layer is sampled.
 
 The part before this layer, the body, maps rows to features, which do not change while the layer is
 sampled. They are computed once, and the layer is then a linear model of features.

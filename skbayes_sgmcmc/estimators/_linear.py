@@ -41,7 +41,7 @@ LEAST_DIFFERENCE, SURE_INFORMATION = 0.01, 1.0
 
 
 class LinearEstimator(SGMCMCEstimator):
-    """Mixin of estimators whose model is linear: ``prior_scale`` and ``fit_intercept``."""
+    """Mixin of estimators with a linear model: ``prior_scale`` and ``fit_intercept``."""
 
     fit_intercept: bool
     prior_scale: Any
@@ -137,7 +137,7 @@ class LinearEstimator(SGMCMCEstimator):
         return summary(posterior, labels=self._labels(), coverage=coverage)
 
     def _ratio_blocks(self) -> list[str]:
-        """Blocks of draws whose exponentials are ratios, of odds or rates."""
+        """Blocks of draws that are logarithms of ratios, of odds or rates."""
         return ["coef", "intercept"]
 
     # names of draws -------------------------------------------------------------------------------

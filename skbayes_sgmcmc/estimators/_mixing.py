@@ -18,7 +18,7 @@ from .._validation import is_auto
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
-    from .._engine.streams import Joined
+    from .._engine.streams import StreamRows
 
 Array = NDArray[Any]
 #: a value, and the coordinate that has it
@@ -34,7 +34,7 @@ class MixingRules:
     ess: float = 100.0
     #: coordinates beyond this number are checked on an even sample, since each costs a millisecond
     coordinates: int = 300
-    #: coordinates of each block whose R-hat is shown while a fit runs
+    #: number of coordinates of each block in the R-hat that is shown while a fit runs
     shown: int = 10
     #: chains of networks and topics are compared by their predictions of this number of rows. The
     #: limits are loose, because each chain samples one mode, and a few chains cover only a few of
@@ -113,7 +113,7 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
     return worst, least
 
 
-def check_order(estimator: Any, joined: Joined, rows: KeptRows) -> None:
+def check_order(estimator: Any, joined: StreamRows, rows: KeptRows) -> None:
     """Warn once if few rows stand for many, since they are not in random order."""
     if joined.stand_for_many():
         warn(

@@ -34,7 +34,7 @@ Array = NDArray[Any]
 
 
 class ModuleEstimator(LastLayer):
-    """Mixin of estimators whose network is a torch module that the user gives.
+    """Mixin of estimators of a torch module that the user gives.
 
     ``fit`` keeps its own copy of the module, ``_module``. Parameters that are not sampled, and
     buffers, keep the values that they have there.

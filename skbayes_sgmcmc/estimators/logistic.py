@@ -67,7 +67,7 @@ class BayesianLogisticRegression(LinearClassifier):
         sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": a fixed step for each sampler, in coordinates in which the posterior is close to a
+        "auto": a fixed step for each sampler, in coordinates where the posterior is close to a
         standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
         correlated that a diagonal preconditioner would need very long runs.
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"

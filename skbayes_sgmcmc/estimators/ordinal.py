@@ -51,7 +51,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
     ----------
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the coefficients. The first cut point has a flat prior. The gaps between cut points
-        have log-normal priors, whose medians are the gaps of equally probable classes; 90% of a gap
+        have log-normal priors; their medians are the gaps of equally probable classes; 90% of a gap
         are within a factor of 27 of it.
     prior_scale : float, array of shape (n_features,), "learned" or LearnedScale, default="learned"
         Standard deviation of the normal prior, or scale b of the Laplace prior, in units of the
@@ -72,7 +72,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
         sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": a fixed step for each sampler, in coordinates in which the posterior is close to a
+        "auto": a fixed step for each sampler, in coordinates where the posterior is close to a
         standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
         correlated that a diagonal preconditioner would need very long runs.
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"

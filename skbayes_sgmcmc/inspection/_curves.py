@@ -96,7 +96,7 @@ class Curves:
     # what classifiers and regressors add ----------------------------------------------------------
 
     def _targets(self, estimator: Any, y: Any) -> Array:
-        """Targets in the form in which they are scored."""
+        """Targets in the form that scores take."""
         raise NotImplementedError
 
     def _start(self, n_chains: int) -> None:

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 
 class FixedScales:
-    """A factorised prior whose scales are given.
+    """A factorised prior of given scales.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class FixedScales:
 
 
 class LearnedScales:
-    r"""A normal prior whose scales are learned: one scale of all features, or one of each.
+    r"""A normal prior with learned scales: one scale of all features, or one of each.
 
     Coefficient j has the prior sd :math:`s u_j` or :math:`s_j u_j`, where :math:`u_j` is the unit
     of feature j. The scales are integrated out: the coefficients of a group g with one scale have

@@ -94,7 +94,7 @@ class GroupedCoefficients:
         self.typical = np.concatenate([prior.typical for prior in each])
 
     def _split(self, *arrays: Any) -> Iterator[tuple[Any, ...]]:
-        """Every part's prior, and its coordinates of arrays whose last axis is theta's."""
+        """Every part's prior, and its coordinates of arrays with theta on the last axis."""
         for part, prior in self.parts:
             yield (prior, *(array[..., part] for array in arrays))
 

@@ -393,9 +393,7 @@ class GLMModel(LinearModel):
         gradient, full, separate = self._expected_sums(theta, root, data)
         return gradient, full if self._convex(full, theta) else separate
 
-    def looked_at(
-        self, theta: Array, root: Array, data: Data
-    ) -> tuple[Array, Array, Anchor | None]:
+    def averages(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Anchor | None]:
         anchor = self.anchor(theta, data, root)
         assert anchor.hessian is not None
         if self._convex(anchor.hessian, theta):

@@ -42,7 +42,7 @@ __all__ = [
 class Cell:
     """One cell of the table: an integrator and its step sizes under ``step_size="auto"``.
 
-    ``step`` is eta in coordinates in which the posterior is standard normal; None means that the
+    ``step`` is eta in coordinates where the posterior is standard normal; None means that the
     sampler has its own rule. ``stiff`` is the largest product of eta and the curvature of typical
     draws, where the posterior is only nearly normal; None means twice ``step``. ``rate`` is eta for
     models without such coordinates, such as networks, where some samplers adapt it in the burn-in;

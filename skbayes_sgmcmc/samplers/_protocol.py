@@ -240,7 +240,7 @@ class Sampler(BaseEstimator):
     def largest_step(self, force: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
         """The eta at which a force that acts for one step throws a chain over this distance.
 
-        Both are in coordinates in which the posterior is standard normal, with T = 1.
+        Both are in coordinates where the posterior is standard normal, with T = 1.
         """
         return distance / force
 

@@ -13,7 +13,7 @@ aboba                 A½ B½ O B½ A½          2 (SGHMC: exact for theta on Ga
 leimkuhler_matthews   SGLD, shared noise     2, and exact on Gaussians
 metropolis            MALA's accept step     no bias
 conditional           Gibbs' draws           no bias
-leapfrog              B½ A B½ O              2 (MCLMC, whose B is a turn of u)
+leapfrog              B½ A B½ O              2 (MCLMC: its B is a turn of u)
 minimal_norm          Bλ A½ B(1-2λ) A½ Bλ O  2, with a smaller constant; two gradients a step
 ====================  =====================  ==============================================
 """
@@ -44,7 +44,7 @@ def euler(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
 
 
 def leimkuhler_matthews(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
-    """Take an Euler step whose noise is shared with the next one."""
+    """Take an Euler step that shares its noise with the next one."""
     sampler.leimkuhler_matthews(theta, state, step)
 
 
