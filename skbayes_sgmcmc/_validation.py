@@ -63,10 +63,10 @@ def is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, NO_NUMBERS)
 
 
-def brief(value: Any, length: int = 100) -> str:
+def brief(value: Any) -> str:
     """A value as messages show it, on one line: that of a large network has hundreds of lines."""
     text = " ".join(repr(value).split())
-    return text if len(text) <= length else f"{text[: length - 3]}..."
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def check_real(

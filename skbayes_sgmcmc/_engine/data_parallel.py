@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from .._data.minibatch import Data, Minibatches
 from .._data.ranks import ALONE, Ranks
 from .._exceptions import explained, not_allowed
-from ..models._protocol import Model
 from ..samplers import Sampler
 from .checkpoint import Checkpoint
 from .fingerprint import fingerprint, probe, same_probe, versions
@@ -24,6 +23,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from .lengths import Plan
+    from .problem import Problem
     from .recipe import Recipe
 
 Array = NDArray[Any]
@@ -88,8 +88,8 @@ class SharedCheckpoint(Checkpoint):
 
 def checkpoint_of_run(*given: Any) -> Checkpoint:
     """The checkpoint of a run in this process, or in the ranks of the context."""
-    grid = _grid.get()
-    return Checkpoint(*given) if grid is None else SharedCheckpoint(grid.rows, *given)
+    grid = grid_of_run()
+    return Checkpoint(*given) if grid.alone else SharedCheckpoint(grid.rows, *given)
 
 
 _grid: ContextVar[Grid | None] = ContextVar("grid", default=None)
@@ -180,11 +180,17 @@ def data_parallel(group: Any = None, *, chain_group: Any = None) -> Iterator[Non
         _grid.reset(token)
 
 
-def grid_of_run(model: Model, data: Data, settings: Settings, sampler: Sampler) -> Grid:
-    """The ranks that share a run, which this function checks before any work is done."""
-    grid = _grid.get() or Grid()
+def grid_of_run() -> Grid:
+    """The ranks that share the runs of the context."""
+    grid = _grid.get()
+    return Grid() if grid is None or grid.alone else grid
+
+
+def check_ranks(problem: Problem, settings: Settings, sampler: Sampler) -> None:
+    """Refuse ranks that differ, or that cannot share a run, before any work is done."""
+    grid, model, data = grid_of_run(), problem.model, problem.data
     if grid.alone:
-        return Grid()
+        return
     facts = {f"the version of {name}": version for name, version in versions().items()}
     facts["the model"] = type(model).__name__
     for field in fields(settings):
@@ -198,15 +204,14 @@ def grid_of_run(model: Model, data: Data, settings: Settings, sampler: Sampler) 
     facts["the sum of the weights"] = f"{data.total:.9g}"
     facts["the model's parameters"] = f"one of digest {_digest(model)}"
     grid.agree(facts)
-    _check(grid, model, data, settings, sampler)
-    return grid
+    _check(grid, data, settings, sampler)
 
 
 def _digest(value: Any) -> str:
     return fingerprint(value)[:8]
 
 
-def _check(grid: Grid, model: Model, data: Data, settings: Settings, sampler: Sampler) -> None:
+def _check(grid: Grid, data: Data, settings: Settings, sampler: Sampler) -> None:
     """Refuse a run that ranks cannot share; they agree, so all of them refuse it."""
     if not isinstance(settings.random_state, Integral):
         _refuse(

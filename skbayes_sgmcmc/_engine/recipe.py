@@ -185,7 +185,8 @@ def _resolved(model: Model, data: Data, request: Request) -> AutoValues:
     # stream, the approximation would be too narrow, and it might have no maximum because the prior
     # would hardly count.
     rows = replace(data, total=0.0) if request.more_rows else data
-    values = tuning_of(model).resolve(rows, request)
+    tuning = tuning_of(model)
+    values = (tuning.automatic if request.settings.auto else tuning.given)(rows, request)
     found = [each for each in (values.center, values.root) if each is not None]
     if not all(np.isfinite(each).all() for each in found):
         raise _no_approximation()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .._exceptions import SamplingError, listed, more, warn
 from .accelerators import choose, offers
 from .combinations import check_plan
-from .data_parallel import Grid, check_same_run, grid_of_run
+from .data_parallel import check_ranks, check_same_run, grid_of_run
 from .jobs import Job, Result, moves_of
 from .lengths import Plan
 from .problem import ChainState, Problem
@@ -69,18 +69,17 @@ def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = 
     """
     problem = problem.bound()
     request = request_of(problem, settings)
-    grid = grid_of_run(problem.model, problem.data, settings, request.sampler)
+    check_ranks(problem, settings, request.sampler)
     n_requested, settings = settings.n_chains, problem.of_chains(settings)
     with explained_factorisations():
         recipe = recipe_of(problem, replace(request, settings=settings))
-    return sampled(problem, recipe, settings, grid, n_requested, on_progress)
+    return sampled(problem, recipe, settings, n_requested, on_progress)
 
 
 def sampled(
     problem: Problem,
     recipe: Recipe,
     settings: Settings,
-    grid: Grid,
     n_requested: int,
     on_progress: OnProgress | None,
     plan: Callable[..., Plan] = plan_of,
@@ -89,6 +88,7 @@ def sampled(
 
     ``n_requested`` is the number of chains that were requested; some may have diverged.
     """
+    grid = grid_of_run()
     recipe = replace(recipe, minibatches=recipe.minibatches.over(grid.rows))
     sampler, previous = recipe.sampler, problem.previous
     same_moves = previous is not None and previous.moves == moves_of(sampler, recipe.cell)

@@ -25,7 +25,7 @@ from ..models._past import Past, PastMean
 from ..models._protocol import Model
 from ..models._tuning import AutoValues, Request
 from ..schedules import as_schedule
-from .data_parallel import grid_of_run
+from .data_parallel import check_ranks
 from .lengths import Plan
 from .problem import ChainState, Problem
 from .progress import OnProgress
@@ -118,7 +118,7 @@ def draw_part(
     problem = problem.bound()
     request = request_of(problem, settings, more_rows=True)
     settings = replace(settings, sampler=request.sampler)  # whatever the rows of a part suggest
-    grid = grid_of_run(problem.model, problem.data, settings, request.sampler)
+    check_ranks(problem, settings, request.sampler)
     _check_sizes(problem, settings)
     before = Memory.of(problem.previous)
     n_requested, settings = settings.n_chains, problem.of_chains(settings)
@@ -143,7 +143,7 @@ def draw_part(
                 problem, previous=summary.brought_along(problem.previous, recipe.values)
             )
     plan = partial(_one_pass, n_rows=call.new)
-    run = sampled(problem, recipe, settings, grid, n_requested, on_progress, plan)
+    run = sampled(problem, recipe, settings, n_requested, on_progress, plan)
     drawn = run.state.n_draws + (0 if problem.previous is None else before.n_drawn)
     memory = Memory(rows_seen=call.seen, n_drawn=drawn, values=recipe.values)
     run = replace(run, state=replace(run.state, memory=memory))

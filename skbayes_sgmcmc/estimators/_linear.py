@@ -162,12 +162,15 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
     #: hidden units of a student
     _student_units: tuple[int, ...] = ()
 
-    def _model_of_classes(self, kind: Any, n_classes: int, rows: KeptRows, *, first: bool) -> Any:
-        """A model of this class, which takes the same of all linear classifiers."""
+    def _model_class(self) -> Any:
+        """Class of the model, which takes the same of all linear classifiers."""
+        raise NotImplementedError
+
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         n_features, learned = rows.x.shape[1], self._learned_scale() is not None
-        return kind(
+        return self._model_class()(
             n_features,
-            n_classes,
+            len(self.classes_),
             self._prior(),
             self._model_scale(n_features),
             self.fit_intercept,

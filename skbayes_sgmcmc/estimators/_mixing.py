@@ -131,7 +131,7 @@ def short_name(estimator: Any) -> str:
         return " ".join(text.split())
 
 
-def some_r_hat(posterior: PosteriorSamples, n_coordinates: int = MIXING.shown) -> float:
+def some_r_hat(posterior: PosteriorSamples) -> float:
     """Largest R-hat of some coordinates of each block of draws, at little cost; may be NaN."""
     from ..diagnostics import r_hat
 
@@ -140,7 +140,7 @@ def some_r_hat(posterior: PosteriorSamples, n_coordinates: int = MIXING.shown) -
         return largest
     for name in posterior.draws:
         flat = posterior[name].reshape(posterior.n_chains, posterior.n_draws, -1)
-        some = flat[:, :, :: -(-flat.shape[2] // n_coordinates)]
+        some = flat[:, :, :: -(-flat.shape[2] // MIXING.shown)]
         largest = float(np.fmax(largest, np.nanmax(r_hat(PosteriorSamples({"x": some}), "x"))))
     return largest
 

@@ -18,7 +18,6 @@ from ._linear import LinearClassifier
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
@@ -256,11 +255,10 @@ class BayesianLogisticRegression(LinearClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
+    def _model_class(self) -> Any:
         from ..models.rotated import RotatedLogisticModel
 
-        n_classes = len(self.classes_)
-        return self._model_of_classes(RotatedLogisticModel, n_classes, rows, first=first)
+        return RotatedLogisticModel
 
     def _run(self, task: Task) -> None:
         rows, kept = task.rows, task.stream or self.warm_start

@@ -298,10 +298,10 @@ class BayesianOrdinalClassifier(LinearClassifier):
             )
         return rows
 
-    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
+    def _model_class(self) -> Any:
         from ..models.ordinal import OrdinalModel
 
-        return self._model_of_classes(OrdinalModel, len(self.classes_), rows, first=first)
+        return OrdinalModel
 
     def _set_attributes(self) -> None:
         self.coef_ = self.posterior_.mean("coef")

@@ -82,6 +82,7 @@ class GroupedCoefficients:
         self.parts.append((slice(int(ends[-1]), None), features))
         #: names that the parts' own draws have in the model
         self.names = [f"sd_{term.name}" for term in terms] + ["scale"]
+        self.effects = [f"{what}_{term.name}" for term in terms for what in ("effect", "sd")]
         each = [*priors, features]
         self.smooth = all(prior.smooth for prior in each)
         self.tails = max(prior.tails for prior in each)

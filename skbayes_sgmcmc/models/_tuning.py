@@ -183,10 +183,6 @@ class Tuning:
         """Whether the rows of each call of a stream become a Gaussian, the prior of later rows."""
         return False
 
-    def resolve(self, data: Data, request: Request) -> AutoValues:
-        """Centre, preconditioner, gradient estimator, starts and step size of a run."""
-        return self.automatic(data, request) if request.settings.auto else self.given(data, request)
-
     def automatic(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for ``step_size="auto"``."""
         if not request.sampler.finds_step:

@@ -115,9 +115,8 @@ class GLMModel(LinearModel):
         if self.k == 1:
             coef, intercept = coef[..., 0, :], intercept[..., 0]
         parts |= {"coef": encode(coef, draws.dtype), "intercept": encode(intercept, draws.dtype)}
-        for name in parts:
-            if name.startswith(("effect_", "sd_")):
-                parts[name] = encode(self.scale * decode(parts[name]), draws.dtype)
+        for name in parts.keys() & self.coefficient_prior.effects:
+            parts[name] = encode(self.scale * decode(parts[name]), draws.dtype)
         return parts
 
     def linear_form(self, data: Data) -> LinearForm | None:
