@@ -23,7 +23,7 @@ except ImportError:  # scikit-learn < 1.9
         return method
 
 
-#: number of blocks of a run, each of which is one progress event
+#: number of blocks of a run; each is one progress event
 BLOCKS = 20
 
 
@@ -85,7 +85,7 @@ class Progress:
     Parameters
     ----------
     estimator : estimator
-        Estimator whose callbacks are called.
+        Estimator with the callbacks.
     data : dict
         "X" and "y" of the fit, for callbacks that request them. Values may be functions.
     """

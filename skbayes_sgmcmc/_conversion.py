@@ -61,7 +61,7 @@ def _check_no_dates(name: str, values: Any) -> None:
 
 
 def differing_shapes(name: str, values: Any, remedy: str = EQUAL_ROWS) -> str | None:
-    """An error's text that names two items of a sequence whose shapes differ, if there are any."""
+    """An error's text that names two items of a sequence with different shapes, if any."""
     if not _is_sequence(values):
         return None
     first: tuple[int, ...] | None = None

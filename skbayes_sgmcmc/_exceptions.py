@@ -16,7 +16,7 @@ NOT_ALLOWED = "a-parameter-or-the-data-are-not-allowed"
 #: remedies if a run does not fit into the memory of its device; draws are on the host
 FIT_REMEDY = "give a smaller batch_size, fewer n_chains, or dtype='float32'"
 
-#: whose code is between a user's line and ours
+#: with code between a user's line and ours
 _LIBRARIES = (
     __name__.partition(".")[0], "sklearn", "joblib",
     "concurrent", "contextlib", "multiprocessing", "threading",
@@ -81,7 +81,7 @@ def explain_full_memory(remedy: str) -> Iterator[None]:
 
 def _is_full(error: Exception) -> bool:
     """Whether an error says that memory is full: numpy's, torch's of a GPU, torch's of a CPU."""
-    # on a CPU torch's is a RuntimeError, of which only the text tells what it is
+    # on a CPU torch's is a RuntimeError, and only its text tells what it is
     of_memory = isinstance(error, (MemoryError, _device_error()))
     return of_memory or "DefaultCPUAllocator" in str(error)
 

@@ -21,7 +21,7 @@ class Limits:
     held_bytes: int = 2**26
     #: what "auto" may add: all draws with ``n_draws="auto"``, or a rotated copy of X
     auto_bytes: int = 2**30
-    #: largest X whose fit "auto" calibrates, with a copy of four fifths of X at a time
+    #: largest X that "auto" calibrates, with a copy of four fifths of X at a time
     calibrated_bytes: int = 2**29
     #: blocks of parameters are copied after a run up to this size, which makes them faster to read
     copied_bytes: int = 2**28

@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 def column_names(table: Any, n_columns: int) -> list[Any]:
     """Names of the columns; numbers if the table has none."""
-    for attribute in ("column_names", "columns"):  # first pyarrow's, whose columns are the values
+    for attribute in ("column_names", "columns"):  # first pyarrow's: its columns are the values
         if hasattr(table, attribute):
             return list(getattr(table, attribute))
     return list(range(n_columns))

@@ -16,7 +16,7 @@ from ._conversion import explained_conversion
 from ._exceptions import explained_errors, not_allowed
 from ._limits import LIMITS
 
-# other checks of scikit-learn's, whose errors get the note of where they are explained, too
+# other checks of scikit-learn's; their errors get the note of where they are explained, too
 check_is_fitted = explained_errors("an-estimator-is-not-fitted")(validation.check_is_fitted)
 check_X_y = explained_errors()(utils.check_X_y)
 check_classification_targets = explained_errors()(multiclass.check_classification_targets)
@@ -51,10 +51,8 @@ class Bounds:
     count: int = 10**6
     #: the numbers of jobs must stay int32
     jobs: int = 2**31 - 1
-    #: whole numbers up to this one are exact in float32: codes, ids, labels in exported modules
+    #: whole numbers up to this one are exact in float32: codes, ids, sums of counts
     whole: int = 2**24
-    #: words of one document: sums of counts up to this are exact in single precision
-    document: int = 10_000_000
 
 
 BOUNDS = Bounds()
@@ -65,10 +63,10 @@ def is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, NO_NUMBERS)
 
 
-def brief(value: Any, length: int = 100) -> str:
+def brief(value: Any) -> str:
     """A value as messages show it, on one line: that of a large network has hundreds of lines."""
     text = " ".join(repr(value).split())
-    return text if len(text) <= length else f"{text[: length - 3]}..."
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def check_real(
@@ -289,7 +287,7 @@ def class_weights(
 
 
 def check_magnitude(name: str, values: Any) -> None:
-    """Refuse data (an array or a sparse matrix) of which sums of squares can't be computed.
+    """Refuse data (an array or a sparse matrix) if sums of its squares can't be computed.
 
     Every column is looked at, because estimators divide each of them by its standard deviation.
     """

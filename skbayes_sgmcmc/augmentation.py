@@ -1,7 +1,7 @@
 """Random augmentation of the images of a minibatch.
 
 Give an augmentation, or several in a :class:`Compose`, as ``augment`` of ``BayesianCNNClassifier``.
-Augmentations are applied to the network's input: standardised images, in which 0 is the mean of a
+Augmentations are applied to the network's input: standardised images, where 0 is the mean of a
 channel. All images of a minibatch are changed at once, on the device, with random numbers from each
 chain's own stream.
 """

@@ -18,6 +18,7 @@ import torch
 from sklearn.base import clone
 
 from skbayes_sgmcmc.samplers import DiagonalMetric, Step
+from skbayes_sgmcmc.samplers.integrators import baoab, first_gradient
 
 #: state that is held fixed to make a step linear: the thermostats' friction and pSGLD's average
 FROZEN = ("a", "V")
@@ -96,7 +97,8 @@ class LinearChain:
         theta = torch.ones(1, dim, dtype=torch.float64)
         step = self._step(1, torch.ones_like(theta))
         state = self.sampler.init_state(theta, step)
-        getattr(self.integrator, "prepare", lambda *_: None)(self.sampler, theta, state, step)
+        if self.integrator is baoab:
+            first_gradient(self.sampler, theta, state, step)
         self.sampler.end_burn_in(state)
         step.xi = 2.0 * step.xi
         before = {name: tensor.clone() for name, tensor in state.items()}

@@ -98,7 +98,7 @@ def test_minibatches_of_many_rows(sampler, number, n, p, size):
     """MCLMC has all rows in a step, unless there are many for each parameter."""
     tuning, data = of_parameters(number), rows(n, p)
     target = SimpleNamespace(data=data, model=SimpleNamespace(tuning=tuning))
-    warm = tuning.tuned(data, request_of(sampler))
+    warm = tuning.automatic(data, request_of(sampler))
     found = minibatches_of(target, sampler, warm, "auto", 1.0)
     assert found.size == size
 
@@ -136,7 +136,7 @@ def test_streams_take_minibatches():
 def test_chains_with_all_rows_take_fewer_steps_of_much_work(sampler, n, batch_size, expected):
     """With as many parameters as let 2,500 rows have all of their steps."""
     tuning = of_parameters(round(AUTO.full_work / 2500))
-    values = tuning.tuned(rows(n), request_of(sampler, batch_size))
+    values = tuning.automatic(rows(n), request_of(sampler, batch_size))
     assert tuning.lengths(values, n, batch_size, 100) == (expected, expected // 100)
 
 

@@ -11,7 +11,7 @@ from _cases import cases
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._data.chain_random import ChainRandom
-from skbayes_sgmcmc._data.minibatch import Data
+from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._engine.descent import DESCENT, Descent, descend
 from skbayes_sgmcmc._engine.target import Target
 from skbayes_sgmcmc.models.likelihoods import Gaussian
@@ -46,7 +46,7 @@ def test_descents_end_far_below_their_starts():
     """Mean potentials: a random network is about the sd of y off; a good one about the noise."""
     model, target = problem()
     theta, seeds = starts(model, 4)
-    found = descend(target, 100, theta, seeds)
+    found = descend(target, Minibatches(target.data, 100), theta, seeds)
     assert (potential(target, found) < potential(target, theta) - 0.5).all()
 
 
@@ -54,7 +54,7 @@ def test_each_chain_has_its_own_rows_and_result():
     model, target = problem()
     theta, seeds = starts(model, 3)
     theta[:] = theta[0]  # the same start: what differs is the rows
-    found = descend(target, 100, theta, seeds).numpy()
+    found = descend(target, Minibatches(target.data, 100), theta, seeds).numpy()
     assert np.abs(found[0] - found[1]).max() > 1e-3
     assert np.abs(found[0] - found[2]).max() > 1e-3
 
@@ -63,10 +63,12 @@ def test_a_chain_descends_alone_as_in_a_group():
     """The same to rounding, although other chains stop earlier or later."""
     model, target = problem()
     theta, seeds = starts(model, 3)
-    together = descend(target, 100, theta, seeds).numpy()
+    together = descend(target, Minibatches(target.data, 100), theta, seeds).numpy()
     for c in range(3):
         _, seeds = starts(model, 3)  # seeds remember what was spawned
-        alone = descend(target, 100, theta[c : c + 1], seeds[c : c + 1]).numpy()
+        alone = descend(
+            target, Minibatches(target.data, 100), theta[c : c + 1], seeds[c : c + 1]
+        ).numpy()
         np.testing.assert_allclose(alone[0], together[c], rtol=0.0, atol=1e-6)
 
 
@@ -88,14 +90,14 @@ def test_descents_stop_when_other_rows_get_worse():
         f = network.outputs(torch.as_tensor(theta), torch.from_numpy(new)[None])
         return float(((f.numpy() - target_of_new) ** 2).mean())
 
-    stopped = descend(target, 100, theta, seeds)
+    stopped = descend(target, Minibatches(target.data, 100), theta, seeds)
     _, seeds = starts(model, 4)
     from skbayes_sgmcmc._engine import descent
 
     long = pytest.MonkeyPatch()
     # no other rows, so nothing stops it
     long.setattr(descent, "DESCENT", replace(DESCENT, fewest_rows=1000, few_steps=5000))
-    overfitted = descend(target, 100, theta, seeds)
+    overfitted = descend(target, Minibatches(target.data, 100), theta, seeds)
     long.undo()
     assert error(stopped) < 0.7 * error(overfitted)
 
@@ -104,7 +106,7 @@ def test_descents_stop_when_other_rows_get_worse():
 def test_few_rows_are_not_divided(n):
     model, target = problem(n)
     theta, seeds = starts(model, 2)
-    found = descend(target, 100, theta, seeds)
+    found = descend(target, Minibatches(target.data, 100), theta, seeds)
     assert torch.isfinite(found).all()
     assert (potential(target, found) < potential(target, theta)).all()
 
@@ -113,7 +115,7 @@ def test_steps_are_bounded_and_batches_are_not_larger_than_the_runs():
     model, target = problem()
     theta, seeds = starts(model, 2)
     phi = torch.from_numpy(theta)
-    one = Descent(target, 5, phi.clone(), ChainRandom(seeds))
+    one = Descent(target, Minibatches(target.data, 5), phi.clone(), ChainRandom(seeds))
     assert one.size == 5
     assert one.held.shape == (2, 18) and one.rows.shape == (2, 102)
     assert DESCENT.patience < DESCENT.most_steps
@@ -127,7 +129,8 @@ def test_rows_that_are_not_finite_leave_the_start():
     bad = Data({"x": target.data.fields["x"], "y": target.data.fields["y"] * np.inf}, 120)
     broken = Target(model, bad)
     theta, seeds = starts(model, 2)
-    np.testing.assert_array_equal(descend(broken, 100, theta, seeds).numpy(), theta)
+    found = descend(broken, Minibatches(bad, 100), theta, seeds)
+    np.testing.assert_array_equal(found.numpy(), theta)
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
@@ -159,7 +162,7 @@ def test_the_share_of_rows_that_stop_a_chain(share, held):
     model, target = problem(60)
     theta, seeds = starts(model, 2)
     phi = target.from_theta(torch.from_numpy(theta)).clone()
-    one = Descent(target, 5, phi, ChainRandom(seeds), held_share=share)
+    one = Descent(target, Minibatches(target.data, 5), phi, ChainRandom(seeds), held_share=share)
     assert one.held.shape == (2, held)
     for chain in (0, 1):
         assert sorted([*one.held[chain], *one.rows[chain]]) == list(range(60))

@@ -364,7 +364,7 @@ def test_targets_too_far_for_a_density_are_named_with_their_row():
 @cases("topics", [LatentDirichletAllocation, DeepPoissonFactorAnalysis])
 def test_documents_of_more_words_than_can_be_counted_are_refused(topics, count):
     """Topics of 1e10 words asked for 9.6 TB, 1e19 are no int64, and float32 counts to 1.6e7."""
-    message = r"^X is not allowed: document 3 has \S+ words, and more than 10,000,000 can't"
+    message = r"^X is not allowed: document 3 has \S+ words, and more than 16,777,216 can't"
     documents = np.ones((5, 2))
     documents[3] = count
     model = topics(**RUN)

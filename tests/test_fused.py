@@ -47,8 +47,6 @@ class Plain:
     (The loop over steps would ask for those of several steps at once, which are others.)
     """
 
-    own_noise = True
-
     def __call__(self, sampler, theta, state, step):
         normals = torch.empty(theta.shape, dtype=torch.float32)
         for row, stream in zip(normals, step.streams, strict=True):
@@ -62,7 +60,7 @@ def plain(monkeypatch):
     """``draws`` of a run by :class:`Plain`."""
 
     def equip(self, engine, work):
-        return replace(engine, integrator=Plain(), philox=True)
+        return replace(engine, integrator=Plain(), philox=True, own_noise=True)
 
     def run(*args, **parameters):
         with monkeypatch.context() as patch:

@@ -8,6 +8,7 @@ import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import skbayes_sgmcmc
@@ -39,6 +40,17 @@ STRANGERS = {
     "models": {"_export"},
     "diagnostics": {"samplers", "schedules"},
     "estimators": {"samplers"},
+}
+
+#: what others may import of the engine, besides the settings, and where
+ENTRANCES = {
+    "_engine.problem": {"estimators._base"},
+    "_engine.run": {"estimators._base"},
+    "_engine.streams": {"estimators._base"},
+    "_engine.log_joint": {"estimators._log_joint"},
+    # collapsed Gibbs sampling, which has no chains of positions
+    "_engine.lengths": {"estimators.lda"},
+    "_engine.accelerators.__init__": {"estimators.lda"},
 }
 
 
@@ -129,12 +141,44 @@ def test_no_module_imports_a_layer_above_its_own():
     assert not wrong, wrong
 
 
+def test_the_engine_has_few_entrances():
+    """What is behind them can change without a look at estimators, figures and exports."""
+    found = {}
+    for module, target, _ in edges():
+        if unit(target) == "_engine" != unit(module) and target != "_engine.settings":
+            found.setdefault(target, set()).add(module)
+    assert found == ENTRANCES
+
+
 def test_no_cycles():
     """Also not between the files of a folder, nor by imports inside functions."""
     graph: dict[str, set[str]] = {}
     for module, target, _ in edges():
         graph.setdefault(module, set()).add(target)
     TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+@pytest.mark.parametrize("name", ["BayesianLogisticRegression", "BayesianMLPRegressor"])
+def test_the_way_from_fit_to_the_first_step_goes_down(name, monkeypatch):
+    """No layer calls one above it, and no more functions hand the fit on than one can read."""
+    from skbayes_sgmcmc._engine.chains import Chains
+
+    class Arrived(Exception):
+        pass
+
+    def arrive(*_):
+        raise Arrived
+
+    monkeypatch.setattr(Chains, "_loop", arrive)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 3)), np.arange(40) % 2
+    with pytest.raises(Arrived) as found:
+        getattr(skbayes_sgmcmc, name)(random_state=0).fit(X, y)
+    files = [Path(entry.path) for entry in found.traceback]
+    way = [path.relative_to(ROOT) for path in files if path.is_relative_to(ROOT)]
+    ranks = [RANK[path.parts[0].removesuffix(".py")] for path in way]
+    assert ranks == sorted(ranks, reverse=True), way
+    assert len(way) <= 20 and len(set(way)) <= 8, way
 
 
 HEAVY = ("torch", "matplotlib", "numba", "arviz", "arviz_stats", "scipy.stats", "xarray", "skops")

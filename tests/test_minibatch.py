@@ -148,25 +148,17 @@ def test_importance_weights_leave_means_unbiased(weighted):
 
 def test_importance_weights_are_the_inverse_probabilities():
     w = torch.linspace(0.5, 2.0, 7, dtype=torch.float64)
-    batches = Minibatches(rows_data(7, weight=w), 2, shared=True, odds=RowOdds(PROBABILITY))
-    (batch,) = batches.gather(np.array([[[1, 5]]]), streams())
+    batch = Minibatches(rows_data(7, weight=w), 2, odds=RowOdds(PROBABILITY)).batch_of(
+        np.array([1, 5])
+    )
     expected = w[[1, 5]].numpy() / (7 * PROBABILITY[[1, 5]])
     np.testing.assert_allclose(batch.weight, expected, rtol=1e-12)
 
 
-# shared, own, full --------------------------------------------------------------------------------
+# own, full ----------------------------------------------------------------------------------------
 
 
-def test_shared_minibatches_are_one_for_all_chains():
-    batches = Minibatches(rows_data(50), 5, shared=True)
-    indices = batches.indices(30, streams(4))
-    assert indices.shape == (1, 30, 5)
-    np.testing.assert_array_equal(indices, batches.indices(30, streams(1)))
-    batch = next(batches.chunk(indices, 30, streams(4)))
-    assert batch.shared and batch.fields["x"].shape == (5, 1)
-
-
-def test_chains_have_their_own_minibatches_by_default():
+def test_chains_have_their_own_minibatches():
     batches = Minibatches(rows_data(50), 5)
     chains = streams(4)
     indices = batches.indices(30, chains)
@@ -202,14 +194,14 @@ def test_gathered_rows_are_the_named_ones(kind, shared, limits):
     }
     w = torch.from_numpy(rng.random(30))
     data = Data({"x": designs[kind], "y": torch.arange(30)}, 30, weight=w)
-    batches, chains = Minibatches(data, 3, shared=shared), streams(2)
-    indices = batches.indices(11, chains)
+    batches, chains = Minibatches(data, 3), streams(2)
+    by_step = batches.indices(11, chains).swapaxes(0, 1)
+    by_step = by_step[:, 0] if shared else by_step
     for limit in (1, 2**17):
         limits(cache_numbers=limit)
-        steps = list(batches.chunk(indices, 11, chains))
+        steps = list(batches._gathered(by_step, chains))
         assert len(steps) == 11
-        for k, batch in enumerate(steps):
-            rows = indices[0, k] if shared else indices[:, k]
+        for rows, batch in zip(by_step, steps, strict=True):
             np.testing.assert_array_equal(batch.fields["y"], rows)
             np.testing.assert_array_equal(batch.weight, w[rows])
             if kind == "tensor":
@@ -356,7 +348,7 @@ def test_every_field_gives_the_same_rows(kind):
         return (batch if isinstance(batch, torch.Tensor) else batch.x).numpy()
 
     rows = np.array([7, 2, 2])
-    np.testing.assert_array_equal(seen(data.chosen(rows).fields["x"]), x[rows])
+    np.testing.assert_array_equal(seen(data.select(rows).fields["x"]), x[rows])
     np.testing.assert_array_equal(seen(data.block(slice(3, 6)).fields["x"]), x[3:6])
     np.testing.assert_array_equal(seen(data.fields["x"]), x)
     if kind != "sparse design":  # whose batches are triplets, with a test of their own

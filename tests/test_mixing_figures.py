@@ -7,7 +7,9 @@ import pytest
 from _cases import cases
 from arviz_stats.base import array_stats
 
+from skbayes_sgmcmc import BayesianLogisticRegression, SamplingWarning
 from skbayes_sgmcmc._draws.mixing import bulk_ess, mean_error, rank_r_hat
+from skbayes_sgmcmc.estimators._mixing import SCALE_REMEDY, MustMix, check_mixing
 
 CHAINS = {
     "noise": lambda x: x,
@@ -37,3 +39,17 @@ def test_they_are_those_of_arviz(kind, n_chains, n_draws, limits):
         if kind == "standing still" and n_chains == 1:  # constant: arviz has sizes for these
             expected = np.nan
         np.testing.assert_allclose(found, np.broadcast_to(expected, 5), rtol=1e-7)
+
+
+@cases("block", ["coef", "scale"])
+def test_the_remedy_is_that_of_the_block_that_has_not_mixed(block):
+    """Only learned scales have that of scales, whatever the columns of X are called."""
+    rng = np.random.default_rng(0)
+    draws = {name: rng.standard_normal((4, 100, 1)) for name in ("coef", "scale")}
+    draws[block] += np.arange(4.0)[:, None, None]  # chains a sd apart: R-hat is near 1.6
+    estimator = BayesianLogisticRegression()
+    estimator.n_chains_, estimator.n_draws_ = 4, 100
+    what = MustMix(draws, {"coef": ["scale of the map"]}, remedies=SCALE_REMEDY)
+    remedy = "a number for prior_scale" if block == "scale" else "or another sampler"
+    with pytest.warns(SamplingWarning, match=remedy):
+        check_mixing(estimator, what)

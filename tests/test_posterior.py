@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,10 +101,9 @@ def full_gradient(posterior, theta, split=False):
     return (g, evaluate.likelihood().clone()) if split else g
 
 
-def batch_gradients(posterior, theta, indices, *, shared, odds=None):
-    """g for minibatches of given row numbers (steps, chains or 1, size): (steps, chains, P)."""
-    size = indices.shape[2]
-    batches = Minibatches(posterior.data, size, shared=shared, odds=odds)
+def batch_gradients(posterior, theta, indices, odds=None):
+    """g (steps, chains, P) for row numbers (steps, chains, size), or (steps, size) for all."""
+    batches = Minibatches(posterior.data, indices.shape[-1], odds=odds)
     evaluate = evaluator(posterior, batches)
     steps = []
     for batch in batches.gather(indices, evaluate.rng):
@@ -190,14 +190,14 @@ def test_minibatch_gradient_is_the_gradient_of_its_rows(problem, shared):
     theta = problem.theta(posterior.model)
     size = 5
     rng = np.random.default_rng(1)
-    shape = (2, 1 if shared else N_CHAINS)
-    indices = np.stack([rng.permutation(N_ROWS)[:size] for _ in range(shape[0] * shape[1])])
+    shape = (2,) if shared else (2, N_CHAINS)
+    indices = np.stack([rng.permutation(N_ROWS)[:size] for _ in range(math.prod(shape))])
     indices = indices.reshape(*shape, size)
-    got = batch_gradients(posterior, theta, indices, shared=shared)
+    got = batch_gradients(posterior, theta, indices)
     x, y, weight = problem.rows()
     for step in range(2):
         for c in range(N_CHAINS):
-            rows = indices[step, 0 if shared else c]
+            rows = indices[step] if shared else indices[step, c]
             held = size if weight is None else weight[rows].sum()
             # these rows stand for (N_ROWS / size) times their own weight of the data
             part = problem.posterior(
@@ -235,13 +235,13 @@ def test_gradient_estimators_are_unbiased(problem, gradient):
     # away from the centre, where the control variates leave something to estimate
     phi = 0.5 * problem.theta(posterior.model)
     expected = autograd_of_potential(posterior, phi)
-    every_row = np.arange(N_ROWS)[:, None, None]
-    one = batch_gradients(posterior, phi, every_row, shared=True)
+    every_row = np.arange(N_ROWS)[:, None]
+    one = batch_gradients(posterior, phi, every_row)
     assert one.std(0).max() > 1e-3  # there is something to average
     np.testing.assert_allclose(one.mean(0), expected, rtol=1e-9, atol=1e-10)
-    own = np.tile(every_row, (1, N_CHAINS, 1))
-    np.testing.assert_allclose(batch_gradients(posterior, phi, own, shared=False), one, atol=1e-12)
-    weighted = batch_gradients(posterior, phi, every_row, shared=True, odds=RowOdds(PROBABILITY))
+    own = np.tile(every_row[:, None], (1, N_CHAINS, 1))
+    np.testing.assert_allclose(batch_gradients(posterior, phi, own), one, atol=1e-12)
+    weighted = batch_gradients(posterior, phi, every_row, odds=RowOdds(PROBABILITY))
     average = torch.einsum("s,scp->cp", torch.from_numpy(PROBABILITY), weighted)
     np.testing.assert_allclose(average, expected, rtol=1e-9, atol=1e-10)
 
@@ -249,11 +249,11 @@ def test_gradient_estimators_are_unbiased(problem, gradient):
 @problems(prior="normal", sparse=False)
 def test_control_variates_are_exact_at_their_centre(problem):
     """At the centre (phi = 0) every minibatch gives the full gradient; plain minibatches do not."""
-    every_row = np.arange(N_ROWS)[:, None, None]
+    every_row = np.arange(N_ROWS)[:, None]
     for gradient, noisy in (("minibatch", True), ("control_variates", False)):
         posterior = fitted(problem, gradient)
         phi = torch.zeros(1, posterior.model.n_parameters, dtype=torch.float64)
-        spread = batch_gradients(posterior, phi, every_row, shared=True).std(0).max()
+        spread = batch_gradients(posterior, phi, every_row).std(0).max()
         assert (spread > 0.1) if noisy else (spread < 1e-12)
 
 
@@ -261,13 +261,13 @@ def test_control_variates_are_exact_at_their_centre(problem):
 @problems(prior="normal", sparse=False, weighted=False)
 def test_linear_control_variates_leave_less_noise(problem):
     """At draws of the Gaussian approximation each order halves the variance, or does better."""
-    every_row = np.arange(N_ROWS)[:, None, None]
+    every_row = np.arange(N_ROWS)[:, None]
     variance = {}
     for gradient in GRADIENTS:
         posterior = fitted(problem, gradient)
         rng = np.random.default_rng(0)
         phi = rng.standard_normal((50, posterior.model.n_parameters)) / np.sqrt(posterior.n)
-        steps = batch_gradients(posterior, torch.from_numpy(phi), every_row, shared=True)
+        steps = batch_gradients(posterior, torch.from_numpy(phi), every_row)
         variance[gradient] = steps.var(0).sum(1).mean().item()
     assert variance["control_variates"] <= 0.5 * variance["minibatch"]
     assert variance["linear_control_variates"] <= 0.5 * variance["control_variates"]
@@ -347,8 +347,8 @@ def test_part_of_a_stream_stands_for_all_of_it(problem, gradient):
 
     estimated = fitted(problem, gradient, total=3.0 * held)
     phi = estimated.from_theta(theta)
-    every_row = np.arange(N_ROWS)[:, None, None]
-    average = batch_gradients(estimated, phi, every_row, shared=True).mean(0)
+    every_row = np.arange(N_ROWS)[:, None]
+    average = batch_gradients(estimated, phi, every_row).mean(0)
     pulled = estimated.coordinates.pull_back(expected)
     np.testing.assert_allclose(average, pulled, rtol=1e-9, atol=1e-10)
 
@@ -363,7 +363,7 @@ def test_single_precision_agrees_with_double(problem, gradient):
         problem.dtype = dtype
         posterior = fitted(problem, gradient)
         phi = 0.5 * problem.theta(posterior.model)
-        g = batch_gradients(posterior, phi, indices, shared=False, odds=RowOdds(PROBABILITY))
+        g = batch_gradients(posterior, phi, indices, odds=RowOdds(PROBABILITY))
         assert g.dtype == dtype
         got[dtype] = g.double().numpy()
     limit = 1e-5 * np.abs(got[torch.float64]).max()

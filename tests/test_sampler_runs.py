@@ -16,9 +16,9 @@ from _linear import (
 )
 from _targets import GammaModel
 
-from skbayes_sgmcmc import sample
+from skbayes_sgmcmc import SamplingWarning, sample
 from skbayes_sgmcmc.models._protocol import DensityModel
-from skbayes_sgmcmc.samplers import MSGNHT, SGHMC, SGLD, SGNHT, TABLE
+from skbayes_sgmcmc.samplers import MSGNHT, SGHMC, SGLD, SGNHT, TABLE, Sampler
 from skbayes_sgmcmc.schedules import BlockDecay, Constant, Cyclical, Exponential, Polynomial
 
 #: of the samplers that take steps, whatever the model
@@ -204,3 +204,43 @@ def test_random_state_objects_are_used_up():
     assert np.abs(first - second).min() > 0
     again = seeded("sgld", "euler", random_state=np.random.RandomState(3))
     np.testing.assert_array_equal(first, again)
+
+
+# samplers of one's own ----------------------------------------------------------------------------
+
+
+class InPlace(Sampler):
+    def euler(self, theta, state, step):
+        theta.add_(step.xi * (2.0 * step.noise) ** 0.5 - step.eta * step.gradient(theta))
+
+
+class Returned(Sampler):
+    """The same positions, in a new tensor."""
+
+    def euler(self, theta, state, step):
+        return theta + (step.xi * (2.0 * step.noise) ** 0.5 - step.eta * step.gradient(theta))
+
+
+class Lost(Returned):
+    """A new tensor that nobody sees."""
+
+    def euler(self, theta, state, step):
+        super().euler(theta, state, step)
+
+
+def drawn(sampler):
+    return sample(lambda theta: -0.5 * (theta**2).sum(1), 2, sampler=sampler, random_state=0)
+
+
+def test_a_step_may_return_the_new_positions():
+    np.testing.assert_array_equal(drawn(Returned())["theta"], drawn(InPlace())["theta"])
+
+
+def test_a_step_that_moves_nothing_is_named():
+    with pytest.warns(SamplingWarning, match=r"draws of Lost\(\) have no spread.*theta in place"):
+        drawn(Lost())
+
+
+def test_at_temperature_zero_draws_may_stand_still():
+    start = np.zeros(2)  # the mode
+    sample(lambda theta: -0.5 * (theta**2).sum(1), 2, init=start, temperature=0.0, n_draws=10)

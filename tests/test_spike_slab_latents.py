@@ -114,8 +114,11 @@ def rows_gradient(model, dtype, weighted, shared):
     theta = torch.from_numpy(5.0 * rng.standard_normal((3, 8))).to(dtype)
     state, streams = model.init_state(theta), ChainRandom(np.random.SeedSequence(0).spawn(3))
     state["sigma"].copy_(torch.tensor([[0.5], [1.0], [2.0]]))
-    minibatches = Minibatches(data, 6, shared=shared)
-    batch = next(minibatches.chunk(minibatches.indices(1, streams), 1, streams))
+    minibatches = Minibatches(data, 6)
+    rows = minibatches.indices(1, streams)
+    batch = next(minibatches.chunk(rows, 1, streams))
+    if shared:
+        batch = minibatches.batch_of(rows[0, 0])
     out = torch.ones_like(theta)
     aux = model.likelihood_gradient(theta, batch, state, streams, out=out, scale=0.3)
     return out, aux

@@ -223,7 +223,7 @@ def test_walls_are_where_a_row_begins_to_push(n_classes, weighted):
     assert pushed[1] == pytest.approx(force, rel=1e-6 if n_classes == 2 else 0.5)
     # of every parameter, by a step of size 1
     expected = np.abs(toward / np.sqrt(np.square(root).sum(1))).max() / np.sqrt(score @ toward)
-    found = model.wall_correlations(center, root, data.chosen(np.array([3, 7])))[1]
+    found = model.wall_correlations(center, root, data.select(np.array([3, 7])))[1]
     assert found == pytest.approx(expected, rel=1e-6)
 
 

@@ -25,6 +25,6 @@ def shape_in(X: Any) -> tuple[int, ...] | None:
 
 
 def check_image_shape(shape: tuple[int, ...] | None, fitted: tuple[int, ...]) -> None:
-    """Refuse images whose shape differs from the fit; ``shape`` is None if X has no images."""
+    """Refuse images of another shape than in the fit; ``shape`` is None if X has no images."""
     if shape not in (None, fitted):
         raise not_allowed(f"X has images of shape {shape}, but the network was fitted to {fitted}.")

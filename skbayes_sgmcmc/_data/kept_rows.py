@@ -30,7 +30,7 @@ class StreamRules:
     moments: int = 300
     #: fewest chosen rows for each of these moments, which change weights by a third
     rows_per_moment: int = 8
-    #: rows for which a kept one stands, on average, from which on means are off by more than half
+    #: rows that a kept one stands for, on average, from which on means are off by more than half
     #: an sd
     many: int = 10
 
@@ -38,7 +38,7 @@ class StreamRules:
 
     #: most parts of a stream that are looked at, and fewest, unless rows are too many to be kept;
     #: after each part, there are at least an eighth more rows than before it
-    marks: int = 8
+    past_means: int = 8
     least_parts: int = 3
     spacing: float = 1.125
     #: standard deviations by which a chi-square may exceed its mean
@@ -61,7 +61,7 @@ STREAM = StreamRules()
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Rows with weights, of which one may stand for several.
+    """Rows with weights; a row may stand for several.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class KeptRows:
     weight : array of shape (rows,) or None
         Weights. None: all are one.
     n_seen : int, default=0
-        Number of rows for which they stand, if not for themselves.
+        Number of rows that they stand for, if not for themselves.
     """
 
     x: Any

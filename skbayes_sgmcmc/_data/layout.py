@@ -71,7 +71,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Layout:
-    """The arguments of a module, in the order in which they lie in a row.
+    """The arguments of a module, in their order in a row.
 
     Attributes
     ----------

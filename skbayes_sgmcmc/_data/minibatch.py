@@ -17,7 +17,7 @@ from torch import Tensor
 from .._limits import LIMITS
 from .chain_random import ChainRandom
 from .fields import Field
-from .ranks import ALONE, Ranks
+from .ranks import ALONE, NoRandom, Ranks
 from .read_ahead import read_ahead
 from .row_odds import RowOdds
 
@@ -37,7 +37,7 @@ class Batch:
     shared : bool
         Whether all chains have the same rows.
     size : int
-        Number of rows of each chain: of a minibatch that ranks share, those of this rank.
+        Number of rows of each chain: of a minibatch that processes share, those of this one.
     """
 
     fields: dict[str, Any]
@@ -69,7 +69,7 @@ class Data:
     weight : Tensor of shape (n_rows,) or None, default=None
         Sample weights. None means that all are one.
     total : float, default=0.0
-        N: the sum of the weights, or the size of the stream of which these rows are a part. 0 means
+        N: the sum of the weights, or the size of the stream that these rows are a part of. 0 means
         the sum of the weights.
     augment : callable or None, default=None
         ``augment(fields, rng)`` returns changed fields. It is applied to every minibatch, on the
@@ -96,13 +96,18 @@ class Data:
         """N divided by the sum of the weights; it is above 1 only for a part of a stream."""
         return self.total / self.held
 
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers a row has."""
+        return sum(_row_numbers(field) for field in self.fields.values())
+
     def part(self, n_rows: int) -> Data:
         """``n_rows`` random rows, always the same ones, that stand for all: N does not change."""
         rows = np.random.default_rng(0).choice(self.n_rows, n_rows, replace=False)
-        rows.sort()  # in the order in which they are in memory
-        return replace(self.chosen(rows), augment=None)
+        rows.sort()  # in their order in memory
+        return replace(self.select(rows), augment=None)
 
-    def chosen(self, rows: Array) -> Data:
+    def select(self, rows: Array) -> Data:
         """The rows of these numbers, in memory; N does not change."""
         return Data(*self._taken(rows), self.total, self.augment)
 
@@ -138,7 +143,7 @@ class Data:
         these data.
         """
         fields = self.fields.values()
-        numbers = max(1, sum(_row_numbers(field) for field in fields))
+        numbers = max(1, self.row_numbers)
         width = sum(int(np.prod(field.shape[1:])) for field in fields)
         # what is found for each may be an array of the width: a block has 16 times as many numbers
         n_rows = min(max(LIMITS.block_numbers, 16 * width) // numbers, LIMITS.narrow_rows)
@@ -171,9 +176,6 @@ class Minibatches:
         The rows.
     size : int
         Number of rows in a minibatch. With ``data.n_rows`` or more, all rows are used.
-    shared : bool, default=False
-        Whether all chains use the same minibatch in a step. This is cheaper, but the errors of the
-        chains are then correlated, so R-hat and the MCSE of pooled means are too small.
     odds : RowOdds or None, default=None
         Expected frequencies with which rows are drawn, by stratified sampling. Rows are weighted by
         1 / (n_rows * frequency), so means remain unbiased. None draws uniformly.
@@ -188,27 +190,51 @@ class Minibatches:
     first step.
     """
 
-    def __init__(self, data: Data, size: int, *, shared: bool = False, odds: RowOdds | None = None):
+    def __init__(self, data: Data, size: int, *, odds: RowOdds | None = None):
         self.data = data
         self.full = size >= data.n_rows
         self.size = min(size, data.n_rows)
-        self.shared = shared or self.full
         self.factor = data.n_rows / self.size
         self.odds = None if self.full else odds
         #: numbers of these rows among those of the odds; None: they are the same
         self._numbers: Array | None = None
         self._run = 0 if self.full else data.run
         self._pool: tuple[Array, Data] | None = None
-        #: the processes that share the rows of every minibatch
-        self.ranks = ALONE
-        #: the precision in which steps that take all rows see them; None: that of the data
+        self._ranks = ALONE
+        #: the precision of rows in steps that take all of them; None: that of the data
         self.dtype: torch.dtype | None = None
         #: how many numbers are gathered for one minibatch of one chain
-        self.numbers = self.size * sum(_row_numbers(field) for field in data.fields.values())
+        self.numbers = self.size * data.row_numbers
 
     def over(self, ranks: Ranks) -> Self:
-        """The same minibatches, of which this process has its share of the rows."""
-        return self if ranks is self.ranks else self._with(ranks=ranks)
+        """The same minibatches; this process has its share of their rows."""
+        return self if ranks is self._ranks else self._with(_ranks=ranks)
+
+    def whole(self) -> Self:
+        """The same minibatches; this process has every row of them."""
+        return self.over(ALONE)
+
+    def uniform(self, size: int) -> Minibatches:
+        """Minibatches of another size, divided alike unless there are fewer rows than processes."""
+        found = Minibatches(self.data, size)
+        return found.over(self._ranks) if size >= self._ranks.size else found
+
+    @property
+    def divided(self) -> bool:
+        """Whether other processes have other rows of every minibatch."""
+        return self._ranks.size > 1
+
+    def add_up(self, *tensors: Tensor) -> None:
+        """Replace sums over this process's rows of a minibatch by those over all rows."""
+        self._ranks.add_up(*tensors)
+
+    def follow_first(self, *tensors: Tensor) -> None:
+        """Replace tensors by those of the first process: other processors may round otherwise."""
+        self._ranks.follow_first(*tensors)
+
+    def random(self, rng: ChainRandom, name: str) -> Any:
+        """Random numbers for the rows' gradients of a model; an error if processes share rows."""
+        return NoRandom(name) if self.divided else rng
 
     def in_precision(self, dtype: torch.dtype | None) -> Self:
         """The same minibatches, all rows at every step, in this precision."""
@@ -222,10 +248,10 @@ class Minibatches:
 
     @cached_property
     def _whole(self) -> Batch:
-        """Every row, or this rank's share of them."""
+        """Every row, or this process's share of them."""
         data = self.data
-        if self.ranks.size > 1:
-            data = data.block(self.ranks.share(data.n_rows))
+        if self.divided:
+            data = data.block(self._ranks.share(data.n_rows))
         rows = data.all_rows()
         return rows if self.dtype is None else rows.to(self.dtype)
 
@@ -236,15 +262,14 @@ class Minibatches:
         return next((t.device for t in held if isinstance(t, Tensor)), torch.device("cpu"))
 
     def indices(self, n_steps: int, rng: ChainRandom) -> Array | None:
-        """Row indices of shape (chains or 1, n_steps, size); None: all rows at every step."""
+        """Row indices of shape (chains, n_steps, size); None: all rows at every step."""
         if self.full:
             return None
-        streams = rng.select([0]) if self.shared else rng
         if self._run:
-            return self._pooled(n_steps, streams)
+            return self._pooled(n_steps, rng)
         if self.odds is None:
-            return streams.distinct(self.data.n_rows, n_steps, self.size)
-        return np.stack([self._weighted(n_steps, stream) for stream in streams.rows])
+            return rng.distinct(self.data.n_rows, n_steps, self.size)
+        return np.stack([self._weighted(n_steps, of_chain) for of_chain in rng.rows])
 
     def independent(self, n_rows: int, rng: np.random.Generator) -> Array:
         """Indices of so many rows, drawn one by one with the probabilities."""
@@ -253,7 +278,7 @@ class Minibatches:
 
     def _weighted(self, n_steps: int, rng: np.random.Generator, size: int | None = None) -> Array:
         # one draw in each of `size` equal strata of the cumulative probability. This is unbiased,
-        # and a row whose probability fills a stratum is in every minibatch
+        # and a row is in every minibatch if its probability fills a stratum
         size = self.size if size is None else size
         u = (np.arange(size) + rng.random((n_steps, size))) / size
         assert self.odds is not None
@@ -268,7 +293,7 @@ class Minibatches:
             pools = np.broadcast_to(pool, (len(streams.rows), most))
             if self._pool is None:
                 kept = np.unique(pool)
-                self._pool = kept, self.data.chosen(kept)
+                self._pool = kept, self.data.select(kept)
         else:
             most = max(self.size, min(n_steps * self.size, most // 8))
             run = min(self._run, max(1, most // LIMITS.pool_runs))
@@ -282,7 +307,7 @@ class Minibatches:
         """Minibatches of the rows of some steps, which are read now, and their new indices."""
         rows, data = self._pool or (np.unique(by_step), None)
         view = copy.copy(self)
-        view.data = self.data.chosen(rows) if data is None else data
+        view.data = self.data.select(rows) if data is None else data
         view._numbers = rows
         return view, np.searchsorted(rows, by_step)
 
@@ -295,7 +320,7 @@ class Minibatches:
                     batch = replace(whole, fields=self.data.augment(whole.fields, rng))
                 yield batch
             return
-        by_step = indices.swapaxes(0, 1)[..., self.ranks.share(self.size)]  # (steps, chains, size)
+        by_step = indices.swapaxes(0, 1)[..., self._ranks.share(self.size)]  # (steps, chains, size)
         if self._run:
             view, by_step = self._held(by_step)
             yield from view._gathered(by_step, rng)
@@ -303,7 +328,7 @@ class Minibatches:
             yield from self._gathered(by_step, rng)
 
     def _gathered(self, by_step: Array, rng: ChainRandom) -> Iterator[Batch]:
-        """One batch per step, for row indices (steps, chains or 1, rows)."""
+        """One batch per step, for row indices (steps, chains, rows)."""
         # rows are gathered for several steps at once, but not for more than fit into the cache
         near = self.device.type == "cpu"
         most = LIMITS.cache_numbers if near else LIMITS.pool_numbers
@@ -313,9 +338,16 @@ class Minibatches:
         for start in range(0, len(by_step), at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
 
+    def batch_of(self, rows: Array) -> Batch:
+        """The rows of these numbers, as they are, in one batch that all chains share."""
+        return next(self.gather(rows[None], None))
+
     def gather(self, by_step: Array, rng: ChainRandom | None) -> Iterator[Batch]:
-        """Batches for row indices (n_steps, chains or 1, size); ``rng`` is for augmentations."""
-        by_step = np.ascontiguousarray(by_step[:, 0] if self.shared else by_step)
+        """Batches for row indices (n_steps, chains, size), or (n_steps, size) for all chains.
+
+        ``rng`` is for augmentations. None: rows stay as they are.
+        """
+        by_step, shared = np.ascontiguousarray(by_step), by_step.ndim == 2
         index = torch.from_numpy(by_step)
         flat = sent(index.reshape(-1), self.device)
         columns: dict[str, Sequence[Any]] = {}
@@ -331,7 +363,7 @@ class Minibatches:
             if self.data.augment is not None and rng is not None:
                 fields = self.data.augment(fields, rng)
             weight = 1.0 if weights is None else weights[k]
-            yield Batch(fields, weight, self.shared, by_step.shape[-1])
+            yield Batch(fields, weight, shared, by_step.shape[-1])
 
     def _weights(self, flat: Tensor, by_step: Array) -> Sequence[Tensor] | None:
         weight = self.data.weight

@@ -66,7 +66,7 @@ class OddsOfManyRows(RowOdds):
         block = np.minimum(np.searchsorted(self._ends, left, side="right"), len(self._ends) - 1)
         left = left - np.where(block > 0, self._ends[block - 1], 0.0)
         first, last = block * BLOCK, np.minimum((block + 1) * BLOCK, self.n_rows) - 1
-        while (first < last).any():  # the first row of the block whose sum is larger
+        while (first < last).any():  # the first row of the block with a larger sum
             middle = (first + last) // 2
             beyond = self._within[middle] > left
             first, last = np.where(beyond, first, middle + 1), np.where(beyond, middle, last)

@@ -33,7 +33,7 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_stored(X: Any) -> bool:
-    """Whether X is a table that numpy does not hold, of which rows can be read by slicing."""
+    """Whether X is a table that numpy does not hold, with rows that slicing reads."""
     if isinstance(X, StoredRows):
         return True
     if isinstance(X, np.ndarray | list | tuple | dict) or hasattr(X, "iloc"):

@@ -25,7 +25,7 @@ MOST_VALUES = 256
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:
     """Weighted mean and standard deviation along ``axis``; a scale of 1 for constants.
 
-    Constants whose rounding errors are above 1, such as times in nanoseconds, have a larger scale.
+    Constants with rounding errors above 1, such as times in nanoseconds, have a larger scale.
     """
     if axis == 0 and _is_large(X):
         center, sd = _by_blocks(X, weight)
@@ -64,7 +64,7 @@ def robust_center_and_scale(y: Array, weight: Array | None) -> tuple[Array, Arra
 
 
 def _median(values: Array, weight: Array) -> float:
-    """Median of values, of which one of weight two counts as two."""
+    """Median of values; one of weight two counts as two."""
     order = np.argsort(values)
     reached = np.cumsum(weight[order], dtype=np.float64)
     ends = [np.searchsorted(reached, 0.5 * reached[-1], side) for side in ("left", "right")]

@@ -1,4 +1,4 @@
-"""Inputs of networks whose rows stay where they are: standardised when a minibatch is gathered."""
+"""Inputs of networks that stay where they are: standardised when a minibatch is gathered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alignment of draws whose components are in arbitrary order, before draws are averaged."""
+"""Alignment of draws with components in arbitrary order, before draws are averaged."""
 
 from __future__ import annotations
 

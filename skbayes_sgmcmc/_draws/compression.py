@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 class CompressedSamples(PosteriorSamples):
-    """Draws whose blocks with many zeros are stored as :class:`Kept`, with one row per draw.
+    """Draws with blocks of many zeros stored as :class:`Kept`, with one row per draw.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Kept:
 
 
 class _Draws(Mapping[str, Array]):
-    """Mapping whose blocks are decompressed when they are accessed."""
+    """Mapping that decompresses a block when it is accessed."""
 
     def __init__(self, samples: CompressedSamples):
         self._samples = samples

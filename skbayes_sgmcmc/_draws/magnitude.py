@@ -1,10 +1,12 @@
-"""The last look at the draws of a run: they must be finite, and small enough to be summarised."""
+"""The last look at the draws of a run: they must move, and be small enough to be summarised."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from .._exceptions import SamplingError, more
@@ -38,3 +40,9 @@ def check_magnitude(largest: float) -> None:
             f"(largest magnitude {largest:.3g}): reduce step_size (try a tenth), or give "
             "dtype='float64'." + more("chains-diverged")
         )
+
+
+def moves(draws: NDArray[Any]) -> bool:
+    """Whether some coordinate of some chain moves by more than rounding errors."""
+    rounding = 100 * np.finfo(draws.dtype).eps * np.abs(draws).max(axis=1)
+    return bool((np.ptp(draws, axis=1) > rounding).any())

@@ -175,7 +175,7 @@ def quantiles(values: Array, q: Any, weights: Array | None) -> Array:
 
 
 def _embedded(held: Any) -> Any:
-    """An attribute whose arrays are in memory, or look so."""
+    """An attribute with arrays that are in memory, or look so."""
     if not isinstance(held, dict):
         return held
     return {k: np.asarray(v) if isinstance(v, np.memmap) else v for k, v in held.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ Array = NDArray[Any]
 Predict = Callable[[slice, Any], Array]
 
 
-def blocks(n_rows: int, n_draws: int, n_outputs: int) -> Iterator[tuple[slice, list[slice]]]:
+def blocks(
+    n_rows: int, n_draws: int, n_outputs: int, most_draws: float = math.inf
+) -> Iterator[tuple[slice, list[slice]]]:
     """Blocks of rows and, for each, blocks of draws, of ``LIMITS.block_numbers`` at most."""
     at_once = LIMITS.block_numbers // n_outputs
     rows_at_once = max(1, min(n_rows, at_once // min(n_draws, 64)))
-    draws_at_once = max(1, at_once // rows_at_once)
+    draws_at_once = int(max(1, min(at_once // rows_at_once, most_draws)))
     draws = list(gen_batches(n_draws, draws_at_once))
     for rows in gen_batches(n_rows, rows_at_once):
         yield rows, draws

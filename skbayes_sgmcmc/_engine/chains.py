@@ -50,7 +50,7 @@ class Chains:
     engine : Engine
         The target, and the functions that take the steps (see ``accelerators/``).
     sampler : Sampler
-        The sampler, whose sub-flows the engine's integrator composes.
+        The sampler; the engine's integrator composes its sub-flows.
     minibatches : Minibatches
         Minibatches for the gradients.
     plan : Plan
@@ -77,10 +77,8 @@ class Chains:
         draws: Array,
         alpha: Callable[[Tensor], float] | None = None,
     ):
+        self.engine = engine
         self.target = engine.target
-        self.integrator = engine.integrator
-        self.kernel = engine.kernel
-        self.evaluator = engine.evaluator
         self.sampler = sampler
         self.minibatches = minibatches
         self.plan = plan
@@ -110,7 +108,7 @@ class Chains:
         length = self._chunk_length()
         n_steps, cursor = self.plan.n_steps, self.cursor
         self._start()
-        self._follow_first()
+        self._agree()
         while self.alive and cursor.step < n_steps and cursor.kept < self.plan.n_draws:
             # chunks end at multiples of their length and at the end of burn-in, so that a resumed
             # run draws its random numbers in the same portions
@@ -121,7 +119,7 @@ class Chains:
             cursor.step = stop
             if stop == self.plan.burn_in and not self.plan.more_rows:
                 self.sampler.end_burn_in(self._state)
-            self._follow_first()
+            self._agree()
             self._drop_diverged()
             if on_chunk is not None and self.alive:
                 on_chunk(self)
@@ -151,10 +149,10 @@ class Chains:
         self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
         self.state = self.sampler.init_state(self.phi, self._step)
 
-    def _follow_first(self) -> None:
-        """Take the state of rank 0: other processors may round otherwise."""
+    def _agree(self) -> None:
+        """Take the state that all processes which share the minibatches go on from."""
         parts = self.phi, *self._state.values(), *self.model_state.values()
-        self.minibatches.ranks.follow_first(*parts)
+        self.minibatches.follow_first(*parts)
 
     @property
     def last_step(self) -> Step:
@@ -173,7 +171,7 @@ class Chains:
 
     def _normals(self, count: int) -> Iterator[Tensor]:
         """Noise (chains, parameters) of every step, made for several steps at once if small."""
-        if getattr(self.integrator, "own_noise", False):
+        if self.engine.own_noise:
             yield from repeat(self._step.xi, count)
             return
         n_parameters, dtype = self.phi.shape[1], self.phi.dtype
@@ -205,12 +203,12 @@ class Chains:
 
         The positions have shape (chains, kept, parameters).
         """
-        if self.kernel is not None:
-            kept: Tensor = self.kernel(self.phi, etas, temperatures, keep, self.rng)
+        if self.engine.kernel is not None:
+            kept: Tensor = self.engine.kernel(self.phi, etas, temperatures, keep, self.rng)
             return kept
-        if getattr(self.integrator, "whole_chunks", False):
+        if self.engine.cell.whole_chunks:
             self._step.temperatures = temperatures
-            found: Tensor = self.integrator(self.sampler, self.phi, self._state, self._step)
+            found: Tensor = self.engine.integrator(self.sampler, self.phi, self._state, self._step)
             return found[:, torch.from_numpy(keep).to(found.device)]
         return None
 
@@ -219,7 +217,8 @@ class Chains:
     ) -> None:
         """Take steps one after another, beginning with step ``first``."""
         phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
-        after_step, count = self.target.model.after_step, len(etas)
+        integrator, after_step = self.engine.integrator, self.target.model.after_step
+        count = len(etas)
         indices = self.minibatches.indices(count, self.rng)
         uniforms = None
         if self.sampler.full_data:
@@ -235,7 +234,7 @@ class Chains:
             self._set_progress(first + i)
             if i == 0:
                 self._prepare()
-            self.integrator(self.sampler, phi, state, step)
+            integrator(self.sampler, phi, state, step)
             changed = False
             if after_step is not None:
                 at, latents = first + i, self.model_state
@@ -250,7 +249,8 @@ class Chains:
         """Add to the sampler's state what the steps of a chunk need and it lacks."""
         given = self.phi, self._state, self._step
         self.sampler.prepare(*given)
-        getattr(self.integrator, "prepare", lambda *_: None)(self.sampler, *given)
+        if self.engine.cell.prepare is not None:
+            self.engine.cell.prepare(self.sampler, *given)
 
     def _set_scale(self, eta: float, temperature: float) -> None:
         step, last = self._step, self.cursor.last_eta
@@ -359,7 +359,7 @@ class Chains:
     # parts ----------------------------------------------------------------------------------------
 
     def _new_evaluator(self) -> Evaluator:
-        return self.evaluator(
+        return self.engine.evaluator(
             self.target,
             self.minibatches,
             self.rng,

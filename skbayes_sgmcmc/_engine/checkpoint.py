@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .._data.ranks import ALONE, Ranks
 from .._draws.storage import PROBE
 from .._exceptions import CheckpointError, more, warn
 from .._limits import LIMITS
@@ -43,8 +42,6 @@ class Checkpoint:
     probe : dict of str to array
         Values of schedules, and of the functions of the model and the sampler at fixed positions.
         Only a file with the same values is resumed.
-    ranks : Ranks, default=ALONE
-        Processes that share the run. Only rank 0 reads and writes the file.
     """
 
     def __init__(
@@ -52,37 +49,35 @@ class Checkpoint:
         path: str | os.PathLike[str],
         fingerprint: str,
         probe: dict[str, Array],
-        ranks: Ranks = ALONE,
     ):
         self.path = Path(path).resolve()
         self.fingerprint = fingerprint
         self.probe = probe
-        self.ranks = ranks
-        self._snapshot: dict[str, Array] | None = None
-        self._draws: tuple[Array, Array] | None = None
+        #: arrays of the state, and draws and weights, which fill up
+        self._latest: tuple[dict[str, Array], Array, Array] | None = None
         self._next = time.monotonic() + LIMITS.write_seconds
 
     def maybe_save(self, chains: Chains) -> None:
         """Remember the current state, and write it if enough time has passed."""
-        self._snapshot = self._state_of(chains)
-        self._draws = (chains.draws, chains.weights)
+        self._latest = self._state_of(chains), chains.draws, chains.weights
         if time.monotonic() >= self._next:
             self.save_snapshot()
 
     def save(self, chains: Chains) -> None:
         """Write the current state."""
-        self._snapshot = self._state_of(chains)
-        self._draws = (chains.draws, chains.weights)
+        self._latest = self._state_of(chains), chains.draws, chains.weights
         self.save_snapshot()
 
-    def save_snapshot(self) -> None:
-        """Write the latest remembered state."""
-        if self._snapshot is None or self._draws is None or self.ranks.rank > 0:
-            return
+    def save_snapshot(self) -> bool:
+        """Write the latest remembered state, if there is one; whether there is a file then."""
+        if self._latest is not None:
+            self._write(*self._latest)
+        return self.path.exists()
+
+    def _write(self, state: dict[str, Array], draws: Array, weights: Array) -> None:
         started = time.monotonic()
-        kept = int(self._snapshot["kept"])
-        draws, weights = self._draws
-        arrays = self._snapshot | {"draws": draws[:, :kept], "weights": weights[:kept]}
+        kept = int(state["kept"])
+        arrays = state | {"draws": draws[:, :kept], "weights": weights[:kept]}
         try:
             write_atomically(self.path, arrays | {"digest": _digest(arrays)})
         except OSError as error:
@@ -104,12 +99,12 @@ class Checkpoint:
             The file is damaged or belongs to another fit. It is left unchanged.
         """
         precision = torch.finfo(chains.phi.dtype).eps
-        arrays = self.ranks.by_first(lambda: self._checked(precision))
+        arrays = self.read(precision)
         if arrays is not None:
             _restore(chains, arrays)
         return arrays is not None
 
-    def _checked(self, precision: float) -> dict[str, Array] | None:
+    def read(self, precision: float) -> dict[str, Array] | None:
         """The arrays of the file, if they are this fit's; None if there is no file yet."""
         if not self.path.exists():
             return None

@@ -123,10 +123,10 @@ def _check_no_steps(request: Request) -> None:
             )
 
 
-def check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
-    """Refuse a run of too many steps, or whose schedules leave the allowed range.
+def check_plan(plan: Plan, sampler: Sampler, *, step_known: bool) -> None:
+    """Refuse a run of too many steps, or with schedules that leave the allowed range.
 
-    ``tuned`` means that the sampler has found its step size in an earlier run.
+    ``step_known`` means that the sampler has found its step size in an earlier run.
     """
     if plan.n_steps > BOUNDS.steps:
         raise not_allowed(
@@ -136,7 +136,7 @@ def check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
         )
     _check_range("step_size", plan.step_size, plan)
     _check_range("temperature", plan.temperature, plan)
-    if plan.auto and plan.burn_in == 0 and sampler.finds_step and not tuned:
+    if plan.auto and plan.burn_in == 0 and sampler.finds_step and not step_known:
         raise not_allowed(
             f"burn_in=0 is not allowed with step_size='auto' and {type(sampler).__name__}, which "
             "finds its step size in the burn-in: give burn_in='auto', or step_size a number."
@@ -150,7 +150,7 @@ def check_plan(plan: Plan, sampler: Sampler, *, tuned: bool) -> None:
 
 
 def _check_range(name: str, schedule: Schedule, plan: Plan) -> None:
-    """Refuse a schedule whose values, over the run, leave those that chains can compute with."""
+    """Refuse a schedule with values, over the run, that chains can't compute with."""
     n_steps = plan.n_steps
     with np.errstate(over="ignore"):
         values = schedule.values(plan.grid, n_steps)

@@ -7,24 +7,29 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 
 from .._data.minibatch import Data, Minibatches
 from .._data.ranks import ALONE, Ranks
 from .._exceptions import explained, not_allowed
-from ..models._protocol import Model
 from ..samplers import Sampler
+from .checkpoint import Checkpoint
 from .fingerprint import fingerprint, probe, same_probe, versions
 from .settings import Settings
 
 if TYPE_CHECKING:
     from .lengths import Plan
+    from .problem import Problem
     from .recipe import Recipe
 
-#: settings in which ranks may differ, because each has its own disk and device
+Array = NDArray[Any]
+T = TypeVar("T")
+
+#: settings that may differ between ranks, because each has its own disk and device
 OWN = ("checkpoint", "device", "storage", "verbose")
 
 
@@ -57,6 +62,34 @@ class Grid:
         """Raise ``ValueError`` if ranks differ in a fact."""
         self.rows.agree(facts)
         self.chains.agree(facts)
+
+    def own(self, chains: list[int]) -> list[int]:
+        """Those chains that this process runs."""
+        return chains[self.chains.share(len(chains))]
+
+    def every(self, results: list[T]) -> list[T]:
+        """The results of all chains, from those of this process's."""
+        return [result for of_rank in self.chains.gathered(results) for result in of_rank]
+
+
+class SharedCheckpoint(Checkpoint):
+    """A checkpoint that rank 0 reads and writes for all ranks."""
+
+    def __init__(self, ranks: Ranks, *given: Any):
+        super().__init__(*given)
+        self.ranks = ranks
+
+    def save_snapshot(self) -> bool:
+        return self.ranks.rank > 0 or super().save_snapshot()
+
+    def read(self, precision: float) -> dict[str, Array] | None:
+        return self.ranks.by_first(lambda: super(SharedCheckpoint, self).read(precision))
+
+
+def checkpoint_of_run(*given: Any) -> Checkpoint:
+    """The checkpoint of a run in this process, or in the ranks of the context."""
+    grid = grid_of_run()
+    return Checkpoint(*given) if grid.alone else SharedCheckpoint(grid.rows, *given)
 
 
 _grid: ContextVar[Grid | None] = ContextVar("grid", default=None)
@@ -147,11 +180,17 @@ def data_parallel(group: Any = None, *, chain_group: Any = None) -> Iterator[Non
         _grid.reset(token)
 
 
-def grid_of_run(model: Model, data: Data, settings: Settings, sampler: Sampler) -> Grid:
-    """The ranks that share a run, which this function checks before any work is done."""
-    grid = _grid.get() or Grid()
+def grid_of_run() -> Grid:
+    """The ranks that share the runs of the context."""
+    grid = _grid.get()
+    return Grid() if grid is None or grid.alone else grid
+
+
+def check_ranks(problem: Problem, settings: Settings, sampler: Sampler) -> None:
+    """Refuse ranks that differ, or that cannot share a run, before any work is done."""
+    grid, model, data = grid_of_run(), problem.model, problem.data
     if grid.alone:
-        return Grid()
+        return
     facts = {f"the version of {name}": version for name, version in versions().items()}
     facts["the model"] = type(model).__name__
     for field in fields(settings):
@@ -165,15 +204,14 @@ def grid_of_run(model: Model, data: Data, settings: Settings, sampler: Sampler) 
     facts["the sum of the weights"] = f"{data.total:.9g}"
     facts["the model's parameters"] = f"one of digest {_digest(model)}"
     grid.agree(facts)
-    _check(grid, model, data, settings, sampler)
-    return grid
+    _check(grid, data, settings, sampler)
 
 
 def _digest(value: Any) -> str:
     return fingerprint(value)[:8]
 
 
-def _check(grid: Grid, model: Model, data: Data, settings: Settings, sampler: Sampler) -> None:
+def _check(grid: Grid, data: Data, settings: Settings, sampler: Sampler) -> None:
     """Refuse a run that ranks cannot share; they agree, so all of them refuse it."""
     if not isinstance(settings.random_state, Integral):
         _refuse(
@@ -210,7 +248,7 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def check_same_run(grid: Grid, recipe: Recipe, plan: Plan, accelerators: tuple[str, ...]) -> None:
-    """Refuse ranks whose first step would differ: in its rows, its functions or the plan."""
+    """Refuse ranks if their first steps differ: in their rows, their functions or the plan."""
     if grid.alone:
         return
     size, target = recipe.minibatches.size, recipe.target
@@ -230,7 +268,7 @@ def check_same_run(grid: Grid, recipe: Recipe, plan: Plan, accelerators: tuple[s
             "at least one row for each rank.",
             "ranks-are-missing-or-differ",
         )
-    compared = Minibatches(target.data, min(size, 64))  # whose gradients ranks compare
+    compared = Minibatches(target.data, min(size, 64))  # ranks compare their gradients
     precision = torch.finfo(target.like.dtype).eps
     own = probe(target, recipe.sampler, compared)
     for ranks in (grid.rows, grid.chains):

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Minibatches
-from .._data.ranks import ALONE, Ranks
 from .._limits import LIMITS
 from .denormals import flushed_denormals
 from .settings import VALIDATION_FRACTION
@@ -83,18 +82,16 @@ class Adam:
 
 def descend(
     target: Target,
-    batch_size: int,
+    minibatches: Minibatches,
     theta: Array,
     seeds: Sequence[np.random.SeedSequence],
-    ranks: Ranks = ALONE,
     *,
     held_share: float = VALIDATION_FRACTION,
     most_rows: int | None = None,
 ) -> Tensor:
     """Positions phi (chains, n_parameters) at which descents from ``theta`` stop.
 
-    ``batch_size`` is the number of rows in the run's minibatches, which bounds that of the descent.
-    ``ranks`` share its minibatches unless these have fewer rows than there are ranks.
+    ``minibatches`` are those of the run; their size bounds that of the descent's own.
     ``held_share`` is the share of the rows that stop a chain. ``most_rows`` bounds the rows whose
     gradients are computed for a chain; None: only early stopping does.
     Latent variables keep their initial values.
@@ -102,7 +99,7 @@ def descend(
     phi = target.from_theta(torch.from_numpy(theta).to(target.like)).clone()
     rng = ChainRandom([seed.spawn(1)[0] for seed in seeds], str(target.like.device))
     with torch.no_grad(), flushed_denormals():
-        return Descent(target, batch_size, phi, rng, ranks, held_share, most_rows).run()
+        return Descent(target, minibatches, phi, rng, held_share, most_rows).run()
 
 
 class Descent:
@@ -111,10 +108,9 @@ class Descent:
     def __init__(
         self,
         target: Target,
-        batch_size: int,
+        minibatches: Minibatches,
         phi: Tensor,
         rng: ChainRandom,
-        ranks: Ranks = ALONE,
         held_share: float = VALIDATION_FRACTION,
         most_rows: int | None = None,
     ):
@@ -125,14 +121,12 @@ class Descent:
         orders = np.stack([stream.permutation(n) for stream in rng.rows])
         self.held, self.rows = orders[:, :held], orders[:, held:]
         size = int(np.clip(n // 8, DESCENT.smallest_batch, DESCENT.largest_batch))
-        self.size = min(size, batch_size, self.rows.shape[1])
+        self.size = min(size, minibatches.size, self.rows.shape[1])
         self.most = DESCENT.most_steps
         if most_rows is not None:
             self.most = min(self.most, most_rows // self.size)
-        self.ranks = ranks
-        self.minibatches = Minibatches(target.data, self.size)
-        if self.size >= ranks.size:
-            self.minibatches = self.minibatches.over(ranks)
+        self.minibatches = minibatches.uniform(self.size)
+        self._agree = minibatches.follow_first
         state = target.model.init_state(target.to_theta(phi))
         target.model.anneal(state, 0.0, 1.0)
         self.state = target.model.active(state)
@@ -196,5 +190,5 @@ class Descent:
             loss -= density.double().sum(1).cpu().numpy() / held.shape[1]
         finite = torch.isfinite(self.phi).all(1).cpu().numpy() & np.isfinite(loss)
         found = torch.from_numpy(np.where(finite, loss, np.inf)).to(self.phi.device)
-        self.ranks.follow_first(self.phi, found)  # where one stops, all stop
+        self._agree(self.phi, found)  # where one process stops, all stop
         return np.asarray(found.cpu())

@@ -72,7 +72,7 @@ def _update(digest: Any, part: Any) -> None:
         _update(digest, [part.entropy, part.spawn_key])
     elif hasattr(part, "__dict__") and not callable(part):
         digest.update(type(part).__name__.encode())
-        # attributes whose names begin with _ are caches, which may or may not be filled
+        # attributes with names that begin with _ are caches, which may or may not be filled
         held = {k: v for k, v in vars(part).items() if not callable(v) and k[0] != "_"}
         _update(digest, held)
     elif isinstance(part, partial):

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from .._data.chain_random import ChainRandom
-from .._data.ranks import ALONE, RankError, Ranks
+from .._data.ranks import RankError
 from .._draws.storage import allocate, dtype_name
 from .._exceptions import not_allowed
 from ..models._threads import few_threads, products
@@ -21,6 +21,7 @@ from ..samplers import Cell, Sampler
 from .accelerators import equip
 from .chains import Chains
 from .checkpoint import Checkpoint
+from .data_parallel import checkpoint_of_run
 from .descent import descend
 from .fingerprint import fingerprint, probe, probe_starts, summary
 from .lengths import Plan
@@ -34,7 +35,7 @@ from .threshold import threshold_per_step
 Array = NDArray[Any]
 
 
-#: settings that do not change draws, or whose resolved values are in the fingerprint
+#: settings that do not change draws, or that the fingerprint has as resolved values
 UNSEEN = ("checkpoint", "verbose", "random_state")
 
 
@@ -90,10 +91,6 @@ class Job:
     def target(self) -> Target:
         return self.recipe.target
 
-    @property
-    def ranks(self) -> Ranks:
-        return self.recipe.minibatches.ranks
-
     def of(self, chains: list[int]) -> Job:
         """The job of some of all chains, which has a checkpoint file of its own."""
         settings = self.settings
@@ -145,12 +142,9 @@ class Job:
         return self._result(chains)
 
     def _checkpoint(self) -> Checkpoint:
-        minibatches, path = self.recipe.minibatches, self.settings.checkpoint
-        if self.ranks.rank > 0:
-            return Checkpoint(path, "", {}, self.ranks)
-        known = probe(self.target, self.recipe.sampler, minibatches.over(ALONE))
+        known = probe(self.target, self.recipe.sampler, self.recipe.minibatches.whole())
         known |= self._probed_schedules() | self._probed_steps()
-        return Checkpoint(path, self._fingerprint(), known, self.ranks)
+        return checkpoint_of_run(self.settings.checkpoint, self._fingerprint(), known)
 
     def _probed_schedules(self) -> dict[str, Array]:
         """The values of the schedules over the run: a user's class may compute anything."""
@@ -173,7 +167,7 @@ class Job:
         chains = Chains(
             equip((), self.recipe),
             self.recipe.sampler,
-            self.recipe.minibatches.over(ALONE).in_precision(None),
+            self.recipe.minibatches.whole().in_precision(None),
             replace(self.plan, auto=False),
             phi.clone(),
             rng,
@@ -247,7 +241,7 @@ class Job:
             optimised = tuning_of(model).descends(init) and not self.recipe.sampler.cools
             if optimised and self.plan.start_rows != 0:
                 return descend(
-                    target, self.recipe.minibatches.size, theta, self.seeds, ranks=self.ranks,
+                    target, self.recipe.minibatches, theta, self.seeds,
                     held_share=self.settings.validation_fraction, most_rows=self.plan.start_rows,
                 )  # fmt: skip
         else:
@@ -293,8 +287,7 @@ class Job:
         where = f" at step {chains.cursor.step} of {self.plan.n_steps}"
         if checkpoint is None:
             return f"{where}; nothing was kept. Set checkpoint='file.npz' to make fits resumable."
-        checkpoint.save_snapshot()
-        if self.ranks.rank == 0 and not checkpoint.path.exists():
+        if not checkpoint.save_snapshot():
             return f"{where}, before the first checkpoint; nothing was kept."
         return (
             f"{where}; call fit again with the same data and parameters to continue from "

@@ -33,7 +33,7 @@ class Lengths:
     n_draws: int
     thinning: int | MixingDistance
 
-    def asked(self, settings: Settings) -> Lengths:
+    def with_given(self, settings: Settings) -> Lengths:
         """These automatic lengths, with those that ``settings`` give, within its ``max_steps``."""
         automatic = [name for name in LENGTHS if is_auto(getattr(settings, name))]
         given = {name: getattr(settings, name) for name in LENGTHS if name not in automatic}
@@ -106,7 +106,7 @@ LENGTHS = tuple(field.name for field in fields(Lengths))
 
 
 def start_rows(max_steps: int | None, batch_size: int) -> int | None:
-    """Most rows whose gradients a descent may compute for a chain; None for no bound."""
+    """Most gradients of rows that a descent may compute for a chain; None for no bound."""
     return None if max_steps is None else math.ceil(START_SHARE * max_steps) * batch_size
 
 
@@ -119,9 +119,9 @@ class Plan:
     n_draws: int
     burn_in: int
     thinning: int | MixingDistance
-    #: number of first steps, taken at temperature 0, in which every chain finds a mode
+    #: number of first steps, taken at temperature 0, while every chain finds a mode
     descent: int = 0
-    #: most rows whose gradients an optimiser computes for a chain before these steps; None: as many
+    #: most gradients of rows that an optimiser takes for a chain before these steps; None: as many
     #: as it asks for; 0: there is no optimiser
     start_rows: int | None = None
     #: whether the step size is "auto", so that samplers may change it in the burn-in

@@ -119,8 +119,7 @@ class LogJoint:
             raise not_allowed(
                 f"rows={rows!r} is not allowed: rows have the numbers 0 to {self.n_rows - 1}."
             )
-        minibatches = Minibatches(target.data, len(chosen), shared=True)
-        batch = next(iter(minibatches.gather(chosen[None, None], None)))
+        batch = Minibatches(target.data, len(chosen)).batch_of(chosen)
         scale = target.data.scale * self.n_rows / len(chosen)
         found = (target.model.log_lik(at, batch) * batch.weight).sum(1) * scale
         return found.reshape(theta.shape[:-1])

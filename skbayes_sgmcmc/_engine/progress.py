@@ -69,7 +69,7 @@ def mean_nll(chains: Chains) -> float:
 
 
 class Board:
-    """A folder in which workers on this machine write how far they are, each in a file of its own.
+    """A folder where workers on this machine write how far they are, each in a file of its own.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Board:
 
 @contextmanager
 def watched(on_progress: OnProgress, n_groups: int, n_steps: int) -> Iterator[Board]:
-    """A board for workers, of which a thread reports while they run."""
+    """A board for workers; a thread reports of it while they run."""
     with tempfile.TemporaryDirectory() as folder:
         board = Board(Path(folder), n_groups)
         ended, before = threading.Event(), 0.0

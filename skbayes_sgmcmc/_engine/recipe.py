@@ -60,7 +60,7 @@ class Recipe:
     n_chains : int
         Number of chains.
     torch_numbers : bool
-        Whether the run continues chains whose random numbers come from torch.
+        Whether the run continues chains with random numbers from torch.
     n_steps : int
         Number of steps of each chain; 0 while there is no plan.
     """
@@ -115,12 +115,12 @@ def request_of(problem: Problem, settings: Settings, *, more_rows: bool = False)
     """
     model, data = problem.model, problem.data
     level = as_schedule("temperature", settings.temperature).values(np.zeros(1, dtype=int), 1)
-    sampler, cell = _chosen(model, data, settings, more_rows=more_rows)
+    sampler, cell = _sampler_of(model, data, settings, more_rows=more_rows)
     check_pair(sampler, model, float(level[0]))
     return Request(sampler, cell, float(level[0]), settings, more_rows)
 
 
-def _chosen(
+def _sampler_of(
     model: Model, data: Data, settings: Settings, *, more_rows: bool = False, whole: bool = False
 ) -> tuple[Sampler, Cell]:
     """The sampler and its cell of the table. ``whole``: every step was found to need all rows."""
@@ -152,7 +152,7 @@ def recipe_of(
         target = target.without_control_variates()
         minibatches = Minibatches(target.data, minibatches.size)
         if is_auto(settings.sampler):
-            better, its_cell = _chosen(model, data, settings, whole=True)
+            better, its_cell = _sampler_of(model, data, settings, whole=True)
             if type(better) is not type(sampler):
                 sampler, cell = better, its_cell
                 request = replace(request, sampler=sampler, cell=cell)
@@ -185,7 +185,8 @@ def _resolved(model: Model, data: Data, request: Request) -> AutoValues:
     # stream, the approximation would be too narrow, and it might have no maximum because the prior
     # would hardly count.
     rows = replace(data, total=0.0) if request.more_rows else data
-    values = tuning_of(model).resolve(rows, request)
+    tuning = tuning_of(model)
+    values = (tuning.automatic if request.settings.auto else tuning.given)(rows, request)
     found = [each for each in (values.center, values.root) if each is not None]
     if not all(np.isfinite(each).all() for each in found):
         raise _no_approximation()
@@ -275,7 +276,7 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
         size = 2 if settings.kept.dtype == "bfloat16" else itemsize
         check_memory(settings.n_chains, n_draws, model.n_kept, size)
     burn_in, thinning = tuning.lengths(values, minibatches.data.n_rows, minibatches.size, n_draws)
-    lengths = Lengths(0 if going_on else burn_in, n_draws, thinning).asked(settings)
+    lengths = Lengths(0 if going_on else burn_in, n_draws, thinning).with_given(settings)
     descends = not going_on and recipe.sampler.cools and tuning.descends(values.init)
     return Plan(
         step_size=as_schedule("step_size", recipe.step_size),

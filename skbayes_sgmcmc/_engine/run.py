@@ -13,12 +13,11 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from .._data.ranks import Ranks
 from .._exceptions import SamplingError, listed, more, warn
 from ..models._threads import few_threads, products
 from .accelerators import choose, offers
 from .combinations import check_plan
-from .data_parallel import Grid, check_same_run, grid_of_run
+from .data_parallel import check_ranks, check_same_run, grid_of_run
 from .jobs import Job, Result, moves_of
 from .lengths import Plan
 from .problem import ChainState, Problem
@@ -67,7 +66,7 @@ def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = 
     """Run the chains that ``settings`` describe.
 
     ``on_progress`` is called while chains run in this process; if they run in workers, only with
-    ``verbose``, from a thread; if ranks share the rows, on rank 0.
+    ``verbose``, from a thread; if other processes share the run, in the first.
     """
     whole = products(problem.model, problem.data.n_rows, settings.n_chains)
     with few_threads(whole):  # the chains choose theirs by the rows of a step
@@ -76,26 +75,26 @@ def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = 
 
 def _draw(problem: Problem, settings: Settings, on_progress: OnProgress | None) -> Run:
     request = request_of(problem, settings)
-    grid = grid_of_run(problem.model, problem.data, settings, request.sampler)
-    n_asked, settings = settings.n_chains, problem.of_chains(settings)
+    check_ranks(problem, settings, request.sampler)
+    n_requested, settings = settings.n_chains, problem.of_chains(settings)
     with explained_factorisations():
         recipe = recipe_of(problem, replace(request, settings=settings))
-    return sampled(problem, recipe, settings, grid, n_asked, on_progress)
+    return sampled(problem, recipe, settings, n_requested, on_progress)
 
 
 def sampled(
     problem: Problem,
     recipe: Recipe,
     settings: Settings,
-    grid: Grid,
-    n_asked: int,
+    n_requested: int,
     on_progress: OnProgress | None,
     plan: Callable[..., Plan] = plan_of,
 ) -> Run:
     """Run the chains of a recipe, for as many steps as ``plan(recipe, settings, going_on)`` says.
 
-    ``n_asked`` is the number of chains that were asked for, of which some may have diverged.
+    ``n_requested`` is the number of chains that were requested; some may have diverged.
     """
+    grid = grid_of_run()
     recipe = replace(recipe, minibatches=recipe.minibatches.over(grid.rows))
     sampler, previous = recipe.sampler, problem.previous
     same_moves = previous is not None and previous.moves == moves_of(sampler, recipe.cell)
@@ -103,14 +102,23 @@ def sampled(
     going_on = same_moves if sampler.finds_step else previous is not None
     for attempt in range(1 + REPEATS):
         steps = plan(recipe, settings, going_on=going_on)
-        check_plan(steps, sampler, tuned=same_moves)
+        check_plan(steps, sampler, step_known=same_moves)
         if not steps.more_rows:
             prepared = problem.model.prepared(steps.n_steps)
             recipe = replace(recipe, target=recipe.target.with_model(prepared))
         recipe = replace(recipe, n_steps=steps.n_steps)
-        job = _job(recipe, steps, settings.attempt(attempt), previous)
+        job = Job(
+            recipe=recipe,
+            plan=steps,
+            settings=settings.attempt(attempt),
+            previous=previous,
+            accelerators=choose(settings.compiled, offers(recipe)),
+            group=list(range(settings.n_chains)),
+            seeds=settings.seeds(),
+        )
         check_same_run(grid, recipe, steps, job.accelerators)
-        results = _run_groups(job, on_progress if grid.first else None, grid.chains)
+        own = job.of(grid.own(job.group))
+        results = grid.every(_run_groups(own, on_progress if grid.first else None))
         doubtful = steps.all_needed and (
             any(result.diverged for result in results)
             or recipe.too_long([result.draws for result in results], steps.first_temperature)
@@ -118,27 +126,12 @@ def sampled(
         if not doubtful or attempt == REPEATS:
             break
         recipe = recipe.at(recipe.step_size / 4.0)
-    return _combine(results, job, n_asked, doubtful=doubtful)
+    return _combine(results, job, n_requested, doubtful=doubtful)
 
 
-def _job(recipe: Recipe, plan: Plan, settings: Settings, previous: ChainState | None) -> Job:
-    """The run of all chains, with what can make it faster."""
-    return Job(
-        recipe=recipe,
-        plan=plan,
-        settings=settings,
-        previous=previous,
-        accelerators=choose(settings.compiled, offers(recipe)),
-        group=list(range(settings.n_chains)),
-        seeds=settings.seeds(),
-    )
-
-
-def _run_groups(job: Job, on_progress: OnProgress | None, ranks: Ranks) -> list[Result]:
-    """Run the chains of a job as one group in this process, or as several in workers or ranks."""
-    groups = job.settings.groups(ranks.size)
-    if ranks.size > 1:
-        return ranks.gathered(job.of(groups[ranks.rank])(on_progress))
+def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
+    """Run the chains of a job as one group in this process, or as several in workers."""
+    groups = job.settings.groups()
     if len(groups) == 1:
         return [job(on_progress)]
     watch: AbstractContextManager[Board | None] = nullcontext()
@@ -150,11 +143,11 @@ def _run_groups(job: Job, on_progress: OnProgress | None, ranks: Ranks) -> list[
 
 
 def _run_one(job: Job, board: Board | None, group: int) -> Result:
-    """Run a job in a worker: as a function, whose name joblib's backends can use as a key."""
+    """Run a job in a worker: as a function, because joblib's backends use its name as a key."""
     return job(None if board is None else partial(board.write, group))
 
 
-def _combine(results: list[Result], job: Job, n_asked: int, *, doubtful: bool) -> Run:
+def _combine(results: list[Result], job: Job, n_requested: int, *, doubtful: bool) -> Run:
     """Combine the results of the groups of a job's chains."""
     plan = job.plan
     alive = [result for result in results if len(result.draws)]
@@ -195,7 +188,7 @@ def _combine(results: list[Result], job: Job, n_asked: int, *, doubtful: bool) -
         },
         last_eta=first.state.last_eta,
         moves=first.state.moves,
-        n_chains=n_asked,
+        n_chains=n_requested,
         n_rows=job.target.n,
         n_draws=kept,
     )

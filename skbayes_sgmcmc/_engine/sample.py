@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._data.minibatch import Data
-from .._draws.magnitude import check_magnitude, extremes
+from .._draws.magnitude import check_magnitude, extremes, moves
 from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage
-from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
+from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
 from .._validation import check_choice, check_int
 from ..models._protocol import DensityModel, Model
 from ..samplers import Sampler
@@ -175,6 +175,13 @@ def sample(
     )
     posterior = PosteriorSamples(model.unpack(run.draws), run.weights, run.statistics)
     check_magnitude(extremes(posterior)[1])
+    some = [posterior[name][:, :: -(-posterior.n_draws // 10)] for name in posterior.draws]
+    if len(some[0][0]) >= 4 and run.plan.first_temperature > 0.0 and not any(map(moves, some)):
+        warn(
+            f"the draws of {sampler!r} have no spread: the chains did not move. Give a larger "
+            "step_size; a sampler of your own must change theta in place or return it.",
+            "the-chains-did-not-move",
+        )
     return posterior
 
 

@@ -214,9 +214,9 @@ class Settings:
             entropy = int(state)
         return np.random.SeedSequence(entropy).spawn(self.n_chains)
 
-    def groups(self, n_ranks: int = 1) -> list[list[int]]:
-        """Groups of chains that run as one batch: one for each rank, or one for each job."""
-        count = n_ranks
+    def groups(self) -> list[list[int]]:
+        """Groups of chains that run as one batch: one for each of ``n_jobs``."""
+        count = 1
         if self.n_jobs not in (None, 1):
             from joblib import effective_n_jobs
 

@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.kept_rows import STREAM, KeptRows
-from .._data.minibatch import Data, Minibatches
+from .._data.minibatch import Data
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
 from .._validation import is_auto
 from ..models._auto import AUTO
-from ..models._past import Mark, Past
+from ..models._past import Past, PastMean
 from ..models._protocol import Model
 from ..models._tuning import AutoValues, Request
 from ..schedules import as_schedule
-from .data_parallel import grid_of_run
+from .data_parallel import check_ranks
 from .lengths import Plan
 from .problem import ChainState, Problem
 from .progress import OnProgress
@@ -58,9 +58,9 @@ class Memory:
         Whether no class is missing.
     normal : bool
         Whether the posterior is normal.
-    told : bool
+    warned : bool
         Whether a warning has said that the Gaussian of earlier rows is used too far away.
-    marks : tuple of Mark
+    past_means : tuple of PastMean
         Means given all rows of some parts.
     """
 
@@ -72,8 +72,8 @@ class Memory:
     past: Past | None = None
     complete: bool = True
     normal: bool = False
-    told: bool = False
-    marks: tuple[Mark, ...] = ()
+    warned: bool = False
+    past_means: tuple[PastMean, ...] = ()
 
     @classmethod
     def of(cls, state: ChainState | None) -> Memory:
@@ -112,16 +112,16 @@ class Part:
 
 
 def draw_part(
-    problem: Problem, settings: Settings, call: Call, on_progress: OnProgress | None = None
+    problem: Problem, settings: Settings, call: StreamCall, on_progress: OnProgress | None = None
 ) -> Part:
     """Take one pass over the new rows of a stream; see :func:`run.draw`."""
     problem = problem.bound()
     request = request_of(problem, settings, more_rows=True)
     settings = replace(settings, sampler=request.sampler)  # whatever the rows of a part suggest
-    grid = grid_of_run(problem.model, problem.data, settings, request.sampler)
+    check_ranks(problem, settings, request.sampler)
     _check_sizes(problem, settings)
     before = Memory.of(problem.previous)
-    n_asked, settings = settings.n_chains, problem.of_chains(settings)
+    n_requested, settings = settings.n_chains, problem.of_chains(settings)
     summary = None
     if _summarises(problem.model, replace(request, settings=settings)):
         summary = Summary.of(problem.previous, call, problem.data)
@@ -143,7 +143,7 @@ def draw_part(
                 problem, previous=summary.brought_along(problem.previous, recipe.values)
             )
     plan = partial(_one_pass, n_rows=call.new)
-    run = sampled(problem, recipe, settings, grid, n_asked, on_progress, plan)
+    run = sampled(problem, recipe, settings, n_requested, on_progress, plan)
     drawn = run.state.n_draws + (0 if problem.previous is None else before.n_drawn)
     memory = Memory(rows_seen=call.seen, n_drawn=drawn, values=recipe.values)
     run = replace(run, state=replace(run.state, memory=memory))
@@ -151,7 +151,7 @@ def draw_part(
 
 
 def _check_sizes(problem: Problem, settings: Settings) -> None:
-    """Refuse a part whose chains cannot continue the earlier ones."""
+    """Refuse a part if its chains cannot continue the earlier ones."""
     previous, n_parameters = problem.previous, problem.model.n_parameters
     if previous is not None and not previous.fits(settings.n_chains, n_parameters):
         raise not_allowed(
@@ -209,7 +209,7 @@ def _with_falling_step(recipe: Recipe, rows_seen: float) -> Recipe:
 
 
 @dataclass(frozen=True)
-class Call:
+class StreamCall:
     """What a run has to know of a stream: its rows are those kept of earlier calls and new ones.
 
     Attributes
@@ -234,7 +234,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Joined:
+class StreamRows:
     """The rows of a call of a stream: those that were kept of earlier ones, and new ones.
 
     Attributes
@@ -258,7 +258,7 @@ class Joined:
     n_parameters: int
 
     @classmethod
-    def of(cls, new: KeptRows, previous: ChainState | None, n_parameters: int) -> Joined:
+    def of(cls, new: KeptRows, previous: ChainState | None, n_parameters: int) -> StreamRows:
         """New rows after those of earlier calls, which a Gaussian replaces if the new are many."""
         keep = new.are_few(n_parameters)
         if previous is not None and not keep:
@@ -267,13 +267,13 @@ class Joined:
         rows = new if earlier is None else earlier.and_new(new)
         return cls(rows, earlier, previous, keep, n_parameters)
 
-    def call(self, data: Data, *, complete: bool) -> Call:
+    def call(self, data: Data, *, complete: bool) -> StreamCall:
         """What a run has to know, given the rows as data."""
         seen, new = data.total + Memory.of(self.previous).rows_seen, data.n_rows
         if self.earlier is not None:
             seen, new = seen - self.earlier.total, new - self.earlier.n_rows
         full = not self.rows.are_few(self.n_parameters)
-        return Call(seen, new, self.keep, full, complete)
+        return StreamCall(seen, new, self.keep, full, complete)
 
     def kept(self) -> KeptRows:
         """The rows that the next call needs."""
@@ -296,7 +296,7 @@ class Summary:
 
     Attributes
     ----------
-    call : Call
+    call : StreamCall
         The call.
     earlier : AutoValues or None
         The Gaussian of the last call, if draws were those of it. They are moved to that of now.
@@ -304,21 +304,21 @@ class Summary:
         Where the mean was, if the posterior was nearly normal.
     past : Past or None
         The Gaussian of rows that are no longer kept. None: all are kept.
-    marks : tuple of Mark
+    past_means : tuple of PastMean
         Means given all rows of some calls.
-    told : bool
+    warned : bool
         Whether a warning has said that the Gaussian of earlier rows is used too far away.
     """
 
-    call: Call
+    call: StreamCall
     earlier: AutoValues | None = None
     near: Array | None = None
     past: Past | None = None
-    marks: tuple[Mark, ...] = ()
-    told: bool = False
+    past_means: tuple[PastMean, ...] = ()
+    warned: bool = False
 
     @classmethod
-    def of(cls, previous: ChainState | None, stream: Call, data: Data) -> Summary | None:
+    def of(cls, previous: ChainState | None, stream: StreamCall, data: Data) -> Summary | None:
         """None if the rows stand for others, or if the calls before this one kept no summary."""
         if data.total != stream.seen:
             return None
@@ -332,11 +332,11 @@ class Summary:
         usual = before.complete and _are_draws_of(values, before, previous.theta.shape[1])
         near = values.center if before.normal else None
         moving = values if usual else None
-        return cls(stream, moving, near, past, before.marks, before.told)
+        return cls(stream, moving, near, past, before.past_means, before.warned)
 
     def prior_of(self, model: Model) -> Model:
-        """The model whose prior is what is known from rows that are no longer kept."""
-        found: Model = model.after(self.past, self.near)
+        """The model with what is known from rows that are no longer kept as its prior."""
+        found: Model = model.with_past(self.past, self.near)
         return found
 
     def brought_along(self, previous: ChainState | None, values: AutoValues) -> ChainState | None:
@@ -347,20 +347,21 @@ class Summary:
 
     def added_to(self, run: Run, problem: Problem, values: AutoValues) -> Part:
         """A run with what later calls need to know."""
-        call, marks, data = self.call, _marked(self.marks, values, self.call.seen), problem.data
+        call, data = self.call, problem.data
+        means = _with_mean(self.past_means, values, call.seen)
         model = problem.model
         change = _change_of_curvature(model, data, values) if call.keep else math.inf
         least = 1 if call.full else STREAM.least_parts
         settled = not call.keep or (
-            call.complete and _are_many(model, data) and _is_settled(values, marks, least)
+            call.complete and _are_many(model, data) and _is_settled(values, means, least)
         )
         state = remembering(
             run.state,
             past=None if settled else self.past,
             complete=call.complete,
             normal=call.complete and change < STREAM.most_change,
-            told=self._is_stretched(values, change),
-            marks=marks,
+            warned=self._is_stretched(values, change),
+            past_means=means,
         )
         earlier = self.earlier
         moved = None if earlier is None else partial(values.moved, earlier=earlier)
@@ -373,8 +374,8 @@ class Summary:
         If the curvature changes by a share ``change`` within a sd, then the gradient of rows whose
         Gaussian is used z sds away is off by about change * z^2 / 2, in 1/sds.
         """
-        if self.past is None or self.told or not self.call.keep:
-            return self.told
+        if self.past is None or self.warned or not self.call.keep:
+            return self.warned
         assert values.center is not None
         distance, _ = self.past.potential(values.center)  # half the square of z
         if distance * change < STREAM.most_stretched:
@@ -401,18 +402,20 @@ def _are_draws_of(values: AutoValues, memory: Memory, n_parameters: int) -> bool
     return bool(squares.max() < STREAM.far_draws)
 
 
-def _marked(marks: tuple[Mark, ...], values: AutoValues, seen: float) -> tuple[Mark, ...]:
-    """The last marks, a new one of which is made when there are an eighth more rows."""
-    if marks and seen < STREAM.spacing * marks[-1].seen:
-        return marks
+def _with_mean(
+    means: tuple[PastMean, ...], values: AutoValues, seen: float
+) -> tuple[PastMean, ...]:
+    """The last past means, with a new one when there are an eighth more rows."""
+    if means and seen < STREAM.spacing * means[-1].seen:
+        return means
     assert values.center is not None
-    return (*marks[-STREAM.marks :], Mark(seen, values.center))
+    return (*means[-STREAM.past_means :], PastMean(seen, values.center))
 
 
 def _are_many(model: Model, data: Data) -> bool:
     """Whether rows are worth to be replaced by a Gaussian."""
     least = max(LIMITS.stream_numbers, LIMITS.kept_per_parameter * model.n_parameters**2)
-    return data.n_rows * Minibatches(data, 1).numbers >= least
+    return data.n_rows * data.row_numbers >= least
 
 
 def _change_of_curvature(model: Any, data: Data, values: AutoValues) -> float:
@@ -430,19 +433,19 @@ def _change_of_curvature(model: Any, data: Data, values: AutoValues) -> float:
     return float(max(np.abs(other / here - 1.0).max() for other in there))
 
 
-def _is_settled(values: AutoValues, marks: tuple[Mark, ...], least: int) -> bool:
+def _is_settled(values: AutoValues, means: tuple[PastMean, ...], least: int) -> bool:
     """Whether the mean moves no further than rows in random order let it, in parts of the stream.
 
     The mean of N rows is away from that of n of them by 1/n - 1/N, in units of one row's variance,
     and the moves in parts of the stream are independent. Rows in another order move it further, and
     what earlier rows say far from where the mean was then is not in a Gaussian.
     """
-    last = len(marks) - 1
+    last = len(means) - 1
     if last < least:
         return False
-    now, d = marks[-1].seen, len(marks[-1].mean)
-    places = [values.whitened(mark.mean) for mark in marks]  # in sds of now
-    left = [now / mark.seen for mark in marks]  # variances of what was not known then
+    now, d = means[-1].seen, len(means[-1].mean)
+    places = [values.whitened(each.mean) for each in means]  # in sds of now
+    left = [now / each.seen for each in means]  # variances of what was not known then
 
     def moved(i: int, j: int) -> float:
         return float(np.square(places[j] - places[i]).sum()) / (left[i] - left[j])

@@ -26,7 +26,6 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data, Minibatches
-from .._data.ranks import NoRandom
 from .._draws.storage import decode
 from .._exceptions import not_allowed
 from .._metric import State
@@ -165,7 +164,7 @@ class Target:
         return target
 
     def without_control_variates(self) -> Target:
-        """A copy of the target whose gradients are those of the minibatches alone.
+        """A copy of the target with the gradients of the minibatches alone.
 
         If all rows are in every step, both are the same, and this one is less work.
         """
@@ -218,8 +217,7 @@ class Target:
         """Mean (positions,) of ``log_lik`` over at most ``most`` evenly spaced rows."""
         data, every = self.data, -(-self.data.n_rows // most)
         index = np.arange(0, data.n_rows, every)
-        batches = Minibatches(data, len(index), shared=True)
-        batch = data.all_rows() if every == 1 else next(batches.gather(index[None, None], None))
+        batch = data.all_rows() if every == 1 else Minibatches(data, len(index)).batch_of(index)
         rows = log_lik(theta, batch) * batch.weight
         return rows.sum(1, dtype=torch.float64) / len(index)
 
@@ -237,20 +235,19 @@ class Evaluator:
         split: bool,
     ):
         self.target = target
-        self._ranks = minibatches.ranks
-        shared = self._ranks.size > 1
-        self.rng: Any = NoRandom(type(target.model).__name__) if shared else rng
+        self.rng = minibatches.random(rng, type(target.model).__name__)
         self.state = state
         self.batch = Batch({}, 1.0, True, 0)  # set before every step
         self.aux: dict[str, Tensor] = {}
         self._scale = target.likelihood_scale(minibatches)
+        self._add_up = minibatches.add_up
         #: the precision of gradients, and the coordinates in it
         self._dtype = minibatches.dtype or target.like.dtype
         self._coordinates = target.coordinates
         if self._coordinates is not None:
             self._coordinates = self._coordinates.to(self._dtype)
-        #: whether the rows' part of the gradient has a buffer of its own; ranks add up that part
-        self._apart = split or shared
+        #: whether the rows' part of the gradient has a buffer of its own, which is added up
+        self._apart = split or minibatches.divided
         self._likelihood: Tensor | None = None
         self._g: Tensor | None = None
 
@@ -265,7 +262,7 @@ class Evaluator:
         self.aux = model.likelihood_gradient(
             theta, self.batch, self.state, self.rng, out=data_part, scale=self._scale
         )
-        self._ranks.add_up(data_part, *self.aux.values())
+        self._add_up(data_part, *self.aux.values())
         if target._anchor_gradient is not None:
             data_part.add_(target._anchor_gradient)
             if target._anchor_hessian is not None:
@@ -286,7 +283,7 @@ class Evaluator:
         rows = model.value_and_gradient(
             theta, self.batch, self.state, self.rng, out=data_part, scale=self._scale
         )
-        self._ranks.add_up(data_part, rows)
+        self._add_up(data_part, rows)
         value += rows
         if self._likelihood is not None:
             g.add_(self._likelihood)

@@ -47,7 +47,7 @@ def to_arviz(
         Targets or labels of the rows.
     sample_weight : array of shape (n_samples,) or None, default=None
         Exponents of the rows' likelihoods, as in ``fit``: each multiplies its row's log likelihood,
-        and rows whose weight is 0 are left out.
+        and rows of weight 0 are left out.
     n_predictive : int, default=25
         Draws of each chain, evenly spaced, for each of which a new target of every row is drawn;
         at most all, and 0 for none.

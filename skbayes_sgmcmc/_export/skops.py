@@ -19,7 +19,7 @@ STATE = (
     "_engine.problem.ChainState",
     "_engine.streams.Memory",
     "estimators._groups.Grouping",
-    "models._past.Mark",
+    "models._past.PastMean",
     "models._past.Past",
     "models._tuning.AutoValues",
     "models.networks.cnn.CNN",
@@ -56,5 +56,5 @@ def skops_trusted_types() -> list[str]:
 
 
 def _has_parameters(found: Any) -> bool:
-    """Whether ``found`` is a class whose objects have scikit-learn's parameters."""
+    """Whether ``found`` is a class of objects with scikit-learn's parameters."""
     return isinstance(found, type) and issubclass(found, BaseEstimator)

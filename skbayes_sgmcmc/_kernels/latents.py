@@ -17,7 +17,7 @@ from . import jit, polynomial
 PART = 512
 #: bound on the argument of exp, within which exp is neither zero nor infinite
 LARGEST = 700.0
-#: log 2 as the sum of a number whose products with integers are exact, and the rest
+#: log 2 as the sum of a number that has exact products with integers, and the rest
 LOG_TWO_HIGH, LOG_TWO_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 EXPONENT_BITS, EXPONENT_BIAS = 52, np.int32(1023)
 

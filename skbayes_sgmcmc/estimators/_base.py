@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .._engine.progress import Report
     from .._engine.run import Run
     from .._engine.settings import Settings
-    from .._engine.streams import Call, Part
+    from .._engine.streams import Part, StreamCall
     from ..diagnostics import Summary
     from ..models._protocol import Model
     from ..priors.factorised import Prior
@@ -89,7 +89,11 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return state | paths
 
     def _sample(
-        self, problem: Problem, settings: Settings, progress: Progress, call: Call | None = None
+        self,
+        problem: Problem,
+        settings: Settings,
+        progress: Progress,
+        call: StreamCall | None = None,
     ) -> Part:
         """Run the chains and set ``posterior_`` and the attributes that describe the run.
 
@@ -317,11 +321,11 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     @explain_full_memory(FIT_REMEDY)
     def _run(self, task: Task) -> None:
         """Sample the posterior of a model given rows, which may be one part of a stream."""
-        from .._engine.streams import Joined, remembering
+        from .._engine.streams import StreamRows, remembering
 
         new, rows, previous, joined, call = task.rows, task.rows, task.previous, None, None
         if task.stream:
-            joined = Joined.of(rows, previous, task.model.n_parameters)
+            joined = StreamRows.of(rows, previous, task.model.n_parameters)
             rows, previous = joined.rows, joined.previous
         problem = replace(self._problem(task.model, rows, task.settings), previous=previous)
         progress = Progress(

@@ -53,7 +53,7 @@ CALIBRATION = CalibrationRules()
 
 
 class CalibratedClassifier(NetworkClassifier):
-    """Base class of classifiers whose ``predict_proba`` is calibrated by held-out rows.
+    """Base class of classifiers with a ``predict_proba`` that held-out rows calibrate.
 
     The average over the draws of a network at temperature 1 is often underconfident. Its
     probabilities are raised to a power, and normalised.
@@ -162,10 +162,10 @@ def logs(proba: Array) -> Array:
 
 
 def with_one_more_draw(proba: Array, n_draws: int) -> Array:
-    """Averages over draws (rows, classes), and over one more for which all classes are as probable.
+    """Averages over draws (rows, classes), and over one more that finds all classes as probable.
 
-    An average over n draws is known to about 1 / n. A single row whose class no draw of a short run
-    thought possible would otherwise outweigh all others.
+    An average over n draws is known to about 1 / n. A single row with a class that no draw of a
+    short run thought possible would otherwise outweigh all others.
     """
     return (n_draws * proba + 1.0 / proba.shape[1]) / (n_draws + 1)
 

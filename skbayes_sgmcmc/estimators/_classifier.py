@@ -53,7 +53,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     n_features_in_: int
     #: rows of each class that a stream has had so far, and whether a warning was about their order
     _stream_classes: Array | None = None
-    _order_told = False
+    _order_warned = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Sample the posterior of the parameters.
@@ -149,7 +149,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
                 "classes."
             )
         if first:
-            self._stream_classes, self._order_told = None, False
+            self._stream_classes, self._order_warned = None, False
         self.classes_ = known
         return rows
 
@@ -198,7 +198,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         """Warn once if the rows of a stream seem to come class by class, unless they are kept."""
         new = np.bincount(codes, minlength=len(self.classes_))
         seen = new if self._stream_classes is None else self._stream_classes + new
-        told, rows = self._order_told, self._stream_rows or 0.0
+        warned, rows = self._order_warned, self._stream_rows or 0.0
         missing = self.classes_[seen == 0].tolist()
         chance = (1.0 - seen / seen.sum()) ** len(codes)
         absent = self.classes_[(new == 0) & (chance < UNLIKELY)].tolist()
@@ -216,13 +216,13 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             )
         # rows that are kept can still be understood when the others have come
         wrong = bool(what) and self._chain_state.memory.rows is None
-        if wrong and not told:
+        if wrong and not warned:
             warn(
                 f"{what}, its posterior will be wrong: shuffle its rows, or fit all of them (X may "
                 "be a memory map).",
                 "a-class-is-missing-from-a-stream",
             )
-        self._stream_classes, self._order_told = seen, told or wrong
+        self._stream_classes, self._order_warned = seen, warned or wrong
 
     # what subclasses add --------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         codes = rows.target
         chosen_rows, mass = some_of_each(codes, rows.weights())
         total = self.posterior_.n_chains * self.posterior_.n_draws
-        chosen, weights = self.posterior_.spaced(min(total, SENSE.looked_at))
+        chosen, weights = self.posterior_.spaced(min(total, SENSE.sample_size))
         predict = self._predictor()
 
         def with_logs(draws: slice, x: Any) -> Array:

@@ -42,7 +42,7 @@ class Grouping:
     codes : array of shape (n_groups,)
         What checked rows have in place of these, increasing.
     slopes : dict of str to int
-        Columns of the features whose slopes depend on the group, by their names.
+        Columns of the features with slopes that depend on the group, by their names.
     """
 
     name: str
@@ -197,7 +197,7 @@ def effect_labels(groupings: Groupings) -> dict[str, list[str]]:
 
 
 def exported_labels(grouping: Grouping) -> list[Any]:
-    """Labels of the groups for a module of torch, whose rows are float32."""
+    """Labels of the groups for a module of torch, which takes rows of float32."""
     for label in grouping.labels:
         if not isinstance(label, Real) or abs(float(label)) >= BOUNDS.whole:
             raise not_allowed(

@@ -1,4 +1,4 @@
-"""Estimators of modules of which only a final linear layer is sampled.
+"""Estimators of modules where only a final linear layer is sampled.
 
 The part before this layer, the body, maps rows to features, which do not change while the layer is
 sampled. They are computed once, and the layer is then a linear model of features.
@@ -18,7 +18,7 @@ from sklearn.utils import gen_batches
 from .._exceptions import not_allowed
 from .._limits import LIMITS
 from ._learned_scale import LINEAR, learned_scale
-from ._mixing import MustMix
+from ._mixing import SCALE_REMEDY, MustMix
 from ._network import NetworkEstimator
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ class LastLayer(NetworkEstimator):
         if not isinstance(task.model, HeadModel):
             return super()._must_mix(task)
         # chains find one mode, so that the weights themselves agree
-        return MustMix({name: self.posterior_[name] for name in self.posterior_.draws}, {})
+        draws = {name: self.posterior_[name] for name in self.posterior_.draws}
+        return MustMix(draws, {}, remedies=SCALE_REMEDY)
 
     # features -------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The parameter ``prior_scale`` of estimators whose normal priors can learn their scales."""
+"""The parameter ``prior_scale`` of estimators with normal priors that can learn their scales."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,19 +12,24 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from .._data.scaling import center_and_scale, sparse_scale
+from .._draws import prediction
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
 from .._validation import check_choice, check_is_fitted
 from ._base import SGMCMCEstimator
+from ._classifier import BayesianClassifier
 from ._learned_scale import LINEAR, can_learn, check_prior_scale, learned_scale
-from ._mixing import MustMix, short_name
+from ._mixing import SCALE_REMEDY, MustMix, short_name
 from ._sense import check_spread
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from .._data.kept_rows import KeptRows
     from .._engine.run import Run
     from .._engine.settings import Settings
     from ..diagnostics import Summary
+    from ..models.networks.distillation import Blueprint
     from ..priors.learned_scale import LearnedScale
     from ._fitting import Task
 
@@ -35,7 +41,7 @@ LEAST_DIFFERENCE, SURE_INFORMATION = 0.01, 1.0
 
 
 class LinearEstimator(SGMCMCEstimator):
-    """Mixin of estimators whose model is linear: ``prior_scale`` and ``fit_intercept``."""
+    """Mixin of estimators with a linear model: ``prior_scale`` and ``fit_intercept``."""
 
     fit_intercept: bool
     prior_scale: Any
@@ -59,18 +65,6 @@ class LinearEstimator(SGMCMCEstimator):
     def _learned_scale(self) -> LearnedScale | None:
         """The hyperprior of the scales, or None if the scales are given."""
         return learned_scale(self.prior_scale, LINEAR, unasked=can_learn(self.prior))
-
-    def _model_of_classes(self, kind: Any, n_classes: int, rows: KeptRows, *, first: bool) -> Any:
-        """A model of this class, which takes the same of all linear classifiers."""
-        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
-        return kind(
-            n_features,
-            n_classes,
-            self._prior(),
-            self._model_scale(n_features),
-            self.fit_intercept,
-            self._units(rows.x, rows.weight, first=first) if learned else None,
-        )
 
     def _model_scale(self, n_features: int) -> Any:
         """Scale of the model's prior: numbers, or the hyperprior."""
@@ -143,7 +137,7 @@ class LinearEstimator(SGMCMCEstimator):
         return summary(posterior, labels=self._labels(), coverage=coverage)
 
     def _ratio_blocks(self) -> list[str]:
-        """Blocks of draws whose exponentials are ratios, of odds or rates."""
+        """Blocks of draws that are logarithms of ratios, of odds or rates."""
         return ["coef", "intercept"]
 
     # names of draws -------------------------------------------------------------------------------
@@ -152,12 +146,69 @@ class LinearEstimator(SGMCMCEstimator):
         draws = {name: self.posterior_[name] for name in self.posterior_.draws}
         if not self.fit_intercept:  # it is zero
             draws.pop("intercept", None)
-        return MustMix(draws, self._labels())
+        return MustMix(draws, self._labels(), remedies=SCALE_REMEDY)
 
     def _scale_axes(self) -> dict[str, dict[str, list[Any]]]:
         """Those of learned scales, if each feature has its own."""
         own = "shared_scale" in self.posterior_.draws
         return {"scale": {"feature": self._feature_labels()}} if own else {}
+
+
+class LinearClassifier(LinearEstimator, BayesianClassifier):
+    """Base class of classifiers with a linear model: two blocks of draws determine the logits."""
+
+    #: these blocks
+    _logit_blocks = ("coef", "intercept")
+    #: hidden units of a student
+    _student_units: tuple[int, ...] = ()
+
+    def _model_class(self) -> Any:
+        """Class of the model, which takes the same of all linear classifiers."""
+        raise NotImplementedError
+
+    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
+        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
+        return self._model_class()(
+            n_features,
+            len(self.classes_),
+            self._prior(),
+            self._model_scale(n_features),
+            self.fit_intercept,
+            self._units(rows.x, rows.weight, first=first) if learned else None,
+        )
+
+    def _logits(self, coef: Tensor, other: Tensor, x: Tensor) -> Tensor:
+        """Logits (draws, rows, classes) of some draws, differentiable with respect to the rows."""
+        raise NotImplementedError
+
+    def _logit_module(self, coef: Tensor, other: Tensor) -> nn.Module:
+        """The same of all draws, for rows that come later."""
+        raise NotImplementedError
+
+    def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        coef, other = (
+            prediction.tensor_of(self.posterior_.pooled(name)) for name in self._logit_blocks
+        )
+        at_once = LIMITS.block_numbers // (len(x) * len(self.classes_))
+        for some in gen_batches(len(coef), max(1, at_once)):
+            yield some, self._logits(coef[some], other[some], x.to(coef.dtype))
+
+    def _student(self, X: Array) -> Blueprint:
+        from ..models.networks.distillation import Blueprint
+        from ..models.networks.mlp import MLP
+
+        network = MLP((X.shape[1], *self._student_units, len(self.classes_)), "relu").module
+        return Blueprint(network, *center_and_scale(X, None), X.shape[1:])
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        import torch
+
+        from ..models.networks.ensemble import Inputs, MeanProbabilities
+
+        draws = [self.posterior_.select(name, chosen) for name in self._logit_blocks]
+        outputs = self._logit_module(*(torch.from_numpy(block).float() for block in draws))
+        unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
+        return MeanProbabilities(unchanged, outputs, weights)
 
 
 def _differences(X: Any, prior_scale: Any) -> float:

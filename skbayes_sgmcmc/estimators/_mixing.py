@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,14 @@ from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
+from .._draws.magnitude import moves
 from .._draws.posterior_samples import PosteriorSamples, names_of
 from .._exceptions import warn
 from .._validation import is_auto
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
-    from .._engine.streams import Joined
+    from .._engine.streams import StreamRows
 
 Array = NDArray[Any]
 #: a value, and the coordinate that has it
@@ -32,7 +34,7 @@ class MixingRules:
     ess: float = 100.0
     #: coordinates beyond this number are checked on an even sample, since each costs a millisecond
     coordinates: int = 300
-    #: coordinates of each block whose R-hat is shown while a fit runs
+    #: number of coordinates of each block in the R-hat that is shown while a fit runs
     shown: int = 10
     #: chains of networks and topics are compared by their predictions of this number of rows. The
     #: limits are loose, because each chain samples one mode, and a few chains cover only a few of
@@ -43,6 +45,8 @@ class MixingRules:
 
 
 MIXING = MixingRules()
+#: where scales of the prior are learned: what to give if they have not mixed
+SCALE_REMEDY = {"scale": "a number for prior_scale"}
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,15 @@ class MustMix:
         Names of their flattened coordinates, where they have other names than places.
     r_hat_limit, ess_limit : float
         A larger R-hat or a smaller ESS raises a warning.
+    remedies : dict of str to str
+        For blocks of draws with a remedy of their own: what to give if they have the largest R-hat.
     """
 
     draws: dict[str, Array]
     labels: dict[str, list[str]]
     r_hat_limit: float = MIXING.r_hat
     ess_limit: float = MIXING.ess
+    remedies: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | None:
@@ -70,7 +77,7 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
 
     Returns the largest R-hat and the smallest ESS, each with its coordinate, if the draws move.
     """
-    still = [name for name, values in what.draws.items() if not _moves(values)]
+    still = [name for name, values in what.draws.items() if not moves(values)]
     if still:
         warn(
             f"the draws of {', '.join(still)} have no spread in {short_name(estimator)}: the "
@@ -78,7 +85,7 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
             "the-chains-did-not-move",
         )
         return None
-    worst, least = _extremes(what.draws, what.labels)
+    worst, least, block = _extremes(what.draws, what.labels)
     if not (worst[0] > what.r_hat_limit or least[0] < what.ess_limit):
         return worst, least
     n_draws = estimator.n_chains_ * estimator.n_draws_
@@ -90,8 +97,8 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
     remedy = "Give more draws or a larger thinning, another step_size, or step_size='auto'."
     if is_auto(estimator.step_size):
         remedy = "Give more draws, a larger thinning, or another sampler."
-    if str(worst[1]).startswith("scale"):
-        remedy = "Give more draws, a larger thinning, or a number for prior_scale."
+    if block in what.remedies:
+        remedy = f"Give more draws, a larger thinning, or {what.remedies[block]}."
     if estimator.max_steps is not None:
         remedy = "Give a larger max_steps."
     if estimator._stream_rows is not None:
@@ -106,7 +113,7 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
     return worst, least
 
 
-def check_order(estimator: Any, joined: Joined, rows: KeptRows) -> None:
+def check_order(estimator: Any, joined: StreamRows, rows: KeptRows) -> None:
     """Warn once if few rows stand for many, since they are not in random order."""
     if joined.stand_for_many():
         warn(
@@ -124,13 +131,7 @@ def short_name(estimator: Any) -> str:
         return " ".join(text.split())
 
 
-def _moves(draws: Array) -> bool:
-    """Whether some coordinate of some chain moves by more than rounding errors."""
-    rounding = 100 * np.finfo(draws.dtype).eps * np.abs(draws).max(axis=1)
-    return bool((np.ptp(draws, axis=1) > rounding).any())
-
-
-def some_r_hat(posterior: PosteriorSamples, n_coordinates: int = MIXING.shown) -> float:
+def some_r_hat(posterior: PosteriorSamples) -> float:
     """Largest R-hat of some coordinates of each block of draws, at little cost; may be NaN."""
     from ..diagnostics import r_hat
 
@@ -139,19 +140,21 @@ def some_r_hat(posterior: PosteriorSamples, n_coordinates: int = MIXING.shown) -
         return largest
     for name in posterior.draws:
         flat = posterior[name].reshape(posterior.n_chains, posterior.n_draws, -1)
-        some = flat[:, :, :: -(-flat.shape[2] // n_coordinates)]
+        some = flat[:, :, :: -(-flat.shape[2] // MIXING.shown)]
         largest = float(np.fmax(largest, np.nanmax(r_hat(PosteriorSamples({"x": some}), "x"))))
     return largest
 
 
-def _extremes(draws: dict[str, Array], labels: dict[str, list[str]]) -> tuple[Extreme, Extreme]:
+def _extremes(
+    draws: dict[str, Array], labels: dict[str, list[str]]
+) -> tuple[Extreme, Extreme, str]:
     """The largest R-hat and the smallest ESS of draws (chains, draws, *shape), each with its name.
 
-    NaN with fewer than two chains, or if no coordinate moves.
+    NaN with fewer than two chains, or if no coordinate moves. The block of the former comes last.
     """
     from ..diagnostics import effective_sample_size, r_hat
 
-    worst, least = (np.nan, ""), (np.nan, "")
+    worst, least, block = (np.nan, ""), (np.nan, ""), ""
     for name, values in draws.items():
         flat = values.reshape(*values.shape[:2], -1)
         step = -(-flat.shape[2] // MIXING.coordinates)
@@ -159,8 +162,8 @@ def _extremes(draws: dict[str, Array], labels: dict[str, list[str]]) -> tuple[Ex
         named = labels.get(name) or names_of(name, values.shape[2:])
         for value, label in zip(r_hat(checked, name), named[::step], strict=True):
             if not value <= worst[0] and np.isfinite(value):
-                worst = (float(value), label)
+                worst, block = (float(value), label), name
         for value, label in zip(effective_sample_size(checked, name), named[::step], strict=True):
             if not value >= least[0] and np.isfinite(value):
                 least = (float(value), label)
-    return worst, least
+    return worst, least, block

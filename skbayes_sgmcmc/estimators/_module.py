@@ -34,7 +34,7 @@ Array = NDArray[Any]
 
 
 class ModuleEstimator(LastLayer):
-    """Mixin of estimators whose network is a torch module that the user gives.
+    """Mixin of estimators of a torch module that the user gives.
 
     ``fit`` keeps its own copy of the module, ``_module``. Parameters that are not sampled, and
     buffers, keep the values that they have there.
@@ -47,7 +47,7 @@ class ModuleEstimator(LastLayer):
     prior_center: Any
     init: Any
     #: the parameters that ``_module`` and ``_sampled_names`` were made from
-    _made_from: tuple[Any, Any]
+    _made_from: tuple[Any, Any] = (None, None)
     #: the final softmax or sigmoid of the module, which ``_module`` does without
     _left_out: str | None = None
 
@@ -178,7 +178,7 @@ class ModuleEstimator(LastLayer):
 
     def _same_module(self) -> bool:
         """Whether the module and what is sampled of it are those of the earlier call."""
-        before, now = getattr(self, "_made_from", (None, None)), self._recipe
+        before, now = self._made_from, self._recipe
         return before[0] is now[0] and before[1] == now[1]
 
     def _continues(self) -> bool:

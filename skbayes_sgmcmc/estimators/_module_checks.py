@@ -122,7 +122,7 @@ def check_range(
 def check_gradients(
     module: nn.Module, names: Sequence[str], sample_parameters: Any, x: Rows
 ) -> None:
-    """Refuse a choice of parameters in none of which the outputs have a gradient."""
+    """Refuse a choice of parameters if the outputs have a gradient in none of them."""
     from ..models.networks.module_checks import without_gradient
 
     still = without_gradient(module, names, x)

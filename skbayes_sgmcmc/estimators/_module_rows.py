@@ -55,7 +55,7 @@ def layout_of(X: Any, input_shape: Any, standardize: bool) -> Layout:
 
 
 def by_name(X: Any, module: Any) -> Any:
-    """A table whose columns are arguments of the module, as a mapping of columns."""
+    """A table with a column for each argument of the module, as a mapping of columns."""
     from ..models.networks.module import argument_names
 
     columns = list(getattr(X, "columns", ()))

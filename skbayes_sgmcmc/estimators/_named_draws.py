@@ -34,7 +34,7 @@ class Named:
         self.derived: dict[str, Array] = {}
 
     def __call__(self, draws: Array) -> dict[str, Array]:
-        """Name draws (chains, draws, n_kept), the first of which are those of the previous call."""
+        """Name draws (chains, draws, n_kept), which begin with those of the previous call."""
         n_chains, n_draws = self.seen
         if len(draws) != n_chains:  # the first call, or a chain has diverged
             n_draws, self.derived = 0, {}

@@ -50,7 +50,7 @@ LOGIT_GAIN = 4.0
 
 
 class NetworkEstimator(SGMCMCEstimator):
-    """Mixin of estimators whose model is a network. Subclasses make the network."""
+    """Mixin of estimators with a network as model. Subclasses make the network."""
 
     prior_scale: Any
     standardize: bool
@@ -342,7 +342,7 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 
 
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
-    """Base class of regressors whose likelihood depends on the outputs of a network."""
+    """Base class of regressors with a likelihood that depends on the outputs of a network."""
 
     _any_likelihood = True
     #: outputs beyond which means are linear in them, for a logarithmic link

@@ -31,8 +31,8 @@ REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or ano
 class SenseRules:
     """From where on a fit is nonsense. Each bound has its test in tests/test_sense.py."""
 
-    #: training rows whose predictions are looked at, and draws that predict
-    looked_at: int = 200
+    #: number of training rows with predictions to look at, and of draws that predict
+    sample_size: int = 200
     #: fewer rows do not say what a sensible fit achieves
     fewest_rows: int = 10
     #: an error of the training rows that is this many times a constant's raises a warning. Where X
@@ -80,7 +80,7 @@ def check_regression(
         return
     rows, times = np.unique(some_rows(weight), return_counts=True)
     n_chains = estimator.posterior_.n_chains
-    draws = some_rows(mixture.weights, -(-SENSE.looked_at // n_chains) * n_chains)
+    draws = some_rows(mixture.weights, -(-SENSE.sample_size // n_chains) * n_chains)
     one = mixture.predictive(draws, X[rows])
     means = one.mean()
     variances = np.broadcast_to(one.variance(), means.shape)
@@ -281,7 +281,7 @@ def root_mean_square(values: Array) -> Array:
     return np.asarray(unit * np.sqrt(np.mean((values / unit[..., None, :]) ** 2, axis=-2)))
 
 
-def some_rows(weight: Array, n: int = SENSE.looked_at) -> Array:
+def some_rows(weight: Array, n: int = SENSE.sample_size) -> Array:
     """Indices of the training rows that are looked at, sorted; each stands for the same weight."""
     n = min(n, len(weight))
     reached = np.cumsum(weight, dtype=np.float64)
@@ -292,7 +292,7 @@ def some_of_each(codes: Array, weight: Array) -> tuple[Array, Array]:
     """The same in equal parts for each class, and the weight that each of the rows stands for."""
     classes = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     classes = [rows for rows in classes if len(rows)]
-    of_each, stands = max(1, SENSE.looked_at // len(classes)), np.zeros(len(codes))
+    of_each, stands = max(1, SENSE.sample_size // len(classes)), np.zeros(len(codes))
     for rows in classes:
         chosen = rows[some_rows(weight[rows], of_each)]
         np.add.at(stands, chosen, weight[rows].sum() / len(chosen))

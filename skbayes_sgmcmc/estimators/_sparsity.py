@@ -136,7 +136,7 @@ def _check_delta(estimator: Any) -> None:
 
 
 def compress(self: Any) -> Any:
-    """Return a copy whose draws store only the nonzero weights.
+    """Return a copy with draws that store only the nonzero weights.
 
     The copy makes identical predictions. Its file is smaller by about the fraction of zeros,
     apart from one bit for every weight. Of the latent variables, only sigma is kept.

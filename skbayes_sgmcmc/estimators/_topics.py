@@ -53,7 +53,7 @@ def _check_no_distance(name: str, value: Any) -> None:
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
     """Base class of models of word counts. The rows of their draws "components" are topics."""
 
-    #: blocks of draws, other than "components", whose first axis runs over topics
+    #: blocks of draws, other than "components", with topics on the first axis
     _by_topic: tuple[str, ...] = ()
 
     components_: Array
@@ -112,14 +112,14 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
     @staticmethod
     def _check_length(X: Any) -> None:
-        """Refuse documents whose counts of topics would not be exact in single precision."""
+        """Refuse documents if counts of their topics would not be exact in single precision."""
         with np.errstate(over="ignore"):
             lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
         worst = int(lengths.argmax())
-        if not lengths[worst] <= BOUNDS.document:
+        if not lengths[worst] <= BOUNDS.whole:
             raise not_allowed(
                 f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and more than "
-                f"{BOUNDS.document:,} can't be counted in single precision; divide the counts by "
+                f"{BOUNDS.whole:,} can't be counted in single precision; divide the counts by "
                 "a constant, or split the document.",
                 "numbers-are-too-large-or-too-small",
             )

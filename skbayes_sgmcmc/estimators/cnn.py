@@ -130,7 +130,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
         the same device, or the CPU if that device is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float32, in which convolutions are two to four times as
+        Precision of the sampling. "auto": float32, where convolutions are two to four times as
         fast as in float64. In float32, the last bits of a prediction depend on the other rows in
         the call.
     precision : {"full", "bfloat16"}, default="full"

@@ -68,7 +68,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         to the standard deviation of each feature. The draws seldom disagree at the training rows
         themselves; the noise shows the student regions where they do.
     n_draws : int, default=4
-        Number of draws whose averaged probabilities are the targets. New draws are chosen, by
+        Number of draws; their averaged probabilities are the targets. New draws are chosen, by
         weight, for every 2000 rows. More draws make the targets less noisy, at the cost of one
         prediction each.
     device : str, default="auto"
@@ -210,7 +210,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         self._shape_in = shape_in(X)
         self._architecture, self._row_shape = blueprint.architecture, blueprint.row_shape
         self._x_center, self._x_scale = blueprint.center, blueprint.scale
-        # the student learns from few draws at a time, whose average is not yet calibrated
+        # the student learns from few draws at a time, and their average is not yet calibrated
         self._power = getattr(teacher, "calibration_power_", 1.0)
         self.weights_ = {name: v.cpu().numpy() for name, v in network.state_dict().items()}
         # the last step has no cross-entropy that would say so
@@ -286,7 +286,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         return np.asarray((self._power * torch.cat(logits)).softmax(1))
 
     def _dtype(self) -> Any:
-        """The precision in which the student was trained."""
+        """The precision that the student was trained with."""
         import torch
 
         return torch.from_numpy(np.empty(0, next(iter(self.weights_.values())).dtype)).dtype

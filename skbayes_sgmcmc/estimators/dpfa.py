@@ -48,7 +48,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         r_k &\sim \mathrm{Gamma}(\gamma_0, \mathrm{rate}\ c_0), \qquad
         \gamma_0 \sim \mathrm{Gamma}(e_0, \mathrm{rate}\ f_0)
 
-    A document contains the topics whose unit in the lowest layer is on. The layers above model
+    A document contains a topic if its unit in the lowest layer is on. The layers above model
     which topics occur together, and r_k is the typical weight of topic k in the documents that
     contain it. SG-MCMC samples the topics phi, the network, r and gamma_0 as one vector. The
     variables of the documents are Gibbs-sampled for every minibatch.
@@ -57,7 +57,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
     ----------
     n_components : int or sequence of int, default=(128, 64, 32)
         Number of topics K, followed by the number of units of each layer above. An int, or a
-        sequence of one number, gives Poisson factor analysis without a network, in which every
+        sequence of one number, gives Poisson factor analysis without a network, where every
         document contains all topics.
     success_probability : float or None, default=None
         Success probability p, the same for all documents (0.5 in the papers). None: each document

@@ -64,7 +64,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         ``fit`` are predicted with an effect of zero: the prediction of the population. The columns
         are not features.
     group_slopes : int, str, list of them or None, default=None
-        Indices or names of the features whose coefficients depend on the group, too. All such
+        Indices or names of the features with coefficients that depend on the group, too. All such
         effects are independent a priori, with a scale for each feature.
     group_scale : "learned", LearnedScale or float, default="learned"
         Prior sd s of the effects, in units of sd(y) if targets are real, and of 1/sd(x_j) for
@@ -102,7 +102,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": a fixed step for each sampler, in coordinates in which the posterior is close to a
+        "auto": a fixed step for each sampler, in coordinates where the posterior is close to a
         standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
         correlated that a diagonal preconditioner would need very long runs.
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"

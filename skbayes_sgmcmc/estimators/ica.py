@@ -460,7 +460,7 @@ class BayesianICA(Unmixing):
         posterior = self.posterior_
         self.components_ = posterior.mean("components")
         self.mixing_ = np.linalg.pinv(self.components_)
-        # in the coordinates of W, in which whitened features are uncorrelated
+        # in the coordinates of W, where whitened features are uncorrelated
         draws = posterior.pooled("components") @ np.linalg.pinv(self.whitening_)
         weights = posterior.pooled_weights()
         away = draws - np.average(draws, axis=0, weights=weights)

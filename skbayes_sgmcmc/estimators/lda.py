@@ -314,7 +314,7 @@ class LatentDirichletAllocation(TopicModel):
 
         offer = Offer("documents", "sweeps", None, bool(X.sum() >= LIMITS.worth_words), numba=True)
         self.compiled_ = choose(self.compiled, [offer])
-        lengths = Lengths(GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING).asked(settings)
+        lengths = Lengths(GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING).with_given(settings)
         n_steps = lengths.n_steps
         progress = Progress(self, {"X": X, "y": None})
 

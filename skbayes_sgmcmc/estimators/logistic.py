@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import gen_batches
 
-from .._data.scaling import center_and_scale
-from .._draws import prediction
 from .._draws.storage import Storage
 from .._limits import LIMITS
 from .._validation import is_auto
 from ..schedules import MixingDistance, Schedule
-from ._classifier import BayesianClassifier
-from ._linear import LinearEstimator
+from ._linear import LinearClassifier
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
-    from ..models.networks.distillation import Blueprint
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
     from ._fitting import Task
@@ -33,7 +26,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
+class BayesianLogisticRegression(LinearClassifier):
     r"""Bayesian logistic regression, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -73,7 +66,7 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": a fixed step for each sampler, in coordinates in which the posterior is close to a
+        "auto": a fixed step for each sampler, in coordinates where the posterior is close to a
         standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
         correlated that a diagonal preconditioner would need very long runs.
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
@@ -262,11 +255,10 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
+    def _model_class(self) -> Any:
         from ..models.rotated import RotatedLogisticModel
 
-        n_classes = len(self.classes_)
-        return self._model_of_classes(RotatedLogisticModel, n_classes, rows, first=first)
+        return RotatedLogisticModel
 
     def _run(self, task: Task) -> None:
         rows, kept = task.rows, task.stream or self.warm_start
@@ -306,40 +298,24 @@ class BayesianLogisticRegression(LinearEstimator, BayesianClassifier):
             posterior.select("coef", draws), posterior.select("intercept", draws), x
         )
 
-    def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    def _logits(self, coef: Tensor, intercept: Tensor, x: Tensor) -> Tensor:
         import torch
 
         from ..models.logistic import logits
 
-        coef, intercept = (
-            prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "intercept")
-        )
-        at_once = LIMITS.block_numbers // (len(x) * len(self.classes_))
-        for draws in gen_batches(len(coef), max(1, at_once)):
-            z = logits(coef[draws], intercept[draws], x.to(coef.dtype))
-            yield draws, z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
+        z = logits(coef, intercept, x)
+        return z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
 
-    def _student(self, X: Array) -> Blueprint:
-        from ..models.networks.distillation import Blueprint
-        from ..models.networks.mlp import MLP
-
-        linear = MLP((X.shape[1], len(self.classes_)), "relu").module
-        return Blueprint(linear, *center_and_scale(X, None), X.shape[1:])
-
-    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+    def _logit_module(self, coef: Tensor, intercept: Tensor) -> nn.Module:
         import torch
 
-        from ..models.networks.ensemble import Inputs, MeanProbabilities, StackedLinear
+        from ..models.networks.ensemble import StackedLinear
 
-        draws = (
-            torch.from_numpy(self.posterior_.select(name, chosen)).float()
-            for name in ("coef", "intercept")
-        )
         if len(self.classes_) == 2:  # the first class's logit is zero
-            draws = (torch.cat([torch.zeros_like(values), values], dim=1) for values in draws)
-        coef, intercept = draws
-        unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
-        return MeanProbabilities(unchanged, StackedLinear(coef.mT, intercept), weights)
+            coef, intercept = (
+                torch.cat([torch.zeros_like(each), each], dim=1) for each in (coef, intercept)
+            )
+        return StackedLinear(coef.mT, intercept)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         two, feature = len(self.classes_) == 2, {"feature": self._feature_labels()}

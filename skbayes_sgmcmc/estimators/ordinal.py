@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import gen_batches
 
-from .._data.scaling import center_and_scale
 from .._draws import prediction
 from .._draws.storage import Storage
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, declared_order
-from .._limits import LIMITS
 from ..schedules import MixingDistance, Schedule
-from ._classifier import BayesianClassifier
-from ._linear import LinearEstimator
+from ._linear import LinearClassifier
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
-    from ..models.networks.distillation import Blueprint
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
 
 Array = NDArray[Any]
 
 
-class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
+class BayesianOrdinalClassifier(LinearClassifier):
     r"""Bayesian cumulative logit model of ordered classes, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -57,7 +51,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
     ----------
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the coefficients. The first cut point has a flat prior. The gaps between cut points
-        have log-normal priors, whose medians are the gaps of equally probable classes; 90% of a gap
+        have log-normal priors; their medians are the gaps of equally probable classes; 90% of a gap
         are within a factor of 27 of it.
     prior_scale : float, array of shape (n_features,), "learned" or LearnedScale, default="learned"
         Standard deviation of the normal prior, or scale b of the Laplace prior, in units of the
@@ -78,7 +72,7 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": a fixed step for each sampler, in coordinates in which the posterior is close to a
+        "auto": a fixed step for each sampler, in coordinates where the posterior is close to a
         standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
         correlated that a diagonal preconditioner would need very long runs.
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
@@ -200,6 +194,9 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
 
     #: the cut points are the intercepts, which no parameter switches off
     fit_intercept = True
+    _logit_blocks = ("coef", "cutpoints")
+    #: ordered classes are not linear in the features
+    _student_units = (16,)
 
     def __init__(
         self,
@@ -301,10 +298,10 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
             )
         return rows
 
-    def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
+    def _model_class(self) -> Any:
         from ..models.ordinal import OrdinalModel
 
-        return self._model_of_classes(OrdinalModel, len(self.classes_), rows, first=first)
+        return OrdinalModel
 
     def _set_attributes(self) -> None:
         self.coef_ = self.posterior_.mean("coef")
@@ -322,37 +319,15 @@ class BayesianOrdinalClassifier(LinearEstimator, BayesianClassifier):
         log_p = log_probabilities(torch.from_numpy(f.copy()), cutpoints)
         return np.asarray(log_p.exp_())
 
-    def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    def _logits(self, coef: Tensor, cutpoints: Tensor, x: Tensor) -> Tensor:
         from ..models.ordinal import log_probabilities
 
-        coef, cutpoints = (
-            prediction.tensor_of(self.posterior_.pooled(name)) for name in ("coef", "cutpoints")
-        )
-        at_once = LIMITS.block_numbers // (len(x) * len(self.classes_))
-        for draws in gen_batches(len(coef), max(1, at_once)):
-            f = coef[draws] @ x.to(coef.dtype).mT
-            yield draws, log_probabilities(f, cutpoints[draws])
+        return log_probabilities(coef @ x.mT, cutpoints)
 
-    def _student(self, X: Array) -> Blueprint:
-        from ..models.networks.distillation import Blueprint
-        from ..models.networks.mlp import MLP
-
-        # hidden units, because ordered classes are not linear in the features
-        network = MLP((X.shape[1], 16, len(self.classes_)), "relu").module
-        return Blueprint(network, *center_and_scale(X, None), X.shape[1:])
-
-    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
-        import torch
-
-        from ..models.networks.ensemble import Inputs, MeanProbabilities
+    def _logit_module(self, coef: Tensor, cutpoints: Tensor) -> nn.Module:
         from ..models.ordinal import OrdinalOutputs
 
-        coef, cutpoints = (
-            torch.from_numpy(self.posterior_.select(name, chosen)).float()
-            for name in ("coef", "cutpoints")
-        )
-        unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
-        return MeanProbabilities(unchanged, OrdinalOutputs(coef, cutpoints), weights)
+        return OrdinalOutputs(coef, cutpoints)
 
     # names of draws -------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def fgsm(
         \nabla_x \log \bar p = \frac{\sum_k w_k p_k \nabla_x \log p_k}{\sum_k w_k p_k}
 
     Here :math:`p_k` is the probability of the attacked label under draw k, and :math:`w_k` is the
-    weight of the draw. Every value of X moves by eps in the direction in which the label becomes
+    weight of the draw. Every value of X moves by eps in the direction that makes the label
     less probable. All draws are used. Memory use does not grow with the number of draws.
 
     Parameters

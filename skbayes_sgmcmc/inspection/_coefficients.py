@@ -28,7 +28,7 @@ class CoefficientDisplay(Display):
     lower, upper : array of shape (n_shown,)
         Ends of the central intervals.
     exponentiate : bool, default=False
-        Whether these are ratios, whose axis is logarithmic.
+        Whether these are ratios, which have a logarithmic axis.
 
     Attributes
     ----------

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils import gen_batches
 
+from .._draws.prediction import blocks
 from .._exceptions import not_allowed
 from .._labels import known_codes
 from .._limits import LIMITS
@@ -96,7 +96,7 @@ class Curves:
     # what classifiers and regressors add ----------------------------------------------------------
 
     def _targets(self, estimator: Any, y: Any) -> Array:
-        """Targets in the form in which they are scored."""
+        """Targets in the form that scores take."""
         raise NotImplementedError
 
     def _start(self, n_chains: int) -> None:
@@ -125,14 +125,11 @@ class Curves:
         posterior, X = estimator.posterior_, self.X
         n_chains, n_new = posterior.n_chains, draws.stop - draws.start
         n_parameters = sum(math.prod(shape) for shape in posterior.shapes.values())
-        at_once = LIMITS.block_numbers // (n_chains * n_outputs)
-        rows_at_once = max(1, min(X.shape[0], at_once // min(n_new, 64)))
         most = LIMITS.block_numbers // (n_chains * n_parameters)
-        draws_at_once = max(1, min(at_once // rows_at_once, most))
         first = draws.start + posterior.n_draws * np.arange(n_chains)[:, None]
-        for rows in gen_batches(X.shape[0], rows_at_once):
+        for rows, all_places in blocks(X.shape[0], n_new, n_chains * n_outputs, most):
             part = X[rows]
-            for places in gen_batches(n_new, draws_at_once):
+            for places in all_places:
                 chosen = (first + np.arange(places.start, places.stop)).ravel()
                 yield rows, places, predict(chosen, part)
 

@@ -27,7 +27,7 @@ class LearningCurveDisplay(Display):
     r"""Quality of the averaged prediction as a function of the number of averaged draws.
 
     At t draws per chain, the prediction is the (weighted) average over the first t draws of every
-    chain, in the order in which they were drawn. If the curve still falls at its end, more draws
+    chain, in the order of their drawing. If the curve still falls at its end, more draws
     will help. If the curves of single chains end above the curve of all chains, as is usual for
     networks, averaging over several modes helps.
 

@@ -109,7 +109,7 @@ class PartialEffectDisplay(Display):
         several = np.iterable(features) and not isinstance(features, str)
         columns = [_column(each, labels) for each in (features if several else [features])]
         for j in columns:
-            if j in getattr(last, "_known_labels", ()):
+            if j in last._known_labels:
                 raise not_allowed(
                     f"features with {labels[j]!r} is not allowed: the column holds groups. Give "
                     "columns of numbers."

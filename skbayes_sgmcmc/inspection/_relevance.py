@@ -40,7 +40,7 @@ class RelevanceDisplay(Display):
 
     See Also
     --------
-    skbayes_sgmcmc.priors.LearnedScale : The prior whose scales are learned.
+    skbayes_sgmcmc.priors.LearnedScale : The prior with learned scales.
 
     Examples
     --------

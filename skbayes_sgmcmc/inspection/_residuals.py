@@ -1,4 +1,4 @@
-"""Residuals with the bands in which the model expects them."""
+"""Residuals with the bands where the model expects them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class AutoRules:
     #: step size of samplers that precondition by themselves, or move in a model's metric, times the
     #: largest curvature that is left
     own_step: float = 0.2
-    #: for these samplers, the most steps in which the slowest direction may forget its position
+    #: for these samplers, the most steps that the slowest direction may take to forget its position
     slowest: int = 1000
     #: number of parts of ``LIMITS.part_rows`` rows, or more, that make many rows
     parts: int = 4

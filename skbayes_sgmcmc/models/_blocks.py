@@ -51,7 +51,7 @@ def joined_over_blocks(method: Method) -> Method:
 
 
 def anchored_over_blocks(method: Method) -> Method:
-    """For ``anchor``, whose figures of rows are joined and whose sums are added up."""
+    """For ``anchor``: its figures of rows are joined, and its sums are added up."""
 
     @functools.wraps(method)
     def over(model: Any, center: Any, data: Any, root: Any = None) -> Anchor:

@@ -9,6 +9,7 @@ prior, and the prior's own parameters.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ Array = NDArray[Any]
 
 
 class FixedScales:
-    """A factorised prior whose scales are given.
+    """A factorised prior of given scales.
 
     Parameters
     ----------
@@ -45,6 +46,8 @@ class FixedScales:
     recorded: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
     #: as of a :class:`CurvedModel`
     tails = 1.0
+    #: blocks of draws, besides coefficients and intercepts, in units of the linear predictor
+    effects: Collection[str] = ()
 
     def __init__(self, prior: Prior, scale: Any, n_features: int, k: int, n_intercepts: int):
         self.prior = prior
@@ -94,7 +97,7 @@ class FixedScales:
 
 
 class LearnedScales:
-    r"""A normal prior whose scales are learned: one scale of all features, or one of each.
+    r"""A normal prior with learned scales: one scale of all features, or one of each.
 
     Coefficient j has the prior sd :math:`s u_j` or :math:`s_j u_j`, where :math:`u_j` is the unit
     of feature j. The scales are integrated out: the coefficients of a group g with one scale have
@@ -123,6 +126,7 @@ class LearnedScales:
 
     smooth = True
     linear_form = None
+    effects: Collection[str] = ()
     #: with 1, R-hat of the default fit of wine, whose classes can be separated, is 1.03, and the
     #: smallest effective sample size on iris is 500; with 2 they are 1.016 and 1,100
     tails = 2.0

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: degrees of freedom of the proposals, whose tails must be heavier than those of the density
+#: degrees of freedom of the proposals: their tails must be heavier than those of the density
 DF = 5
 #: distance for second differences of log densities, in units of log sigma and log tau
 DIFFERENCE = 1e-3
@@ -93,7 +93,7 @@ class NormalConditionals(Conditionals):
         self.n, self.mean_x, self.mean_y = n, mean_x, mean_y
         #: coefficients of a position z in the eigenbasis
         self.basis = prior.normal[:, None] * vectors
-        # the data say nothing of directions whose eigenvalue is rounding
+        # the data say nothing of directions with an eigenvalue that is rounding
         known = values > 1e-13 * max(float(values[-1]), np.finfo(float).tiny)
         self.values = np.where(known, values, 0.0)
         self.moments = np.where(known[:, None], self.basis.T @ moments, 0.0)

@@ -1,4 +1,4 @@
-"""Design matrices, dense or sparse: all rows of a model, of which it makes batches."""
+"""Design matrices, dense or sparse: all rows of a model, and batches of them."""
 
 from __future__ import annotations
 

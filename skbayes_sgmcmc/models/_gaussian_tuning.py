@@ -25,7 +25,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
@@ -56,7 +55,7 @@ class Fitted(NamedTuple):
 
 
 class CurvedModel(Model):
-    """Base class of models whose centre and curvature are known; it adds ``step_size="auto"``.
+    """Base class of models with a known centre and curvature; it adds ``step_size="auto"``.
 
     Subclasses must define ``find_map``, ``hessian_times`` and ``prior_hessian``. The other methods
     are optional; their docstrings say what they add. All methods compute over all rows, in float64
@@ -143,7 +142,7 @@ class CurvedModel(Model):
 
 
 class WhitenedGaussian(Tuning):
-    """Tuning for nearly Gaussian posteriors, in coordinates in which the covariance is I/N.
+    """Tuning for nearly Gaussian posteriors, in coordinates with the covariance I/N.
 
     Parameters
     ----------
@@ -179,7 +178,7 @@ class WhitenedGaussian(Tuning):
     # before a run ---------------------------------------------------------------------------------
 
     def default_sampler(
-        self, data: Data, asked: Any, *, more_rows: bool = False, whole: bool = False
+        self, data: Data, settings: Any, *, more_rows: bool = False, whole: bool = False
     ) -> str:
         """Gibbs sampling for conjugate models; momentum if steps take all rows; else SGLD.
 
@@ -187,18 +186,23 @@ class WhitenedGaussian(Tuning):
         the posterior is not normal, but noise of minibatches, which it averages less, would make it
         hotter.
         """
-        steps = (asked.step_size, asked.batch_size, asked.gradient, asked.preconditioner)
-        plain = asked.integrator == "auto" and not isinstance(asked.compiled, bool)
+        steps = (
+            settings.step_size,
+            settings.batch_size,
+            settings.gradient,
+            settings.preconditioner,
+        )
+        plain = settings.integrator == "auto" and not isinstance(settings.compiled, bool)
         plain = plain and all(map(is_auto, steps))
         if more_rows or not plain:
             return "sgld"
-        warm = isinstance(asked.temperature, Real) and float(asked.temperature) > 0.0
+        warm = isinstance(settings.temperature, Real) and float(settings.temperature) > 0.0
         if self.model.conjugate and warm:
             return "gibbs"
         momentum = warm and self.model.smooth and (whole or self.fits_whole(data))
         return "sghmc" if momentum else "sgld"
 
-    def tuned(self, data: Data, request: Request) -> AutoValues:
+    def automatic(self, data: Data, request: Request) -> AutoValues:
         if request.sampler.needs_conditionals:  # there are no steps
             settings = replace(request.settings, preconditioner=None)
             plain = self.given(data, replace(request, settings=settings))
@@ -224,15 +228,15 @@ class WhitenedGaussian(Tuning):
         return values
 
     def summarises(self, request: Request) -> bool:
-        asked = request.settings.preconditioner
+        given = request.settings.preconditioner
         plain = (
-            request.settings.auto and request.settings.gradient == "auto" and isinstance(asked, str)
+            request.settings.auto and request.settings.gradient == "auto" and isinstance(given, str)
         )
         if not plain or request.sampler.needs_conditionals:
             return False
-        whitened = asked != "diagonal" and self._preconditioner(request.sampler) == "hessian"
+        whitened = given != "diagonal" and self._preconditioner(request.sampler) == "hessian"
         small = self.model.n_parameters <= 500  # a Gaussian is found at each call
-        return whitened and small and self.model.after is not None
+        return whitened and small and self.model.with_past is not None
 
     def _preconditioner(self, sampler: Sampler) -> str | None:
         if preconditions(sampler, self.model):
@@ -355,9 +359,9 @@ class WhitenedGaussian(Tuning):
 
     def _own_batch(self, data: Data, request: Request) -> int:
         """Number of rows in a minibatch, for samplers that precondition by themselves."""
-        asked, n_rows = request.settings.batch_size, data.n_rows
-        if not isinstance(asked, str):
-            return min(int(asked), n_rows)
+        given, n_rows = request.settings.batch_size, data.n_rows
+        if not isinstance(given, str):
+            return min(int(given), n_rows)
         if request.more_rows:
             return min(plain_size(n_rows), n_rows)
         return n_rows if self.fits_whole(data) else min(affordable_size(data), n_rows)
@@ -411,7 +415,7 @@ class WhitenedGaussian(Tuning):
         temperature: float,
         to_theta: Callable[[Array], Tensor],
     ) -> int:
-        """The number of rows for which alpha_t is ``noise_ratio``, or less for the sake of tails.
+        """The number of rows that make alpha_t ``noise_ratio``, or less for the sake of tails.
 
         The noise is measured at draws of the Gaussian approximation, and in the posterior's tails.
         """
@@ -421,9 +425,8 @@ class WhitenedGaussian(Tuning):
         assert values.root is not None and values.step_size is not None
         root, rng = values.root, np.random.default_rng(0)
         n_some = min(LIMITS.sampled_rows, n_rows)
-        view = Minibatches(data, n_some - 1, shared=True, odds=odds)
-        rows = view.independent(n_some, rng)
-        (batch,) = view.gather(rows[None, None], ChainRandom([]))
+        view = Minibatches(data, 1, odds=odds)
+        batch = view.batch_of(view.independent(n_some, rng))
         weight = np.asarray(torch.as_tensor(batch.weight).double().cpu())[:, None]
         weight = weight * (n_rows * data.scale / data.total)
 
@@ -447,7 +450,7 @@ class WhitenedGaussian(Tuning):
     def lengths(
         self, values: AutoValues, n_rows: int, batch_size: int, n_draws: int
     ) -> tuple[int, int]:
-        """Burn-in and thinning in steps, from the time in which a chain forgets its position.
+        """Burn-in and thinning in steps, from the time that a chain takes to forget its position.
 
         This time is about 1/eta steps; two draws are at most 20 steps apart. Small data, which are
         used whole, can leave the tails of the prior to the posterior, and chains take longer in
@@ -476,4 +479,4 @@ def plain_size(n_rows: int) -> int:
 
 def affordable_size(data: Data) -> int:
     """Minibatch size as in :func:`plain_size`, or larger if each row has few numbers."""
-    return max(plain_size(data.n_rows), AUTO.whole_numbers // Minibatches(data, 1).numbers)
+    return max(plain_size(data.n_rows), AUTO.whole_numbers // data.row_numbers)

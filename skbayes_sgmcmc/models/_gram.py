@@ -18,7 +18,7 @@ def gram_with_ones(blocks: Iterator[tuple[slice, Array]], weight: Array, width: 
     """Sum over rows of weight * z z', for z = (x, 1) with ``width`` numbers in x, in float64.
 
     Blocks of rows in float32 are multiplied in float32: first shifted near the columns' means, and
-    the sums are shifted back in float64, so that columns whose mean is much larger than their
+    the sums are shifted back in float64, so that columns with a mean that is much larger than their
     spread lose nothing. Where squares leave the range of float32, the block is taken in float64.
     """
     total = np.zeros((width + 1, width + 1))

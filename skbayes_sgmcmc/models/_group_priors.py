@@ -82,6 +82,7 @@ class GroupedCoefficients:
         self.parts.append((slice(int(ends[-1]), None), features))
         #: names that the parts' own draws have in the model
         self.names = [f"sd_{term.name}" for term in terms] + ["scale"]
+        self.effects = [f"{what}_{term.name}" for term in terms for what in ("effect", "sd")]
         each = [*priors, features]
         self.smooth = all(prior.smooth for prior in each)
         self.tails = max(prior.tails for prior in each)
@@ -94,7 +95,7 @@ class GroupedCoefficients:
         self.typical = np.concatenate([prior.typical for prior in each])
 
     def _split(self, *arrays: Any) -> Iterator[tuple[Any, ...]]:
-        """Every part's prior, and its coordinates of arrays whose last axis is theta's."""
+        """Every part's prior, and its coordinates of arrays with theta on the last axis."""
         for part, prior in self.parts:
             yield (prior, *(array[..., part] for array in arrays))
 

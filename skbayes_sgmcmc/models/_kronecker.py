@@ -8,7 +8,7 @@ The covariance of two entries of W, of rows k, l and columns i, j, is a sum of p
 
 by the singular values of the covariances with the pairs (k, l) as rows and (i, j) as columns (Van
 Loan and Pitsianis 1993). Parts that are antisymmetric in k, l and in i, j add nothing to variances
-and are left out. The values are those in coordinates in which rows and columns have unit
+and are left out. The values are those in coordinates where rows and columns have unit
 covariances on average: the first terms are then the best ones whatever the scales and correlations
 of rows and columns are.
 """

@@ -24,7 +24,7 @@ def inverse_root(curvature: Array) -> Array:
     numpy.linalg.LinAlgError
         The matrix is not positive definite, or not finite.
     """
-    if not np.isfinite(curvature).all():  # of which scipy's own error says nothing
+    if not np.isfinite(curvature).all():  # scipy's own error says nothing of it
         raise np.linalg.LinAlgError("the curvature is not finite")
     stretch = 1.0 / np.sqrt(np.maximum(curvature.diagonal(), np.finfo(float).tiny))
     scaled = curvature * stretch[:, None] * stretch
@@ -50,7 +50,7 @@ def few_directions(size: int) -> Array | None:
 
 
 def gauss(size: int) -> tuple[Array, Array]:
-    """Nodes and weights, whose sum is one, of the Gauss-Hermite quadrature over N(0, 1)."""
+    """Nodes of the Gauss-Hermite quadrature over N(0, 1), and weights with the sum one."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(size)
     return nodes, weights / weights.sum()
 

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 
 class MetricModel(CurvedModel):
-    """Base class of models whose centre and curvature are known, and that have a ``metric``."""
+    """Base class of models with a known centre and curvature, and a ``metric``."""
 
     @property
     def tuning(self) -> Tuning:

@@ -51,7 +51,7 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Mark:
+class PastMean:
     """The posterior's mean given the rows of a stream when there were ``seen`` of them."""
 
     seen: float

@@ -141,7 +141,7 @@ class Model:
     kernels: Sequence[str] = ()
     #: whether the model calls ``rng.gamma``, which the compiled generator does not have
     needs_gamma: bool = False
-    #: number of rows of which a report of a run's progress has the log likelihood
+    #: number of rows with their log likelihood in a report of a run's progress
     n_reported: int = 500
 
     @property
@@ -189,7 +189,7 @@ class Model:
     def anneal(self, state: State, before: float, progress: float) -> bool:
         """Change the target of a burn-in, from its fraction ``before`` to the one ``progress``.
 
-        Models whose density leads chains astray begin with a simpler one, which gradients and
+        If their density leads chains astray, models begin with a simpler one, which gradients and
         potentials know from ``state``. With ``progress=1`` it is the model's own. Returns True if
         the target may have changed.
         """
@@ -276,7 +276,7 @@ class Model:
         out: Tensor,
         scale: float,
     ) -> Tensor:
-        """:meth:`likelihood_gradient`, and the potential whose gradient it adds to ``out``.
+        """:meth:`likelihood_gradient`, and the potential with the gradient that it adds to ``out``.
 
         This potential, scale * (sum over rows of weight * -log p(row | theta)), has shape (chains,)
         in float64. Samplers with an energy need it, and ``prior_potential`` for models with latent
@@ -334,15 +334,15 @@ class Model:
     #: step. It returns True if it changed the position or the latent variables, so that densities
     #: and gradients that were computed before no longer hold; otherwise False
     after_step: Any = None
-    #: models whose ``recorded`` variables no gradient needs override this by
+    #: models with ``recorded`` variables that no gradient needs override this by
     #: ``draw_recorded(theta, rng, temperatures)``, which draws them given the kept draws: from
     #: arrays theta (chains, draws, n_parameters) and temperatures (draws,) to an array
     #: (chains, draws, n_kept - n_parameters). Other models have them in their state
     draw_recorded: Any = None
-    #: models that can have a Gaussian as prior override this by ``after(past, near)``: the model of
-    #: later rows of a stream, whose prior is ``past``, unless it is None, and whose maximum is near
-    #: a position, if it is given
-    after: Any = None
+    #: models that can have a Gaussian as prior override this by ``with_past(past, near)``: a model
+    #: of later rows of a stream, with the prior ``past``, unless it is None, and with its maximum
+    #: near a position, if that is given
+    with_past: Any = None
 
     #: whether the model has ``conditionals``, which draw better than steps do
     conjugate: bool = False
@@ -377,14 +377,14 @@ class Model:
     # parts that depend on the data or on the run, and are known before the first step
 
     def bound(self, data: Data) -> Self:
-        """The model for these data: itself, or a copy whose data-dependent parts are set."""
+        """The model for these data: itself, or a copy with its data-dependent parts set."""
         return self
 
     def prepared(self, n_steps: int) -> Self:
         """The model for a run of ``n_steps`` steps.
 
         It raises ``ValueError`` if the number of steps does not suit the model. It is not called
-        for streams, whose runs have no end.
+        for streams, which have no end.
         """
         return self
 

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data, Minibatches
 from .._limits import LIMITS
 from ._linalg import largest_eigenvalue
@@ -45,8 +44,7 @@ def _scores(model: Model, data: Data, theta: Tensor) -> Array:
     """Weighted scores (rows, n_parameters) of some rows at one position."""
     some = min(data.n_rows, LIMITS.sampled_rows)
     rows = np.unique(np.linspace(0, data.n_rows - 1, some).astype(int))
-    view = Minibatches(data, min(len(rows), data.n_rows - 1) or 1, shared=True)
-    (batch,) = view.gather(rows[None, None], ChainRandom([]))
+    batch = Minibatches(data, len(rows)).batch_of(rows)
     with torch.no_grad():
         scores = np.asarray(model.scores(theta, batch).cpu(), dtype=float)
     if data.weight is not None:

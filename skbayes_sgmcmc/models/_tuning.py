@@ -23,7 +23,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._data.minibatch import Data, Minibatches
+from .._data.minibatch import Data
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
 from .._validation import is_auto
@@ -56,7 +56,7 @@ class AutoValues:
     batch_size : int or None
         Number of rows in a minibatch, if the tuning has determined it along with the step size.
     relaxation : float or None
-        Number of steps in which the slowest direction of a chain forgets its position, if it was
+        Number of steps until the slowest direction of a chain forgets its position, if it was
         measured.
     spacing : float or None
         Number of steps between two nearly independent draws, where the posterior is nearly normal.
@@ -163,7 +163,7 @@ class Tuning:
 
     def fits_whole(self, data: Data) -> bool:
         """Whether the data are few enough numbers to use all rows at every step."""
-        return data.n_rows * Minibatches(data, 1).numbers <= self.whole_numbers
+        return data.n_rows * data.row_numbers <= self.whole_numbers
 
     # centre and curvature -------------------------------------------------------------------------
 
@@ -183,11 +183,7 @@ class Tuning:
         """Whether the rows of each call of a stream become a Gaussian, the prior of later rows."""
         return False
 
-    def resolve(self, data: Data, request: Request) -> AutoValues:
-        """Centre, preconditioner, gradient estimator, starts and step size of a run."""
-        return self.tuned(data, request) if request.settings.auto else self.given(data, request)
-
-    def tuned(self, data: Data, request: Request) -> AutoValues:
+    def automatic(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for ``step_size="auto"``."""
         if not request.sampler.finds_step:
             raise self._no_map()
@@ -245,7 +241,7 @@ class Tuning:
         )
 
     def default_sampler(
-        self, data: Data, asked: Any, *, more_rows: bool = False, whole: bool = False
+        self, data: Data, settings: Any, *, more_rows: bool = False, whole: bool = False
     ) -> str:
         """The name of the sampler that ``sampler="auto"`` means, given the run's settings.
 
@@ -340,7 +336,7 @@ class ManyModes(Tuning):
         self.guessed = guessed
 
     def default_sampler(
-        self, data: Data, asked: Any, *, more_rows: bool = False, whole: bool = False
+        self, data: Data, settings: Any, *, more_rows: bool = False, whole: bool = False
     ) -> str:
         """MCLMC for small networks, and for tables of many rows; otherwise pSGLD.
 
@@ -348,12 +344,12 @@ class ManyModes(Tuning):
         """
         if self.sampler is not None:
             return self.sampler
-        if more_rows or not is_auto(asked.step_size):
+        if more_rows or not is_auto(settings.step_size):
             return "psgld"
-        if is_auto(asked.batch_size):
+        if is_auto(settings.batch_size):
             whole = whole or self.model.n_parameters <= AUTO.small_network
         else:
-            whole = _takes_all(asked.batch_size, data)
+            whole = _takes_all(settings.batch_size, data)
         return "mclmc" if whole or self._many(data) else "psgld"
 
     def step_size(self, request: Request, data: Data) -> float | None:
@@ -369,7 +365,7 @@ class ManyModes(Tuning):
             return super().given(data, request)
         return AutoValues("minibatch", self._init(request.settings.init, "random"))
 
-    def tuned(self, data: Data, request: Request) -> AutoValues:
+    def automatic(self, data: Data, request: Request) -> AutoValues:
         sampler, model, asked = request.sampler, self.model, request.settings.batch_size
         if not _is_plain(request):
             if not is_auto(request.settings.preconditioner):

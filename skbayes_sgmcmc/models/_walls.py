@@ -56,5 +56,5 @@ def step_at_walls(
     limits = largest(distance, force)
     order = np.argsort(limits)
     worst, others = np.sort(order[: AUTO.worst_rows]), limits[order[AUTO.worst_rows :]]
-    share = model.wall_correlations(center, root, data.chosen(rows[worst]))
+    share = model.wall_correlations(center, root, data.select(rows[worst]))
     return float(min(eta, largest(distance[worst], share * force[worst]).min(), *others[:1]))

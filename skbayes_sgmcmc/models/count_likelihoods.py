@@ -88,7 +88,7 @@ class Poisson(LogMean):
 
 
 class NegativeBinomial(Dispersed, Poisson):
-    r"""Negative binomial distribution, whose dispersion all rows of an output share.
+    r"""Negative binomial distribution; all rows of an output share the dispersion.
 
     .. math::
         p(y|f) = \frac{\Gamma(y + r)}{\Gamma(r)\, y!} \Big(\frac{r}{r + \mu}\Big)^r

@@ -1,4 +1,4 @@
-r"""Likelihood of positive targets, whose sd is proportional to their mean."""
+r"""Likelihood of positive targets with an sd proportional to their mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 class Gamma(Dispersed):
-    r"""Gamma distribution, whose dispersion all rows of an output share.
+    r"""Gamma distribution; all rows of an output share the dispersion.
 
     .. math::
         p(y|f) = \frac{(\kappa / \mu)^\kappa}{\Gamma(\kappa)} y^{\kappa - 1} e^{-\kappa y / \mu},

@@ -115,9 +115,8 @@ class GLMModel(LinearModel):
         if self.k == 1:
             coef, intercept = coef[..., 0, :], intercept[..., 0]
         parts |= {"coef": encode(coef, draws.dtype), "intercept": encode(intercept, draws.dtype)}
-        for name in parts:
-            if name.startswith(("effect_", "sd_")):
-                parts[name] = encode(self.scale * decode(parts[name]), draws.dtype)
+        for name in parts.keys() & self.coefficient_prior.effects:
+            parts[name] = encode(self.scale * decode(parts[name]), draws.dtype)
         return parts
 
     def linear_form(self, data: Data) -> LinearForm | None:
@@ -393,9 +392,7 @@ class GLMModel(LinearModel):
         gradient, full, separate = self._expected_sums(theta, root, data)
         return gradient, full if self._convex(full, theta) else separate
 
-    def looked_at(
-        self, theta: Array, root: Array, data: Data
-    ) -> tuple[Array, Array, Anchor | None]:
+    def averages(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Anchor | None]:
         anchor = self.anchor(theta, data, root)
         assert anchor.hessian is not None
         if self._convex(anchor.hessian, theta):

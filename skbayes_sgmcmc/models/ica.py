@@ -65,7 +65,7 @@ class ICAModel(MetricModel):
     Parameters
     ----------
     reference : array of shape (d, d)
-        Unmixing matrix near the posterior, whose sources are uncorrelated and have equal variances
+        Unmixing matrix near the posterior: its sources are uncorrelated and have equal variances
         over the rows. The search for the MAP starts there, and draws are aligned to it.
     prior : Prior
         Prior of the entries.
@@ -103,7 +103,7 @@ class ICAModel(MetricModel):
         return Data({"x": rows}, len(rows), weights)
 
     def init(self, rng: np.random.Generator) -> Array:
-        """An unmixing matrix whose sources are those of the reference, rotated at random."""
+        """An unmixing matrix that gives the sources of the reference, rotated at random."""
         rotation, _ = np.linalg.qr(rng.standard_normal((self.d, self.d)))
         return (rotation @ self.reference).ravel()
 
@@ -261,7 +261,7 @@ class ICAModel(MetricModel):
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Aligned unmixing matrices of the user's features, (..., d, n_features)."""
         w = draws.reshape(*draws.shape[:-1], self.d, self.d)
-        # a fit whose components are not finite ends with an error
+        # a fit ends with an error if its components are not finite
         with np.errstate(over="ignore", invalid="ignore"):
             whitening = self.whitening.astype(draws.dtype)
             return {"components": aligned(w, self.reference) @ whitening}
@@ -273,7 +273,7 @@ def _inverse(w: Tensor) -> Tensor:
 
 
 def aligned(w: Array, reference: Array) -> Array:
-    """Unmixing matrices (..., d, d) whose rows have the order and the signs of a reference.
+    """Unmixing matrices (..., d, d) with rows in the order and with the signs of a reference.
 
     The posterior is the same for any order and sign of the rows. Rows are matched to the rows of
     the reference such that the sum of the absolute correlations of their sources is largest. The

@@ -32,7 +32,7 @@ class HeadTuning(WhitenedGaussian):
 
 
 class HeadModel(RotatedModel):
-    """Mixin of linear models whose draws are named as a linear layer of a module.
+    """Mixin of linear models with draws that are named as a linear layer of a module.
 
     ``layer`` are the names and shapes of the layer's weights (n_outputs, n_features) and, maybe,
     its biases (n_outputs,).

@@ -104,7 +104,7 @@ class Likelihood:
         raise NotImplementedError
 
     def walls(self, f: Array, own: Array, y: Array) -> tuple[Array, Array] | None:
-        """Margins (rows,) of rows whose gradient is constant beyond them, or None.
+        """Margins (rows,) of rows that have a constant gradient beyond them, or None.
 
         The second array (rows, 1 + m) has the slope of the margin in the row's predictor and in the
         own parameters (m,). It is for one target, with f and y of shape (rows,). Rows with a
@@ -129,7 +129,7 @@ class Likelihood:
 
 
 class Categorical(Likelihood):
-    """Categorical distribution whose probabilities are the softmax of the outputs.
+    """Categorical distribution with the softmax of the outputs as probabilities.
 
     Targets y are class indices.
     """
@@ -138,7 +138,7 @@ class Categorical(Likelihood):
         return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)
 
     def noise_of_targets(self, y: Array, weight: Array) -> float:
-        """1 / sqrt(p (1 - p)) at the shares p of the classes, whose variances are averaged.
+        """1 / sqrt(p (1 - p)) at the shares p of the classes; their variances are averaged.
 
         It is 2 for two classes of equal size, and larger if one of them is rare.
         """
@@ -197,7 +197,7 @@ class Gaussian(Likelihood):
 
 
 class LatentGaussian(Gaussian):
-    """Normal noise whose standard deviation is a latent variable of the model.
+    """Normal noise with a latent variable of the model as standard deviation.
 
     All outputs share it. ``own`` is this standard deviation, of shape (chains, 1).
     """
@@ -220,7 +220,7 @@ class LatentGaussian(Gaussian):
 
 
 class Heteroscedastic(Likelihood):
-    r"""Normal noise whose standard deviation depends on the row.
+    r"""Normal noise with a standard deviation that depends on the row.
 
     The network has two outputs for each of k targets, the means :math:`\mu` and then the
     :math:`s`, which give the standard deviations:
@@ -277,7 +277,7 @@ class Heteroscedastic(Likelihood):
 
 
 class LinearAbove(Likelihood):
-    r"""A likelihood with a logarithmic link, whose large means are linear in a network's outputs.
+    r"""A likelihood with a logarithmic link, where large means are linear in a network's outputs.
 
     .. math::
         \mu = m\, e^f \text{ for } f \le b,\quad \mu = m\, e^b (1 + f - b) \text{ for } f > b
@@ -345,7 +345,7 @@ class StudentT(BaseEstimator):
 
 
 class StudentNoise(Gaussian):
-    r"""Student's t noise, whose scale and degrees of freedom all rows of an output share.
+    r"""Student's t noise; all rows of an output share its scale and degrees of freedom.
 
     .. math::
         -\log p = \log\sigma + \tfrac{\nu+1}{2} \log(1 + z^2/\nu) + c(\nu),\quad
@@ -378,7 +378,7 @@ class StudentNoise(Gaussian):
 
     @staticmethod
     def _square(z: Tensor) -> Tensor:
-        """Squares of z up to a number whose product with degrees of freedom is finite."""
+        """Squares of z up to a number that has a finite product with degrees of freedom."""
         return (z * z).clamp(max=torch.finfo(z.dtype).max ** (2.0 * FARTHEST))
 
     def log_sd(self, own: Tensor) -> Tensor:

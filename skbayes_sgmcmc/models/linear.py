@@ -104,7 +104,7 @@ class LinearModel(CurvedModel):
         #: typical distances of the parameters from zero
         self.typical = np.concatenate([bound.typical, self._own_rates.values])
 
-    def after(self, past: Past | None, near: Array | None) -> Self:
+    def with_past(self, past: Past | None, near: Array | None) -> Self:
         model = copy.copy(self)
         model.past, model.start = past, near
         return model
@@ -207,9 +207,7 @@ class LinearModel(CurvedModel):
         """Gradient and Hessian of -log likelihood, averaged over theta + root N(0, I)."""
         raise NotImplementedError
 
-    def looked_at(
-        self, theta: Array, root: Array, data: Data
-    ) -> tuple[Array, Array, Anchor | None]:
+    def averages(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Anchor | None]:
         """:meth:`expected_curvature`, and control variates if the same pass makes them."""
         return *self.expected_curvature(theta, root, data), None
 
@@ -252,10 +250,10 @@ class LinearModel(CurvedModel):
     def find_map(self, data: Data, n_steps: int = 300) -> Array:
         """The posterior's maximum; the prior is averaged over its own scale, without corners.
 
-        ``n_steps`` is the most steps of the search, each of which passes over all rows.
+        ``n_steps`` is the most steps of the search; each passes over all rows.
         """
         theta, sd = self._first(), self.typical
-        # coordinates in which the curvature there has a unit diagonal
+        # coordinates where the curvature there has a unit diagonal
         curvature = self.hessian_diagonal(theta, data) + self.prior_hessian(theta)
         stretch = 1.0 / np.sqrt(curvature)
 
@@ -300,7 +298,7 @@ class LinearModel(CurvedModel):
         for step in range(MAX_FIXED_POINT_STEPS):
             root = inverse_root(hessian) * math.sqrt(temperature)
             sd = np.sqrt(np.square(root).sum(1))
-            gradient, averaged, anchor = self.looked_at(theta, root, data)
+            gradient, averaged, anchor = self.averages(theta, root, data)
             averaged = self._curved(averaged.copy(), theta, sd)
             # half a step: full steps can oscillate between wide and narrow approximations
             hessian = averaged if part is not None else 0.5 * (hessian + averaged)
@@ -345,7 +343,7 @@ class LinearModel(CurvedModel):
         for _ in range(5):
             move = -root @ (root.T @ gradient)
             left = -float(gradient @ move)
-            if left < 2.0 * len(theta):  # of which the next step leaves a fiftieth
+            if left < 2.0 * len(theta):  # the next step leaves a fiftieth of it
                 return np.asarray(theta + move)
             new_value, gradient = self._potential(theta + move, data, sd)
             if not new_value < value:

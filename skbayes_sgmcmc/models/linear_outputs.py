@@ -21,9 +21,9 @@ class LinearOutputs(StackedLinear):
         Intercepts.
     effects : sequence of (int, Tensor, int or None, Tensor)
         Effects of groups: the column that holds the groups, their labels (n_groups,), the column
-        whose slope these are, if any, and the effects (draws, n_groups).
+        with these slopes, if any, and the effects (draws, n_groups).
     exposure : int or None, default=None
-        Column whose logarithm is added.
+        Column that is added as its logarithm.
     known : int, float or None, default=None
         Column with a second output, which is known; a float is its value in every row.
     """

@@ -213,9 +213,7 @@ class LogisticModel(LinearModel):
         _, p, slope = self._expected(theta, root, data)
         return self._sum_of_scores(p - self._labels(data), data), self._gram(p, slope, data)
 
-    def looked_at(
-        self, theta: Array, root: Array, data: Data
-    ) -> tuple[Array, Array, Anchor | None]:
+    def averages(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Anchor | None]:
         anchor = self.anchor(theta, data, root)
         assert anchor.hessian is not None
         return anchor.gradient, anchor.hessian, anchor
@@ -280,7 +278,7 @@ class LogisticModel(LinearModel):
         return np.asarray(np.sqrt((square * self._variances(root, data)).sum(1)))
 
     def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array]:
-        """Rows whose class is beyond doubt at the centre; the wall is where another class leads.
+        """Rows with a class beyond doubt at the centre; the wall is where another class leads.
 
         For more than two classes, that is the second best one at the centre.
         """
@@ -428,7 +426,7 @@ def logits(coef: Any, intercept: Any, x: Any) -> Any:
 
 
 def _sum_zero_basis(k: int) -> Array:
-    """Orthonormal columns that span all vectors of length k whose entries sum to zero."""
+    """Orthonormal columns that span all vectors of k entries with the sum zero."""
     if k == 1:
         return np.ones((1, 1))
     return np.asarray(scipy.linalg.helmert(k).T)

@@ -119,7 +119,7 @@ class LogitMoments(Moments):
         along = np.asarray(single @ edge) + corner
         if issparse(single):
             moved = np.asarray(single @ self._triangle[1:, 1:].T)
-        else:  # in place of the copy, whose transpose is in the order of Fortran
+        else:  # in place of the copy: its transpose is in the order of Fortran
             moved = strmm(1.0, self._triangle[1:, 1:], single.T, overwrite_b=True).T
         variance = np.square(along) + np.einsum("ij,ij->i", moved, moved)
         return np.asarray(variance, dtype=np.float64)
@@ -130,7 +130,7 @@ class LogitMoments(Moments):
             variance = self._variances(x)
             near = np.isfinite(mean) & (variance <= self.largest)
             sd, distance, smaller = np.sqrt(variance), np.abs(mean), np.zeros(len(mean))
-            # the smaller probability, whose logarithm must be finite where the other one is 1
+            # the smaller probability: its logarithm must be finite where the other one is 1
             for node, weight in zip(NODES, WEIGHTS, strict=True):
                 smaller += weight * expit(sd * node - distance)
         first = np.where(mean > 0.0, smaller, 1.0 - smaller)

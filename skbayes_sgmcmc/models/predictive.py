@@ -41,7 +41,7 @@ LARGEST_RATE = 1e15
 class Predictive:
     """Base class of the families: one distribution for every draw, row and target.
 
-    A family is a dataclass whose fields are its parameters. They have shape (draws, rows, targets),
+    A family is a dataclass; its fields are its parameters. They have shape (draws, rows, targets),
     where rows or targets may have length 1. ``mean`` and ``variance`` must also work with torch
     tensors, so they can only use operators and methods that arrays and tensors share. The other
     methods are for arrays only.
@@ -170,7 +170,7 @@ class StudentT(Predictive):
     def log_density(self, y: Array) -> Array:
         z, half = (y - self.loc) / self.scale, 0.5 * self.df
         constant = gammaln(half + 0.5) - gammaln(half) - 0.5 * np.log(math.pi * self.df)
-        # log(1 + r**2), whose square may overflow: from FAR on, it is 2 log r
+        # log(1 + r**2), where r**2 may overflow: from FAR on, it is 2 log r
         r = np.abs(z) / np.sqrt(self.df)
         log_far = 2.0 * np.log(np.maximum(r / FAR, 1.0))
         tail = np.log1p(np.square(np.minimum(r, FAR))) + log_far
@@ -228,7 +228,7 @@ class Poisson(Predictive):
 
 @dataclass
 class NegativeBinomial(Poisson):
-    r"""Negative binomial distributions: Poisson distributions whose rates vary.
+    r"""Negative binomial distributions: Poisson distributions with varying rates.
 
     A rate has a gamma distribution with the mean :math:`\mu` and the variance
     :math:`\alpha\mu^2`. The variance of a count is therefore :math:`\mu + \alpha\mu^2`.
@@ -270,7 +270,7 @@ class NegativeBinomial(Poisson):
 
 
 def _summed(term: Array, size: Any, odds: Array, count: Array) -> Array:
-    """The sum of the probabilities up to ``count``, of which ``term`` is the first.
+    """The sum of the probabilities up to ``count``; ``term`` is the first of them.
 
     Each follows from the one before. It is ten times as fast as the incomplete beta function.
     """

@@ -2,7 +2,7 @@ r"""Linear models in coordinates that suit many correlated features.
 
 Beyond 2,000 parameters, the preconditioner of linear models is a diagonal, which sees nothing of
 correlations. Features are therefore centred and rotated to their principal axes. In a logistic
-regression, the coefficients of the classes are also rotated to a basis whose first vector is
+regression, the coefficients of the classes are also rotated to a basis; its first vector is
 constant. The likelihood does not depend on a constant that is added to the coefficients of all
 classes; the other vectors are those directions that the data determine. Normal priors with one
 scale are the same in all such coordinates.
@@ -102,7 +102,7 @@ class FeatureCoordinates:
 
 
 class RotatedModel(LinearModel):
-    """Mixin of linear models whose rows can be in other coordinates than those of the user.
+    """Mixin of linear models of rows that can be in other coordinates than those of the user.
 
     ``coordinates`` are those of the features; None: as they are.
     """
@@ -156,7 +156,7 @@ class RotatedModel(LinearModel):
 
 
 class RotatedLogisticModel(RotatedModel, LogisticModel):
-    """Logistic regression whose rows can be rotated; classes are then rotated, too."""
+    """Logistic regression of rows that can be rotated; classes are then rotated, too."""
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
@@ -218,7 +218,7 @@ class RotatedLogisticModel(RotatedModel, LogisticModel):
         coef = decode(parts["coef"])
         parts["coef"] = encode(self.class_axes.astype(coef.dtype) @ coef, draws.dtype)
         parts = self._undone(parts, draws.dtype)
-        # another centre adds a number to all intercepts, of which no probability depends
+        # another centre adds a number to all intercepts, and no probability depends on it
         bias = decode(parts["intercept"])
         bias = bias - bias.mean(axis=-1, keepdims=True)
         return parts | {"intercept": encode(bias, draws.dtype)}

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 class ScaleGroups:
-    """Groups of coefficients, each with a normal prior whose scale is learned.
+    """Groups of coefficients, each with a normal prior of a learned scale.
 
     Parameters
     ----------

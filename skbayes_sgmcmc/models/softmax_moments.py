@@ -13,7 +13,7 @@ for two classes (``logit_moments.py``). Rows beyond it are left to the draws.
 
 The variances of a row are those of bilinear forms of the coefficients, whose covariances are nearly
 a product of a matrix of classes and one of features. They are written as a sum of such products
-(``_kronecker.py``), of which each takes one quadratic form of the row. How far the first of them
+(``_kronecker.py``); each takes one quadratic form of the row. How far the first of them
 are off is found from the draws, too: one is enough for rows of small variances, and the others have
 as many as rows of the largest one need. All of this depends on the row alone.
 """
@@ -65,11 +65,11 @@ class SoftmaxMoments(Moments):
         weights = np.full(n, 1.0 / n) if weights is None else weights
         self.mean = np.tensordot(weights, draws, 1)
         away = draws - self.mean
-        away -= away.mean(axis=1, keepdims=True)  # of which probabilities know nothing
+        away -= away.mean(axis=1, keepdims=True)  # probabilities know nothing of it
         with np.errstate(all="ignore"):
             sd = np.sqrt(np.tensordot(weights, away * away, 1).mean(0))
             sd[sd == 0.0] = 1.0
-            away /= sd  # columns in units in which their coefficients vary alike
+            away /= sd  # columns in units that make their coefficients vary alike
         self.largest = self._certain = 0.0  # what is not finite is left to the draws
         if np.isfinite(away).all():
             moves = _typical_moves(away, weights)
@@ -172,7 +172,7 @@ def _typical_moves(away: Array, weights: Array) -> list[Array]:
 
 
 def _certain_leads(k: int, doubt: float) -> list[Array]:
-    """Mean logits with one class in the lead, over another or all, whose p (1 - p) is ``doubt``.
+    """Mean logits with one class in the lead, over another or all: its p (1 - p) is ``doubt``.
 
     One of the first four classes leads; classes that are out of the way have the logit -8.
     """
@@ -187,7 +187,7 @@ def _certain_leads(k: int, doubt: float) -> list[Array]:
 
 
 def _largest(moves: list[Array], weights: Array, leads: dict[float, list[Array]]) -> float:
-    """The first variance for which no error is above ``TOLERANCE``, around its mean logits."""
+    """The first variance with no error above ``TOLERANCE``, around its mean logits."""
     for variance, means in leads.items():
         if all(_error(move, weights, variance, means) <= TOLERANCE for move in moves):
             return variance
@@ -254,5 +254,5 @@ def _diagonals(matrices: Array) -> Array:
 
 
 def _second_order(p: Array, u: Array) -> Array:
-    """Averages of a softmax of which p is that of the mean; u are variances of relative logits."""
+    """Averages of a softmax, where p is that of the mean; u are variances of relative logits."""
     return np.asarray(p * (1.0 + 0.5 * (u - (p * u).sum(-1, keepdims=True))))

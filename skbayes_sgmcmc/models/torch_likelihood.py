@@ -39,7 +39,7 @@ class TorchLikelihood(BaseEstimator):
 
     Examples
     --------
-    Waiting times with a log-normal distribution, whose location and scale depend on x:
+    Waiting times with a log-normal distribution; its location and scale depend on x:
 
     >>> import numpy as np
     >>> from torch.distributions import LogNormal
@@ -76,8 +76,8 @@ class TorchLikelihood(BaseEstimator):
 class DistributionLikelihood(Likelihood):
     """The likelihood of ``n_targets`` targets that a :class:`TorchLikelihood` describes.
 
-    Chains and rows are one axis for the user's function. Chains whose outputs are no longer finite
-    get no number instead of an error, so that they are dropped like others.
+    Chains and rows are one axis for the user's function. Chains with outputs that are no longer
+    finite get no number instead of an error, so that they are dropped like others.
     """
 
     separable = False

@@ -1,4 +1,4 @@
-r"""Normal priors whose scales are learned: inverse-gamma hyperpriors and their conditionals.
+r"""Normal priors with learned scales: inverse-gamma hyperpriors and their conditionals.
 
 For a group g of m coefficients w with the typical scale :math:`s_0`,
 
@@ -113,7 +113,7 @@ class LearnedScale(BaseEstimator):
         )
 
     def typical(self, fan_in: Array | float) -> Any:
-        """s_0 of blocks whose scale with "fan_in" is given."""
+        """s_0 of blocks, given their scales with "fan_in"."""
         if not isinstance(self.scale, str):
             return float(self.scale)
         return np.minimum(WIDER * fan_in, 1.0) if self.scale == "auto" else fan_in
@@ -188,5 +188,5 @@ def tempered_gamma(shape: Array, rate: Array, temperature: Array | float, u: Arr
 
 
 def bounded(scales: Array) -> Array:
-    """Scales whose squares, and one over these, are numbers in float32."""
+    """Scales with squares that, like one over these, are numbers in float32."""
     return np.asarray(np.clip(scales, BOUNDS.smallest_scale, BOUNDS.largest_scale))

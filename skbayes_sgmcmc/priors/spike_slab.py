@@ -75,7 +75,7 @@ class SpikeSlab(BaseEstimator):
         omega_k of "sa", at most 1. "auto" is 10 (k + 1000)^-0.7. The step number k starts at 0 in
         every call of ``fit`` or ``partial_fit``.
     layers : "all" or list of str, default="all"
-        Layers whose weights have this prior. A layer is named by its draws, such as "weight_1". The
+        Layers with this prior. A layer is named by its draws, such as "weight_1". The
         layers of a module are named by its submodules or parameters, such as "conv1" or
         "conv1.weight". Other layers, and all biases, have a normal prior.
 

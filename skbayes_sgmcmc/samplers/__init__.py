@@ -42,12 +42,14 @@ __all__ = [
 class Cell:
     """One cell of the table: an integrator and its step sizes under ``step_size="auto"``.
 
-    ``step`` is eta in coordinates in which the posterior is standard normal; None means that the
+    ``step`` is eta in coordinates where the posterior is standard normal; None means that the
     sampler has its own rule. ``stiff`` is the largest product of eta and the curvature of typical
     draws, where the posterior is only nearly normal; None means twice ``step``. ``rate`` is eta for
     models without such coordinates, such as networks, where some samplers adapt it in the burn-in;
     None means that the sampler has no such value. ``most`` is eta for many rows, whose posterior is
     nearly normal, unless the curvature of typical draws forbids it; None means ``step``.
+    ``prepare`` is what the integrator adds to :meth:`Sampler.prepare`. With ``whole_chunks`` it
+    takes all steps of a chunk at once, and returns their positions.
     """
 
     integrator: Integrator
@@ -55,12 +57,14 @@ class Cell:
     rate: float | None = None
     stiff: float | None = None
     most: float | None = None
+    prepare: Integrator | None = None
+    whole_chunks: bool = False
 
 
 _MOMENTUM = {
     "splitting": Cell(integrators.splitting, 0.1, 0.005),
     "euler": Cell(integrators.euler, 0.03, 0.002),
-    "baoab": Cell(integrators.baoab, 0.2, 0.005, stiff=1.5),
+    "baoab": Cell(integrators.baoab, 0.2, 0.005, stiff=1.5, prepare=integrators.first_gradient),
     "aboba": Cell(integrators.aboba, 0.1, 0.005),
 }
 
@@ -86,7 +90,7 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
         },
     ),
     "mala": (MALA, {"metropolis": Cell(integrators.metropolis, None)}),
-    "gibbs": (Gibbs, {"conditional": Cell(integrators.conditional, None)}),
+    "gibbs": (Gibbs, {"conditional": Cell(integrators.conditional, None, whole_chunks=True)}),
 }
 
 

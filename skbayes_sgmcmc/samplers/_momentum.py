@@ -147,7 +147,7 @@ class MomentumSampler(EnergyTuned):
 
 
 class ThermostatSampler(MomentumSampler):
-    """Base class of samplers whose friction is a variable, driven by a thermostat of mass mu.
+    """Base class of samplers with a variable friction, driven by a thermostat of mass mu.
 
     Subclasses differ in ``kinetic``: over which parameters v^2 is averaged.
     """

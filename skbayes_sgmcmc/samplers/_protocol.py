@@ -195,8 +195,11 @@ class Sampler(BaseEstimator):
         """The stochastic gradient g, from which the sampler may learn its step size."""
         return step.gradient(theta)
 
-    def euler(self, theta: Tensor, state: State, step: Step) -> None:
-        """Take one joint Euler step: change ``theta`` and ``state`` in place."""
+    def euler(self, theta: Tensor, state: State, step: Step) -> Tensor | None:
+        """Take one joint Euler step: change ``theta`` and ``state`` in place.
+
+        New positions may also be returned.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method euler(theta, state, step)")
 
     def injected(self, eta: float, n: float) -> float:
@@ -237,7 +240,7 @@ class Sampler(BaseEstimator):
     def largest_step(self, force: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
         """The eta at which a force that acts for one step throws a chain over this distance.
 
-        Both are in coordinates in which the posterior is standard normal, with T = 1.
+        Both are in coordinates where the posterior is standard normal, with T = 1.
         """
         return distance / force
 

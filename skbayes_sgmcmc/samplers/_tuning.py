@@ -28,7 +28,7 @@ from ._protocol import Sampler, Step
 class StepTuning:
     """The law of step sizes that chains find, and of MCLMC; docs/networks.md has what was tried."""
 
-    #: number of recent steps whose energy errors set the step size: in the first step of the
+    #: number of recent steps with energy errors that set the step size: in the first step of the
     #: burn-in, when the step size may be far off, and in the last
     first_memory: float = 10.0
     memory: float = 100.0

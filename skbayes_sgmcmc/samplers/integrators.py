@@ -13,7 +13,7 @@ aboba                 A½ B½ O B½ A½          2 (SGHMC: exact for theta on Ga
 leimkuhler_matthews   SGLD, shared noise     2, and exact on Gaussians
 metropolis            MALA's accept step     no bias
 conditional           Gibbs' draws           no bias
-leapfrog              B½ A B½ O              2 (MCLMC, whose B is a turn of u)
+leapfrog              B½ A B½ O              2 (MCLMC: its B is a turn of u)
 minimal_norm          Bλ A½ B(1-2λ) A½ Bλ O  2, with a smaller constant; two gradients a step
 ====================  =====================  ==============================================
 """
@@ -38,11 +38,13 @@ MINIMAL_NORM = 0.1931833275037836
 
 def euler(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     """Take the sampler's joint Euler step."""
-    sampler.euler(theta, state, step)
+    found = sampler.euler(theta, state, step)
+    if found is not None:  # a user's own sampler may return the new positions
+        theta.copy_(found)
 
 
 def leimkuhler_matthews(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
-    """Take an Euler step whose noise is shared with the next one."""
+    """Take an Euler step that shares its noise with the next one."""
     sampler.leimkuhler_matthews(theta, state, step)
 
 
@@ -55,10 +57,6 @@ def conditional(sampler: Any, theta: Tensor, state: State, step: Step) -> Tensor
     """Draw the positions of a chunk of steps from the model's conditional distributions."""
     found: Tensor = sampler.conditional(theta, state, step)
     return found
-
-
-#: it takes all steps of a chunk at once, and returns their positions
-conditional.whole_chunks = True  # type: ignore[attr-defined]
 
 
 def splitting(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
@@ -81,14 +79,10 @@ def baoab(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     sampler.kick(state, step, state["g"], 0.5)
 
 
-def _first_gradient(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
-    """Add the gradient of the first kick of all."""
+def first_gradient(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+    """Add the gradient of the first kick of all, which :func:`baoab` needs."""
     if "g" not in state:
         state["g"] = sampler.gradient(theta, state, step).clone()
-
-
-#: as ``Sampler.prepare``
-baoab.prepare = _first_gradient  # type: ignore[attr-defined]
 
 
 def aboba(sampler: Any, theta: Tensor, state: State, step: Step) -> None:

@@ -51,14 +51,14 @@ class MCLMC(Sampler):
     -----
     The step size :math:`\eta` has the unit that it has for SGHMC: :math:`\epsilon = \sqrt{\eta T
     d/N}`, which is the distance that SGHMC travels in a step. There is no Metropolis correction:
-    the bias is what ``energy_error`` allows. A step whose energy error is not finite, or 30 times
-    the wanted one (the usual one, if it is larger and the step size was given), is undone. The
-    chain goes on in another direction with half the step, which grows by a tenth with every step
-    that is kept.
+    the bias is what ``energy_error`` allows. A step with an energy error that is not finite, or 30
+    times the wanted one (the usual one, if it is larger and the step size was given), is undone.
+    The chain goes on in another direction with half the step, which grows by a tenth with every
+    step that is kept.
 
     With minibatches, both ends of a step use the same rows. Gradient noise that is the same in all
     directions turns u by chance, and does little harm; other noise biases the draws, and
-    ``noise_scaling`` finds coordinates in which it is the same. A step begins where the last one
+    ``noise_scaling`` finds coordinates where it is the same. A step begins where the last one
     ended, with other rows: the difference of the two gradients is noise alone, and costs nothing.
 
     References
@@ -291,7 +291,7 @@ class MCLMC(Sampler):
 
     @staticmethod
     def _learn_scaling(state: State, change: Tensor) -> None:
-        """Coordinates in which the noise of the gradient is the same in all directions.
+        """Coordinates where the noise of the gradient is the same in all directions.
 
         ``change`` is the difference of two minibatches' gradients at one position.
         """

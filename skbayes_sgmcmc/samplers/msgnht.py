@@ -23,7 +23,7 @@ class MSGNHT(ThermostatSampler):
     ----------
     friction : float, default=0.1
         alpha, the friction of one step. It sets the injected noise and the initial value of a.
-        With 0 no noise is injected, for gradients whose own noise is enough.
+        With 0 no noise is injected, for gradients with enough noise of their own.
     diffusion : float or None, default=None
         The paper's D. If given, alpha = D h = D sqrt(eta/N) replaces ``friction``.
     mass : float or "auto", default="auto"

@@ -71,7 +71,7 @@ def choose(compiled: Any, offered: Iterable[Offer]) -> tuple[str, ...]:
 
 def equip(names: Sequence[str], recipe: Recipe) -> Engine:
     """The engine of a run with the accelerators of these names."""
-    engine = Engine(recipe.target, recipe.cell.integrator)
+    engine = Engine(recipe.target, recipe.cell, recipe.cell.integrator)
     for accelerator in ACCELERATORS:
         if accelerator.name in names:
             engine = accelerator.equip(engine, recipe)

@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from ...samplers import Cell
 from ...samplers.integrators import Integrator
 from ..recipe import Recipe
 from ..target import Evaluator, Target
@@ -22,11 +23,14 @@ class Engine:
     """
 
     target: Target
+    cell: Cell
     integrator: Integrator
     kernel: Any = None
     evaluator: type[Evaluator] = Evaluator
     #: whether random numbers come from the compiled generator
     philox: bool = False
+    #: whether steps make their own noise, so that the loop makes none
+    own_noise: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Gradients that are recorded once as a CUDA graph and then replayed.
 
 For small models on a GPU, the time of a step is the time to launch its many operations. A replay
-launches all of them at once, in the memory in which they were recorded, so positions and
+launches all of them at once, in the memory of the recording, so positions and
 minibatches are copied there first; latent variables stay where they are. A recording is compared
 with the gradient itself before it is used. It is made only with ``compiled=True``, because its
 speed has not been measured on a GPU.
@@ -168,7 +168,7 @@ class CUDAGraph(Accelerator):
             return f"it needs a GPU, and the device is {recipe.device!r}."
         if not all(isinstance(field, Tensor) for field in recipe.target.data.fields.values()):
             return "it is for dense rows of networks."
-        if recipe.minibatches.ranks.size > 1:
+        if recipe.minibatches.divided:
             return "several ranks share the minibatches."
         return None
 

@@ -30,9 +30,6 @@ from ._base import Accelerator, Engine, why_no_cpu
 class FusedEuler:
     """Replacement of ``integrators.euler`` for the runs to which :class:`FusedSteps` applies."""
 
-    #: the step makes its own noise, so the loop makes none
-    own_noise = True
-
     def __init__(self) -> None:
         from ..._kernels import steps
 
@@ -128,4 +125,4 @@ class FusedSteps(Accelerator):
         return numbers >= LIMITS.worth_steps
 
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
-        return replace(engine, integrator=FusedEuler(), philox=True)
+        return replace(engine, integrator=FusedEuler(), philox=True, own_noise=True)

@@ -22,7 +22,7 @@ from ._base import Accelerator, Engine, why_no_cpu
 
 
 class CompiledMCLMC(MCLMC):
-    """MCLMC whose turns are compiled."""
+    """MCLMC with compiled turns."""
 
     def turn_by(self, u: Tensor, g: Tensor, epsilon: Tensor, factor: float, turned: Tensor) -> None:
         from ..._kernels.turns import by_gradient

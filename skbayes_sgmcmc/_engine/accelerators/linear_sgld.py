@@ -47,7 +47,7 @@ class LinearSGLD(Accelerator):
             return "the rows change at random at every step."
         if not target.data.fields["x"].in_memory:
             return "the rows are in a file."
-        if recipe.minibatches.ranks.size > 1:
+        if recipe.minibatches.divided:
             return "several ranks share the minibatches."
         return why_no_cpu(recipe)
 
@@ -85,8 +85,6 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
         noise = np.sqrt(2.0 * etas * temperatures / target.n).astype(dtype)
         kept = np.empty((len(theta), int(keep.sum()), n_parameters), dtype)
         shared = everything if minibatches.full else None
-        if minibatches.shared and not minibatches.full:
-            shared = minibatches.indices(n_steps, rng)
 
         def advance(c: int) -> None:
             # a chain's random numbers are made in its own thread, so that they are in its cache

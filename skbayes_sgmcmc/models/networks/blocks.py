@@ -50,7 +50,7 @@ def find_blocks(parameter: str, layers: Any, network: Network) -> tuple[str, ...
     Parameters
     ----------
     parameter : str
-        Name of the parameter whose value is ``layers``, for the message.
+        Name of the parameter with the value ``layers``, for the message.
     layers : "all" or list of str
         Names of blocks, or of the layers that contain them. "all" selects every block.
     network : Network

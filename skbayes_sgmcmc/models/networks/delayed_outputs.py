@@ -20,7 +20,7 @@ from ..._metric import State
 
 #: finished fraction of the burn-in at which the share begins to grow, and at which it is 1
 FIRST, LAST = 0.5, 0.75
-#: number of steps in which it grows: after each, samplers compute a gradient again
+#: number of steps while it grows: after each, samplers compute a gradient again
 LEVELS = 20
 #: name of the share, (chains, 1, 1), in a chain's state
 SHARE = "own_share"

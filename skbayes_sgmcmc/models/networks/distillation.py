@@ -34,7 +34,7 @@ from .module_copies import PickleOnly, put
 
 Array = NDArray[Any]
 
-#: number of rows whose targets are made at once, with the same draws
+#: number of rows that get their targets at once, with the same draws
 BLOCK_ROWS = 2000
 
 
@@ -60,7 +60,7 @@ class Blueprint:
 
 @dataclass
 class Trainable(PickleOnly):
-    """A function that copies a module, of which some parameters are then trained.
+    """A function that copies a module, to train some parameters of the copy.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def few_draws(
 
 @contextmanager
 def seeded(seed: int, device: str) -> Iterator[None]:
-    """Context in which torch's global random numbers start from a seed; restored afterwards.
+    """Context where torch's global random numbers start from a seed; restored afterwards.
 
     The initial values of modules and the choices of dropout come from these numbers.
     """

@@ -96,7 +96,7 @@ class StackedModule(nn.Module):
     def __init__(self, module: nn.Module, states: dict[str, Tensor], layout: Layout = PLAIN):
         super().__init__()
         self.layout = layout
-        # not as a submodule, whose parameters are not those of any draw
+        # not as a submodule: its parameters are not those of any draw
         self._call = partial(functional_call, module.eval())
         held = chain(module.named_parameters(), module.named_buffers())
         constant = {name: value.detach() for name, value in held if name not in states}

@@ -1,4 +1,4 @@
-"""Modules of which only a final linear layer is sampled: the part before it, and the layer.
+"""Modules where only a final linear layer is sampled: the part before it, and the layer.
 
 The part before, the body, maps rows to features. It has no sampled parameters, so the features of
 the rows are computed once.
@@ -62,7 +62,7 @@ class Body(nn.Module):
     Parameters
     ----------
     module : nn.Module
-        The module, in which an identity takes the place of the layer. None: rows are features.
+        The module, with an identity in the place of the layer. None: rows are features.
     layout : Layout, default=PLAIN
         What of a row is which argument of the module.
     """
@@ -106,7 +106,7 @@ def split(module: nn.Module, names: Sequence[str], rows: Rows) -> tuple[Body, He
 
 
 def _features_before(module: nn.Module, head: nn.Linear, rows: Rows) -> Tensor | None:
-    """The inputs of a layer whose outputs, whatever they are, the module returns; else None."""
+    """The inputs of a layer if the module returns its outputs, whatever they are; else None."""
     found = [_returned(module, head, rows, sign) for sign in (1.0, -1.0)]
     return None if any(features is None for features in found) else found[0]
 

@@ -1,4 +1,4 @@
-"""Networks with a normal prior whose scales are learned, one for each group of weights."""
+"""Networks with a normal prior of learned scales, one for each group of weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIBBS_EVERY = 50
 
 
 class LearnedScalesModel(NetworkModel):
-    """A network with a normal prior whose scales are latent variables, drawn by Gibbs sampling.
+    """A network with a normal prior; its scales are latent variables, drawn by Gibbs sampling.
 
     Every block of weights and every block of biases has one scale. There are more of them for the
     first layer of perceptrons, where each input has a scale of its own if the prior's ``inputs`` is

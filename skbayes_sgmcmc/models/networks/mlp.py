@@ -17,7 +17,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
 
 
 class MLP(Network):
-    r"""Fully connected layers :math:`h_l = a(h_{l-1} W_l + b_l)`, the last of which is linear.
+    r"""Fully connected layers :math:`h_l = a(h_{l-1} W_l + b_l)`, the last one linear.
 
     Each layer is one batched product for all chains, forward and backward, without autograd.
 

@@ -93,7 +93,7 @@ class ModuleNetwork(Network):
         self.ends_in_outputs = last == list(self.fan_in)[-1:]
         # large networks are trained, and fast, in single precision
         self.single_precision = sum(p.numel() for p in parameters.values()) > 100_000
-        #: batch norms whose statistics depend on the draw
+        #: batch norms with statistics that depend on the draw
         self.batch_norms = tuple(
             name
             for name in batch_norms(module)
@@ -259,7 +259,7 @@ def _no_loops() -> Iterator[None]:
 class _InThread(threading.local):
     """What a thread has of its own: the module that it calls, and the blocks of positions.
 
-    Steps come with the same tensors, whose blocks are then made once.
+    Steps come with the same tensors, so that their blocks are made once.
     """
 
     def __init__(self, network: ModuleNetwork):
@@ -421,7 +421,7 @@ def with_weights(module: nn.Module, weights: Any) -> nn.Module:
 
 
 def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int]) -> None:
-    """Refuse a module whose outputs for some rows do not have the shape (rows, n_outputs)."""
+    """Refuse a module if its outputs for some rows do not have the shape (rows, n_outputs)."""
     if outputs.shape != shape:
         raise not_allowed(
             f"{name}={brief(module)} is not allowed: for {shape[0]} rows its output has the shape "

@@ -69,7 +69,7 @@ class ModuleCalls:
 
 
 class Latest:
-    """A function of parts of a tensor, whose latest results are kept while the tensor exists.
+    """A function of parts of a tensor; its latest results are kept while the tensor exists.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ def explain_single_row(error: ValueError, n_rows: int, norms: Sequence[str]) -> 
 
 
 def check_parameters(module: nn.Module) -> None:
-    """Refuse compiled modules, and those without parameters or whose parameters have no values."""
+    """Refuse compiled modules, and those without parameters or with parameters without values."""
     if isinstance(module, torch.jit.ScriptModule):
         raise not_allowed(
             f"module={type(module).__name__} is not allowed: what torch.jit has compiled does not "
@@ -139,7 +139,7 @@ def random_layers(module: nn.Module, rows: Rows) -> list[str]:
 
 @torch.no_grad()
 def first_random(module: nn.Module, rows: Rows) -> str | None:
-    """Name of the first part whose outputs differ between two calls with equal inputs, or None.
+    """Name of the first part with other outputs in two calls with equal inputs, or None.
 
     If the calls go through different parts, it is the first of these. The name of the module itself
     is its class.
@@ -214,7 +214,7 @@ class Rows:
 
 
 def call(module: nn.Module, rows: Rows, state: dict[str, Tensor] | None = None) -> Any:
-    """The module's outputs for rows, of which it gets a copy; with the parameters of ``state``."""
+    """The module's outputs for a copy of rows; with the parameters of ``state``."""
     args, kwargs = rows.layout.arguments(rows.values)
     try:
         if state is None:
@@ -290,7 +290,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 def without_gradient(module: nn.Module, names: Sequence[str], rows: Rows) -> list[str]:
-    """Names of those parameters in which the outputs for some rows have no gradient.
+    """Names of those parameters that the outputs for some rows have no gradient in.
 
     The forward does not use them, or it does under ``torch.no_grad``, or detaches what they give.
     """

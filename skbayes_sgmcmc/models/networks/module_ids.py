@@ -63,7 +63,7 @@ def check_ids(module: nn.Module, layout: Layout, rows: Tensor) -> None:
             module(*args, **kwargs)
     except UnknownId:
         raise
-    except Exception:  # another fault, of which the caller knows
+    except Exception:  # another fault, which the caller knows
         return
     finally:
         for handle in handles:

@@ -38,7 +38,7 @@ class Pruning(BaseEstimator):
     interval : int, default=50
         Number of steps from one choice of the pruned coefficients to the next.
     layers : "auto", "all" or list of str, default="auto"
-        Layers whose weights are pruned, named as in :class:`SpikeSlab`. "auto" prunes the layers of
+        Layers with pruned weights, named as in :class:`SpikeSlab`. "auto" prunes the layers of
         a spike-and-slab prior, or all layers with another prior.
 
     References

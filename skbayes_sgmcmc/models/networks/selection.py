@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..._exceptions import not_allowed
@@ -137,7 +136,3 @@ def _list(names: Sequence[str]) -> str:
     if len(listed) > 12:
         listed[6:-6] = [f"... ({len(listed) - 12} more) ..."]
     return ", ".join(listed)
-
-
-#: what users may pass as ``sample_parameters``
-Selection = str | Sequence[str] | Callable[[str, torch.nn.Parameter], bool]

@@ -225,8 +225,8 @@ class SparseTuning(ManyModes):
         least = 10_000 if model.network.linear else hidden
         super().__init__(model, start="random", least_burn_in=least, sampler="psgld")
 
-    def tuned(self, data: Data, request: Request) -> AutoValues:
-        values = super().tuned(data, request)
+    def automatic(self, data: Data, request: Request) -> AutoValues:
+        values = super().automatic(data, request)
         if self._has_own_step(request) and not request.more_rows:
             self._limit_noise(values, data, request.settings.batch_size)
         return values
@@ -235,16 +235,16 @@ class SparseTuning(ManyModes):
         cell = request.cell
         return self.model.network.linear and cell.step is None and cell.rate is not None
 
-    def _limit_noise(self, values: AutoValues, data: Data, asked: Any) -> None:
+    def _limit_noise(self, values: AutoValues, data: Data, given: Any) -> None:
         """Larger minibatches and smaller steps where rows are many, and a burn-in for these.
 
-        A step of pSGLD, whose G is about sd sqrt(n), has the noise 2 eta G / N, and eta^2 from the
+        A step of pSGLD, with a G of about sd sqrt(n), has the noise 2 eta G / N, and eta^2 from the
         minibatch of n rows. The second is at most 0.2 of the first, which widens the posterior by a
         tenth; 2.4 times widened it by 80% and tripled the inclusion of noise features. No burn-in
         beyond 100,000 steps is worth it.
         """
-        n = asked
-        if isinstance(asked, str):
+        n = given
+        if isinstance(given, str):
             if self.fits_whole(data):
                 return
             n = values.batch_size = int(

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 
 class CorpusModel(Model):
-    """Base class of models whose first block of parameters are topics phi_k over the words.
+    """Base class of models with topics phi_k over the words as first block of parameters.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Tokens:
 
     @classmethod
     def of(cls, batch: SparseBatch, n_chains: int) -> Tokens:
-        """The tokens of a batch of counts, whose documents may be shared by the chains."""
+        """The tokens of a batch of counts; the chains may share its documents."""
         row, word, count, n_rows = batch.row, batch.column, batch.value[:, 0], batch.n_rows
         if batch.shared and n_chains > 1:
             chain = torch.arange(n_chains, device=row.device).repeat_interleave(len(row))
@@ -248,7 +248,7 @@ class Assignments:
         out.index_add_(0, tokens.word, others.mul_((tokens.weight / total)[:, None]))
 
     def _add_repeated(self, empty: Tensor, full: Tensor, many: Repeated, out: Tensor) -> None:
-        """Do the same for words with many tokens, of which those of one topic are alike."""
+        """Do the same for words with many tokens; those of one topic are alike."""
         n, weight, phi = self.n.index_select(0, many.row), many.weight[:, None], self._of_repeated
         full, empty = full.index_select(0, many.row), empty.index_select(0, many.row)
         each = n + torch.where(n > 0, full, empty)

@@ -58,7 +58,7 @@ class Parametrization:
         raise NotImplementedError
 
     def start(self, frequency: Array, rng: np.random.Generator) -> Array:
-        """Starting parameters (words * topics,), whose topics are noisy copies of ``frequency``."""
+        """Starting parameters (words * topics,): topics are noisy copies of ``frequency``."""
         share = (frequency + 1e-3 * frequency.mean()) / frequency.sum()
         noise = START_SPREAD * rng.standard_normal((self.n_words, self.n_topics))
         return self._from_log(np.log(share)[:, None] + noise).reshape(-1)
@@ -122,7 +122,7 @@ class ExpandedMean(Parametrization):
         out.mul_(scale * (1.0 - beta)).add_(scale)
 
     def metric(self, theta: Tensor) -> Metric:
-        """The metric M = diag(theta), whose divergence is one."""
+        """The metric M = diag(theta), with the divergence one."""
         return DiagonalMetric(theta, torch.ones_like(theta))
 
     def project(self, theta: Tensor) -> None:
