@@ -374,6 +374,39 @@ def test_psgld_gamma_is_zero_where_g_is_capped():
     np.testing.assert_array_equal(*paths)
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize("integrator", ["euler", "splitting", "baoab"])
+def test_sghmc_estimates_the_variance_of_its_gradients(integrator):
+    """Minibatches of 10 of 500 rows: beta_hat is 0.74 alpha, so sds are 1.74^0.5 times too large.
+
+    With the estimate they are the posterior's to 5%, as with the exact variance.
+    """
+    n_rows, n, eta = 500, 10, 3e-3
+    exact = (1.0 / n) * (n_rows - n) / (n_rows - 1)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n_rows, 2))
+    x = (x - x.mean(0)) / x.std(0, ddof=1)
+    found = {}
+    for name, variance in {"none": None, "exact": exact, "estimate": "estimate"}.items():
+        theta = sample(
+            CorrelatedMean(np.eye(2)),
+            data=Data({"x": torch.from_numpy(x)}, n_rows),
+            sampler=SGHMC(friction=0.1, gradient_variance=variance),
+            integrator=integrator,
+            step_size=eta,
+            batch_size=n,
+            n_chains=100,
+            init=rng.standard_normal((100, 2)) / n_rows**0.5,
+            burn_in=500,
+            n_draws=100,
+            thinning=20,
+            random_state=0,
+        )["theta"]
+        found[name] = np.sqrt((theta**2).mean() * n_rows)
+    assert abs(found["none"] - 1.74**0.5) <= 0.06
+    assert abs(found["exact"] - 1.0) <= 0.05 and abs(found["estimate"] - 1.0) <= 0.05, found
+
+
 # thermostats, written out -------------------------------------------------------------------------
 
 
