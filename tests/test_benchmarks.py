@@ -389,6 +389,35 @@ def test_a_page_is_linked_and_its_figures_exist(page):
     assert not long
 
 
+def coverage():
+    """The rows of the page of coverage: what, state, where, remark."""
+    lines = (RESULTS / "coverage.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
+    return [row for row in rows if row[1] not in ("state", ":--")]
+
+
+def test_the_page_of_coverage_names_what_there_is():
+    """Files, tests and pages exist; what is done is shown by a test or a page."""
+    tests, package = Path(__file__).parent, Path(skbayes_sgmcmc.__file__).parent
+    for name, state, where, remark in coverage():
+        assert state in ("done", "differs", "missing"), name
+        ends = re.findall(r"\]\(([\w.]+)\)", where)
+        named = re.findall(r"`(test_\w+\.py)::(\w+)`", where)
+        files = re.findall(r"`([\w/]+\.py)`", where)
+        assert ends or named or state == "missing", name
+        assert remark or state != "differs", name
+        assert all((RESULTS / end).exists() for end in ends), name
+        assert all((package / file).exists() for file in files), name
+        for file, test in named:
+            assert f"def {test}(" in (tests / file).read_text(), test
+
+
+def test_every_experiment_is_on_the_page_of_coverage():
+    linked = {end for row in coverage() for end in re.findall(r"\]\(([\w.]+)\)", row[2])}
+    papers = {page.name for page in PAGES if re.match(r"[wpmd]\d_", page.name)}
+    assert papers <= linked
+
+
 def test_every_figure_is_on_a_page():
     text = "".join(page.read_text() for page in PAGES)
     unused = [
