@@ -19,6 +19,7 @@ from ._validation import check_int, check_real
 Array = NDArray[Any]
 
 __all__ = [
+    "AtLeast",
     "BlockDecay",
     "Constant",
     "Cyclical",
@@ -264,6 +265,55 @@ class MultiStep(Schedule):
             raise not_allowed(
                 f"{name}.milestones={self.milestones!r} is not allowed: give ascending steps."
             )
+
+
+class AtLeast(Schedule):
+    """A schedule that falls until ``least`` and stays there.
+
+    Welling & Teh (2011) keep the step size constant once it is so small that a Metropolis-Hastings
+    test would reject next to nothing, so that the chain does not slow down any further.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The schedule that falls.
+    least : float
+        The smallest value, positive.
+
+    References
+    ----------
+    Welling & Teh (2011), section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skbayes_sgmcmc.schedules import AtLeast, Exponential
+    >>> AtLeast(Exponential(1.0, rate=0.5), 0.2).values(np.arange(5), 5)
+    array([1.  , 0.5 , 0.25, 0.2 , 0.2 ])
+    """
+
+    def __init__(self, schedule: Schedule, least: float):
+        self.schedule = schedule
+        self.least = least
+
+    @property
+    def weights_draws(self) -> bool:  # type: ignore[override]
+        return self.schedule.weights_draws
+
+    def values(self, steps: Array, n_steps: int) -> Array:
+        return np.maximum(self.schedule.values(steps, n_steps), self.least)
+
+    def exploring(self, steps: Array, n_steps: int) -> Array:
+        return self.schedule.exploring(steps, n_steps)
+
+    def check(self, name: str) -> None:
+        if not isinstance(self.schedule, Schedule):
+            raise not_allowed(
+                f"{name}.schedule={self.schedule!r} is not allowed: give a schedule, such as "
+                "Polynomial(first=0.1, last=0.001)."
+            )
+        self.schedule.check(f"{name}.schedule")
+        check_real(f"{name}.least", self.least, low=0.0)
 
 
 class Cyclical(Schedule):

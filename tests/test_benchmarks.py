@@ -101,6 +101,69 @@ runpy.run_path({str(FOLDER / "gpu.py")!r}, run_name="__main__")
     assert [json.loads(line)["name"] for line in stored] == ["card", "predictions-cpu"]
 
 
+# searches for steps
+
+
+@pytest.fixture
+def common(monkeypatch):
+    """The module _common of the benchmarks."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import _common
+
+    return _common
+
+
+@pytest.mark.parametrize(("best", "tried"), [(0.1, 4), (0.004, 7), (3.0, 6)])
+def test_a_search_goes_on_until_the_best_step_lies_inside(common, best, tried):
+    """The grid grows by its own ratio; only the best step and its neighbours have all seeds."""
+    made = []
+
+    def measure(step, seed):
+        made.append((step, seed))
+        return np.nan if step > 5.0 else np.log(step / best) ** 2 + 0.01 * seed
+
+    scores = common.search_steps(measure, (1.0, 0.3, 0.1, 0.03), (1e-4, 10.0), range(3))
+    grid = sorted(scores)
+    at = grid.index(common.best_step(scores))
+    assert abs(np.log(grid[at] / best)) < 0.6
+    assert len(made) == len(set(made)) == tried + 6 == len(grid) + 6
+    assert [len(scores[step]) for step in grid[at - 1 : at + 2]] == [3, 3, 3]
+    assert set(grid) <= {10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001}
+    assert common.check_best_steps("a page", {"a method": scores}) == ""
+
+
+def test_a_search_ends_at_its_limits_and_runs_nothing_with_no_new(common):
+    grid, limits = (1.0, 0.3, 0.1), (0.02, 1.0)
+    scores = common.search_steps(lambda step, seed: step, grid, limits, range(2))
+    assert list(scores) == [1.0, 0.3, 0.1, 0.03]
+    assert common.search_steps(lambda step, seed: None, grid, limits, range(2)) == {}
+    quick = common.search_steps(lambda step, seed: step, (1.0,), limits, range(2), grow=False)
+    assert quick == {1.0: [1.0, 1.0]}
+
+
+def test_a_best_step_on_the_edge_is_refused_unless_it_is_listed(common, monkeypatch):
+    """And what is listed has to be on the edge, so that the list does not outlive its reasons."""
+    edge, inside = {0.1: [1.0], 0.3: [2.0], 1.0: [3.0]}, {0.1: [2.0], 0.3: [1.0], 1.0: [np.nan]}
+    with pytest.raises(SystemExit, match=r"best steps of \['a'\] in page"):
+        common.check_best_steps("page", {"a": edge, "b": inside})
+    monkeypatch.setitem(common.ON_THE_EDGE, ("page", "a"), "Because.")
+    assert common.check_best_steps("page", {"a": edge, "b": inside}) == "Because."
+    with pytest.raises(SystemExit, match=r"lists \['a'\]"):
+        common.check_best_steps("page", {"a": inside, "b": inside})
+
+
+@cases("script", SCRIPTS)
+def test_a_page_that_speaks_of_best_steps_has_searched_for_them(script):
+    text = script.read_text()
+    assert ("best step" not in text) or ("check_best_steps(" in text), script.name
+
+
+def test_pages_say_why_a_best_step_is_on_the_edge(common):
+    for (page, _), reason in common.ON_THE_EDGE.items():
+        words = (RESULTS / f"{page}.md").read_text().split()
+        assert " ".join(reason.split()) in " ".join(words)
+
+
 # records of finished runs
 
 
@@ -324,6 +387,35 @@ def test_a_page_is_linked_and_its_figures_exist(page):
         assert (RESULTS / figure).exists(), figure
     long = [line for line in text.splitlines() if len(line) > 100 and not line.startswith("|")]
     assert not long
+
+
+def coverage():
+    """The rows of the page of coverage: what, state, where, remark."""
+    lines = (RESULTS / "coverage.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
+    return [row for row in rows if row[1] not in ("state", ":--")]
+
+
+def test_the_page_of_coverage_names_what_there_is():
+    """Files, tests and pages exist; what is done is shown by a test or a page."""
+    tests, package = Path(__file__).parent, Path(skbayes_sgmcmc.__file__).parent
+    for name, state, where, remark in coverage():
+        assert state in ("done", "differs", "missing"), name
+        ends = re.findall(r"\]\(([\w.]+)\)", where)
+        named = re.findall(r"`(test_\w+\.py)::(\w+)`", where)
+        files = re.findall(r"`([\w/]+\.py)`", where)
+        assert ends or named or state == "missing", name
+        assert remark or state != "differs", name
+        assert all((RESULTS / end).exists() for end in ends), name
+        assert all((package / file).exists() for file in files), name
+        for file, test in named:
+            assert f"def {test}(" in (tests / file).read_text(), test
+
+
+def test_every_experiment_is_on_the_page_of_coverage():
+    linked = {end for row in coverage() for end in re.findall(r"\]\(([\w.]+)\)", row[2])}
+    papers = {page.name for page in PAGES if re.match(r"[wpmd]\d_", page.name)}
+    assert papers <= linked
 
 
 def test_every_figure_is_on_a_page():

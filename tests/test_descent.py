@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
+from sklearn.base import clone
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._data.chain_random import ChainRandom
@@ -109,6 +110,24 @@ def test_few_rows_are_not_divided(n):
     found = descend(target, Minibatches(target.data, 100), theta, seeds)
     assert torch.isfinite(found).all()
     assert (potential(target, found) < potential(target, theta)).all()
+
+
+@pytest.mark.parametrize("kind", [BayesianMLPRegressor, BayesianMLPClassifier])
+def test_weights_of_few_rows_are_copies(kind):
+    """A weight of 2 is a second copy, in the start, the noise and the first steps: to rounding.
+
+    15 rows of weight 2 are as many as 30, and no copy of a row stands for other rows.
+    """
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((15, 3)), np.arange(15) % 3
+    net = kind(
+        hidden_layer_sizes=8, n_chains=2, burn_in=1, n_draws=3, random_state=0, dtype="float64"
+    )
+    weighted = clone(net).fit(X, y, sample_weight=np.full(15, 2.0))
+    doubled = clone(net).fit(np.repeat(X, 2, 0), np.repeat(y, 2))
+    assert weighted.posterior_.draws.keys() == doubled.posterior_.draws.keys()
+    for name, draws in weighted.posterior_.draws.items():
+        np.testing.assert_allclose(doubled.posterior_[name], draws, rtol=0.0, atol=1e-8)
 
 
 def test_steps_are_bounded_and_batches_are_not_larger_than_the_runs():

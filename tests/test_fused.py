@@ -112,7 +112,7 @@ def draws(data, **parameters):
 PSGLDS = [
     PSGLD(adapt=adapt, lag=lag, cap=cap)
     for adapt, lag, cap in product(("burn_in", "always"), (True, False), (None, 2.0))
-]
+] + [PSGLD(start="zero", with_prior=True)]
 
 
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])

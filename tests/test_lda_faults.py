@@ -19,6 +19,7 @@ from _cases import cases
 from _inside import Interrupt
 
 from skbayes_sgmcmc import LatentDirichletAllocation, MixingDistance, SamplingWarning
+from skbayes_sgmcmc.samplers import PSGLD
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
@@ -61,6 +62,10 @@ def short(n_components=3, **parameters):
         ({"sampler": "mala"}, "sampler=MALA is not allowed"),
         ({"sampler": "rsgld", "parametrization": "expanded_natural"}, "has no metric"),
         ({"sampler": "sgld"}, "give sampler='rsgld'"),
+        (
+            {"parametrization": "expanded_natural", "sampler": PSGLD(divergence=True)},
+            r"compares two gradients of the same rows.*give sampler=PSGLD\(\)",
+        ),
         ({"temperature": 0.5}, "temperature=0.5 is not allowed"),
         ({"algorithm": "gibbs", "checkpoint": "x.npz"}, "checkpoint='x.npz' is not allowed"),
         ({"total_samples": 0}, "total_samples=0 is not allowed"),

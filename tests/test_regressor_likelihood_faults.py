@@ -112,6 +112,8 @@ def test_few_rows_have_one_noise(n, own):
     assert np.median(reg.predict(X, return_std=True)[1]) < 20.0 * y[:n].std()
     reg.fit(X[:20], y[:20])  # other rows, other noise
     assert reg._choice.heteroscedastic
+    reg.fit(X[:10], y[:10], sample_weight=np.full(10, n / 10))  # a weight of 2 is two rows
+    assert reg._choice.heteroscedastic == own
 
 
 @pytest.mark.parametrize(("n", "p", "seed"), [(25, 3, 0), (40, 1, 0), (40, 6, 1)])

@@ -16,6 +16,7 @@ from skbayes_sgmcmc import (
     sample,
 )
 from skbayes_sgmcmc.schedules import (
+    AtLeast,
     BlockDecay,
     Constant,
     Cyclical,
@@ -36,6 +37,7 @@ EXAMPLES = [
     BlockDecay(0.5, every=70),
     MultiStep(0.5, milestones=(10, 60), factor=0.2),
     Cyclical(0.5, n_cycles=3, exploration=0.4),
+    AtLeast(Polynomial(first=0.5, last=0.01), 0.1),
 ]
 
 
@@ -82,6 +84,18 @@ def test_formulas():
     np.testing.assert_array_equal(values(BlockDecay(0.5, every=40)), 0.5 * 0.5 ** (t // 40))
     steps = values(MultiStep(0.5, milestones=(10, 60), factor=0.2))
     np.testing.assert_allclose(steps[[9, 10, 59, 60]], [0.5, 0.1, 0.1, 0.02], rtol=1e-12)
+
+
+def test_a_schedule_that_falls_stays_at_its_least_value():
+    """Also its exploration and its weights are those of the schedule inside."""
+    falling = Polynomial(first=0.5, last=0.01)
+    got, inside = values(AtLeast(falling, 0.1)), values(falling)
+    assert inside[0] > 0.1 > inside[20]
+    np.testing.assert_array_equal(got, np.where(inside > 0.1, inside, 0.1))
+    cycles, steps = Cyclical(0.5), np.arange(80)
+    exploring = AtLeast(cycles, 0.1).exploring(steps, 80)
+    np.testing.assert_array_equal(exploring, cycles.exploring(steps, 80))
+    assert not AtLeast(cycles, 0.1).weights_draws and AtLeast(falling, 0.1).weights_draws
 
 
 def test_cyclical_restarts_and_explores():
@@ -134,6 +148,9 @@ def test_weighting_is_as_the_papers_have_it():
         (MultiStep(-0.1), "step_size.first=-0.1"),
         (Cyclical(0.1, n_cycles=0), "step_size.n_cycles=0"),
         (Cyclical(0.1, exploration=1.0), "step_size.exploration=1.0"),
+        (AtLeast(0.1, 0.01), "step_size.schedule=0.1"),
+        (AtLeast(Exponential(0.1), 0.01), "step_size.schedule=Exponential"),
+        (AtLeast(BlockDecay(0.1), 0.0), "step_size.least=0.0"),
     ],
 )
 def test_bad_parameters_are_named(bad, named):

@@ -160,6 +160,14 @@ MODELS = {
     "counts": after(BayesianGLMRegressor, X, COUNTS, likelihood="poisson", sampler="sghmc"),
     "components": after(BayesianICA, X, sampler="rsgld", step_size=0.01, init="random"),
     "divergence": after(BayesianMLPRegressor, X, Y, **NET, sampler=PSGLD(divergence=True)),
+    "estimated noise": after(
+        BayesianLogisticRegression,
+        X,
+        LABELS,
+        sampler=SGHMC(gradient_variance="estimate"),
+        batch_size=20,
+        step_size=0.1,
+    ),
     "known noise": after(
         BayesianLogisticRegression, X, LABELS, sampler=SGHMC(gradient_variance=np.full(4, 0.1))
     ),

@@ -41,12 +41,12 @@ N_MEMBERS = 5
 STANDARD_ERROR = 0.12
 
 
-CNN_BODY = """ He initialisation, prior N(0, 1) on all
-weights and biases, minibatches of {batch}, {epochs} epochs on {rows} rows, step size 1e-3 (pSGLD,
-RMSprop, Adam) or 0.1 (SGLD, SGD) halved after every {block}, burn-in {burn_in} steps. (The paper
-says "{{1, 2}} x 10^-3" and "{{1, 2}} x 10^-1 by a grid search".) Every {thinning}th iterate is
-kept ({n_draws} draws), and probabilities are averaged over them, weighted by step size. "As
-published" and T = 1/N are explained in [p4_mnist_fnn.md](p4_mnist_fnn.md).
+CNN_BODY = """ He initialisation, prior N(0, 1) on all weights and biases, minibatches of {batch},
+{epochs} epochs on {rows} rows, step size 1e-3 (pSGLD, RMSprop, Adam) or 0.1 (SGLD, SGD) halved
+after every {block}, burn-in {burn_in} steps. (The paper says "{{1, 2}} x 10^-3" and "{{1, 2}} x
+10^-1 by a grid search".) Every {thinning}th iterate is kept ({n_draws} draws; the paper keeps every
+100th), and probabilities are averaged over them, weighted by step size. "As published" and T = 1/N
+are explained in [p4_mnist_fnn.md](p4_mnist_fnn.md).
 
 {table}
 

@@ -4,9 +4,12 @@ SKBAYES_DATA=folder python examples/benchmarks/m2_lda.py
 """
 
 import time
+from functools import partial
 
 import numpy as np
 from _common import (
+    best_step,
+    check_best_steps,
     finished,
     load_documents,
     markdown_table,
@@ -14,6 +17,7 @@ from _common import (
     new_figure,
     parse_args,
     save_figure,
+    search_steps,
     write_results,
 )
 from sklearn.decomposition import LatentDirichletAllocation as OnlineVB
@@ -50,6 +54,8 @@ BATCHES = (100, 5)
 TEST_DOCUMENTS = 500
 #: eta of the natural parameters; of the expanded mean in units of beta V, a topic's sum
 STEPS = (1.0, 0.3, 0.1, 0.03)
+#: how far the search may go; the published h of 5e-4 is eta = N h^2 = 1.9e-4 on 765 documents
+LIMITS = (1e-4, 10.0)
 BLOCKS = 12
 #: perplexity above which nothing is drawn or told apart: about the number of words
 WORST = 5000.0
@@ -195,65 +201,62 @@ def cell(args, corpus, documents, name, seed, batch=None, step=None):
                     cpu_seconds=seconds)  # fmt: skip
 
 
-def perplexities(runs):
-    """Of the runs that there are."""
-    return [run["perplexity"] for run in runs if run is not None]
-
-
-def score(runs):
+def score(scores, seeds):
     """A table's cell, with the number of runs if some are missing."""
-    scores = perplexities(runs)
     if not scores:
         return ""
     text = f"> {WORST:.0f}" if np.mean(scores) > WORST else mean_sd(scores, 1)
-    return text if len(scores) == len(runs) else f"{text} ({len(scores)})"
+    return text if len(scores) == seeds else f"{text} ({len(scores)})"
 
 
-def table(args, corpus, documents):
-    """Markdown of one corpus, and the curves of the best step sizes."""
-    rows, curves = [], {}
+def fixed(args, run, name, *batch):
+    """A row without steps."""
+    found = [run(name, seed, *batch) for seed in args.seeds]
+    scores = [one["perplexity"] for one in found if one is not None]
+    return [name, *(batch or [""]), score(scores, len(args.seeds)), ""]
+
+
+def one_corpus(args, corpus, documents):
+    """Markdown of one corpus, the searches for steps, and the curves of the best steps."""
+    searches, curves, others = {}, {}, []
+    run = partial(cell, args, corpus, documents)
     for batch in args.batches:
         for name in METHODS:
-            runs = {
-                step: [cell(args, corpus, documents, name, s, batch, step) for s in args.seeds]
-                for step in args.steps
-            }
-            known = {
-                step: np.nan_to_num(np.mean(perplexities(found)), nan=np.inf)
-                for step, found in runs.items()
-                if any(found)
-            }
-            if not known:
-                continue
-            best = min(known, key=known.__getitem__)
-            curves[batch, name] = {step: runs[step][0]["curve"] for step in known}
-            rows.append(
-                [name, batch, *(score(runs[step]) for step in args.steps), score(runs[best])]
-            )
-        for name in DEFAULTS:
-            found = [cell(args, corpus, documents, name, s, batch) for s in args.seeds]
-            rows.append([name, batch, *[""] * len(args.steps), score(found)])
-    for name in ("Gibbs", "online VB"):
-        found = [cell(args, corpus, documents, name, s) for s in args.seeds]
-        rows.append([name, "", *[""] * len(args.steps), score(found)])
-    header = [corpus, "batch", *(f"eta = {step:g}" for step in args.steps), "best"]
-    return markdown_table(header, rows), curves
+
+            def measure(step, seed, name=name, batch=batch):
+                found = run(name, seed, batch, step)
+                return None if found is None else found["perplexity"]
+
+            scores = search_steps(measure, args.steps, LIMITS, args.seeds, grow=not args.quick)
+            if scores:
+                searches[batch, name] = scores
+                best = run(name, args.seeds[0], batch, best_step(scores))
+                curves[batch, name] = best["curve"]
+        others += [fixed(args, run, name, batch) for name in DEFAULTS]
+    others += [fixed(args, run, name) for name in ("Gibbs", "online VB")]
+    steps = sorted({step for scores in searches.values() for step in scores}, reverse=True)
+    rows = [
+        [name, batch, score(scores[best_step(scores)], len(args.seeds)), f"{best_step(scores):g}",
+         *(score(scores.get(step), len(args.seeds)) for step in steps)]
+        for (batch, name), scores in searches.items()
+    ]  # fmt: skip
+    rows += [row + [""] * len(steps) for row in others]
+    header = [corpus, "batch", "best", "at eta", *(f"{step:g}" for step in steps)]
+    return markdown_table(header, rows), searches, curves
 
 
 def draw_figure(args, corpus, curves):
-    figure, axes = new_figure(len(args.steps))
-    batch = args.batches[0]
+    figure, axes = new_figure(len(args.batches))
     seconds = np.arange(1, BLOCKS + 1) * args.cpu_seconds / BLOCKS
-    for ax, step in zip(axes, args.steps, strict=True):
+    for ax, batch in zip(axes, args.batches, strict=True):
         for name in METHODS:
-            if step not in curves.get((batch, name), ()):
-                continue
-            curve = np.asarray(curves[batch, name][step], dtype=float)
-            ax.plot(seconds, np.where(curve < WORST, curve, np.nan), label=name)
-        ax.set(xlabel="seconds", title=f"eta = {step:g}", yscale="log")
+            if (batch, name) in curves:
+                curve = np.asarray(curves[batch, name], dtype=float)
+                ax.plot(seconds, np.where(curve < WORST, curve, np.nan), label=name)
+        ax.set(xlabel="seconds", title=f"batches of {batch}", yscale="log")
     axes[0].set_ylabel("perplexity of one draw")
     axes[-1].legend(fontsize="small")
-    caption = f"Perplexity of the latest draw on {corpus}, batches of {batch}, seed 0."
+    caption = f"Perplexity of the latest draw on {corpus}, each method at its best step, seed 0."
     return save_figure(args, figure, f"m2_lda_{corpus}", caption)
 
 
@@ -263,20 +266,24 @@ def add_options(parser):
 
 def main():
     args = parse_args(
-        __doc__, seeds=1, quick_seeds=1, numbers={"cpu-seconds": (10, 1)}, parts=CORPORA,
+        __doc__, seeds=3, quick_seeds=1, numbers={"cpu-seconds": (10, 1)}, parts=CORPORA,
         runs="m2_lda", more=add_options,
         constants={"n_topics": K, "alpha": ALPHA, "beta": BETA, "diffusion": D,
                    "test_documents": TEST_DOCUMENTS, "blocks": BLOCKS},
     )  # fmt: skip
-    tables, figures, args.steps = [], [], STEPS
+    tables, figures, searches, args.steps = [], [], {}, STEPS
     if args.short:
         args.parts, args.batches, args.steps = args.parts[:1], args.batches[:1], STEPS[1:2]
     for corpus in args.parts:
         train, test, _ = load_documents(corpus)
         warm_up_compiler(train)
-        text, curves = table(args, corpus, (train, test[:TEST_DOCUMENTS]))
+        documents = train, test[:TEST_DOCUMENTS]
+        text, found, curves = one_corpus(args, corpus, documents)
         tables.append(text)
+        searches |= {(corpus, *which): scores for which, scores in found.items()}
         figures.append(draw_figure(args, corpus, curves))
+    if not args.quick:
+        check_best_steps("m2_lda", searches)
     body = BODY.format(
         n_topics=K, alpha=ALPHA, beta=BETA, d=D, seconds=args.cpu_seconds, half=BLOCKS // 2,
         test=TEST_DOCUMENTS, tables="\n\n".join(tables),

@@ -4,7 +4,16 @@ SKBAYES_DATA=folder python examples/benchmarks/m3_a9a_thermostats.py
 """
 
 import numpy as np
-from _common import markdown_table, mean_sd, new_figure, parse_args, save_figure, write_results
+from _common import (
+    best_step,
+    check_best_steps,
+    markdown_table,
+    mean_sd,
+    new_figure,
+    parse_args,
+    save_figure,
+    write_results,
+)
 from _logistic import chain_probabilities, dense_a9a, error, fit
 
 from skbayes_sgmcmc.samplers import MSGNHT, SGHMC
@@ -32,6 +41,8 @@ Other values of D, at h = {other_at}:
 {others}
 
 {remark}
+
+{edges}
 """
 REMARK = """
 The order of the published figures is not reproduced. Up to h = 0.01, where chains do not diverge,
@@ -79,11 +90,14 @@ def accuracies(data, sampler, integrator, h, args):
     return out
 
 
+def errors(by_step):
+    return {h: 100.0 - np.asarray(values) for h, values in by_step.items()}
+
+
 def best(by_step):
     """The best mean accuracy over steps at which no chain diverged, and its step."""
-    means = {h: np.mean(values) for h, values in by_step.items() if np.isfinite(values).all()}
-    h = max(means, key=means.get)
-    return f"{means[h]:.2f} at {h:g}"
+    h = best_step(errors(by_step))
+    return f"{np.mean(by_step[h]):.2f} at {h:g}"
 
 
 def draw_figure(args, results):
@@ -138,6 +152,11 @@ def main():
         other_at=f"{OTHER_AT:g}",
         others=markdown_table(["", "D = 1", "D = 100"], others),
         remark=REMARK.strip(),
+        edges=""
+        if args.quick
+        else check_best_steps(
+            "m3_a9a_thermostats", {name: errors(by_step) for name, by_step in results.items()}
+        ),
     )
     title = "M3: thermostats and SGHMC on a9a"
     figures = [draw_figure(args, results)]

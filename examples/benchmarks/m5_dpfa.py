@@ -9,7 +9,15 @@ import time
 from functools import partial
 
 import numpy as np
-from _common import finished, load_documents, markdown_table, mean_sd, parse_args, write_results
+from _common import (
+    check_best_steps,
+    finished,
+    load_documents,
+    markdown_table,
+    mean_sd,
+    parse_args,
+    write_results,
+)
 
 from skbayes_sgmcmc import (
     DeepPoissonFactorAnalysis,
@@ -59,6 +67,8 @@ DPFA in natural parameters with the prior N(0.1, 1) and D = {d}, without a preco
 published; {short} s each, else as above. `step_size` is eta = N h^2, the same few for all.
 
 {integrators}
+
+{edges}
 
 Empty cells have not been run. "diverged": no finite chain was left. Published (Wikipedia, 10
 million documents, vocabulary 7,702, one pass; only as a figure): mSGNHT-S converges faster than
@@ -174,7 +184,8 @@ def against(args, corpus, documents):
 
 
 def integrators(args, corpus, documents):
-    rows, seconds = [], args.short_seconds
+    """Markdown of one corpus, and the perplexities by step."""
+    rows, searches, seconds = [], {}, args.short_seconds
     published = DEEP | NATURAL | {"prior": "normal", "sampler": MSGNHT(diffusion=D)}
     for name, integrator in INTEGRATORS.items():
         for measure in ("one pass", "perplexity"):
@@ -189,8 +200,11 @@ def integrators(args, corpus, documents):
                 ]  # fmt: skip
                 scores = [] if None in found else [one[measure] for one in found]
                 row.append(mean_sd(scores, 1) if scores else "")
+                if scores:
+                    searches.setdefault(f"{corpus}, {name}", {})[step] = scores
             rows.append(row)
-    return markdown_table([corpus, *(f"eta = {step:g}" for step in args.steps)], rows)
+    header = [corpus, *(f"eta = {step:g}" for step in args.steps)]
+    return markdown_table(header, rows), searches
 
 
 def main():
@@ -203,7 +217,7 @@ def main():
     args.steps = STEPS
     if args.short:
         args.parts, args.steps = args.parts[:1], STEPS[:1]
-    tables = {"against": [], "integrators": []}
+    tables, searches = {"against": [], "integrators": []}, {}
     streamed = None
     for corpus in args.parts:
         train, test, _ = load_documents(corpus)
@@ -212,13 +226,16 @@ def main():
             streamed = finished(args, "stream", partial(stream, *documents, 0), corpus=corpus,
                                 seed=0, calls=2 * STREAM_PARTS)  # fmt: skip
         tables["against"].append(against(args, corpus, documents))
-        tables["integrators"].append(integrators(args, corpus, documents))
+        table, found = integrators(args, corpus, documents)
+        tables["integrators"].append(table)
+        searches |= found
     streamed = streamed or {"memory": [], "rate": np.nan, "perplexity": np.nan}
     body = BODY.format(
         sizes="-".join(map(str, SIZES)), K=SIZES[0], beta=BETA, alpha=ALPHA, batch=BATCH, d=D,
         test=f"at most {TEST_DOCUMENTS}", seconds=args.cpu_seconds, short=args.short_seconds,
         half=BLOCKS // 2, call=565, memory=", ".join(f"{m:.0f}" for m in streamed["memory"]),
         rate=f"{streamed['rate']:,.0f}", stream=f"{streamed['perplexity']:.1f}",
+        edges="" if args.quick else check_best_steps("m5_dpfa", searches),
         remark=REMARK.strip(), **{name: "\n\n".join(parts) for name, parts in tables.items()},
     )  # fmt: skip
     write_results(args, "m5_dpfa", "M5: deep Poisson factor analysis", body)

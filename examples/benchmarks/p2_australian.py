@@ -23,7 +23,8 @@ prior on the intercept, minibatches of 5, 5,000 steps of which 500 are burn-in, 
 chains of one fit). The paper does not say how the features are scaled; here they are standardised.
 Its steps are 1e-7 to 1e-4, with a drift of step/2 times the gradient of the log posterior. That is
 3.5e-5 to 3.5e-2 in `step_size`, whose unit is that of the mean gradient (a factor N/2). Larger
-steps are added.
+steps are added. "pSGLD, as published" is `PSGLD(adapt="always", lag=False)`, whose V starts at the
+square of the first minibatch's gradient (in the paper at 0).
 
 Steps per effective draw: kept steps / min-ESS (ESS by the autocorrelation time of eq. 9; the time
 per effective draw of fig. 2a in steps; a pSGLD step takes {cost:.1f} times as long as an SGLD step

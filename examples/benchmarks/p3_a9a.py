@@ -19,12 +19,13 @@ SAMPLERS = {
 BODY = """
 Logistic regression on a9a, prior N(0, 10) and no intercept (123 parameters, as published), step
 size 0.05 (of the mean gradient), minibatches of 50, 15,000 steps of which {burn_in} are burn-in,
-every {thinning}th kept. "pSGLD, as published" is `PSGLD(adapt="always", lag=False)`; the default
-one freezes its preconditioner after burn-in. T = 1 is the posterior's temperature; "as published",
-T = 1/N, is that of the authors' code, whose noise is smaller by the square root of N than that of
-the paper's equations. T = 0 gives the optimisers SGD and RMSprop. "Averaged": probabilities
-averaged over all {n_draws} draws; "last": those of the last iterate. Steps: the first after which
-the averaged error stays within 0.2% of its last value.
+every {thinning}th kept. "pSGLD, as published" is `PSGLD(adapt="always", lag=False)`, whose V starts
+at the square of the first minibatch's gradient (in the paper at 0); the default one freezes its
+preconditioner after burn-in. T = 1 is the posterior's temperature; "as published", T = 1/N, is that
+of the authors' code, whose noise is smaller by the square root of N than that of the paper's
+equations. T = 0 gives the optimisers SGD and RMSprop. "Averaged": probabilities averaged over all
+{n_draws} draws; "last": those of the last iterate. Steps: the first after which the averaged error
+stays within 0.2% of its last value.
 
 {table}
 

@@ -18,11 +18,14 @@ initialisation, prior N(0, σ²) on all weights and biases (σ² = 1 unless give
 {batch}, {epochs} epochs on {rows} rows, step size 5e-4 (pSGLD, RMSprop), 0.5 (SGLD, SGD) or 1e-3
 (Adam) halved after every {block}, burn-in {burn_in} steps. Every {thinning}th iterate is kept
 ({n_draws} draws; the paper keeps every 100th), and probabilities are averaged over them, weighted
-by step size. "As published" is `PSGLD(adapt="always", lag=False)`, and T = 1/N is the temperature
-of the authors' code, whose noise is smaller by the square root of N than that of the paper's
-equations. T = 1 is the posterior's temperature, with the same steps. RMSprop and SGD are the same
-runs without noise: "averaged" is the average over the same iterates, and "last" is the last of
-them. Adam, with and without dropout, trains the same network in plain torch, without a prior.
+by step size. "As published" is `PSGLD(adapt="always", lag=False)`: V starts at the square of the
+first minibatch's gradient, as in the authors' code (in the paper at 0), without the prior's
+gradient, as in the paper (in the code with it), and the bound on G, which neither has, is never
+reached at these steps. T = 1/N is the temperature of the authors' code, whose noise is smaller by
+the square root of N than that of the paper's equations. T = 1 is the posterior's temperature, with
+the same steps. RMSprop and SGD are the same runs without noise: "averaged" is the average over the
+same iterates, and "last" is the last of them. Adam, with and without dropout, trains the same
+network in plain torch, without a prior.
 
 {table}
 

@@ -2,7 +2,8 @@
 
 SKBAYES_DATA=folder python examples/benchmarks/p6_mnist_cnn500.py
 
-100 epochs take hours on a CPU: give ``--epochs 10`` there, or ``--device cuda`` on a GPU.
+100 epochs take one to one and a half hours of a core for each of the five methods: give ``--epochs
+10`` for less, or ``--device cuda`` on a GPU.
 """
 
 from _common import load_mnist

@@ -36,6 +36,12 @@ def check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
             f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
             "this model has no density given its latent variables: give another sampler."
         )
+    if sampler.compares_gradients() and type(model).log_lik is Model.log_lik:
+        raise not_allowed(
+            f"sampler={sampler!r} is not allowed with {type(model).__name__}: it compares two "
+            "gradients of the same rows, and those of this model are random estimates; give "
+            f"sampler={type(sampler)()!r}."
+        )
     if model.n_parameters < sampler.least_parameters:
         raise not_allowed(
             f"sampler={type(sampler).__name__} is not allowed with {model.n_parameters} parameter: "

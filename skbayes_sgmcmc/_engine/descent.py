@@ -30,7 +30,8 @@ Array = NDArray[Any]
 class DescentRules:
     """How starts are found; docs/networks.md compares them with others."""
 
-    #: fewer rows are not divided: the descent then takes this number of steps with all of them
+    #: fewer rows that differ are not divided, because copies of a row say nothing of other rows:
+    #: the descent then takes this number of steps with all rows, or as many as the run's steps take
     fewest_rows: int = 20
     few_steps: int = 300
     #: rows of a step: an eighth of the rows between these bounds, and at most those of the run's
@@ -117,10 +118,11 @@ class Descent:
         self.target, self.phi, self.rng = target, phi, rng
         n = target.data.n_rows
         held = min(max(round(held_share * n), 1), n - 1, LIMITS.sampled_rows)
-        held = held if n >= DESCENT.fewest_rows else 0
+        few = self._few_differ()
+        held = 0 if few else held
         orders = np.stack([stream.permutation(n) for stream in rng.rows])
         self.held, self.rows = orders[:, :held], orders[:, held:]
-        size = int(np.clip(n // 8, DESCENT.smallest_batch, DESCENT.largest_batch))
+        size = n if few else int(np.clip(n // 8, DESCENT.smallest_batch, DESCENT.largest_batch))
         self.size = min(size, minibatches.size, self.rows.shape[1])
         self.most = DESCENT.most_steps
         if most_rows is not None:
@@ -130,6 +132,18 @@ class Descent:
         state = target.model.init_state(target.to_theta(phi))
         target.model.anneal(state, 0.0, 1.0)
         self.state = target.model.active(state)
+
+    def _few_differ(self) -> bool:
+        """Whether fewer than ``fewest_rows`` rows have a likelihood of their own at the start."""
+        theta = self.target.to_theta(self.phi[:1])
+        for most in (
+            4 * DESCENT.fewest_rows,
+            LIMITS.sampled_rows,
+        ):  # the first say it nearly always
+            density = self.target.model.log_lik(theta, self.target.some_rows(most))[0]
+            if len(np.unique(density.cpu().numpy().round(4))) >= DESCENT.fewest_rows:
+                return False
+        return True
 
     def run(self) -> Tensor:
         best, lowest = self.phi.clone(), np.full(len(self.phi), np.inf)

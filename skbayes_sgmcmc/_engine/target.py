@@ -215,11 +215,17 @@ class Target:
         self, log_lik: Callable[[Tensor, Batch], Tensor], theta: Tensor, most: int
     ) -> Tensor:
         """Mean (positions,) of ``log_lik`` over at most ``most`` evenly spaced rows."""
-        data, every = self.data, -(-self.data.n_rows // most)
-        index = np.arange(0, data.n_rows, every)
-        batch = data.all_rows() if every == 1 else Minibatches(data, len(index)).batch_of(index)
+        batch = self.some_rows(most)
         rows = log_lik(theta, batch) * batch.weight
-        return rows.sum(1, dtype=torch.float64) / len(index)
+        return rows.sum(1, dtype=torch.float64) / batch.size
+
+    def some_rows(self, most: int) -> Batch:
+        """At most ``most`` evenly spaced rows, as they are."""
+        data, every = replace(self.data, augment=None), -(-self.data.n_rows // most)
+        if every == 1:
+            return data.all_rows()
+        index = np.arange(0, data.n_rows, every)
+        return Minibatches(data, len(index)).batch_of(index)
 
 
 class Evaluator:

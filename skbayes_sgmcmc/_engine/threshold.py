@@ -1,4 +1,4 @@
-"""The sampling threshold (Welling & Teh 2011, section 4.2) of a run, at one position."""
+"""The sampling threshold (Welling & Teh 2011, section 4.1) of a run, at one position."""
 
 from __future__ import annotations
 

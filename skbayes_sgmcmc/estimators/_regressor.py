@@ -96,15 +96,17 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
     ) -> KeptRows:
         X, y = self._validate_xy(X, y, reset=first)
-        if not stream:
-            self._few_rows = len(y) < FEWEST_FOR_OWN_NOISE
-        elif y.shape[1] != self._n_targets:
+        if stream and y.shape[1] != self._n_targets:
             raise not_allowed(
                 f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}. "
                 "Keep that number, or start a new stream with a clone of the estimator.",
                 "a-later-call-of-partial_fit-differs",
             )
-        return self._weighted(X, y, sample_weight)
+        rows = self._weighted(X, y, sample_weight)
+        if not stream:
+            n = rows.n_rows if rows.weight is None else rows.weight.sum()
+            self._few_rows = bool(n < FEWEST_FOR_OWN_NOISE)
+        return rows
 
     def _meaning(self) -> tuple[Any, ...]:
         # other likelihoods have other parameters, and see targets in other units

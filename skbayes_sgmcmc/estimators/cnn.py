@@ -108,8 +108,8 @@ class BayesianCNNClassifier(CalibratedClassifier):
     validation_fraction : float, default=0.15
         Share of the rows, 2,000 at most, that stop the descent that chains of MCLMC and MALA start
         with: it ends when their likelihood no longer improves. Every chain has its own, and samples
-        the posterior of all rows afterwards. With fewer than 20 rows, and other samplers or starts,
-        there are none.
+        the posterior of all rows afterwards. With fewer than 20 different rows, and other samplers
+        or starts, there are none.
     calibrate : {"auto", True, False}, default="auto"
         Whether ``predict_proba`` is calibrated. The average over draws of a network is often too
         unsure. After the fit, two or three runs with an eighth of its steps each leave out a fifth

@@ -60,7 +60,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         second output of the network for each target. With ``likelihood="student_t"``, sigma is the
         scale, and sd(y) is 1.48 times the median distance of y from its median, which outliers do
         not change. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood
-        and prior, unless ``fit`` gets fewer than 20 rows; otherwise "infer".
+        and prior, unless the rows' weights add up to less than 20; otherwise "infer".
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
         such as pixels or yes and no, are divided by one number: the root mean square of their
@@ -116,8 +116,8 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     validation_fraction : float, default=0.15
         Share of the rows, 2,000 at most, that stop the descent that chains of MCLMC and MALA start
         with: it ends when their likelihood no longer improves. Every chain has its own, and samples
-        the posterior of all rows afterwards. With fewer than 20 rows, and other samplers or starts,
-        there are none.
+        the posterior of all rows afterwards. With fewer than 20 different rows, and other samplers
+        or starts, there are none.
     total_samples : float or None, default=None
         Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False

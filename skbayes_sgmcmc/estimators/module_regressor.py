@@ -127,8 +127,8 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     validation_fraction : float, default=0.15
         Share of the rows, 2,000 at most, that stop the descent that chains of MCLMC and MALA start
         with: it ends when their likelihood no longer improves. Every chain has its own, and samples
-        the posterior of all rows afterwards. With fewer than 20 rows, and other samplers or starts,
-        there are none.
+        the posterior of all rows afterwards. With fewer than 20 different rows, and other samplers
+        or starts, there are none.
     total_samples : float or None, default=None
         Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False

@@ -172,6 +172,10 @@ class Sampler(BaseEstimator):
         """Whether the sampler moves in a model's ``metric``, which is None if there is none."""
         return self.needs_metric
 
+    def compares_gradients(self) -> bool:
+        """Whether a step compares gradients of the same rows, which must then not be random."""
+        return False
+
     def init_state(self, theta: Tensor, step: Step) -> State:
         """State tensors before the first step; the first axis of each is the chains."""
         return {}

@@ -1,8 +1,8 @@
 r"""Preconditioned SGLD (Li, Chen, Carlson & Carin 2016).
 
 SDE: :math:`d\theta = (-G\nabla u + (T/N)\Gamma)\,dt + \sqrt{2T/N}\,G^{1/2}dW` with the diagonal
-:math:`G(\theta)` below. The invariant density is :math:`\propto e^{-U/T}` if G is a function of
-theta, or constant, and Gamma is its divergence.
+:math:`G(\theta)` below. The invariant density is :math:`\propto e^{-U/T}` if G is constant, or a
+function of theta with the divergence Gamma_i = dG_i / dtheta_i.
 """
 
 from __future__ import annotations
@@ -37,23 +37,46 @@ class PSGLD(Sampler):
     adapt : {"burn_in", "always"}, default="burn_in"
         When V adapts. "burn_in" freezes V at the end of burn-in; the chain is then exact as eta
         goes to 0. Without burn-in, and in streams, V continues to adapt. "always" is the published
-        algorithm: for small eta, V follows theta, and the chain targets exp(-U)/G instead.
+        algorithm: for small eta, V follows theta, and without ``divergence`` the target is another
+        one (exp(-U)/G with one parameter).
     lag : bool, default=True
         Compute G from V *before* this step, so that G is independent of this step's gradient.
         While V adapts, the step then uses at least 0.01 times the square of this gradient for V.
     divergence : bool, default=False
-        Add the drift :math:`\Gamma_i = -(1-\rho)\bar g_i (\partial \bar g_i/\partial\theta_i) /
-        (\sqrt{V_i}(\lambda+\sqrt{V_i})^2)`. The derivative is approximated by a secant over the
-        last move of each coordinate. The drift is added only while V adapts.
+        Add Gamma while V adapts, with which chains of ``adapt="always"`` are exact as eta goes to
+        0. It needs a second gradient in each step, of the same rows.
     cap : float or None, default=None
         Upper bound on G. None derives the bound from the model's prior, such that
-        eta G / (N sigma^2) <= 1/2.
+        eta G / (N sigma^2) <= 1/2. 1/lambda is no bound.
+    start : {"gradient", "zero"}, default="gradient"
+        V before the first step: the square of the first minibatch's gradient, or 0.
+    with_prior : bool, default=False
+        Whether the gradient that V averages includes the prior's part.
 
     Notes
     -----
-    On Gaussians with full gradients and rho = 0.99, the measured variance with ``adapt="always"``
-    is 1.11 times the target's at eta = 0.05 and 1.6 to 1.75 times at eta = 0.001. With V frozen it
-    is 1.01 times the target's.
+    ``PSGLD(adapt="always", lag=False, cap=1e5, start="zero")`` is the published algorithm.
+    ``PSGLD(adapt="always", lag=False, cap=1e5, with_prior=True)`` and the temperature 1/N are the
+    authors' published code.
+
+    V follows theta when eta is small compared with 1 - rho. With minibatches, G is then a function
+    of theta too, the mean over minibatches, and the divergence of this mean is the mean of
+
+    .. math::
+        \Gamma = -\frac{W}{\sqrt V(\lambda+\sqrt V)^2},\qquad
+        W_i \leftarrow \rho W_i + (1-\rho)\,\bar g_i\,\partial\bar g_i/\partial\theta_i,
+
+    where W is half the slope of V. The published Gamma has the newest term of W alone, which is a
+    share 1 - rho of it, and is not used there. The derivative comes from the difference of two
+    gradients of the same rows, in the direction of the signs z of the step's noise (Hutchinson's
+    estimate). Its noise, with the variance of sum_j H_ij z_j over j other than i, is averaged over
+    1/(1 - rho) steps, and the drift eta (T/N) Gamma has it in the order eta. Where ``cap`` acts,
+    Gamma is 0. With ``lag=False``, G and g of a minibatch are correlated, which no Gamma repairs.
+
+    Measured sds in units of the posterior's, on the mean of 500 normal rows, rho = 0.99 and eta =
+    0.0005, for batches of 10, 100 and all rows: 1.01, 1.00 and 1.01 with ``divergence``, 1.02, 1.06
+    and 1.15 without (at eta = 1e-5 and all rows: 1.03 and 1.38). With V frozen, the variance is
+    1.01 times the target's at eta = 0.001.
 
     References
     ----------
@@ -78,6 +101,8 @@ class PSGLD(Sampler):
         lag: bool = True,
         divergence: bool = False,
         cap: float | None = None,
+        start: str = "gradient",
+        with_prior: bool = False,
     ):
         self.decay = decay
         self.regularization = regularization
@@ -85,6 +110,8 @@ class PSGLD(Sampler):
         self.lag = lag
         self.divergence = divergence
         self.cap = cap
+        self.start = start
+        self.with_prior = with_prior
 
     def check(self, name: str) -> None:
         check_real(f"{name}.decay", self.decay, low=0.0, high=1.0)
@@ -94,6 +121,15 @@ class PSGLD(Sampler):
         check_choice(f"{name}.divergence", self.divergence, (True, False))
         if self.cap is not None:
             check_real(f"{name}.cap", self.cap, low=0.0)
+        check_choice(f"{name}.start", self.start, ("gradient", "zero"))
+        check_choice(f"{name}.with_prior", self.with_prior, (True, False))
+
+    def compares_gradients(self) -> bool:
+        return self.divergence
+
+    def averaged(self, g: Tensor, step: Step) -> Tensor:
+        """The part of the gradient g that V averages."""
+        return g if self.with_prior else step.likelihood()
 
     def own_preconditioner(self, mean_square: NDArray[Any], prior_curvature: float) -> NDArray[Any]:
         """G at V = ``mean_square``, with the cap for eta = 1."""
@@ -101,43 +137,51 @@ class PSGLD(Sampler):
         return np.minimum(G, 0.5 / prior_curvature) if prior_curvature > 0.0 else G
 
     def init_state(self, theta: Tensor, step: Step) -> State:
-        # V starts at the square of the first minibatch's gradient: the published code's choice,
-        # which avoids G = 1/lambda in the first steps
-        step.gradient(theta)
-        g_bar = step.likelihood()
+        # the square of the first minibatch's gradient avoids a tenfold G in the first steps
+        g_bar = self.averaged(step.gradient(theta), step)
+        V = torch.zeros_like(theta) if self.start == "zero" else g_bar * g_bar
         # the presence of the key "adapting" is the flag: reading a tensor's value would cost a
         # transfer from the device at each step
-        state = {"V": g_bar * g_bar, "adapting": torch.ones(len(theta), dtype=torch.bool)}
+        state = {"V": V, "adapting": torch.ones(len(theta), dtype=torch.bool)}
         if self.divergence:
-            state |= {"theta_before": theta.clone(), "g_before": g_bar.clone()}
+            state["slope"] = torch.zeros_like(theta)
         return state
 
     def end_burn_in(self, state: State) -> None:
         if self.adapt == "burn_in":
             state.pop("adapting", None)
+            state.pop("slope", None)
 
     def euler(self, theta: Tensor, state: State, step: Step) -> None:
+        corrected = "slope" in state and step.noise > 0.0
+        nearby = self._nearby(theta, state, step) if corrected else None
         g = step.gradient(theta)
-        g_bar = step.likelihood()
+        g_bar = self.averaged(g, step)
         adapting = "adapting" in state
         V, root = state["V"], step.buffer(theta)  # root becomes 1/G = lambda + sqrt(V)
+        gamma = None
         if adapting and self.lag:
             self._lagged(V, g_bar, root).sqrt_()
+            gamma = self._divergence(state, root) if corrected else None
         if adapting:
             V.mul_(self.decay).addcmul_(g_bar, g_bar, value=1.0 - self.decay)
+        if nearby is not None:
+            there, inverse = nearby
+            slope = there.sub_(g_bar).mul_(inverse)
+            state["slope"].mul_(self.decay).addcmul_(g_bar, slope, value=1.0 - self.decay)
         if not (adapting and self.lag):
             torch.sqrt(V, out=root)
+            gamma = self._divergence(state, root) if corrected else None
         root.add_(self.regularization)
         least = self._least_root(step)
         if least is not None:
             root.clamp_(min=least)
-        drift = self._divergence(theta, g_bar, state) if self.divergence and adapting else None
-        if drift is not None and least is not None:
-            drift.masked_fill_(root <= least, 0.0)  # a capped G does not move with theta
+        if gamma is not None and least is not None:
+            gamma.masked_fill_(root <= least, 0.0)  # a capped G does not move with theta
         theta.addcdiv_(g, root, value=-step.eta)
         if step.noise > 0.0:
-            if drift is not None:
-                theta.add_(drift, alpha=step.noise)
+            if gamma is not None:
+                theta.add_(gamma, alpha=step.noise)
             theta.addcdiv_(step.xi, root.sqrt_(), value=math.sqrt(2.0 * step.noise))
 
     @staticmethod
@@ -170,12 +214,22 @@ class PSGLD(Sampler):
             return None
         return 1.0 / cap if rates is None else rates * (1.0 / cap)
 
-    def _divergence(self, theta: Tensor, g_bar: Tensor, state: State) -> Tensor:
-        """Gamma, with dg_i/dtheta_i approximated by the secant through the last two positions."""
-        moved = theta - state["theta_before"]
-        slope = (g_bar - state["g_before"]) / torch.where(moved == 0, torch.inf, moved)
-        root = state["V"].sqrt()
-        state["theta_before"].copy_(theta)
-        state["g_before"].copy_(g_bar)
-        gamma = -(1.0 - self.decay) * g_bar * slope / (root * (self.regularization + root) ** 2)
-        return torch.nan_to_num(gamma, nan=0.0, posinf=0.0, neginf=0.0)
+    def _nearby(self, theta: Tensor, state: State, step: Step) -> tuple[Tensor, Tensor]:
+        """g_bar of this step's rows at theta + s z, and z / s.
+
+        z are the signs of the step's noise, and s is its standard deviation. The mean over z of
+        (g_bar_i(theta + s z) - g_bar_i(theta)) z_i / s_i is the Hessian's diagonal up to order s^2
+        (Hutchinson's estimate).
+        """
+        root = state["V"].sqrt().add_(self.regularization)
+        least = self._least_root(step)
+        if least is not None:
+            root.clamp_(min=least)
+        z, s = step.xi.sign(), root.rsqrt_().mul_(math.sqrt(2.0 * step.noise))
+        there = self.averaged(step.gradient(torch.addcmul(theta, s, z)), step)
+        return there.clone(), z.div_(s)
+
+    def _divergence(self, state: State, root: Tensor) -> Tensor:
+        """Gamma = -W / (sqrt(V) (lambda + sqrt(V))^2), where ``root`` is sqrt(V)."""
+        gamma = state["slope"] / (-root * (self.regularization + root).square())
+        return torch.nan_to_num_(gamma, nan=0.0, posinf=0.0, neginf=0.0)

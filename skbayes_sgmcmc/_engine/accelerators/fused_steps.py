@@ -60,7 +60,7 @@ class FusedEuler:
 
     def _psgld(self, sampler: PSGLD, theta: Tensor, g: Tensor, state: State, step: Step) -> None:
         number = np.dtype(dtype_name(theta.dtype)).type
-        likelihood, V = step.likelihood().numpy(), state["V"].numpy()
+        likelihood, V = sampler.averaged(g, step).numpy(), state["V"].numpy()
         cap = sampler.capped_at(step)
         numbers = [
             number(value)
