@@ -187,8 +187,9 @@ WAYS = {
 }
 
 
-def numbers(name, workload, X, y, chains, device, steps, sampler):
+def numbers(name, workload, small, chains, device, steps, sampler):
     """Time of a step in one way, and what it launches."""
+    X, y = workload.data(small)
 
     def make(**settings):
         return Ours(workload, X, y, chains, device, sampler, **settings)

@@ -91,6 +91,10 @@ class NetworkModel(Model):
             self._center = Constant(self.center)
 
     @property
+    def row_products(self) -> float:
+        return float(self.network.row_products)
+
+    @property
     def tuning(self) -> Tuning:
         return ManyModes(self, guessed=True, sampler=self.network.sampler)
 
