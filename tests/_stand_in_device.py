@@ -26,8 +26,15 @@ WAITS = {
 }  # fmt: skip
 #: operations that take indices from the CPU: CUDA copies them, which takes a wait
 INDEXED = {aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_}
+#: operations that add in the order of arrival of the threads of CUDA
+UNORDERED = {
+    aten.index_add, aten.index_add_, aten.scatter_add, aten.scatter_add_, aten.scatter_reduce,
+    aten.scatter_reduce_, aten.bincount, aten.histc,
+}  # fmt: skip
 #: what waits for the stand-in, in the order of the calls
 waited: list[str] = []
+#: and what adds there in no fixed order
+unordered: list[str] = []
 
 
 class Elsewhere(torch.Tensor):
@@ -80,6 +87,8 @@ def call(function, args, kwargs):
         waited.append(f"{function} with indices of the CPU")
     elif plain and there:
         raise RuntimeError(f"{function}: Expected all tensors to be on the same device")
+    if name in UNORDERED:
+        unordered.append(str(function))
     masks = args[1] if name in INDEXED else ()
     if name in WAITS or any(m is not None and m.dtype == torch.bool for m in masks):
         waited.append(str(function))
@@ -154,4 +163,5 @@ def stand_in(monkeypatch):
             patch.setattr(module, "resolve_device", allow)
         patch.setattr(chain_random, "TorchStream", Stream)
         waited.clear()
+        unordered.clear()
         yield

@@ -165,6 +165,11 @@ def with_tf32(make, device):
     return make(), tf32()
 
 
+def fixed_convolutions(make, device):
+    """Convolutions whose sums do not depend on the order of arrival of threads."""
+    return make(), torch.backends.cudnn.flags(enabled=True, deterministic=True)
+
+
 def sequential(make, device):
     return make(chain_method="sequential"), contextlib.nullcontext()
 
@@ -184,6 +189,7 @@ WAYS = {
     "bfloat16": bfloat16,
     "TF32": with_tf32,
     "sequential chains": sequential,
+    "fixed convolutions": fixed_convolutions,
 }
 
 

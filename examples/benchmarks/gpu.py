@@ -323,6 +323,8 @@ def _orders():
     first += [f"predictions-{on}" for on in ("cuda", "cpu")]
     first += names("alternatives", "mlp-1", "sgld", *ways)
     first += names("alternatives", "mlp-32", "sgld", *ways)
+    for workload in ("cnn-1-psgld", "resnet20-1-sghmc"):
+        first += [f"alternatives-{workload}-{way}" for way in ("plain", "fixed-convolutions")]
     first += names("alternatives", "cnn-1", "psgld", "chunk-graph", "chunk-graph-TF32")
     first += names("steps", "cnn", 1, "ours-psgld", "ours-psgld-gradient-graph")
     first += names("steps", "mlp", 1, "ours-psgld-gradient-graph", "bare-eager", "bare-graph")

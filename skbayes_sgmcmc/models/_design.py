@@ -289,7 +289,7 @@ class SparseDesign(Field):
         return [SparseBatch(*part, per_step, self.shape[1], shared) for part in parts]
 
     def _tensor(self, values: Array, dtype: torch.dtype = torch.int64) -> Tensor:
-        return torch.from_numpy(values).to(self.device, dtype)
+        return sent(torch.from_numpy(values).to(dtype), torch.device(self.device))
 
     def _taken(self, rows: Any) -> Any:
         """Rows by a slice or by their numbers, as a CSR matrix."""
