@@ -15,8 +15,6 @@ from _inside import having, inside
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from skbayes_sgmcmc._data import chain_random, minibatch
-
 NAME = "meta"
 aten = torch.ops.aten
 #: operations whose result, or its size, the CPU has to wait for
@@ -134,25 +132,6 @@ def _here(tensor):
     return tensor.here if isinstance(tensor, Elsewhere) else tensor
 
 
-class Stream(chain_random.TorchStream):
-    """Random numbers of the CPU's generator, so that results can be compared with the CPU's."""
-
-    def __init__(self, key, device):
-        super().__init__(key, "cpu")
-
-    def normal(self, out):
-        numbers = torch.empty(out.shape, dtype=out.dtype).normal_(generator=self.generator)
-        out.copy_(minibatch.sent(numbers, out.device))
-
-    def uniform(self, out):
-        numbers = torch.empty(out.shape, dtype=out.dtype).uniform_(generator=self.generator)
-        out.copy_(minibatch.sent(numbers, out.device))
-
-    def gamma(self, concentration):
-        numbers = aten._standard_gamma(concentration.cpu(), generator=self.generator)
-        return numbers.to(concentration.device)
-
-
 @contextlib.contextmanager
 def stand_in(monkeypatch):
     """While it is open, ``device="meta"`` is allowed and computes."""
@@ -161,7 +140,6 @@ def stand_in(monkeypatch):
     with monkeypatch.context() as patch, Mode():
         for module in having("resolve_device"):
             patch.setattr(module, "resolve_device", allow)
-        patch.setattr(chain_random, "TorchStream", Stream)
         waited.clear()
         unordered.clear()
         yield

@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _inside import inside
-from _stand_in_device import NAME, Stream, stand_in, unordered, waited
+from _stand_in_device import NAME, stand_in, unordered, waited
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
@@ -135,8 +135,8 @@ def device(request, monkeypatch):
 
 @pytest.fixture
 def given_noise(monkeypatch):
-    """Noise that is the same on every device."""
-    monkeypatch.setattr(chain_random, "TorchStream", Stream)
+    """Noise that is the same on every device: the CPU counts, too."""
+    monkeypatch.setattr(chain_random, "counts", lambda device: True)
 
 
 def fitted(name, device, **parameters):
@@ -200,7 +200,8 @@ class Waits:
 def test_draws_and_predictions_are_those_of_the_cpu(name, device, given_noise, monkeypatch):
     """The same noise gives the same draws; no step waits; what is stored is the CPU's.
 
-    Nothing is added in the order of arrival of threads, so that a GPU repeats its draws. Learned scales of networks are drawn on the CPU, once in 50 steps: not in these.
+    Nothing is added in the order of arrival of threads, so that a GPU repeats its draws. Learned
+    scales of networks are drawn on the CPU, once in 50 steps: not in these.
     """
     expected = fitted(name, "cpu")
     with monkeypatch.context() as patch:
@@ -334,7 +335,7 @@ def test_chains_go_on_on_another_device(way, device, given_noise):
 
 def test_a_state_of_another_generator_is_a_seed():
     """CUDA's generators have a state of 16 bytes; different ones give different numbers."""
-    streams = [chain_random.TorchStream(0, "cpu") for _ in range(3)]
+    streams = [chain_random.TorchStream(0) for _ in range(3)]
     for stream, last in zip(streams, (1, 1, 2), strict=True):
         stream.set_state(np.array([0] * 15 + [last], dtype=np.uint8))
     numbers = [torch.empty(5) for _ in streams]

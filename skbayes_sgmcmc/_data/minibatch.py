@@ -20,6 +20,7 @@ from .fields import Field
 from .ranks import ALONE, Ranks
 from .read_ahead import read_ahead
 from .row_odds import RowOdds
+from .sending import sent
 
 Array = NDArray[Any]
 
@@ -235,15 +236,19 @@ class Minibatches:
         held = [*self.data.fields.values(), self.data.weight]
         return next((t.device for t in held if isinstance(t, Tensor)), torch.device("cpu"))
 
-    def indices(self, n_steps: int, rng: ChainRandom) -> Array | None:
-        """Row indices of shape (chains or 1, n_steps, size); None: all rows at every step."""
+    def indices(self, n_steps: int, rng: ChainRandom) -> Any:
+        """Row indices of shape (chains or 1, n_steps, size); None: all rows at every step.
+
+        They are a tensor where rows and random numbers are on a GPU, otherwise an array.
+        """
         if self.full:
             return None
         streams = rng.select([0]) if self.shared else rng
         if self._run:
             return self._pooled(n_steps, streams)
         if self.odds is None:
-            return streams.distinct(self.data.n_rows, n_steps, self.size)
+            there = all(isinstance(field, Tensor) for field in self.data.fields.values())
+            return streams.distinct(self.data.n_rows, n_steps, self.size, there=there)
         return np.stack([self._weighted(n_steps, stream) for stream in streams.rows])
 
     def independent(self, n_rows: int, rng: np.random.Generator) -> Array:
@@ -286,7 +291,7 @@ class Minibatches:
         view._numbers = rows
         return view, np.searchsorted(rows, by_step)
 
-    def chunk(self, indices: Array | None, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
+    def chunk(self, indices: Any, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
         """One batch per step, for the row indices that :meth:`indices` returns."""
         if indices is None:
             whole = batch = self._whole
@@ -302,7 +307,7 @@ class Minibatches:
         else:
             yield from self._gathered(by_step, rng)
 
-    def _gathered(self, by_step: Array, rng: ChainRandom) -> Iterator[Batch]:
+    def _gathered(self, by_step: Any, rng: ChainRandom) -> Iterator[Batch]:
         """One batch per step, for row indices (steps, chains or 1, rows)."""
         # rows are gathered for several steps at once, but not for more than fit into the cache
         near = self.device.type == "cpu"
@@ -313,11 +318,16 @@ class Minibatches:
         for start in range(0, len(by_step), at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
 
-    def gather(self, by_step: Array, rng: ChainRandom | None) -> Iterator[Batch]:
+    def gather(self, by_step: Any, rng: ChainRandom | None) -> Iterator[Batch]:
         """Batches for row indices (n_steps, chains or 1, size); ``rng`` is for augmentations."""
-        by_step = np.ascontiguousarray(by_step[:, 0] if self.shared else by_step)
-        index = torch.from_numpy(by_step)
-        flat = sent(index.reshape(-1), self.device)
+        by_step = by_step[:, 0] if self.shared else by_step
+        if isinstance(by_step, Tensor):
+            index = by_step
+            flat = index.reshape(-1)
+        else:
+            by_step = np.ascontiguousarray(by_step)
+            index = torch.from_numpy(by_step)
+            flat = sent(index.reshape(-1), self.device)
         columns: dict[str, Sequence[Any]] = {}
         for name, values in self.data.fields.items():
             if isinstance(values, Tensor):
@@ -333,7 +343,7 @@ class Minibatches:
             weight = 1.0 if weights is None else weights[k]
             yield Batch(fields, weight, self.shared, by_step.shape[-1])
 
-    def _weights(self, flat: Tensor, by_step: Array) -> Sequence[Tensor] | None:
+    def _weights(self, flat: Tensor, by_step: Any) -> Sequence[Tensor] | None:
         weight = self.data.weight
         if weight is None and self.odds is None:
             return None
@@ -372,15 +382,6 @@ def tensor_like(data: Data) -> Tensor:
     """A tensor of the data's floating point type, on its device."""
     fields = [f if isinstance(f, Tensor) else f.tensor_like() for f in data.fields.values()]
     return next((f for f in fields if f.is_floating_point()), torch.empty(0))
-
-
-def sent(values: Tensor, device: torch.device) -> Tensor:
-    """The values on a device, to which they are sent without waiting for what it does."""
-    if device.type == "cpu":
-        return values
-    if device.type == "cuda":
-        values = values.pin_memory()  # CUDA waits for other memory
-    return values.to(device, non_blocking=True)
 
 
 def _row_numbers(field: Any) -> int:

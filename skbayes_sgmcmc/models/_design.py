@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.fields import Field
-from .._data.minibatch import sent
 from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
+from .._data.sending import sent
 from .._limits import LIMITS
 from ._design_batches import DenseBatch, SharedDenseBatch, SparseBatch, StoredBatch
 from ._gram import SMALL_SQUARE, gram_with_ones
