@@ -346,7 +346,7 @@ def parse():
     where = "cuda" if torch.cuda.is_available() else "cpu"
 
     def more(parser):
-        parser.add_argument("--budget", type=float, default=350.0, help="seconds (default 350)")
+        parser.add_argument("--budget", type=float, help="seconds (default 350; rehearsal 800)")
         parser.add_argument("--order", choices=ORDERS, help="cells in order of worth")
         parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
         parser.add_argument("--cpu-rehearsal", action="store_true", help="all in small, on a CPU")
@@ -358,6 +358,7 @@ def parse():
         args.device = "cpu" if args.quick else "cuda"
     args.small = args.quick or args.cpu_rehearsal
     args.quick = args.small
+    args.budget = args.budget or (800.0 if args.small else 350.0)
     args.order_of = None if args.order is None else ORDERS[args.order]
     if args.order_of is not None:
         stages = {name.partition("-")[0] for name in args.order_of}

@@ -1,8 +1,8 @@
 """Random numbers of chains as functions of a key and a counter, for devices other than the CPU.
 
-Philox4x32-10 makes four words for each value of a counter (``philox_words.py``). A chain has its own
-key, and for each kind of number its own counter, so its numbers depend neither on the other chains,
-nor on how many are made at once, nor on whether a run was interrupted. All chains' numbers
+Philox4x32-10 makes four words for each value of a counter (``philox_words.py``). A chain has its
+own key, and for each kind of number its own counter, so its numbers depend neither on the other
+chains, nor on how many are made at once, nor on whether a run was interrupted. All chains' numbers
 are made together: a GPU with Triton takes one launch for the normals of all, other devices take
 torch's operations, with the same bits.
 """
