@@ -105,7 +105,8 @@ def sample(
         error that lists the reasons if none applies. False does not use them. Compiled steps have
         their own random numbers, so the same seed gives other draws.
     device, dtype, storage, checkpoint, n_jobs, random_state
-        As for the estimators.
+        As for the estimators. ``device="auto"`` cannot see what a function computes, and is the CPU
+        for most: give "cuda" to a function with tensors on a GPU.
     on_progress : callable or None, default=None
         Function of the completed fraction of the run. It is called about 100 times.
 
