@@ -131,6 +131,18 @@ class Limits:
     #: multiplications of a step of one chain from which single precision saves time
     #: (docs/performance.md)
     single_products: int = 2**20
+    #: ``device="auto"`` takes a GPU, and its random numbers, from these sizes on
+    #: (docs/results/gpu.md: an H100 beside 16 CPU cores). Multiplications in a step of all chains:
+    #: with fewer, launching operations takes longer than they save. Multiplications in a run, which
+    #: take 16 cores the two seconds that CUDA needs to start; for predictions, which have no
+    #: gradients, this many times as many
+    gpu_step: int = 2**24
+    gpu_run: int = 2**38
+    gpu_start: int = 8
+    #: steps of a run of unknown length; and multiplications of 16 cores in the time of one topic of
+    #: one word on one core (8 ns), or a third of it
+    default_steps: int = 6000
+    topic_products: int = 300
     #: topics up to which compiled sweeps weigh all for each token, instead of those that its
     #: document has: a fit with 10 topics takes two thirds of the time, one with 50 six sevenths
     few_topics: int = 64

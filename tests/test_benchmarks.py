@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from functools import partial
 from pathlib import Path
 
@@ -87,7 +88,8 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 sys.path[:0] = [{str(FOLDER)!r}, {str(FOLDER.parents[1])!r}]
 import _gpu_alternatives, _gpu_experiments
-sys.argv = ["gpu.py", "--quick", "--stages", "card", "predictions", "--out", {str(tmp_path)!r}]
+sys.argv = ["gpu.py", "--quick", "--stages", "card", "predictions", "--out", {str(tmp_path)!r},
+            "--worker"]
 runpy.run_path({str(FOLDER / "gpu.py")!r}, run_name="__main__")
 """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
@@ -441,6 +443,53 @@ def test_wrapped_text_keeps_its_words_and_blocks(monkeypatch):
     assert not re.search(r"^([-*+#]|\d+[.)]) ", wrapped[1], re.MULTILINE)
     assert len(re.findall(r"^\* ", wrapped[3], re.MULTILINE)) == 2
     assert wrapped[1].count("`code with spaces`") == 9
+
+
+# cells of gpu.py
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """The module gpu, with its cells for a GPU but without its data."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.setattr(sys, "argv", ["gpu.py"])
+    import gpu
+
+    return gpu
+
+
+def test_every_cell_of_an_order_exists(gpu, tmp_path):
+    """An order that names a cell which no stage has would leave it out in silence."""
+    args = types.SimpleNamespace(small=False, short=False, device="cuda", no_new=True, out=tmp_path)
+    known = {cell.name for stage in gpu.STAGES.values() for cell in stage(args)}
+    for order in gpu.ORDERS.values():
+        assert len(set(order)) == len(order)
+        assert set(order) <= known
+
+
+@pytest.mark.parametrize("fault", ["break", "hang"])
+def test_a_cell_that_breaks_its_process_is_given_up(monkeypatch, tmp_path, fault):
+    """The next process takes the other cells; a later call does not try the broken one again."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import _gpu_run
+
+    script = tmp_path / "worker.py"
+    script.write_text(f"""
+import json, os, time, pathlib
+out = pathlib.Path({str(tmp_path)!r})
+broken = out / "gpu-broken.txt"
+if not broken.exists():
+    now = {{"name": "bad", "until": time.time() + 0.5}}
+    (out / "gpu-now.json").write_text(json.dumps(now))
+    time.sleep(30) if {fault!r} == "hang" else os._exit(134)
+(out / "done").write_text("")
+""")
+    monkeypatch.setattr(_gpu_run, "SCRIPT", str(script))
+    args = types.SimpleNamespace(budget=20.0, out=tmp_path, runs=tmp_path / "runs.jsonl")
+    _gpu_run.supervise(args)
+    assert (tmp_path / "gpu-broken.txt").read_text() == "bad\n"
+    assert "bad" in (tmp_path / "gpu-failures.txt").read_text()
+    assert (tmp_path / "done").exists()
 
 
 # steps that are recorded whole (gpu.py)

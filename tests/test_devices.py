@@ -6,13 +6,18 @@ shows, without a GPU, that nothing is left behind on the CPU.
 
 from __future__ import annotations
 
+import json
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import joblib
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from _cases import cases
+from _stand_in_device import NAME, stand_in
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -26,6 +31,8 @@ from skbayes_sgmcmc import (
     sample,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
+from skbayes_sgmcmc._engine import devices
+from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.models.logistic import LogisticModel
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
@@ -102,7 +109,7 @@ def test_predictions_by_name_of_the_cpu(fitted):
 
 def test_predictions_are_made_on_the_device(fitted, replaced, monkeypatch):
     """All of the network's work is done there: only the way back from "meta" is impossible."""
-    replaced("prediction_device", lambda _: "meta")
+    replaced("prediction_device", lambda *_: "meta")
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
         fitted.predict(X)
     monkeypatch.undo()
@@ -129,6 +136,77 @@ def test_gradients_are_computed_on_the_device(name, monkeypatch):
     model.likelihood_gradient(theta, batch, state, None, out=out, scale=1.0)
     assert model.log_lik(theta, batch).shape == (2, 7)
     assert out.device.type == "meta"
+
+
+# what "auto" means --------------------------------------------------------------------------------
+
+RECORDS = Path(__file__).parents[1] / "docs" / "results" / "runs" / "gpu.jsonl"
+FIT_RECORDS = [
+    record
+    for record in map(json.loads, RECORDS.read_text().splitlines())
+    if record["name"].startswith("fits-")
+]
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """The ordinary fits of gpu.py: estimators with their rows, a9a's by its shape."""
+    monkeypatch.syspath_prepend(str(RECORDS.parents[3] / "examples" / "benchmarks"))
+    import _gpu_fits
+
+    a9a = sp.random(32_561, 123, density=0.01, format="csr", random_state=0)
+    rows = {}, a9a, np.arange(32_561) % 2
+    monkeypatch.setitem(
+        _gpu_fits.FITS, "logistic a9a", ("BayesianLogisticRegression", lambda: rows)
+    )
+    return _gpu_fits.made
+
+
+@cases("name", sorted({record["settings"]["fit"] for record in FIT_RECORDS}))
+def test_auto_takes_the_faster_device_of_measured_fits(name, fits):
+    """Never more than a tenth slower than the CPU, and the GPU where it is a tenth faster.
+
+    The seconds are those of docs/results/gpu.md. Some fits took longer than the limit there.
+    """
+    estimator, X, y = fits(name)
+    task = estimator._task(X, y, None)
+    pays = devices.pays(task.settings, task.model, task.rows.x.shape[0])
+    numbers = {
+        r["settings"]["on"]: r["numbers"] for r in FIT_RECORDS if r["settings"]["fit"] == name
+    }
+    exact = {on: found["wall"] for on, found in numbers.items()}
+    if exact["cpu"] is None:
+        assert exact["cuda"] is None and not pays
+        return
+    slowest = exact["cuda"] or np.inf
+    assert (slowest if pays else exact["cpu"]) <= 1.1 * exact["cpu"]
+    assert pays or exact["cpu"] <= 1.1 * slowest
+
+
+@pytest.mark.parametrize("width, pays", [(10, False), (400, True)])
+def test_auto_grows_with_the_network(width, pays):
+    """784-400-10 takes the GPU by default and 784-10-10 does not; a short run never does."""
+    clf = BayesianMLPClassifier(hidden_layer_sizes=width)
+    task = clf._task(np.zeros((200, 784)) + np.arange(784), np.arange(200) % 10, None)
+    assert devices.pays(task.settings, task.model, 200) == pays
+    assert not devices.pays(replace(task.settings, max_steps=100), task.model, 200)
+
+
+def test_auto_takes_a_gpu_for_large_fits_and_predictions(monkeypatch):
+    """On a stand-in: ``device_`` says so, and the same model predicts on the CPU without it."""
+    clf = fresh("mlp", compiled=False, random_state=0)
+    with stand_in(monkeypatch):
+        monkeypatch.setattr(devices, "gpu", lambda: NAME)
+        assert clf.fit(X, y).device_ == "cpu"
+        assert devices.prediction_device("auto", 1e9) == "cpu"
+        for limit in ("gpu_step", "gpu_run"):
+            monkeypatch.setattr(LIMITS, limit, 1)
+        assert clf.fit(X, y).device_ == NAME
+        products = 8 * len(X) * clf._make_network(10).row_products
+        assert devices.prediction_device("auto", products, clf.device_) == NAME
+        proba = clf.predict_proba(X)
+        monkeypatch.setattr(devices, "gpu", lambda: None)
+        np.testing.assert_allclose(clf.predict_proba(X), proba, rtol=1e-5)
 
 
 # full devices -------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from _inside import inside
-from _stand_in_device import NAME, Stream, stand_in, waited
+from _stand_in_device import NAME, stand_in, unordered, waited
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
@@ -106,6 +107,7 @@ CASES = {
     "sparse": (SparseBayesianClassifier(hidden_layer_sizes=5, **STEP), X, y),
     "sparse regressor": (SparseBayesianRegressor(hidden_layer_sizes=5, **STEP), X, y + 0.5),
     "ica": (BayesianICA(**SHORT), SIGNALS, None),
+    "logistic, sparse rows": (BayesianLogisticRegression(**SHORT), sp.csr_matrix(X), y),
     "lda": (LatentDirichletAllocation(3, **SHORT), COUNTS, None),
     "dpfa": (DeepPoissonFactorAnalysis((4, 3), **SHORT), COUNTS, None),
 }
@@ -133,8 +135,8 @@ def device(request, monkeypatch):
 
 @pytest.fixture
 def given_noise(monkeypatch):
-    """Noise that is the same on every device."""
-    monkeypatch.setattr(chain_random, "TorchStream", Stream)
+    """Noise that is the same on every device: the CPU counts, too."""
+    monkeypatch.setattr(chain_random, "counts", lambda device: True)
 
 
 def fitted(name, device, **parameters):
@@ -198,13 +200,15 @@ class Waits:
 def test_draws_and_predictions_are_those_of_the_cpu(name, device, given_noise, monkeypatch):
     """The same noise gives the same draws; no step waits; what is stored is the CPU's.
 
-    Learned scales of networks are drawn on the CPU, once in 50 steps: not in these.
+    Nothing is added in the order of arrival of threads, so that a GPU repeats its draws. Learned
+    scales of networks are drawn on the CPU, once in 50 steps: not in these.
     """
     expected = fitted(name, "cpu")
     with monkeypatch.context() as patch:
         waits = None if name in ON_THE_CPU else Waits(device, patch)
         found = fitted(name, device)
     assert waits is None or waits.found == []
+    assert unordered == []
     assert_same_draws(found, expected)
     loaded = pickle.loads(pickle.dumps(found)).set_params(device="cpu")
     assert not tensors_elsewhere(loaded)
@@ -331,7 +335,7 @@ def test_chains_go_on_on_another_device(way, device, given_noise):
 
 def test_a_state_of_another_generator_is_a_seed():
     """CUDA's generators have a state of 16 bytes; different ones give different numbers."""
-    streams = [chain_random.TorchStream(0, "cpu") for _ in range(3)]
+    streams = [chain_random.TorchStream(0) for _ in range(3)]
     for stream, last in zip(streams, (1, 1, 2), strict=True):
         stream.set_state(np.array([0] * 15 + [last], dtype=np.uint8))
     numbers = [torch.empty(5) for _ in streams]

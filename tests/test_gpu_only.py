@@ -7,7 +7,7 @@ import gc
 import numpy as np
 import pytest
 import torch
-from test_gpu import CASES, ON_THE_CPU, X, fitted, results, y
+from test_gpu import CASES, X, fitted, results, y
 
 from skbayes_sgmcmc import BayesianMLPClassifier
 
@@ -42,9 +42,8 @@ def test_graphs_do_not_change_a_bit(name, sampler, dtype):
         np.testing.assert_array_equal(graphed.posterior_[block], draws)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ON_THE_CPU])
+@pytest.mark.parametrize("name", CASES)
 def test_the_same_seed_gives_the_same_draws(name):
-    """Sums over words of topic models add in the order in which the GPU's threads come."""
     one, two = fitted(name, "cuda"), fitted(name, "cuda")
     for block, draws in one.posterior_.draws.items():
         np.testing.assert_array_equal(two.posterior_[block], draws)

@@ -1,6 +1,8 @@
-"""Random streams: independent, resumable, and the compiled generator's numbers are normal."""
+"""Random streams: independent, resumable, and the numbers of own generators are normal."""
 
+import importlib
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ import torch
 from _cases import cases
 from scipy import stats
 
+from skbayes_sgmcmc._data import chain_random as streams
+from skbayes_sgmcmc._data import counters, philox_words
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._draws.storage import dtype_name
 
@@ -18,18 +22,27 @@ def chain_random(n_chains=1, seed=0, **kwargs):
     return ChainRandom(np.random.SeedSequence(seed).spawn(n_chains), **kwargs)
 
 
-@pytest.fixture(params=["torch", "philox"])
-def kind(request):
+@pytest.fixture(params=["torch", "philox", "counters"])
+def kind(request, monkeypatch):
+    """The generators; counters are those of GPUs, computed by torch on the CPU."""
     if request.param == "philox":
         pytest.importorskip("numba")
+    if request.param == "counters":
+        monkeypatch.setattr(streams, "counts", lambda device: True)
     return {"philox": request.param == "philox"}
 
 
-@pytest.fixture(scope="module")
-def normals():
-    """Ten million normals of one Philox stream."""
+@pytest.fixture(scope="module", params=["philox", "counters"])
+def normals(request):
+    """Ten million normals of one Philox stream, or four million of one of counters."""
+    if request.param == "counters":
+        return counted(7).normal(1, 4 * 10**6)[0, 0].numpy()
     pytest.importorskip("numba")
     return chain_random(philox=True).normal(10**7, dtype=torch.float32)[0].numpy()
+
+
+def counted(*keys):
+    return counters.Counted([counters.CounterStream(key) for key in keys], "cpu")
 
 
 @pytest.mark.parametrize(
@@ -172,3 +185,165 @@ def test_a_stream_never_gives_a_number_twice():
         rng.distinct(100, 2, 100)
         at += block
     assert at <= 40 * block
+
+
+# numbers as functions of a counter ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ((0, 0, 0, 0), (0, 0), "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        ((2**32 - 1,) * 4, (2**32 - 1,) * 2, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            "d16cfe09 94fdcceb 5001e420 24126ea1",
+        ),
+    ],
+)
+def test_counters_give_the_published_words(counter, key, expected):
+    """The known answers of Philox4x32-10 for zeros, ones and the digits of pi."""
+    found = philox_words.philox(*(list(map(torch.tensor, part)) for part in (counter, key)))
+    assert " ".join(f"{int(word):08x}" for word in found) == expected
+
+
+def test_a_counter_of_more_than_32_bits_goes_on():
+    """Its upper half is a word of its own, so that long runs do not repeat their numbers."""
+    stream = counters.CounterStream(1)
+    stream.next[counters.NORMAL] = 2**32 - 1
+    across = counters.Counted([stream], "cpu").normal(1, 12)[0, 0]
+    assert stream.next[counters.NORMAL] == 2**32 + 2
+    assert not torch.equal(across[4:8], counted(1).normal(1, 4)[0, 0])
+
+
+def test_steps_have_the_same_numbers_in_blocks_of_any_length():
+    """And whatever numbers of other kinds a run takes in between."""
+    for n in (3, 4, 5):
+        whole, parts = counted(1, 2), counted(1, 2)
+        expected = whole.normal(6, n), whole.uniform(6, n, torch.float64)
+        found = [parts.normal(2, n), parts.normal(1, n)]
+        uniforms = [parts.uniform(5, n, torch.float64), parts.uniform(1, n, torch.float64)]
+        found.append(parts.normal(3, n))
+        assert torch.equal(torch.cat(found, 1), expected[0])
+        assert torch.equal(torch.cat(uniforms, 1), expected[1])
+
+
+def test_chains_that_take_different_numbers_go_on_by_themselves():
+    """As many uniforms for a chain as it has words; the others' lengths change nothing."""
+    both = counted(1, 2)
+    first, second = (both.ragged_uniform(sizes, torch.float32) for sizes in ([3, 1], [2, 2]))
+    for place, key in enumerate((1, 2)):
+        alone = counted(key)
+        sizes = [sizes[place] for sizes in ([3, 1], [2, 2])]
+        own = [alone.ragged_uniform([size], torch.float32) for size in sizes]
+        assert torch.equal(own[0], first.split([3, 1])[place])
+        assert torch.equal(own[1], second.split([2, 2])[place])
+
+
+def test_normals_follow_from_the_words():
+    """Against Box and Muller's formulas in float64: 24 bits of u near 1 leave 2e-5."""
+    w = philox_words.words(counted(3).keys, torch.arange(10**5)[None], 0)
+    u, turn = (w[..., ::2].double() + 0.5) * 2.0**-32, w[..., 1::2]
+    angle = (turn - ((turn >> 31) << 32)).double() * math.pi / 2**32
+    radius = (-2.0 * u.log()).sqrt() * torch.where((turn & 1) == 1, 1.0, -1.0)
+    expected = torch.stack([radius * angle.sin(), radius * angle.cos()], -1).flatten(-2)
+    torch.testing.assert_close(philox_words.box_muller(w).double(), expected, rtol=0.0, atol=3e-5)
+
+
+@pytest.mark.statistical
+def test_words_have_equally_likely_bytes():
+    """Chi-squared for each of the 16 bytes: p > 1e-5 in the worst fails once in 6,000 seeds."""
+    w = philox_words.words(counted(11).keys, torch.arange(2**17)[None], 0)[0]
+    for shift in (0, 8, 16, 24):
+        for word in (((w >> shift) & 255).T).numpy():
+            assert stats.chisquare(np.bincount(word, minlength=256)).pvalue > 1e-5
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("axis", ["chains", "steps", "slots"])
+def test_numbers_of_chains_steps_and_slots_are_not_correlated(axis):
+    """All pairs of 64 series of 16,384 numbers: n r^2 is chi-squared, 2,016 pairs of them.
+
+    Their sum is within 5 sds of its mean, and the largest below 30, which is passed once in 10^4.
+    """
+    x = counted(*range(64)).normal(64, 256).double()
+    order = {"chains": (0, 1, 2), "steps": (1, 0, 2), "slots": (2, 0, 1)}[axis]
+    series = x.permute(order).reshape(x.shape[order[0]], -1)[:64, :16_384].numpy()
+    n = series.shape[1]
+    squares = n * np.corrcoef(series)[np.triu_indices(64, 1)] ** 2
+    assert abs(squares.sum() - len(squares)) < 5.0 * math.sqrt(2.0 * len(squares))
+    assert squares.max() < 30.0
+
+
+@pytest.mark.statistical
+def test_signs_change_as_often_as_those_of_chance():
+    """Runs of Wald and Wolfowitz: the number of changes is binomial, within 5 sds."""
+    positive = counted(5).normal(1, 2**20)[0, 0].numpy() > 0.0
+    changes, n = int((positive[1:] != positive[:-1]).sum()), len(positive) - 1
+    assert abs(changes - n / 2) < 5.0 * math.sqrt(n / 4)
+
+
+@pytest.mark.statistical
+def test_no_frequency_stands_out():
+    """Ordinates of the periodogram are exponential; the largest of m passes log(m) + 10 rarely."""
+    x = counted(6).normal(1, 2**18)[0, 0].double().numpy()
+    power = np.abs(np.fft.rfft(x)[1:-1]) ** 2 / len(x)
+    assert power.max() < math.log(len(power)) + 10.0
+    assert stats.kstest(power, stats.expon.cdf).pvalue > 1e-4
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("shape", [0.02, 0.5, 1.0, 3.7, 200.0])
+def test_gamma_variates(shape):
+    """Kolmogorov and Smirnov at 10^5 draws, of the logarithm, which shows the smallest ones."""
+    found = counted(8, 9).gamma(torch.full((2, 50_000), shape, dtype=torch.float64)).reshape(-1)
+    assert (found >= 0.0).all()
+    assert stats.kstest(found.numpy(), stats.gamma(shape).cdf).pvalue > 1e-4
+
+
+@pytest.mark.statistical
+@cases("n, size", [(12, 1), (9, 2), (17, 3), (5, 4), (4, 4)])
+def test_row_numbers_of_counters_are_exactly_uniform(n, size):
+    """Every ordered choice is equally likely: chi-squared, p > 1e-4."""
+    drawn = counted(12).distinct(n, 60_000, size)[0].numpy()
+    found = np.unique(drawn @ n ** np.arange(size), return_counts=True)[1]
+    assert len(found) == math.perm(n, size)
+    assert stats.chisquare(found).pvalue > 1e-4
+
+
+@cases("size", [1, 7, 200, 249, 251, 1000])
+def test_row_numbers_of_counters_do_not_repeat(size):
+    """By both ways; those of a step do not depend on other chains and on blocks of steps."""
+    drawn = counted(1, 2).distinct(1000, 30, size)
+    assert drawn.shape == (2, 30, size) and drawn.min() >= 0 and drawn.max() < 1000
+    assert all(len(row.unique()) == size for row in drawn.reshape(-1, size))
+    alone = counted(2)
+    parts = [alone.distinct(1000, n_steps, size) for n_steps in (10, 20)]
+    assert torch.equal(torch.cat(parts, 1)[0], drawn[1])
+
+
+def test_the_kernel_gives_the_same_bits(monkeypatch):
+    """Triton's interpreter, which computes as the kernel does on a GPU.
+
+    The same check decides on a GPU whether the kernel is used.
+    """
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    name = "skbayes_sgmcmc._data._kernels_triton"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    kernel = importlib.import_module(name)
+    monkeypatch.delitem(sys.modules, name)
+    assert counters.is_right(kernel.fill_normal, torch.device("cpu"))
+
+
+def test_a_kernel_with_other_bits_is_noticed():
+    """One that rounds otherwise, as fused products and sums would."""
+
+    def other(out, keys, begin):
+        w = philox_words.words(keys, begin[:, None] + torch.arange(3 * 256), counters.NORMAL)
+        numbers = philox_words.box_muller(w).view(2, 3, -1)[..., :1022]
+        out.copy_(numbers)
+        out[1, 2, 7] = torch.nextafter(numbers[1, 2, 7], torch.tensor(9.0))
+
+    assert not counters.is_right(other, torch.device("cpu"))

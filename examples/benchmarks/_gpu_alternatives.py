@@ -77,16 +77,14 @@ class RecordedSteps:
 
 
 class OneGenerator:
-    """The numbers of all chains from the first chain's generator, in one launch."""
+    """The numbers of all chains from one generator of torch, in one launch."""
 
-    def __init__(self, ours):
-        self.ours, stream = ours, ours.chains.rng.noise[0]
+    def __init__(self, ours, device):
+        self.ours, generator = ours, torch.Generator(device=device)
 
         def normal(*shape, dtype=torch.float64):
-            xi = torch.empty(len(ours.chains.phi), *shape, dtype=torch.float32,
-                             device=ours.chains.phi.device)  # fmt: skip
-            stream.normal(xi)
-            return xi.to(dtype)
+            xi = torch.empty(len(ours.chains.phi), *shape, dtype=torch.float32, device=device)
+            return xi.normal_(generator=generator).to(dtype)
 
         ours.chains.rng.normal = normal
 
@@ -144,7 +142,7 @@ def chunk_graph_tf32(make, device):
 
 
 def one_generator(make, device):
-    return OneGenerator(make()), contextlib.nullcontext()
+    return OneGenerator(make(), device), contextlib.nullcontext()
 
 
 def long_noise(make, device):
@@ -163,6 +161,11 @@ def bfloat16(make, device):
 
 def with_tf32(make, device):
     return make(), tf32()
+
+
+def fixed_convolutions(make, device):
+    """Convolutions whose sums do not depend on the order of arrival of threads."""
+    return make(), torch.backends.cudnn.flags(enabled=True, deterministic=True)
 
 
 def sequential(make, device):
@@ -184,11 +187,13 @@ WAYS = {
     "bfloat16": bfloat16,
     "TF32": with_tf32,
     "sequential chains": sequential,
+    "fixed convolutions": fixed_convolutions,
 }
 
 
-def numbers(name, workload, X, y, chains, device, steps, sampler):
+def numbers(name, workload, small, chains, device, steps, sampler):
     """Time of a step in one way, and what it launches."""
+    X, y = workload.data(small)
 
     def make(**settings):
         return Ours(workload, X, y, chains, device, sampler, **settings)

@@ -75,10 +75,11 @@ def convolutions(module):
     return start, log_prior, log_lik
 
 
-def numbers(workload, X, y, chains, steps):
+def numbers(workload, small, chains, steps):
     """Time of a step; the first call compiles."""
     import time
 
+    X, y = workload.data(small)
     run = sgld(workload, X, y, chains)
     run(steps)
     found = []
@@ -90,4 +91,4 @@ def numbers(workload, X, y, chains, steps):
 
     if not all(np.isfinite(np.asarray(p)).all() for p in jax.tree.leaves(theta)):
         raise ValueError("the chains have diverged")
-    return {"ms": 1e3 * min(found), "device": str(jax.devices()[0])}
+    return {"ms": 1e3 * min(found), "device": str(jax.devices()[0]), "jax": jax.__version__}

@@ -4,6 +4,7 @@ A :class:`Workload` is a model with its data; ``bare`` and ``ours`` return a fun
 steps. Rehearsals on a CPU take the same ways, with a stand-in for what only CUDA has.
 """
 
+import functools
 import itertools
 import sys
 import time
@@ -37,6 +38,12 @@ RATE = 1e-4
 REPEATS = 3
 
 
+@functools.cache
+def loaded(load):
+    """The data of ``load()``, which several workloads share."""
+    return load()
+
+
 @dataclass
 class Workload:
     """A model, its data, and how many chains of it are timed.
@@ -57,7 +64,7 @@ class Workload:
 
     def data(self, small):
         """Rows (n, *input_shape) in float32, and labels; few of them in a rehearsal."""
-        X, y = self.load()
+        X, y = loaded(self.load)
         few = slice(1000 if small else 50_000)
         return X[few].astype(np.float32).reshape(-1, *self.input_shape), y[few]
 
@@ -69,8 +76,12 @@ def mlp_module(sizes):
     return nn.Sequential(*layers[:-1])
 
 
-def first_two(load):
-    return lambda: load()[:2]
+def mnist():
+    return load_mnist()[:2]
+
+
+def cifar10():
+    return load_cifar10()[:2]
 
 
 def dense_a9a():
@@ -85,18 +96,18 @@ def workloads(small):
     sizes = (784, *hidden, 10)
     many = (1, 2) if small else (1, 4, 32, 256)
     found = [
-        Workload("mlp", first_two(load_mnist), lambda: mlp_module(sizes),
+        Workload("mlp", mnist, lambda: mlp_module(sizes),
                  lambda **s: BayesianMLPClassifier(hidden_layer_sizes=hidden, **s), 100, many,
                  (784,), sizes),
-        Workload("cnn", first_two(load_mnist), lambda: cnn_module((1, 28, 28), conv)(top, 0.0),
+        Workload("cnn", mnist, lambda: cnn_module((1, 28, 28), conv)(top, 0.0),
                  lambda **s: BayesianCNNClassifier(conv_channels=conv, kernel_size=5,
                      image_shape=(1, 28, 28), hidden_layer_sizes=top, **s), 100, many[:3],
-                 (784,)),
-        Workload("resnet20", first_two(load_cifar10), lambda: ResNet20(10, width=width),
+                 (784,), options={"step_size": 1e-3, "temperature": 1.0 / 50_000}),  # of P5
+        Workload("resnet20", cifar10, lambda: ResNet20(10, width=width),
                  lambda **s: BayesianModuleClassifier(partial(ResNet20, width=width),
                      input_shape=(3, 32, 32), **s), 20 if small else 128, (1, 2) if small else
                  (1, 4), (3, 32, 32), samplers=("sghmc",)),
-        Workload("module", first_two(load_mnist), lambda: mlp_module(sizes),
+        Workload("module", mnist, lambda: mlp_module(sizes),
                  lambda **s: BayesianModuleClassifier(lambda n_outputs: mlp_module(sizes), **s),
                  100, many[:3], (784,), samplers=("sgld",)),
         Workload("logistic", dense_a9a, lambda: nn.Linear(123, 1),
@@ -164,7 +175,9 @@ class Bare:
         self.x, self.y = torch.from_numpy(X).to(device), torch.from_numpy(y).to(device)
         nets = [workload.module().to(device) for _ in range(chains)]
         shape = (workload.batch,) if chains == 1 else (chains, workload.batch)
-        self.index = torch.zeros(shape, dtype=torch.int64, device=device)
+        # the rows of a step, gathered before it, so that a graph has no indices
+        first = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.rows, self.labels = self.x[first], self.y[first]
         self.step = self._one(nets[0]) if chains == 1 else self._several(nets)
         if way == "compile":
             options = {"mode": "reduce-overhead"} if device == "cuda" else {"backend": "eager"}
@@ -176,8 +189,8 @@ class Bare:
         parameters = list(net.parameters())
 
         def step():
-            f = net(self.x[self.index])
-            gradients = torch.autograd.grad(loss_of(f, self.y[self.index]), parameters)
+            loss = loss_of(net(self.rows), self.labels)
+            gradients = torch.autograd.grad(loss, parameters)
             with torch.no_grad():
                 torch._foreach_add_(parameters, gradients, alpha=-RATE)
 
@@ -194,15 +207,16 @@ class Bare:
         gradient = vmap(grad(loss))
 
         def step():
-            found = gradient(parameters, buffers, self.x[self.index], self.y[self.index])
+            found = gradient(parameters, buffers, self.rows, self.labels)
             with torch.no_grad():
                 torch._foreach_add_(list(parameters.values()), list(found.values()), alpha=-RATE)
 
         return step
 
     def __call__(self, n):
-        for chosen in torch.randint(self.n, (n, *self.index.shape), device=self.device):
-            self.index.copy_(chosen)
+        for chosen in torch.randint(self.n, (n, *self.labels.shape), device=self.device):
+            self.rows.copy_(self.x[chosen])
+            self.labels.copy_(self.y[chosen])
             self.step()
 
 
@@ -254,8 +268,9 @@ class Ours(KeptChains):
 TOUCHES = 8
 
 
-def ours_numbers(workload, X, y, chains, device, steps, **settings):
+def ours_numbers(workload, small, chains, device, steps, **settings):
     """Time of a step, what it launches, and what of the card it uses."""
+    X, y = workload.data(small)
     run = Ours(workload, X, y, chains, device, **settings)
     seconds = step_time(run, steps, device)
     run.check()
@@ -270,7 +285,8 @@ def ours_numbers(workload, X, y, chains, device, steps, **settings):
     }
 
 
-def bare_numbers(workload, X, y, chains, device, steps, way):
+def bare_numbers(workload, small, chains, device, steps, way):
+    X, y = workload.data(small)
     run = Bare(workload, X, y, chains, device, way)
     seconds = step_time(run, steps, device)
     found = {"ms": 1e3 * seconds}

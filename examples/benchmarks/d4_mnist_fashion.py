@@ -122,6 +122,7 @@ def estimator(args, module, n_rows, tau, n_steps, seed, adaptation=None, **optio
         "burn_in": n_steps - n_draws * thinning,
         "init": "random",
         "device": args.device,
+        "compiled": getattr(args, "compiled", "auto"),
         "dtype": "float32",
         "random_state": seed,
     }

@@ -67,6 +67,7 @@ def estimator(args, n_rows, n_steps, **options):
         "burn_in": n_steps - n_draws * thinning,
         "init": "random",
         "device": args.device,
+        "compiled": getattr(args, "compiled", "auto"),
         "dtype": "float32",
         "random_state": 0,
     }

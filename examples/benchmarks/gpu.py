@@ -1,21 +1,24 @@
 """What a GPU buys: tests, steps, alternatives, predictions and the papers' experiments on one.
 
-    SKBAYES_DATA=folder python examples/benchmarks/gpu.py --budget 500 --out results
+    SKBAYES_DATA=folder python examples/benchmarks/gpu.py --order first --out results
 
 Runs from a checkout, without an installation, with torch, numpy, scikit-learn and arviz-stats,
 whose downloaded wheel may be on PYTHONPATH as it is; jax is timed if it is there. The parts
 ("cells") of a stage are stored one by one in ``runs/gpu.jsonl`` of ``--out`` and are not run again,
-so the next call goes on where the budget ended. A cell that fails is reported in
-``gpu-failures.txt`` there and does not stop the others. ``--cpu-rehearsal`` takes every stage in
+so the next call goes on where the budget ended. ``--order`` takes the cells in order of worth:
+"first" are speed, tests and ordinary fits, "second" the papers' experiments. A cell that fails is
+reported in ``gpu-failures.txt`` there and does not stop the others; one that breaks its process, or
+hangs, is listed in ``gpu-broken.txt`` and not tried again. ``--cpu-rehearsal`` takes every stage in
 small on a CPU, and ``--quick`` does so with stand-in data.
 """
 
+import argparse
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,20 +31,29 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import numpy as np
 import torch
-from _common import REPOSITORY, load_mnist, markdown_table, parse_args, write_results
+from _common import REPOSITORY, load_mnist, parse_args, write_results
+from _gpu_fits import FITS
+from _gpu_fits import numbers as numbers_of_fit
+from _gpu_page import body
+from _gpu_run import go, supervise
 
 
 @dataclass
 class Cell:
     """A part of a stage, stored as one record.
 
-    ``needs`` are the seconds that must be left of the budget: about what it takes on an H200.
+    ``needs`` are the seconds that must be left of the budget, about what it takes on an H100;
+    ``limit`` are those after which its process is stopped.
     """
 
     name: str
     run: Callable[[], dict[str, Any]]
     settings: dict[str, Any] = field(default_factory=dict)
     needs: float = 10.0
+
+    @property
+    def limit(self):
+        return 60.0 + 3.0 * self.needs
 
 
 # the stages, in order of worth --------------------------------------------------------------------
@@ -60,10 +72,12 @@ def run_tests(args):
         sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", *chosen,
         str(REPOSITORY / "tests" / "test_gpu.py"), str(REPOSITORY / "tests" / "test_gpu_only.py"),
     ]  # fmt: skip
+    if not args.small and importlib.util.find_spec("xdist"):
+        command += ["-n", "8"]
     paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
-        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=420,
+        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=240,
         check=False,
     )  # fmt: skip
     (args.out / "gpu-tests.txt").write_text(done.stdout[-200_000:] + done.stderr[-20_000:])
@@ -90,14 +104,13 @@ def steps(args):
     import _gpu_steps
 
     for workload in _gpu_steps.workloads(args.small).values():
-        data = workload.data(args.small)
         samplers, counts, bare = workload.samplers, workload.chains, BARE
         if args.small:  # every path once
             samplers, counts = samplers[:1], counts[-1:]
             bare = BARE[: 2 if args.short else 3] if workload.name == "mlp" else BARE[:1]
         for chains in counts:
             n = steps_of(args, chains)
-            same = (workload, *data, chains, args.device, n)
+            same = (workload, args.small, chains, args.device, n)
             base = {"workload": workload.name, "chains": chains, "steps": n}
             for sampler in samplers:
                 for compiled in (False, True) if args.device == "cuda" else (False,):
@@ -117,9 +130,13 @@ def steps_of(args, chains):
     return 4 if args.small else max(60, 600 // chains)
 
 
+#: settings that are not in the name of a cell
+UNNAMED = "steps", "compiled"
+
+
 def cell_of(stage, settings, run, needs=10.0):
-    name = "-".join([stage, *(str(value).replace(", ", "-").replace(" ", "-")
-                              for key, value in settings.items() if key != "steps")])  # fmt: skip
+    parts = [str(value) for key, value in settings.items() if key not in UNNAMED]
+    name = "-".join([stage, *parts]).replace(", ", "-").replace(" ", "-")
     return Cell(name, run, settings, needs)
 
 
@@ -134,10 +151,9 @@ def alternatives(args):
         plans = [("mlp", 2, "psgld")]
     for name, chains, sampler in plans:
         workload, n = found[name], steps_of(args, chains)
-        data = workload.data(args.small)
         for way in _gpu_alternatives.WAYS:
-            run = partial(_gpu_alternatives.numbers, way, workload, *data, chains, args.device, n,
-                          sampler)  # fmt: skip
+            run = partial(_gpu_alternatives.numbers, way, workload, args.small, chains,
+                          args.device, n, sampler)  # fmt: skip
             settings = {"workload": name, "chains": chains, "sampler": sampler, "way": way}
             yield cell_of("alternatives", settings | {"steps": n}, run, 15.0)
 
@@ -145,19 +161,17 @@ def alternatives(args):
 def in_jax(args):
     import _gpu_steps
 
-    try:
-        import _gpu_jax
-        import jax  # noqa: F401
-    except ImportError as error:
-        print("left out:", error, flush=True)
+    if importlib.util.find_spec("jax") is None and not args.no_new:
+        print("jax is not here: left out", flush=True)
         return
+    import _gpu_jax
+
     found = _gpu_steps.workloads(args.small)
     for name in ("mlp", "cnn", "logistic"):
         workload = found[name]
-        data = workload.data(args.small)
         for chains in workload.chains[: 1 if args.small else None]:
             n = steps_of(args, chains)
-            run = partial(_gpu_jax.numbers, workload, *data, chains, n)
+            run = partial(_gpu_jax.numbers, workload, args.small, chains, n)
             settings = {"workload": name, "chains": chains, "steps": n}
             yield cell_of("jax", settings, run, 40.0)
 
@@ -168,7 +182,6 @@ def devices(args):
 
     models = _gpu_steps.workloads(args.small)
     widths = (4,) if args.small else (16, 50, 100, 200)
-    data = models["mlp"].data(args.small)
     for width in widths:
         sizes = (784, width, 10)
         workload = _gpu_steps.Workload(
@@ -177,21 +190,29 @@ def devices(args):
             (784,), sizes,
         )  # fmt: skip
         for chains in workload.chains:
-            yield from on_both(args, workload, data, chains)
+            yield from on_both(args, workload, chains)
     if not args.small:
-        data = models["logistic"].data(False)
         for chains in models["logistic"].chains:
-            yield from on_both(args, models["logistic"], data, chains)
+            yield from on_both(args, models["logistic"], chains)
 
 
-def on_both(args, workload, data, chains):
+def on_both(args, workload, chains):
     import _gpu_steps
 
     n = 4 if args.small else 100
     for device in dict.fromkeys(("cpu", args.device)):
-        run = partial(_gpu_steps.ours_numbers, workload, *data, chains, device, n, compiled="auto")
+        run = partial(_gpu_steps.ours_numbers, workload, args.small, chains, device, n,
+                      compiled="auto")  # fmt: skip
         settings = {"workload": workload.name, "chains": chains, "on": device, "steps": n}
         yield cell_of("devices", settings, run, 20.0)
+
+
+def fits(args):
+    """Ordinary fits of default estimators on both devices, each in a process of its own."""
+    for label in list(FITS)[:1] if args.small else FITS:
+        for device in dict.fromkeys((args.device, "cpu")):
+            run = partial(numbers_of_fit, label, device, args.small)
+            yield cell_of("fits", {"fit": label, "on": device}, run, 25.0)
 
 
 def predictions(args):
@@ -224,7 +245,7 @@ def predict(args, device):
 
 
 def experiments(args):
-    """P5, P4, P7, P6, D4, topics, ResNet-20, D5 and D7, the quick ones first."""
+    """P4 to P7, D4, D5, topics, ResNet-20 and D7."""
     import _gpu_experiments as found
 
     seeds = 1 if args.small else 3
@@ -232,20 +253,23 @@ def experiments(args):
     def images(name, size, method, needs):
         run = partial(found.images, name, size, method, seeds, args)
         settings = {"experiment": name, "size": found.label(size), "method": method}
-        return cell_of("experiments", settings | {"seeds": seeds}, run, needs)
+        settings |= {"seeds": seeds, "compiled": not args.small}
+        return cell_of("experiments", settings, run, needs)
 
-    plans = [("p5", (200, 200), "psgld", 60.0), ("p5", (200, 200), "psgld_2", 60.0),
-             ("p4", (400, 400), "psgld", 60.0), ("p4", (1200, 1200), "psgld", 90.0),
-             ("p7", (200,), "psgld", 60.0), ("p7", (200,), "sgld", 60.0),
-             ("p4", (400, 400), "sgld", 60.0), ("p4", (400, 400), "rmsprop", 60.0),
-             ("p6", (500,), "psgld", 150.0), ("p6", (500,), "sgld", 150.0)]  # fmt: skip
+    plans = [("p5", (200, 200), "psgld_t1", 40.0), ("p5", (200, 200), "psgld_2_t1", 40.0),
+             ("p4", (1200, 1200), "psgld100", 110.0), ("p4", (400, 400), "psgld100", 40.0),
+             ("p5", (200, 200), "psgld", 30.0), ("p5", (200, 200), "psgld_2", 30.0),
+             ("p4", (400, 400), "psgld", 40.0), ("p4", (1200, 1200), "psgld", 110.0),
+             ("p7", (200,), "psgld", 40.0), ("p7", (200,), "sgld", 40.0),
+             ("p4", (400, 400), "sgld", 40.0), ("p4", (400, 400), "rmsprop", 40.0),
+             ("p6", (500,), "psgld", 120.0), ("p6", (500,), "sgld", 120.0)]  # fmt: skip
     for plan in plans[:1] if args.small else plans:
         yield images(*plan)
 
     def cell(run, needs, **settings):
-        return cell_of("experiments", settings, run, needs)
+        return cell_of("experiments", settings | {"compiled": not args.small}, run, needs)
 
-    parts = [("MNIST", 60.0), ("FMNIST", 60.0), ("DA-MNIST", 90.0), ("DA-FMNIST", 400.0)]
+    parts = [("MNIST", 50.0), ("FMNIST", 50.0), ("DA-MNIST", 60.0), ("DA-FMNIST", 300.0)]
     for part, needs in parts[2:3] if args.small else parts:
         for method in ("sghmc_sa",) if args.small else ("sghmc_sa", "sghmc"):
             run = partial(found.sparse_images, part, method, args)
@@ -254,13 +278,13 @@ def experiments(args):
         run = partial(found.topics, method, "20news", args)
         yield cell(run, 60.0, experiment="topics", method=method)
     for kind in ("cyclical", "microcanonical"):
-        yield cell(partial(found.resnet, kind, args), 120.0, experiment="resnet20", kind=kind)
-    start = partial(found.d7_start, args, seeds)
-    yield cell(start, 400.0, experiment="d7", share="start", seeds=seeds)
+        yield cell(partial(found.resnet, kind, args), 80.0, experiment="resnet20", kind=kind)
+    start = partial(found.d7_start, args)
+    yield cell(start, 100.0, experiment="d7", share="start", seeds=1)
     for share in ("90",) if args.small else ("90", "30"):
         for method in ("SGHMC-SA",) if args.small else ("A-SGHMC-SA", "SGHMC-SA", "A-SGHMC"):
-            run = partial(found.d7, share, method, 20, args, seeds)
-            yield cell(run, 150.0, experiment="d7", share=share, method=method, seeds=seeds)
+            run = partial(found.d7, share, method, args)
+            yield cell(run, 50.0, experiment="d7", share=share, method=method, seeds=1)
 
 
 STAGES = {
@@ -269,121 +293,78 @@ STAGES = {
     "steps": steps,
     "alternatives": alternatives,
     "jax": in_jax,
+    "fits": fits,
     "predictions": predictions,
     "devices": devices,
     "experiments": experiments,
 }
 
 
-# one run ------------------------------------------------------------------------------------------
+# what a short loan of a GPU is for ---------------------------------------------------------------
 
 
-def go(args):
-    """Run what is not stored until the budget ends; what is stored, by stage."""
-    began, results = time.perf_counter(), {}
-    for stage in args.stages:
-        try:
-            cells = list(STAGES[stage](args))
-        except (Exception, SystemExit):  # of what a stage prepares, such as missing data
-            failed(args, stage)
-            continue
-        for cell in cells:
-            found = take(args, cell, args.budget - (time.perf_counter() - began))
-            if found is not None:
-                results.setdefault(stage, []).append((cell, found))
-    return results
+def _orders():
+    """Names of cells in order of worth, for a bare machine with one H100 and six minutes."""
+
+    def names(stage, workload, chains, *ways):
+        return [f"{stage}-{workload}-{chains}-{way}" for way in ways]
+
+    sgld = "ours-sgld", "ours-sgld-gradient-graph"
+    ways = "chunk-graph", "chunk-graph-TF32", "one-generator"
+    first = ["card"]
+    for workload, chains in (("mlp", 1), ("mlp", 32), ("cnn", 1)):
+        first += [*names("steps", workload, chains, *sgld), f"jax-{workload}-{chains}"]
+    for chains in (32, 1, 1024):
+        first += [f"steps-logistic-{chains}-ours-sgld", f"jax-logistic-{chains}"]
+    first += ["tests"]
+    first += [f"fits-{fit.replace(' ', '-')}-{on}" for fit in FITS for on in ("cuda", "cpu")]
+    first += [*names("steps", "module", 4, *sgld), "steps-mlp-256-ours-sgld-gradient-graph"]
+    first += names("steps", "resnet20", 1, "ours-sghmc", "ours-sghmc-gradient-graph")
+    first += [f"predictions-{on}" for on in ("cuda", "cpu")]
+    first += names("alternatives", "mlp-1", "sgld", *ways)
+    first += names("alternatives", "mlp-32", "sgld", *ways)
+    for workload in ("cnn-1-psgld", "resnet20-1-sghmc"):
+        first += [f"alternatives-{workload}-{way}" for way in ("plain", "fixed-convolutions")]
+    first += names("alternatives", "cnn-1", "psgld", "chunk-graph", "chunk-graph-TF32")
+    first += names("steps", "cnn", 1, "ours-psgld", "ours-psgld-gradient-graph")
+    first += names("steps", "mlp", 1, "ours-psgld-gradient-graph", "bare-eager", "bare-graph")
+    second = [
+        "p5-200-200-psgld_t1-3", "p5-200-200-psgld_2_t1-3", "p4-1200-1200-psgld100-3",
+        "d4-MNIST-sghmc_sa", "resnet20-microcanonical", "d7-start-1", "d7-90-A-SGHMC-SA-1",
+        "d7-90-SGHMC-SA-1", "d7-90-A-SGHMC-1", "resnet20-cyclical", "d4-MNIST-sghmc",
+        "d4-DA-MNIST-sghmc_sa", "p6-500-psgld-3", "d4-DA-MNIST-sghmc", "p4-400-400-psgld100-3",
+        "p6-500-sgld-3", "p5-200-200-psgld-3", "p5-200-200-psgld_2-3", "p4-400-400-psgld-3",
+        "p4-1200-1200-psgld-3",
+    ]  # fmt: skip
+    return {"first": first, "second": [f"experiments-{name}" for name in second]}
 
 
-def take(args, cell, left):
-    """The numbers of a cell: stored, or new if there is time; None if there are none."""
-    settings = cell.settings | {"stage": cell.name.split("-")[0], "small": args.small}
-    found = args.records.stored(cell.name, settings)
-    if found is not None or args.no_new:
-        return found
-    if left < min(cell.needs, args.budget):
-        print(f"{cell.name}: no time, {left:.0f} s are left and it needs {cell.needs:.0f}",
-              flush=True)  # fmt: skip
-        return None
-    start = time.perf_counter()
-
-    def run():
-        numbers = cell.run()
-        return numbers | {"seconds": round(time.perf_counter() - start, 3)}
-
-    try:
-        return args.records.finished(cell.name, run, settings)
-    except (Exception, SystemExit):
-        failed(args, cell.name)
-        return None
-
-
-def failed(args, name):
-    """Report a failure; after one that broke CUDA for this process, start the process anew."""
-    text = traceback.format_exc()
-    print(f"{name} FAILED: {text[-600:]}", flush=True)
-    args.failures.append(name)
-    with (args.out / "gpu-failures.txt").open("a") as file:
-        file.write(f"{name}\n{text}\n\n")
-    if args.device != "cuda":
-        return
-    try:
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        torch.ones(2, device="cuda").sum().item()
-    except Exception:
-        raise SystemExit(f"{name} broke CUDA for this process: call the command again.") from None
-
-
-# the page -----------------------------------------------------------------------------------------
-
-BODY = """
-Every time is the smallest of three repeats after a warm-up, on the clock, with the GPU waited for.
-"Launches" are calls of the CUDA runtime in a step. TFLOP/s are those that torch counts for bare
-SGD, and GB/s what the least traffic of a step (each number of a chain eight times) amounts to; the
-card's own are in the first table.
-
-{tables}
-"""
-
-
-def row_of(cell, found):
-    settings = {key: value for key, value in cell.settings.items() if key != "steps"}
-    numbers = {}
-    for key, value in found.items():
-        if isinstance(value, float):
-            numbers[key] = f"{value:.3g}"
-        elif isinstance(value, int):
-            numbers[key] = value
-        elif key == "launches":
-            numbers[key] = f"{sum(value.values()):.0f}"
-        elif key in ("scores", "averaged", "error"):
-            kinds = value.items() if isinstance(value, dict) else [(key, value)]
-            numbers |= {kind: str(scores) for kind, scores in kinds}
-    return settings | numbers
-
-
-def tables(results):
-    parts = []
-    for stage, cells in results.items():
-        rows = [row_of(cell, found) for cell, found in cells]
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        body = [[row.get(column, "") for column in columns] for row in rows]
-        parts += [f"## {stage.capitalize()}", markdown_table(columns, body)]
-    return "\n\n".join(parts)
+ORDERS = _orders()
 
 
 def parse():
     where = "cuda" if torch.cuda.is_available() else "cpu"
 
     def more(parser):
-        parser.add_argument("--budget", type=float, default=500.0, help="seconds (default 500)")
+        parser.add_argument("--budget", type=float, help="seconds (default 350; rehearsal 800)")
+        parser.add_argument("--order", choices=ORDERS, help="cells in order of worth")
         parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
         parser.add_argument("--cpu-rehearsal", action="store_true", help="all in small, on a CPU")
         parser.add_argument("--device", default=where, choices=("cuda", "cpu"))
+        parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
     args = parse_args(__doc__, seeds=1, quick_seeds=1, runs="gpu", more=more)
+    if args.no_new:  # the cells of a GPU, wherever their page is written
+        args.device = "cpu" if args.quick else "cuda"
     args.small = args.quick or args.cpu_rehearsal
-    args.quick, args.failures = args.small, []
+    args.quick = args.small
+    args.budget = args.budget or (800.0 if args.small else 350.0)
+    args.order_of = None if args.order is None else ORDERS[args.order]
+    if args.order_of is not None:
+        stages = {name.partition("-")[0] for name in args.order_of}
+        args.stages = [stage for stage in args.stages if stage in stages]
+        if args.small:  # the names of a rehearsal are others
+            args.order_of = None
     if args.cpu_rehearsal and args.device != "cpu":
         raise SystemExit("--cpu-rehearsal needs --device cpu; on a GPU give --quick.")
     if args.device == "cpu" and not args.small and not args.no_new:
@@ -393,12 +374,19 @@ def parse():
 
 def main():
     args = parse()
-    if args.device == "cuda":
-        print(torch.cuda.get_device_name(), torch.version.cuda, flush=True)
-    results = go(args)
-    write_results(args, "gpu", "On a GPU", BODY.format(tables=tables(results)), spread="Seed 0.")
-    if args.failures:
-        raise SystemExit(f"{len(args.failures)} cells failed: {', '.join(args.failures)}")
+    if args.worker:
+        go(args, STAGES)
+        return
+    failures = args.out / "gpu-failures.txt"
+    before = failures.read_text() if failures.exists() else ""
+    if not args.no_new:
+        supervise(args)
+    args.no_new, args.order_of, args.stages = True, None, list(STAGES)
+    args.records.no_new = True
+    results = go(args, STAGES)
+    write_results(args, "gpu", "On a GPU", body(results, args.records), spread="Seed 0.")
+    if failures.exists() and failures.read_text() != before:
+        raise SystemExit(f"Some cells failed: see {failures}.")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ METHODS["psgld_2"] = replace(
     METHODS["psgld"], title="pSGLD, as published, T = 1/N, step size 2e-3", step=2e-3,
     line=("C5", "-"),
 )  # fmt: skip
+METHODS["psgld_2_t1"] = replace(
+    METHODS["psgld_2"], title="pSGLD, T = 1, step size 2e-3", temperature=1.0, line=("C5", ":")
+)
 
 
 def estimator(size, **settings):

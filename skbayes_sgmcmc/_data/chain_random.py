@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,16 +12,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .counters import Counted, CounterStream, is_counted
 from .philox import Philox
 
 Array = NDArray[Any]
 
 
-class TorchStream:
-    """Normals and uniforms of one chain, from torch's generator on a device."""
+def counts(device: str) -> bool:
+    """Whether random numbers on a device are functions of a counter, all chains' at once."""
+    return torch.device(device).type != "cpu"
 
-    def __init__(self, key: int, device: str):
-        self.generator = torch.Generator(device=device)
+
+class TorchStream:
+    """Normals and uniforms of one chain, from torch's generator on the CPU."""
+
+    def __init__(self, key: int):
+        self.generator = torch.Generator()
         self.generator.manual_seed(key >> 1)
 
     def normal(self, out: Tensor) -> None:
@@ -52,7 +60,8 @@ class ChainRandom:
     seeds : sequence of SeedSequence
         One seed for each chain.
     device : str, default="cpu"
-        Device on which normals and uniforms are made.
+        Device on which normals and uniforms are made: on a CPU by one generator for each chain,
+        elsewhere for all chains together (``counters.py``).
     philox : bool, default=False
         Use the compiled generator of ``philox.py`` (CPU only) for normals, uniforms and row
         indices, instead of torch's and numpy's generators.
@@ -60,23 +69,26 @@ class ChainRandom:
     Notes
     -----
     Normals are drawn in float32 and then converted, which is six times faster than drawing them in
-    float64. The largest normals that can occur are 5.8 (torch) and 6.7 (Philox).
+    float64. The largest normals that can occur are 5.8 (torch) and 6.8 (Philox).
     """
 
     def __init__(
         self, seeds: Sequence[np.random.SeedSequence], device: str = "cpu", *, philox: bool = False
     ):
         self.device = device
-        self.noise: list[TorchStream | Philox] = []
+        self.noise: list[Any] = []  # streams of one kind
         self.rows: list[np.random.Generator] = []
         for seed in seeds:
             noise_seed, row_seed = seed.spawn(2)
             key = int(noise_seed.generate_state(1, np.uint64)[0])
-            self.noise.append(Philox(key) if philox else TorchStream(key, device))
+            kind = Philox if philox else CounterStream if counts(device) else TorchStream
+            self.noise.append(kind(key))
             self.rows.append(np.random.Generator(np.random.PCG64(row_seed)))
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """Standard normals of shape (chains, *shape)."""
+        if self._together is not None:
+            return self._together.normal(*_rows(shape)).view(-1, *shape).to(dtype)
         xi = torch.empty(len(self.noise), *shape, dtype=torch.float32, device=self.device)
         for block, stream in zip(xi, self.noise, strict=True):
             stream.normal(block)
@@ -84,6 +96,8 @@ class ChainRandom:
 
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """Uniform numbers in [0, 1) of shape (chains, *shape)."""
+        if self._together is not None:
+            return self._together.uniform(*_rows(shape), dtype).view(-1, *shape)
         u = torch.empty(len(self.noise), *shape, dtype=dtype, device=self.device)
         for block, stream in zip(u, self.noise, strict=True):
             stream.uniform(block)
@@ -91,21 +105,30 @@ class ChainRandom:
 
     def ragged_uniform(self, sizes: Sequence[int], dtype: torch.dtype = torch.float64) -> Tensor:
         """Uniform numbers in [0, 1): ``sizes[c]`` numbers for chain c, concatenated."""
+        if self._together is not None:
+            return self._together.ragged_uniform(sizes, dtype).view(-1)
         u = torch.empty(sum(sizes), dtype=dtype, device=self.device)
         for block, stream in zip(u.split(list(sizes)), self.noise, strict=True):
             stream.uniform(block)
         return u
 
     def gamma(self, concentration: Tensor) -> Tensor:
-        """Gamma variates of scale 1 for concentrations (chains, *shape), by torch's generator."""
+        """Gamma variates of scale 1 for concentrations (chains, *shape)."""
+        if self._together is not None:
+            return self._together.gamma(concentration)
         parts = []
         for block, stream in zip(concentration, self.noise, strict=True):
             assert isinstance(stream, TorchStream)
             parts.append(stream.gamma(block))
         return torch.stack(parts)
 
-    def distinct(self, n: int, n_steps: int, size: int) -> Array:
-        """Integers below n of shape (chains, n_steps, size), without repeats in a step."""
+    def distinct(self, n: int, n_steps: int, size: int, *, there: bool = False) -> Any:
+        """Integers below n of shape (chains, n_steps, size), without repeats in a step.
+
+        ``there``: as a tensor of the device, if the numbers of all chains are made together.
+        """
+        if there and self._together is not None:
+            return self._together.distinct(n, n_steps, size)
         return np.stack(
             [
                 noise.distinct(n, n_steps, size)
@@ -129,17 +152,31 @@ class ChainRandom:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from a stored state, with the generator to which it belongs."""
-        kind = TorchStream if from_torch(state) else Philox
-        self.noise = [kind(0, self.device) for _ in state["noise"]]
+        kind: Any = TorchStream if from_torch(state) else Philox
+        if counts(self.device) or is_counted(state["noise"]):
+            kind = CounterStream
+        self.noise = [kind(0) for _ in state["noise"]]
         for stream, saved in zip(self.noise, state["noise"], strict=True):
             stream.set_state(saved)
         for rows, bits in zip(self.rows, state["rows"], strict=True):
             rows.bit_generator.state = bits
+        vars(self).pop("_together", None)
+
+    @cached_property
+    def _together(self) -> Counted | None:
+        """What makes the numbers of all chains at once; None if each has a generator."""
+        streams = [stream for stream in self.noise if isinstance(stream, CounterStream)]
+        return Counted(streams, self.device) if streams else None
+
+
+def _rows(shape: Sequence[int]) -> tuple[int, int]:
+    """Number of steps, and of numbers for each: which these are does not depend on the steps."""
+    return (shape[0] if len(shape) > 1 else 1), math.prod(shape[1:] if len(shape) > 1 else shape)
 
 
 def from_torch(state: dict[str, Any]) -> bool:
-    """Whether a state from :meth:`ChainRandom.get_state` belongs to torch's generators."""
-    return bool(state["noise"].dtype != np.uint64)
+    """Whether a state from :meth:`ChainRandom.get_state` is not of the compiled generator."""
+    return bool(state["noise"].dtype != np.uint64) or is_counted(state["noise"])
 
 
 def _distinct(n: int, n_steps: int, size: int, rng: np.random.Generator) -> Array:

@@ -20,6 +20,7 @@ from .fields import Field
 from .ranks import ALONE, NoRandom, Ranks
 from .read_ahead import read_ahead
 from .row_odds import RowOdds
+from .sending import sent
 
 Array = NDArray[Any]
 
@@ -261,14 +262,18 @@ class Minibatches:
         held = [*self.data.fields.values(), self.data.weight]
         return next((t.device for t in held if isinstance(t, Tensor)), torch.device("cpu"))
 
-    def indices(self, n_steps: int, rng: ChainRandom) -> Array | None:
-        """Row indices of shape (chains, n_steps, size); None: all rows at every step."""
+    def indices(self, n_steps: int, rng: ChainRandom) -> Any:
+        """Row indices of shape (chains, n_steps, size); None: all rows at every step.
+
+        They are a tensor where rows and random numbers are on a GPU, otherwise an array.
+        """
         if self.full:
             return None
         if self._run:
             return self._pooled(n_steps, rng)
         if self.odds is None:
-            return rng.distinct(self.data.n_rows, n_steps, self.size)
+            there = all(isinstance(field, Tensor) for field in self.data.fields.values())
+            return rng.distinct(self.data.n_rows, n_steps, self.size, there=there)
         return np.stack([self._weighted(n_steps, of_chain) for of_chain in rng.rows])
 
     def independent(self, n_rows: int, rng: np.random.Generator) -> Array:
@@ -311,7 +316,7 @@ class Minibatches:
         view._numbers = rows
         return view, np.searchsorted(rows, by_step)
 
-    def chunk(self, indices: Array | None, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
+    def chunk(self, indices: Any, n_steps: int, rng: ChainRandom) -> Iterator[Batch]:
         """One batch per step, for the row indices that :meth:`indices` returns."""
         if indices is None:
             whole = batch = self._whole
@@ -327,7 +332,7 @@ class Minibatches:
         else:
             yield from self._gathered(by_step, rng)
 
-    def _gathered(self, by_step: Array, rng: ChainRandom) -> Iterator[Batch]:
+    def _gathered(self, by_step: Any, rng: ChainRandom) -> Iterator[Batch]:
         """One batch per step, for row indices (steps, chains, rows)."""
         # rows are gathered for several steps at once, but not for more than fit into the cache
         near = self.device.type == "cpu"
@@ -342,14 +347,19 @@ class Minibatches:
         """The rows of these numbers, as they are, in one batch that all chains share."""
         return next(self.gather(rows[None], None))
 
-    def gather(self, by_step: Array, rng: ChainRandom | None) -> Iterator[Batch]:
+    def gather(self, by_step: Any, rng: ChainRandom | None) -> Iterator[Batch]:
         """Batches for row indices (n_steps, chains, size), or (n_steps, size) for all chains.
 
         ``rng`` is for augmentations. None: rows stay as they are.
         """
-        by_step, shared = np.ascontiguousarray(by_step), by_step.ndim == 2
-        index = torch.from_numpy(by_step)
-        flat = sent(index.reshape(-1), self.device)
+        shared = by_step.ndim == 2
+        if isinstance(by_step, Tensor):
+            index = by_step
+            flat = index.reshape(-1)
+        else:
+            by_step = np.ascontiguousarray(by_step)
+            index = torch.from_numpy(by_step)
+            flat = sent(index.reshape(-1), self.device)
         columns: dict[str, Sequence[Any]] = {}
         for name, values in self.data.fields.items():
             if isinstance(values, Tensor):
@@ -365,7 +375,7 @@ class Minibatches:
             weight = 1.0 if weights is None else weights[k]
             yield Batch(fields, weight, shared, by_step.shape[-1])
 
-    def _weights(self, flat: Tensor, by_step: Array) -> Sequence[Tensor] | None:
+    def _weights(self, flat: Tensor, by_step: Any) -> Sequence[Tensor] | None:
         weight = self.data.weight
         if weight is None and self.odds is None:
             return None
@@ -404,15 +414,6 @@ def tensor_like(data: Data) -> Tensor:
     """A tensor of the data's floating point type, on its device."""
     fields = [f if isinstance(f, Tensor) else f.tensor_like() for f in data.fields.values()]
     return next((f for f in fields if f.is_floating_point()), torch.empty(0))
-
-
-def sent(values: Tensor, device: torch.device) -> Tensor:
-    """The values on a device, to which they are sent without waiting for what it does."""
-    if device.type == "cpu":
-        return values
-    if device.type == "cuda":
-        values = values.pin_memory()  # CUDA waits for other memory
-    return values.to(device, non_blocking=True)
 
 
 def _row_numbers(field: Any) -> int:

@@ -14,17 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._exceptions import not_allowed
-
 Array = NDArray[Any]
 
 
 class Philox:
     """The random stream of a 64-bit key; ``counter`` is the next unused value of its counter."""
 
-    def __init__(self, key: int, device: str = "cpu"):
-        if device != "cpu":
-            raise not_allowed(f"device={device!r} is not allowed: this generator needs 'cpu'.")
+    def __init__(self, key: int):
         self.key = key
         self.counter = 0
 

@@ -18,9 +18,10 @@ from .._validation import check_choice, check_int
 from ..models._protocol import DensityModel, Model
 from ..samplers import Sampler
 from ..schedules import MixingDistance, Schedule
+from .devices import run_device
 from .problem import Problem
 from .run import draw
-from .settings import Settings, resolve_device
+from .settings import Settings
 
 #: the words that ``init`` of :func:`sample` may be
 STARTS_OF_SAMPLE = "random", "map"
@@ -104,7 +105,8 @@ def sample(
         error that lists the reasons if none applies. False does not use them. Compiled steps have
         their own random numbers, so the same seed gives other draws.
     device, dtype, storage, checkpoint, n_jobs, random_state
-        As for the estimators.
+        As for the estimators. ``device="auto"`` cannot see what a function computes, and is the CPU
+        for most: give "cuda" to a function with tensors on a GPU.
     on_progress : callable or None, default=None
         Function of the completed fraction of the run. It is called about 100 times.
 
@@ -164,12 +166,13 @@ def sample(
         model = target
     else:
         model = DensityModel(target, check_int("n_parameters", n_parameters), gradient_of_potential)
-    where = resolve_device(settings.device)
+    rows = Data({}, 1) if data is None else data
+    where = run_device(settings, model, rows.n_rows)
     precision = settings.resolve_dtype(
         where, model.n_parameters, single_precision=model.single_precision
     )
     run = draw(
-        Problem(model, Data({}, 1) if data is None else data, precision, where),
+        Problem(model, rows, precision, where),
         settings,
         None if on_progress is None else lambda report: on_progress(report.fraction),
     )

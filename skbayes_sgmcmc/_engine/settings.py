@@ -14,6 +14,7 @@ import torch
 
 from .._draws.storage import Storage, check_writable
 from .._exceptions import not_allowed
+from .._limits import LIMITS
 from .._validation import (
     BOUNDS,
     check_choice,
@@ -27,40 +28,13 @@ from .._validation import (
 )
 from ..samplers import TABLE, resolve
 from ..schedules import MixingDistance, Schedule, as_schedule
+from .devices import check_device
 from .memory import check_network_memory as check_network_memory
 
 #: the words that ``init`` may be
 STARTS = "auto", "random", "map", "gaussian"
 #: share of the rows that stop the descent of a chain
 VALIDATION_FRACTION = 0.15
-
-
-def resolve_device(device: Any) -> str:
-    """Name of the device to use; "auto" is CUDA if it is available, else the CPU.
-
-    Raises
-    ------
-    ValueError
-        The device is not available.
-    """
-    if is_auto(device):
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.zeros((), device=str(device)).item()  # fails unless the device stores numbers
-    except (RuntimeError, AssertionError, ImportError) as error:
-        reason = str(error).partition("\n")[0]
-        raise not_allowed(
-            f"device={device!r} is not available here: give 'auto' or 'cpu'. ({reason})"
-        ) from None
-    return str(device)
-
-
-def prediction_device(device: Any) -> str:
-    """The given device, or the CPU if it is not available, e.g. for models fitted elsewhere."""
-    try:
-        return resolve_device(device)
-    except ValueError:
-        return "cpu"
 
 
 @dataclass
@@ -145,7 +119,7 @@ class Settings:
         if self.preconditioner is not None and not isinstance(self.preconditioner, str):
             allowed = "None, 'auto', 'hessian', 'diagonal' or an array"
             check_numbers("preconditioner", self.preconditioner, allowed)
-        resolve_device(self.device)
+        check_device(self.device)
         check_choice("compiled", self.compiled, ("auto", True, False))
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
         check_choice("precision", self.precision, ("full", "bfloat16"))
@@ -222,6 +196,15 @@ class Settings:
 
             count = min(effective_n_jobs(self.n_jobs), self.n_chains)
         return [part.tolist() for part in np.array_split(np.arange(self.n_chains), count)]
+
+    @property
+    def likely_steps(self) -> int:
+        """About how many steps a run takes: as given, or those of networks by default."""
+        lengths = self.burn_in, self.n_draws, self.thinning
+        n_steps = LIMITS.default_steps
+        if all(is_whole(length) for length in lengths):
+            n_steps = self.burn_in + self.n_draws * self.thinning
+        return n_steps if self.max_steps is None else min(n_steps, self.max_steps)
 
     @property
     def auto(self) -> bool:

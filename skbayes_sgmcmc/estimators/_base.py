@@ -138,6 +138,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
         self.compiled_ = run.accelerators
+        self.device_ = problem.device
         self._check_run(run)
         return part
 
@@ -362,10 +363,10 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self, model: Any, rows: KeptRows, settings: Settings, inputs: Any = None
     ) -> Problem:
         """What a run samples, given the model, its rows and, if they are known, its inputs."""
+        from .._engine.devices import run_device
         from .._engine.problem import Problem
-        from .._engine.settings import resolve_device
 
-        device = resolve_device(settings.device)
+        device = run_device(settings, model, rows.x.shape[0])
         dtype = settings.resolve_dtype(
             device, model.n_parameters, single_precision=model.single_precision
         )

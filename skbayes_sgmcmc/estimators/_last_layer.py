@@ -200,7 +200,7 @@ class LastLayer(NetworkEstimator):
         """Features of rows as the module sees them; differentiable if they are a tensor."""
         from .._data.minibatch import input_rows
         from .._draws.storage import allocate, dtype_name
-        from .._engine.settings import prediction_device
+        from .._engine.devices import prediction_device
         from ..models.networks.head import features_of
         from ..models.networks.module import precision
         from ..models.networks.module_copies import light_copy
@@ -211,7 +211,8 @@ class LastLayer(NetworkEstimator):
         if not isinstance(rows, np.ndarray) and not hasattr(rows, "as_field"):
             return light_copy(body).to(rows.device)(rows.to(kind)).to(rows.dtype)
         folder = None if self.storage is None else self.storage.dir
-        device = prediction_device(self.device)
+        products = len(rows) * sum(p.numel() for p in body.parameters())
+        device = prediction_device(self.device, products)
         out = allocate((len(rows), head.n_features), dtype_name(kind), folder)
         # a copy: the estimator's own stays on the CPU, for files
         return features_of(light_copy(body).to(device), input_rows(rows, kind, device), out)

@@ -212,7 +212,7 @@ class NetworkEstimator(SGMCMCEstimator):
         """Outputs (draws, rows, k) of some pooled draws, computed a few draws at a time."""
         import torch
 
-        from .._engine.settings import prediction_device
+        from .._engine.devices import prediction_device
 
         posterior = self.posterior_
         chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
@@ -220,7 +220,11 @@ class NetworkEstimator(SGMCMCEstimator):
         rows = self._inputs(x)
         rows = rows.toarray() if sp.issparse(rows) else rows[:]
         inputs = torch.from_numpy(np.ascontiguousarray(rows, dtype))
-        inputs = inputs.to(prediction_device(self.device))
+        network = self._network or self._make_network(self._n_outputs)
+        products = len(chosen) * len(inputs) * network.row_products
+        inputs = inputs.to(
+            prediction_device(self.device, products, getattr(self, "device_", "cpu"))
+        )
         out = np.empty((len(chosen), x.shape[0], self._n_outputs), dtype)
         with torch.no_grad():
             for some, f in self._iter_outputs(chosen, inputs):

@@ -127,8 +127,9 @@ class BayesianCNNClassifier(CalibratedClassifier):
         the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
         same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
     device : str, default="auto"
-        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
-        the same device, or the CPU if that device is missing when a fitted model is loaded.
+        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits and for predictions that are
+        large enough to be faster there, otherwise the CPU; see ``device_``. Predictions use a given
+        device, too, or the CPU if it is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32, where convolutions are two to four times as
         fast as in float64. In float32, the last bits of a prediction depend on the other rows in
@@ -174,6 +175,8 @@ class BayesianCNNClassifier(CalibratedClassifier):
         Number of rows in a minibatch.
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
+    device_ : str
+        Device of the last call: as given, or what "auto" has chosen.
     n_features_in_ : int
         Number of values in a row.
     image_shape_ : tuple of int

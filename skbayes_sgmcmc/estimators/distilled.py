@@ -72,7 +72,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         weight, for every 2000 rows. More draws make the targets less noisy, at the cost of one
         prediction each.
     device : str, default="auto"
-        Torch device for the training, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
+        Torch device for the training, such as "cpu" or "cuda". "auto" is that of the teacher's fit.
     random_state : int, RandomState or None, default=None
         Seed of the student's initial weights, the order of rows, the noise and the choice of draws.
         The estimator has its own ``random_state``.
@@ -174,7 +174,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         """Train the student on the predictions of a fitted classifier."""
         import torch
 
-        from .._engine.settings import resolve_device
+        from .._engine.devices import device_after
         from ..models.networks import distillation as training
         from ..models.networks.ensemble import Inputs, MainOutput
         from ..models.networks.module import build, check_outputs
@@ -183,7 +183,8 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         settings = self._check()
         rows = check_array(teacher._validate_x(X), dtype=(np.float64, np.float32))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        rng, device = np.random.default_rng(seed), resolve_device(self.device)
+        rng = np.random.default_rng(seed)
+        device = device_after(self.device, getattr(teacher, "device_", "cpu"))
         blueprint = self._blueprint(teacher._student(rows), len(teacher.classes_))
         with training.seeded(seed, device):
             network = build(blueprint.architecture, "student")

@@ -134,7 +134,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
         same seed gives different draws. "auto": use it if it is installed and there are at least
         5,000 words.
     device : str, default="auto"
-        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
+        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits that are large enough to be
+        faster there, otherwise the CPU; see ``device_``.
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32.
     checkpoint : path or None, default=None
@@ -173,6 +174,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents", "belief_network"); ()
         if none.
+    device_ : str
+        Device of the last call: as given, or what "auto" has chosen.
     topic_word_prior_ : float
         Value of beta.
     n_features_in_ : int

@@ -148,7 +148,8 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         Euler steps on a CPU. It has its own random number generator, so the same seed gives
         different draws.
     device : str, default="auto"
-        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
+        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits that are large enough to be
+        faster there, otherwise the CPU; see ``device_``.
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
         float32.
@@ -193,6 +194,8 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         Number of rows in a minibatch.
     compiled_ : tuple of str
         Names of the accelerators used in the last call; () if none.
+    device_ : str
+        Device of the last call: as given, or what "auto" has chosen.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : array of shape ``(n_features_in_,)``

@@ -120,7 +120,8 @@ class LatentDirichletAllocation(TopicModel):
         same seed gives different draws. "auto": use it if it is installed and there are at least
         5,000 words.
     device : str, default="auto"
-        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available.
+        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits that are large enough to be
+        faster there, otherwise the CPU; see ``device_``.
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32.
     checkpoint : path or None, default=None
@@ -153,6 +154,8 @@ class LatentDirichletAllocation(TopicModel):
         Number of documents in a minibatch; only with "sgmcmc".
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents",); () if none.
+    device_ : str
+        Device of the last call: as given, or what "auto" has chosen.
     doc_topic_prior_, topic_word_prior_ : float
         Values of alpha and beta.
     n_features_in_ : int
@@ -335,7 +338,7 @@ class LatentDirichletAllocation(TopicModel):
         self.posterior_ = PosteriorSamples({"components": matched(draws)[0]})
         self.n_chains_, self.n_draws_ = draws.shape[:2]
         self._chain_state = None
-        self.n_steps_ = n_steps
+        self.n_steps_, self.device_ = n_steps, "cpu"
         self._set_attributes()
         progress.close()
 

@@ -107,8 +107,9 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
         SGLD and pSGLD with the Euler integrator. The compiled steps have their own random number
         generator, so the same seed gives different draws.
     device : str, default="auto"
-        Torch device, such as "cpu" or "cuda"; "auto" uses CUDA if it is available. Predictions use
-        the same device, or the CPU if that device is missing when a fitted model is loaded.
+        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits and for predictions that are
+        large enough to be faster there, otherwise the CPU; see ``device_``. Predictions use a given
+        device, too, or the CPU if it is missing when a fitted model is loaded.
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
         float32.
@@ -166,6 +167,8 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("fused_steps", "spike_slab"); ()
         if none.
+    device_ : str
+        Device of the last call: as given, or what "auto" has chosen.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : array of shape ``(n_features_in_,)``

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.fields import Field
-from .._data.minibatch import sent
 from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
+from .._data.sending import sent
 from .._limits import LIMITS
 from ._design_batches import DenseBatch, SharedDenseBatch, SparseBatch, StoredBatch
 from ._gram import SMALL_SQUARE, gram_with_ones
@@ -289,7 +289,7 @@ class SparseDesign(Field):
         return [SparseBatch(*part, per_step, self.shape[1], shared) for part in parts]
 
     def _tensor(self, values: Array, dtype: torch.dtype = torch.int64) -> Tensor:
-        return torch.from_numpy(values).to(self.device, dtype)
+        return sent(torch.from_numpy(values).to(dtype), torch.device(self.device))
 
     def _taken(self, rows: Any) -> Any:
         """Rows by a slice or by their numbers, as a CSR matrix."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ._sums import add_at
+
 if TYPE_CHECKING:
     from ._design import StoredDesign
 
@@ -127,7 +129,7 @@ class SparseBatch:
         else:
             flat = w.reshape(-1, outputs)
         terms = flat.index_select(0, self.column).mul_(self.value)
-        z = flat.new_zeros(self.n_rows, flat.shape[1]).index_add_(0, self.row, terms)
+        z = add_at(flat.new_zeros(self.n_rows, flat.shape[1]), self.row, terms)
         if self.shared:
             return z.t() if w.ndim == 2 else z.view(-1, chains, outputs).permute(1, 0, 2)
         return z.view(chains, -1) if w.ndim == 2 else z.view(chains, -1, outputs)
@@ -136,12 +138,12 @@ class SparseBatch:
         chains, outputs = out.shape[0], 1 if out.ndim == 2 else out.shape[2]
         if not self.shared:
             terms = r.reshape(-1, outputs).index_select(0, self.row).mul_(self.value)
-            out.view(-1, outputs).index_add_(0, self.column, terms, alpha=scale)
+            add_at(out.view(-1, outputs), self.column, terms, scale)
             return
         stacked = (r.t() if r.ndim == 2 else r.permute(1, 0, 2)).reshape(-1, chains * outputs)
         terms = stacked.index_select(0, self.row).mul_(self.value)
         product = stacked.new_zeros(self.n_columns, chains * outputs)
-        product.index_add_(0, self.column, terms)
+        add_at(product, self.column, terms)
         if out.ndim == 2:
             out.add_(product.t(), alpha=scale)
         else:

@@ -366,6 +366,11 @@ class Model:
         """The potential as a function of linear predictors, for the compiled kernel; else None."""
         return None
 
+    @property
+    def row_products(self) -> float:
+        """About how many multiplications log p of a row takes, for ``device="auto"``."""
+        return float(self.n_parameters)
+
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
         """Whether a run of ``n_steps`` steps is long enough to be worth compiling ``kernels``."""
         return False

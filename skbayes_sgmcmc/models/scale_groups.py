@@ -14,6 +14,7 @@ from .._data.chain_random import ChainRandom
 from .._metric import State
 from ..priors.learned_scale import LearnedScale, bounded, tempered_gamma
 from ._constants import Constant
+from ._sums import add_at
 
 Array = NDArray[Any]
 
@@ -93,7 +94,9 @@ class ScaleGroups:
     def squares(self, theta: Tensor) -> Tensor:
         """|w|^2 of every group, (chains, n_groups), in float64."""
         sums = theta.new_zeros(len(theta), self.n_groups + 1, dtype=torch.float64)
-        sums.scatter_add_(1, self.index.to(theta.device).expand_as(theta), theta.double() ** 2)
+        start = torch.arange(len(theta), device=theta.device)[:, None] * sums.shape[1]
+        place = start + self.index.to(theta.device)
+        add_at(sums.view(-1), place.reshape(-1), theta.double().square().reshape(-1))
         return sums[:, :-1]
 
     # densities ------------------------------------------------------------------------------------

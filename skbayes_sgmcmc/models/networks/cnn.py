@@ -88,6 +88,10 @@ class CNN(Network):
         h, _ = self._convolutions(theta, x, record=False)
         return self.top.outputs(theta[:, self.n_convolved :], h)
 
+    @property
+    def row_products(self) -> int:
+        return sum(layer.multiplications for layer in self.layers) + self.top.row_products
+
     def draws_at_once(self, n_rows: int) -> int:
         if not self._in_groups(n_rows):
             return 1

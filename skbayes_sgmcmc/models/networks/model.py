@@ -113,6 +113,10 @@ class NetworkModel(Model):
         return self.n_network if isinstance(self.network, MLP) else None
 
     @property
+    def row_products(self) -> float:
+        return float(self.network.row_products)
+
+    @property
     def tuning(self) -> Tuning:
         return ManyModes(self, guessed=True, sampler=self.network.sampler)
 

@@ -74,6 +74,11 @@ class Network:
         """Numbers of parameters of the blocks."""
         return [math.prod(shape) for shape in self.shapes.values()]
 
+    @property
+    def row_products(self) -> int:
+        """About how many multiplications the outputs of a row take: at least one a parameter."""
+        return sum(self.sizes)
+
     def blocks(self, theta: Tensor) -> Iterator[Tensor]:
         """Views (..., *shape) of the blocks of positions (..., n_parameters)."""
         parts = zip(theta.split_with_sizes(self.sizes, -1), self.shapes.values(), strict=True)
@@ -153,6 +158,10 @@ class ReferenceClass(Network):
         self.shapes, self.fan_in = network.shapes, network.fan_in
         self.buffers, self.single_precision = network.buffers, network.single_precision
         self.linear = network.linear
+
+    @property
+    def row_products(self) -> int:
+        return self.network.row_products
 
     def init(self, rng: np.random.Generator) -> Array:
         return self.network.init(rng)

@@ -67,6 +67,11 @@ class CorpusModel(Model):
             self.metric, self.project = parametrization.metric, parametrization.project
         self.batch_size = self._documents() if batch_size is None else batch_size
 
+    @property
+    def row_products(self) -> float:
+        words, topics = float(self.frequency.sum()), self.parametrization.n_topics
+        return LIMITS.topic_products * words * topics * self.doc_sweeps
+
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
         return bool(data.fields["counts"].x.sum() >= LIMITS.worth_words)
 

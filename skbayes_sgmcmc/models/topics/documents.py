@@ -18,6 +18,7 @@ from torch import Tensor
 from ..._data.chain_random import ChainRandom
 from ..._limits import LIMITS
 from .._design_batches import SparseBatch
+from .._sums import add_at
 from .repeated import Repeated
 
 #: number of fixed-point steps before Gibbs sampling starts; many tokens of one word move slowly, so
@@ -82,9 +83,9 @@ class Tokens:
 
     def lengths(self) -> Tensor:
         """Total weight of the tokens of each document."""
-        out = self.weight.new_zeros(self.n_rows).index_add_(0, self.row, self.weight)
+        out = add_at(self.weight.new_zeros(self.n_rows), self.row, self.weight)
         if self.repeated is not None:
-            out.index_add_(0, self.repeated.row, self.repeated.total)
+            add_at(out, self.repeated.row, self.repeated.total)
         return out
 
 
@@ -242,10 +243,10 @@ class Assignments:
         own, less = n.view(-1)[at], tokens.weight
         sole = own - less <= SOLE * less
         less = less + (full - empty).reshape(-1)[at] * sole
-        others.view(-1).index_add_(0, torch.arange(len(z), device=z.device) * K + z, -less)
+        others.view(-1)[torch.arange(len(z), device=z.device) * K + z] -= less
         others.clamp_(min=0.0)  # rounding can make them negative
         total = (others * self._likelihood).sum(1).clamp_(min=torch.finfo(n.dtype).tiny)
-        out.index_add_(0, tokens.word, others.mul_((tokens.weight / total)[:, None]))
+        add_at(out, tokens.word, others.mul_((tokens.weight / total)[:, None]))
 
     def _add_repeated(self, empty: Tensor, full: Tensor, many: Repeated, out: Tensor) -> None:
         """Do the same for words with many tokens; those of one topic are alike."""
@@ -257,7 +258,7 @@ class Assignments:
         least = 4.0 * torch.finfo(n.dtype).eps * total
         part = self._numbers / torch.maximum(total - less * phi, least)
         sums = each * part.sum(1, keepdim=True) - less * part
-        out.index_add_(0, many.word, sums.clamp_(min=0.0).mul_(weight))
+        add_at(out, many.word, sums.clamp_(min=0.0).mul_(weight))
 
 
 def topic_gradient(
@@ -328,7 +329,7 @@ def draw_proportions(concentration: Tensor, n_chains: int, rng: ChainRandom) -> 
 def _counted(z: Tensor, tokens: Tokens, like: Tensor) -> Tensor:
     """Counts (documents, topics) of the tokens, of the shape of ``like``."""
     n = torch.zeros_like(like)
-    n.view(-1).index_add_(0, tokens.row * n.shape[1] + z, tokens.weight)
+    add_at(n.view(-1), tokens.row * n.shape[1] + z, tokens.weight)
     return n
 
 
@@ -339,7 +340,7 @@ def _expected_counts(
     share = concentration.index_select(0, row).mul_(likelihood)
     # a word that no topic has adds nothing
     share.mul_((weight / share.sum(1).clamp_(min=torch.finfo(share.dtype).tiny))[:, None])
-    return torch.zeros_like(concentration).index_add_(0, row, share)
+    return add_at(torch.zeros_like(concentration), row, share)
 
 
 # predictions --------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
+from .._sums import add_at
 
 
 @dataclass
@@ -66,4 +67,4 @@ class Repeated:
     def counts(self, numbers: Tensor, n_rows: int) -> Tensor:
         """Total weight (documents, topics) of what :meth:`draw` returns."""
         out = numbers.new_zeros(n_rows, numbers.shape[1])
-        return out.index_add_(0, self.row, numbers * self.weight[:, None])
+        return add_at(out, self.row, numbers * self.weight[:, None])

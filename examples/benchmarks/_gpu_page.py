@@ -1,0 +1,246 @@
+"""The page of gpu.py: tables of its records, beside jax and beside the CPU."""
+
+from _common import markdown_table
+from _images import Experiment
+from _records import UNKNOWN
+
+#: what no record says of the runs of a commit
+NOTES = {
+    "cdc53d827673": "Default networks could not be recorded as a CUDA graph: their learned scales "
+    "are latent variables, which graphs refused. Since then the gradients of networks with learned "
+    "scales, of sparse models and of MCLMC are recorded. Each chain had a generator of its own, "
+    "whose launches took a fifth of the time of the kernels; since then the random numbers of all "
+    "chains are made together, and sums by index have a fixed order, so that a GPU repeats its "
+    "draws. None of this is measured yet. The cells of the convolutional network diverged at a "
+    "step size of 1e-4 with T = 1, and have the settings of P5 since then. The cell of bare torch "
+    "as a graph ended in an assertion on the device; it gathers its rows before the graph since "
+    "then, and the cause is not known. The fits of default estimators include the first use of "
+    'CUDA in a process. `device="auto"` took the GPU for all of them, and takes it for LDA alone '
+    "since then.",
+}
+
+BODY = """
+{findings}
+
+{tables}
+
+Every time of a step is the smallest of three repeats after a warm-up, on the clock, with the GPU
+waited for. "Launches" are calls of the CUDA runtime in a step. TFLOP/s are those that torch counts
+for bare SGD, and GB/s the least traffic of a step (each number of a chain eight times). "Gradient
+graph" is `compiled=True`. Other ways replace parts of the package, to see what they would save.
+
+The benchmark needs a checkout, torch with CUDA, numpy, scikit-learn, pytest and Pillow, and 62 MB
+of data in `SKBAYES_DATA`: `mnist.npz`, `fashion_mnist.npz`, `cifar10_jpeg.npz`, `a9a.npz` and
+`20news_bow.npz`; jax if it is there; arviz-stats or its downloaded wheel. Nothing is installed and
+no network is used:
+
+```bash
+PYTHONPATH=$(echo wheels/*.whl) SKBAYES_DATA=folder \\
+    python examples/benchmarks/gpu.py --order first --out results
+```
+
+`--order second` runs the experiments of the papers. Each order ends within six minutes. Finished
+cells are stored, so the same command goes on from there; a process that CUDA has broken is
+replaced.
+"""
+
+GRAPH = " (gradient graph)"
+HEADINGS = {
+    "copy_gb_per_s": "copies, GB/s",
+    "float32_tflops": "float32, TFLOP/s",
+    "tf32_tflops": "TF32, TFLOP/s",
+    "bfloat16_tflops": "bfloat16, TFLOP/s",
+    "tflops": "TFLOP/s",
+    "least_gb_per_s": "GB/s",
+    "n_parameters": "parameters",
+    "wall": "seconds",
+    "cuda": "CUDA",
+}
+
+
+def body(results, records):
+    """Markdown of all stages: what they show, then a table each."""
+    made = {
+        "Beside jax": beside_jax(results),
+        "Default estimators on both devices": table_of_fits(results.get("fits", ())),
+        "Experiments of the papers": table_of_experiments(results.get("experiments", ())),
+        "The card": table(results.get("card", ())),
+        "Steps": table(results.get("steps", ())),
+        "Other ways to take the same steps": table(results.get("alternatives", ())),
+        "Predictions": table(results.get("predictions", ())),
+        "Small models on both devices": table(results.get("devices", ())),
+        "Other experiments": table(others(results.get("experiments", ()))),
+    }
+    parts = [f"## {title}\n\n{text}" for title, text in made.items() if text]
+    found = "\n".join(f"* {line}" for line in findings(results, records))
+    return BODY.format(findings=found, tables="\n\n".join(parts))
+
+
+# what they show -----------------------------------------------------------------------------------
+
+
+def findings(results, records):
+    yield from _of_jax(results)
+    yield from _of_fits(results)
+    many = _step_times(results).get(("logistic", 1024), {})
+    if many:
+        yield f"1,024 chains of logistic regression take {min(many.values()):.1f} ms a step."
+    for _, found in results.get("tests", ()):
+        n = found["passed"] + found["failed"]
+        causes = "".join(f" {line.rstrip('.')}." for line in found["failures"][:5])
+        yield f"{found['failed']} of {n} tests with the mark `gpu` failed.{causes}"
+    commits = {record["commit"] for record in records.used.values()} - {None}
+    if commits:
+        yield f"Commits: {', '.join(sorted(commits))}."
+    yield from (NOTES[commit] for commit in sorted(commits) if commit in NOTES)
+
+
+def _of_jax(results):
+    ratios = [
+        f"{name} ({_chains(chains)}) {ours[0] / theirs:.1f}"
+        for (name, chains), (ours, _, theirs) in _pairs(results).items()
+        if ours is not None
+    ]
+    if ratios:
+        yield (
+            "A step of SGLD takes this many times as long as one that is written by hand in jax "
+            f"and compiled over all steps: {', '.join(ratios)}."
+        )
+
+
+def _of_fits(results):
+    slower = faster = n = 0
+    for gpu, cpu in _fits(results.get("fits", ())).values():
+        if _seconds(gpu)[0] is None and _seconds(cpu)[0] is None:
+            continue  # both took longer than the limit
+        n += 1
+        slower += _seconds(gpu)[1] > 1.1 * _seconds(cpu)[1]
+        faster += 1.1 * _seconds(gpu)[1] < _seconds(cpu)[1]
+    if n:
+        yield (
+            f"Of {n} fits of default estimators that ended on a device, the GPU made {slower} "
+            f"slower by more than a tenth and {faster} faster."
+        )
+
+
+# tables -------------------------------------------------------------------------------------------
+
+
+def row_of(cell, found):
+    settings = {key: value for key, value in cell.settings.items() if key != "steps"}
+    numbers = {}
+    for key, value in found.items():
+        if isinstance(value, float):
+            numbers[key] = f"{value:.3g}"
+        elif isinstance(value, int | str):
+            numbers[key] = value
+        elif key == "launches":
+            numbers[key] = f"{sum(value.values()):.0f}"
+        elif key in ("scores", "averaged", "last", "error"):
+            kinds = value.items() if isinstance(value, dict) else [(key, value)]
+            numbers |= {kind: str(scores) for kind, scores in kinds}
+    numbers.pop("seconds", None)
+    return settings | numbers
+
+
+def table(cells):
+    """All settings and numbers of some cells; empty if there are none."""
+    rows = [row_of(cell, found) for cell, found in cells]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    body = [[row.get(column, "") for column in columns] for row in rows]
+    header = [HEADINGS.get(column, column.replace("_", " ")) for column in columns]
+    return markdown_table(header, body) if rows else ""
+
+
+def _chains(n):
+    return f"{n:,} chain" + "s" * (n > 1)
+
+
+def _step_times(results):
+    """Milliseconds of SGLD's steps in the package, by workload, chains and way."""
+    found = {}
+    for cell, numbers in results.get("steps", ()):
+        way = cell.settings["way"]
+        if way.startswith("ours, sgld"):
+            place = cell.settings["workload"], cell.settings["chains"]
+            found.setdefault(place, {})[way] = numbers["ms"]
+    return found
+
+
+def _pairs(results):
+    """By workload and chains: the package's best time, that of other ways, and jax's."""
+    times, others = _step_times(results), {}
+    for cell, numbers in results.get("alternatives", ()):
+        if "bfloat16" not in cell.settings["way"] and "TF32" not in cell.settings["way"]:
+            place = cell.settings["workload"], cell.settings["chains"]
+            known = others.get(place, (float("inf"), ""))
+            others[place] = min(known, (numbers["ms"], cell.settings["way"]))
+    found = {}
+    for cell, numbers in results.get("jax", ()):
+        place = cell.settings["workload"], cell.settings["chains"]
+        ours = min((ms, way) for way, ms in times[place].items()) if place in times else None
+        found[place] = ours, others.get(place), numbers["ms"]
+    return found
+
+
+def beside_jax(results):
+    header = ["", "chains", "ours, ms", "best other way, ms", "jax, ms", "ours / jax"]
+    rows = []
+    for (name, chains), (ours, other, theirs) in _pairs(results).items():
+        ratio = "" if ours is None else f"{ours[0] / theirs:.1f}"
+        ours = "" if ours is None else f"{ours[0]:.3f}{GRAPH * ('graph' in ours[1])}"
+        other = "" if other is None else f"{other[0]:.3f} ({other[1]})"
+        rows.append([name, chains, ours, other, f"{theirs:.3f}", ratio])
+    return markdown_table(header, rows) if rows else ""
+
+
+def _fits(cells):
+    """Numbers of each fit on the GPU and on the CPU."""
+    found = {}
+    for cell, numbers in cells:
+        found.setdefault(cell.settings["fit"], {})[cell.settings["on"]] = numbers
+    return {name: (by["cuda"], by["cpu"]) for name, by in found.items() if len(by) == 2}
+
+
+def _seconds(numbers):
+    """Seconds of a fit, None beyond the limit, and what they are at least."""
+    return numbers["wall"], numbers["wall"] or numbers["more_than"]
+
+
+def table_of_fits(cells):
+    def text(numbers):
+        exact, least = _seconds(numbers)
+        return f"> {least:g}" if exact is None else f"{exact:.1f}"
+
+    rows = []
+    for name, (gpu, cpu) in _fits(cells).items():
+        known = _seconds(gpu)[0] is not None and _seconds(cpu)[0] is not None
+        ratio = f"{gpu['wall'] / cpu['wall']:.2f}" if known else ""
+        rows.append([name, text(gpu), text(cpu), ratio])
+    return markdown_table(["seconds of a fit", "GPU", "CPU", "GPU / CPU"], rows) if rows else ""
+
+
+def others(cells):
+    return [(cell, found) for cell, found in cells if "size" not in cell.settings]
+
+
+def table_of_experiments(cells):
+    """P4 to P7: errors of every chain, beside the published one."""
+    from _gpu_experiments import EXPERIMENTS
+
+    header = ["", "units", "method", "error of the average, %", "NLL", "published, %", "s"]
+    rows = []
+    for cell, found in cells:
+        if "size" not in cell.settings:
+            continue
+        experiment: Experiment = EXPERIMENTS[cell.settings["experiment"]]
+        method, size = cell.settings["method"], cell.settings["size"]
+        place = method, tuple(map(int, size.split("-")))
+        errors, nll, _ = zip(*found["scores"]["averaged"], strict=True)
+        published = experiment.published.get(place, UNKNOWN)
+        rows.append([
+            experiment.name.partition("_")[0].upper(), size, experiment.methods[method].title,
+            " ".join(f"{e:.2f}" for e in errors), " ".join(f"{v:.4f}" for v in nll),
+            "not given" if published is UNKNOWN else published, f"{found['wall']:.0f}",
+        ])  # fmt: skip
+    return markdown_table(header, rows) if rows else ""
