@@ -340,6 +340,7 @@ def same(a, b, atol):
         np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0.0, atol=atol)
 
 
+@pytest.mark.usefixtures("threads")
 def test_groups_of_chains_make_the_same_draws():
     """To rounding: other shapes of products are summed in another order, and 300 steps amplify it.
 

@@ -372,6 +372,7 @@ def test_weights_are_repetitions_in_all_units(form):
     np.testing.assert_allclose(weighted.predict(form(X)), repeated.predict(form(X)), rtol=1e-7)
 
 
+@pytest.mark.usefixtures("threads")
 def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
     X, y = wide(n=60, p=20)
     settings = {"n_chains": 4, "n_draws": 20, "burn_in": 100, "thinning": 2, "random_state": 0}
