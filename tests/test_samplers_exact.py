@@ -260,8 +260,11 @@ def test_balanced_thermostat_is_a_fair_reference(name, integrator):
 
 # (c) the engine -----------------------------------------------------------------------------------
 
+#: what is right at T = 1/2, where T, its root and its square differ, is right at T = 1
+TEMPERATURES = [pytest.param(1.0, marks=pytest.mark.slow), 0.5]
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("dim", [pytest.param(1, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("name, integrator", LINEAR)
 def test_engine_has_the_exact_covariance(name, integrator, dim, temperature):
@@ -395,7 +398,7 @@ def test_thermostats_scale_with_the_number_of_data(name):
     assert (states[0][1] - states[0][0]).abs().min() > 1e-4  # it has moved
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("name, integrator", [c for c in LINEAR if c[0] != "psgld"])
 def test_engine_with_minibatches(name, integrator, temperature):
     """Batches of n of N rows without replacement add Cov(g) = S_x / n (N - n) / (N - 1).
@@ -445,7 +448,7 @@ def test_engine_with_a_constant_preconditioner(name, integrator, full):
     assert_moments(posterior["theta"], R @ chain.theta @ R.T)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("dim, eta", [(1, 2.0), (10, 0.7)])
 def test_mala_is_exact_at_a_large_step(dim, eta, temperature):
     """Without rejections the variance would be a third too large, or infinite (D = 1)."""
