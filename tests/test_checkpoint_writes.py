@@ -39,20 +39,20 @@ def test_a_fit_leaves_no_temporary_files(tmp_path):
 
 
 def writer(path, when):
-    """A child that is killed in the midst of a write, or that writes until it is told to stop.
+    """A child that is killed in the midst of a write, or that writes until ``end`` is closed.
 
-    Returns its number, and the end of the pipe that says that it writes.
+    Returns its number, a pipe that says that it writes, and ``end``, which a test that fails closes
+    with its process.
     """
-    (told, tell), child = os.pipe(), os.fork()
+    (told, tell), (wait, end), child = os.pipe(), os.pipe(), os.fork()
     if child:
         os.close(tell)
-        return child, told
-    writes = {
+        return child, told, end
+    os.close(end)
+    np.savez = {
         "now": lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGKILL),
-        "later": lambda *args, **kwargs: (os.write(tell, b"writes"), signal.pause()),
-    }
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    np.savez = writes[when]
+        "later": lambda *args, **kwargs: (os.write(tell, b"writes"), os.read(wait, 1)),
+    }[when]
     try:
         write_atomically(path, {})
     finally:
@@ -64,18 +64,16 @@ def test_the_next_write_removes_what_killed_processes_left(tmp_path):
     """And no other file: not one that a process still writes, nor one that looks similar."""
     path, other = tmp_path / "file[1].npz", tmp_path / "file[1].npz.mine.tmp"
     other.write_text("the user's")
-    killed, told = writer(path, "now")
+    killed, *_ = writer(path, "now")
     assert os.waitstatus_to_exitcode(os.waitpid(killed, 0)[1]) == -signal.SIGKILL
-    os.close(told)
     assert len(left := set(tmp_path.iterdir()) - {other}) == 1
-    alive, told = writer(path, "later")
+    alive, told, end = writer(path, "later")
     assert os.read(told, 6) == b"writes"
     write_atomically(path, {"a": np.arange(3)})
     found = set(tmp_path.iterdir())
     assert left.isdisjoint(found) and found > {path, other} and len(found) == 3
-    os.kill(alive, signal.SIGTERM)
+    os.close(end)
     assert os.waitstatus_to_exitcode(os.waitpid(alive, 0)[1]) == 0
-    os.close(told)
     assert set(tmp_path.iterdir()) == {path, other}
 
 
