@@ -43,6 +43,8 @@ NONLINEAR = ("mala", "mclmc")
 LINEAR = [cell for cell in CELLS if cell[0] not in NONLINEAR]
 THERMOSTATS = [cell for cell in CELLS if issubclass(TABLE[cell[0]][0], ThermostatSampler)]
 
+SECOND = [cell for cell in THERMOSTATS if cell[0] == "msgnht"]
+
 #: step sizes at which the integrators' own errors are several MCSE
 ETA = {"sgld": 0.5, "psgld": 0.3, "rsgld": 0.3, "sghmc": 0.2, "sgnht": 0.05, "msgnht": 0.05}
 FRICTION = 0.25
@@ -472,7 +474,14 @@ def test_mala_counts_its_acceptance():
 # (d) thermostats ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, integrator", THERMOSTATS)
+@pytest.mark.parametrize(
+    "name, integrator",
+    [
+        # the integrators are those of both thermostats, which differ in their friction
+        pytest.param(*cell, marks=pytest.mark.slow if cell in SECOND[1:] else ())
+        for cell in THERMOSTATS
+    ],
+)
 def test_thermostats_find_unknown_gradient_noise(name, integrator):
     """The friction rises from alpha to alpha + beta, and the variance becomes the target's.
 
