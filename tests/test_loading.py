@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 import warnings
@@ -96,19 +97,23 @@ LOADERS = {
 DUMP = {"joblib": joblib.dump, "skops": skops.io.dump, "pickle": pickled}
 
 
-@pytest.mark.parametrize("how", LOADERS)
-def test_loading_an_estimator_opens_its_file_only(how, tmp_path):
+def test_loading_an_estimator_opens_its_file_only(tmp_path):
     """Also if its draws were on disk: they are in the file, and their folder may be gone."""
     draws = tmp_path / "draws"
     draws.mkdir()
+    names, code = [f"{name}.{how}" for how in LOADERS for name in MODELS], ""
     for name, (model, rows, targets) in MODELS.items():
         if name == "on_disk":
             model.set_params(storage=Storage(dir=str(draws)))
-        DUMP[how](model.fit(rows, targets), tmp_path / name)
-    draws.rmdir()  # it is empty
-    code = f"{LOADERS[how]}; kept = [load(name) for name in {list(MODELS)}]"
-    assert touched(code, tmp_path) == [("open", name) for name in MODELS]
-    assert {path.name for path in tmp_path.iterdir()} == set(MODELS)
+        model.fit(rows, targets)
+        for how, dump in DUMP.items():
+            dump(model, tmp_path / f"{name}.{how}")
+    MODELS["on_disk"][0].set_params(storage=None)
+    shutil.rmtree(draws)
+    for how, load in LOADERS.items():
+        code += f"{load}\nkept_{how} = [load(f'{{name}}.{how}') for name in {list(MODELS)}]\n"
+    assert touched(code, tmp_path) == [("open", name) for name in names]
+    assert {path.name for path in tmp_path.iterdir()} == set(names)
 
 
 def test_the_watch_sees_files_that_are_opened_written_and_removed(tmp_path):
