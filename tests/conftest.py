@@ -7,6 +7,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # one process for each core: their threads would wait for each other. Libraries read it once
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import joblib
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
@@ -43,6 +44,13 @@ def limits():
     """``limits(block_rows=50)`` sets limits of memory and of blocks (_limits.py) for a test."""
     with ExitStack() as stack:
         yield lambda **values: stack.enter_context(set_limits(**values))
+
+
+@pytest.fixture
+def threads():
+    """Jobs are threads: to start processes takes ten seconds."""
+    with joblib.parallel_config("threading"):
+        yield
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import signal
 
 import numpy as np
 import pytest
@@ -14,9 +13,6 @@ from skbayes_sgmcmc import SamplingError
 from skbayes_sgmcmc._engine.checkpoint import write_atomically
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-#: other processes find the package where this one did
-HERE = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def test_writes_are_atomic(tmp_path, monkeypatch):
@@ -42,41 +38,42 @@ def test_a_fit_leaves_no_temporary_files(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
 
 
-KILLED = """
-import os, sys
-import numpy as np
-from pathlib import Path
-from skbayes_sgmcmc._engine.checkpoint import write_atomically
-if sys.argv[2] == "now":
-    np.savez = lambda *args, **kwargs: os.kill(os.getpid(), 9)
-else:
-    np.savez = lambda *args, **kwargs: (print("writes", flush=True), sys.stdin.read())
-write_atomically(Path(sys.argv[1]), {})
-"""
+def writer(path, when):
+    """A child that is killed in the midst of a write, or that writes until ``end`` is closed.
+
+    Returns its number, a pipe that says that it writes, and ``end``, which a test that fails closes
+    with its process.
+    """
+    (told, tell), (wait, end), child = os.pipe(), os.pipe(), os.fork()
+    if child:
+        os.close(tell)
+        return child, told, end
+    os.close(end)
+    np.savez = {
+        "now": lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGKILL),
+        "later": lambda *args, **kwargs: (os.write(tell, b"writes"), os.read(wait, 1)),
+    }[when]
+    try:
+        write_atomically(path, {})
+    finally:
+        os._exit(0)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no locks")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 def test_the_next_write_removes_what_killed_processes_left(tmp_path):
     """And no other file: not one that a process still writes, nor one that looks similar."""
     path, other = tmp_path / "file[1].npz", tmp_path / "file[1].npz.mine.tmp"
     other.write_text("the user's")
-
-    def writer(when):
-        return subprocess.Popen(
-            [sys.executable, "-c", KILLED, path, when],
-            env=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    with writer("now") as killed:
-        assert killed.wait() == -9
+    killed, *_ = writer(path, "now")
+    assert os.waitstatus_to_exitcode(os.waitpid(killed, 0)[1]) == -signal.SIGKILL
     assert len(left := set(tmp_path.iterdir()) - {other}) == 1
-    with writer("later") as alive:
-        assert alive.stdout.readline() == "writes\n"
-        write_atomically(path, {"a": np.arange(3)})
-        found = set(tmp_path.iterdir())
-        assert left.isdisjoint(found) and found > {path, other} and len(found) == 3
-        alive.stdin.close()
-    assert alive.returncode == 0
+    alive, told, end = writer(path, "later")
+    assert os.read(told, 6) == b"writes"
+    write_atomically(path, {"a": np.arange(3)})
+    found = set(tmp_path.iterdir())
+    assert left.isdisjoint(found) and found > {path, other} and len(found) == 3
+    os.close(end)
+    assert os.waitstatus_to_exitcode(os.waitpid(alive, 0)[1]) == 0
     assert set(tmp_path.iterdir()) == {path, other}
 
 

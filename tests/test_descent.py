@@ -152,7 +152,8 @@ def test_rows_that_are_not_finite_leave_the_start():
     np.testing.assert_array_equal(found.numpy(), theta)
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.usefixtures("threads")
+@cases("n_jobs", [None, 2])
 def test_the_same_seed_has_the_same_starts(n_jobs):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 2)), rng.standard_normal(40)

@@ -13,6 +13,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _inside import limits, modules
 from sklearn.base import clone
 from sklearn.datasets import make_classification
@@ -48,15 +49,16 @@ def client():
         yield client
 
 
-@pytest.mark.parametrize(
+@cases(
     "estimator",
     [BayesianLogisticRegression(**SHORT), BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT)],
-    ids=["logistic", "mlp"],
 )
 def test_draws_of_a_cluster_are_those_of_this_machine(client, estimator):
-    """To the bit: each worker runs one chain, here as there, with that chain's seed."""
+    """To the bit: each worker runs one chain, as each thread here, with that chain's seed."""
     X, y = make_classification(200, 5, random_state=0)
-    here, before = clone(estimator).fit(X, y), sum(client.run(n_tasks).values())
+    with joblib.parallel_config("threading"):
+        here = clone(estimator).fit(X, y)
+    before = sum(client.run(n_tasks).values())
     with joblib.parallel_config("dask", client=client, wait_for_workers_timeout=PATIENCE):
         there = fit_in_time(clone(estimator), X, y)
     for name, draws in here.posterior_.draws.items():

@@ -67,43 +67,38 @@ def data_of(model, documents, dtype=torch.float64):
 # enumeration of everything that a document may have -----------------------------------------------
 
 
-def bernoulli(h, log_odds):
-    h = torch.tensor(h, dtype=log_odds.dtype)
-    return (h * log_odds - torch.nn.functional.softplus(log_odds)).sum()
-
-
 def states(model, theta, words):
-    """Log joint probability of each state of a document, with (n, layers) of it.
+    """Log joint probability (states,) of all states of a document, and (n, layers) of each.
 
     theta_kj and p_j are integrated out: of topic k's words that leaves
     Gamma(n_k + r_k h_k) / Gamma(r_k h_k), and of p_j its own integral.
     """
-    at = model._blocks(theta)
+    at, words = model._blocks(theta), list(words)
     phi = torch.softmax(model.parametrization.view(at["theta"])[0], 0)
     r, n_topics = at["log_r"][0].exp(), model.parametrization.n_topics
-    sizes = [] if model.network is None else model.network.sizes
-    binary = [list(itertools.product((0, 1), repeat=size)) for size in sizes]
-    for layers in itertools.product(*binary):
-        network = torch.zeros((), dtype=theta.dtype)
-        for i, h in enumerate(layers):
-            log_odds = at[f"biases_{i + 1}"][0]
-            if i + 1 < len(layers):
-                above = torch.tensor(layers[i + 1], dtype=theta.dtype)
-                log_odds = log_odds + at[f"weights_{i + 1}"][0] @ above
-            network = network + bernoulli(h, log_odds)
-        on = torch.tensor(layers[0] if layers else [1] * n_topics, dtype=theta.dtype)
-        rate = (r * on).sum()
-        if model.success is None:
-            log_p = torch.lgamma(1 + rate) - torch.lgamma(2.0 + rate + len(words))
-        else:
-            log_p = rate * np.log1p(-model.success)
-        for z in itertools.product(range(n_topics), repeat=len(words)):
-            n = np.bincount(z, minlength=n_topics)
-            if (n[on.numpy() == 0] > 0).any():
-                continue
-            log_n = sum(torch.lgamma(n[k] + r[k]) - torch.lgamma(r[k]) for k in range(n_topics))
-            log_words = sum(phi[w, k].log() for w, k in zip(words, z, strict=True))
-            yield network + log_p + log_n + log_words, np.concatenate([n, *layers])
+    sizes = [] if model.network is None else list(model.network.sizes)
+    units = torch.tensor([*itertools.product((0.0, 1.0), repeat=sum(sizes))]).to(theta)
+    layers = units.split(sizes, 1) if sizes else ()
+    network = torch.zeros(len(units)).to(theta)
+    for i, h in enumerate(layers):
+        log_odds = at[f"biases_{i + 1}"][0].expand_as(h)
+        if i + 1 < len(layers):
+            log_odds = log_odds + layers[i + 1] @ at[f"weights_{i + 1}"][0].mT
+        network = network + (h * log_odds - torch.nn.functional.softplus(log_odds)).sum(1)
+    on = layers[0] if layers else torch.ones(1, n_topics).to(theta)
+    rate = on @ r
+    if model.success is None:
+        log_p = torch.lgamma(1 + rate) - torch.lgamma(2.0 + rate + len(words))
+    else:
+        log_p = rate * np.log1p(-model.success)
+    z = np.array([*itertools.product(range(n_topics), repeat=len(words))], int)
+    n = torch.from_numpy((z[:, :, None] == np.arange(n_topics)).sum(1)).to(theta)
+    log_n = (torch.lgamma(n + r) - torch.lgamma(r)).sum(1)
+    log_words = phi.log()[words, z].sum(1)
+    logs = (network + log_p)[:, None] + log_n + log_words
+    possible = ((n == 0) | (on[:, None] > 0)).all(2)
+    values = torch.cat([n.expand(len(units), -1, -1), units[:, None].expand(-1, len(n), -1)], 2)
+    return logs[possible], values[possible].numpy()
 
 
 def exact(model, theta, documents):
@@ -111,11 +106,9 @@ def exact(model, theta, documents):
     at = theta.clone().requires_grad_(True)
     moments, total = [], 0.0
     for words in documents:
-        logs, values = zip(*states(model, at, words), strict=True)
-        log_sum = torch.logsumexp(torch.stack(logs), 0)
-        weight = torch.exp(torch.stack(logs) - log_sum).detach().numpy()
-        moments.append(weight @ np.stack(values))
-        total = total + log_sum
+        logs, values = states(model, at, words)
+        moments.append(torch.softmax(logs, 0).detach().numpy() @ values)
+        total = total + torch.logsumexp(logs, 0)
     (gradient,) = torch.autograd.grad(total, at)
     return np.stack(moments), -gradient[0].numpy()
 
@@ -125,8 +118,10 @@ CASES = [(SIZES, 0.4), (SIZES, None), ((2, 2), 0.5), ((2,), 0.5), ((2,), None)]
 
 @pytest.mark.statistical
 @cases("compiled, few_topics", [(False, 64), (True, 64), (True, 0)])
-@pytest.mark.parametrize("most_tokens", [200, pytest.param(1, id="repeated")])
-@cases("sizes, success", CASES)
+@cases(
+    "sizes, success, most_tokens",
+    [*((*case, 200) for case in CASES), (SIZES, None, 1), ((2,), 0.5, 1)],
+)
 def test_documents_against_enumeration(sizes, success, compiled, few_topics, most_tokens, limits):
     """Means of topic counts and of all units: the exact ones within their standard errors.
 
@@ -183,6 +178,17 @@ def test_compiled_units_are_those_of_torch_whatever_is_below_them(width):
     assert 0.1 < units.mean() < 0.9
 
 
+def gradients(model, theta, blocks, copies):
+    """Estimated gradients (positions, blocks, parameters), each of so many copies of DOCUMENTS.
+
+    Blocks are chains at the same position, all at once.
+    """
+    at, out = theta.repeat_interleave(blocks, 0), torch.zeros(len(theta) * blocks, theta.shape[1])
+    out, batch = out.to(theta), data_of(model, DOCUMENTS * copies)
+    model.likelihood_gradient(at, batch, {}, streams(len(at)), out=out, scale=1.0 / copies)
+    return out.view(len(theta), blocks, -1).numpy()
+
+
 @pytest.mark.statistical
 @cases("compiled", [False, True])
 @cases("sizes, success", CASES)
@@ -191,13 +197,8 @@ def test_gradients_of_all_globals(sizes, success, compiled):
     model = make_model(sizes, success, compiled)
     theta = position(model)
     _, wanted = exact(model, theta, DOCUMENTS)
-    blocks, copies, rng, found = 40, COPIES // 40, streams(1), []
-    batch = data_of(model, DOCUMENTS * copies)
-    for _ in range(blocks):
-        out = torch.zeros_like(theta)
-        model.likelihood_gradient(theta, batch, {}, rng, out=out, scale=1.0 / copies)
-        found.append(out[0].numpy())
-    error = np.std(found, axis=0, ddof=1) / np.sqrt(blocks)
+    found = gradients(model, theta, blocks=40, copies=COPIES // 40)[0]
+    error = np.std(found, axis=0, ddof=1) / np.sqrt(40)
     assert (error < 0.1).all()  # so that the test can fail: gradients are up to 1 and more
     assert (np.abs(np.mean(found, axis=0) - wanted) <= SIGMAS * error + 1e-9).all()
 
@@ -208,13 +209,9 @@ def test_chains_have_gradients_of_their_own():
         model = make_model(compiled=compiled)
         theta = torch.cat([position(model, 3), position(model, 4)])
         wanted = [exact(model, row[None], DOCUMENTS)[1] for row in theta]
-        batch, rng, found = data_of(model, DOCUMENTS * 100), streams(2), []
-        for _ in range(30):
-            out = torch.zeros_like(theta)
-            model.likelihood_gradient(theta, batch, {}, rng, out=out, scale=0.01)
-            found.append(out.numpy())
-        error = np.std(found, axis=0, ddof=1) / np.sqrt(30)
-        assert (np.abs(np.mean(found, axis=0) - wanted) <= 5 * error + 1e-9).all()
+        found = gradients(model, theta, blocks=30, copies=100)
+        error = found.std(axis=1, ddof=1) / np.sqrt(30)
+        assert (np.abs(found.mean(axis=1) - wanted) <= 5 * error + 1e-9).all()
 
 
 @pytest.mark.parametrize("kind", [ExpandedNatural, ExpandedMean])
@@ -279,9 +276,9 @@ def test_proportions_are_near_the_exact_ones(success):
         theta = position(model, seed)
         draw = {name: values[0] for name, values in model.unpack(theta.numpy()).items()}
         for words in documents:
-            logs, values = zip(*states(model, theta, words), strict=True)
-            weight = torch.softmax(torch.stack(logs), 0).numpy()
-            n, on = np.stack(values)[:, :2], np.stack(values)[:, 2:4]
+            logs, values = states(model, theta, words)
+            weight = torch.softmax(logs, 0).numpy()
+            n, on = values[:, :2], values[:, 2:4]
             share = n + draw["r"] * on
             wanted.append(weight @ (share / share.sum(axis=1, keepdims=True)))
         found.extend(proportions(draw, X, success, 30))

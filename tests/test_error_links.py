@@ -12,7 +12,6 @@ import pytest
 import torch
 from _cases import cases
 from _links import section_of
-from joblib import Parallel, delayed
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
@@ -279,15 +278,6 @@ def test_an_error_gets_one_note():
     assert section_of(pickle.loads(pickle.dumps(error))) == "the-memory-is-full"
 
 
-def test_workers_keep_it():
-    """Through joblib's processes, behind a search or not."""
-    fit = BayesianLogisticRegression(n_draws=-1).fit
-    parallel = Parallel(n_jobs=2, backend="loky")
-    assert section_raised(parallel, [delayed(fit)(X, y)] * 2) == NOT_ALLOWED
-    scores = partial(cross_val_score, error_score="raise", n_jobs=2)
-    assert section_raised(scores, BayesianLogisticRegression(n_draws=-1), X, y) == NOT_ALLOWED
-
-
 class Broken(Dataset):
     """Rows of which one can't be read once chains run."""
 
@@ -299,7 +289,12 @@ class Broken(Dataset):
         return row if index != 59 else row * torch.nan, y[index]
 
 
-def test_workers_of_a_fit_keep_it():
-    """An item of a dataset that only the processes of the chains see, of 60 in minibatches."""
+def test_workers_keep_it():
+    """Through joblib's processes: those of a search, and those of the chains of a fit.
+
+    One item of a dataset, of 60 in minibatches, is seen by the processes of the chains alone.
+    """
+    scores = partial(cross_val_score, error_score="raise", n_jobs=2)
+    assert section_raised(scores, BayesianLogisticRegression(n_draws=-1), X, y) == NOT_ALLOWED
     clf = BayesianModuleClassifier(partial(nn.Linear, 4, 2), **RUN, n_jobs=2, batch_size=60)
     assert section_raised(clf.fit, Broken(), None) == "the-rows-cannot-be-read"

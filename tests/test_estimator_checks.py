@@ -49,7 +49,9 @@ class Linear(nn.Linear):
 #: one of each kind: classifier, regressor, transformer, topic model
 ESTIMATORS = [
     BayesianLogisticRegression(**SMALL),
-    BayesianMLPRegressor(hidden_layer_sizes=8, dtype="float64", **SHORT),
+    BayesianMLPRegressor(
+        hidden_layer_sizes=8, dtype="float64", n_draws=10, n_chains=2, burn_in=130, thinning=2
+    ),
     BayesianICA(**SHORTER),
     LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=20, burn_in=20),
 ]

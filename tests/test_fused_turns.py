@@ -103,6 +103,7 @@ def test_fits_with_compiled_turns(parameters):
     )
 
 
+@pytest.mark.usefixtures("threads")
 def test_groups_of_chains_give_the_same_draws():
     """Up to the rounding of the networks' products, which are those of all chains of a group."""
     np.testing.assert_allclose(draws(True), draws(True, n_jobs=3), rtol=1e-9, atol=1e-9)

@@ -267,6 +267,7 @@ def test_densities_have_no_conditional_distributions():
         sample(lambda t: -0.5 * (t**2).sum(1), 2, step_size="auto", sampler="gibbs")
 
 
+@pytest.mark.usefixtures("threads")
 def test_runs_resume_and_chains_do_not_depend_on_each_other(tmp_path):
     """Warm starts go on; a chain has the same draws alone or with others, in jobs or not."""
     X, y, _ = rows()

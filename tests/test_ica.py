@@ -181,13 +181,15 @@ def orthonormal(X):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("seed", [0, 7, 8])
-@pytest.mark.parametrize(
-    ("prepared", "parameters"),
-    [(np.asarray, {}), (np.asarray, {"whiten": False}), (np.asarray, {"n_components": 4}),
-     (orthonormal, {})],
-    ids=["whitened", "as they are", "fewer components", "orthonormal"],
-)  # fmt: skip
+@cases(
+    "seed, prepared, parameters",
+    [
+        *((seed, np.asarray, {}) for seed in (0, 7, 8)),
+        (7, np.asarray, {"whiten": False}),
+        (8, np.asarray, {"n_components": 4}),
+        (0, orthonormal, {}),
+    ],
+)
 def test_rounding_of_the_rows_does_not_matter(seed, prepared, parameters):
     """Rows changed by 1e-13, or times 1 + 1e-15: the same modes, order and signs, and draws.
 

@@ -224,7 +224,7 @@ def test_divergence_makes_the_natural_gradient_exact(divergence, exact):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("d", "n", "temperature"), [(1, 3, 1.0), (2, 3, 1.0), (2, 3, 0.5)])
+@pytest.mark.parametrize(("d", "n", "temperature"), [(1, 3, 1.0), (2, 3, 0.5)])
 def test_corrected_langevin_is_exact(d, n, temperature):
     """E|W|^2 = T d^2 + n d at any step; here a sixth to a half of the proposals are rejected.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import matplotlib.pyplot as plt
@@ -536,14 +535,3 @@ def test_missing_matplotlib_in_plot(monkeypatch):
 def test_bad_parameters(call, message, network, iris):
     with pytest.raises(ValueError, match=message):
         call(network, *iris)
-
-
-def test_importing_loads_neither_torch_nor_matplotlib():
-    code = (
-        "import sys\nimport skbayes_sgmcmc.inspection as inspection\n"
-        "inspection.expected_calibration_error([0, 1], [0.2, 0.9])\n"
-        "loaded = {'torch', 'matplotlib'} & set(sys.modules)\n"
-        "sys.exit(f'imported {loaded}' if loaded else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

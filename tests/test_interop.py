@@ -171,7 +171,7 @@ def test_new_targets_of_a_regressor_for_plot_ppc(shape):
     X = np.linspace(-1.0, 1.0, 60)[:, None]
     y = np.resize(100.0 + np.random.default_rng(0).standard_normal(120), shape)
     reg = BayesianMLPRegressor(
-        hidden_layer_sizes=5, n_chains=2, n_draws=25, burn_in=1000, random_state=0
+        hidden_layer_sizes=5, sampler="psgld", n_chains=2, n_draws=25, burn_in=300, random_state=0
     ).fit(X, y)
     weight = np.arange(60) % 2
     converted = to_arviz(reg, X, y, sample_weight=weight, random_state=0)

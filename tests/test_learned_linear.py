@@ -57,9 +57,10 @@ def test_density_is_the_integral_over_the_scales(own, k):
     for each in groups:
 
         def joint(log_s, each=each):
-            s = math.exp(log_s)
-            hyper = scipy.stats.invgamma(a, scale=b).pdf(s**2) * 2.0 * s * s
-            return hyper * np.prod(scipy.stats.norm(0.0, s).pdf(each))
+            v = math.exp(2.0 * log_s)  # s^2 ~ IG(a, b), and w_j ~ N(0, s^2)
+            hyper = a * math.log(b) - math.lgamma(a) - 2.0 * a * log_s - b / v + math.log(2.0)
+            normal = -0.5 * (each @ each) / v - len(each) * (log_s + 0.5 * math.log(2.0 * math.pi))
+            return math.exp(hyper + normal)
 
         expected += math.log(quad(joint, -8.0, 12.0, epsabs=0.0, epsrel=1e-10, limit=200)[0])
     if own:  # b ~ Gamma(a, 1 / s_0^2), in its logarithm

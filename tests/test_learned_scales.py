@@ -87,20 +87,20 @@ def test_typical_scales():
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
 @pytest.mark.parametrize("n_shared", [0, 3])
 def test_scales_have_the_moments_of_their_joint_conditional(n_shared, temperature):
-    """Precisions given the coefficients, and b, by Gibbs sampling with 4,000 chains of 60 draws.
+    """Precisions given the coefficients, and b, by Gibbs sampling with 1,500 chains of 50 draws.
 
     Without shared groups the precisions are independent gamma variates. With them, b given the
     coefficients has the density b^(a (n+1)/T) prod_g (b + |w_g|^2/2)^-(k_g/T) / b, whose moments
-    quadrature gives. Bound: five standard errors, which are below 2% of the values.
+    quadrature gives. Bound: five standard errors, which are below 3% of the values.
     """
     a, s_0, T = 1.5, 0.7, temperature
     group = np.array([0, 0, 1, 1, 1, 2, 3, 3, 3, 3, -1])
     groups = ScaleGroups(LearnedScale(a), group, np.full(4, s_0), n_shared)
     w = np.random.default_rng(0).standard_normal(11)
-    theta = torch.from_numpy(w).repeat(4000, 1)
-    state, rng = groups.init_state(theta), streams(4000)
+    theta = torch.from_numpy(w).repeat(1500, 1)
+    state, rng = groups.init_state(theta), streams(1500)
     precisions = []
-    for k in range(60):
+    for k in range(50):
         groups.draw(theta, state, rng, T)
         if k >= 10:
             precisions.append(state["scales"].numpy() ** -2.0)
@@ -120,10 +120,10 @@ def test_scales_have_the_moments_of_their_joint_conditional(n_shared, temperatur
         weight /= weight.sum()
         expected[:3] = weight @ (k_in / (np.exp(x)[:, None] + q_in))
         b = a * state["shared_scale"].numpy()[:, 0] ** 2
-        assert abs(b.mean() - weight @ np.exp(x)) < 5 * b.std() / np.sqrt(4000)
+        assert abs(b.mean() - weight @ np.exp(x)) < 5 * b.std() / np.sqrt(1500)
     by_chain = np.mean(precisions, axis=0)
-    error = by_chain.std(axis=0) / np.sqrt(4000)
-    assert (error < 0.02 * expected).all()
+    error = by_chain.std(axis=0) / np.sqrt(1500)
+    assert (error < 0.03 * expected).all()
     assert (np.abs(by_chain.mean(axis=0) - expected) < 5.0 * error).all()
 
 

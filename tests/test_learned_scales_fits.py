@@ -170,6 +170,7 @@ def test_display(fitted, diabetes):
 # chains, files, streams ---------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("threads")
 def test_groups_of_chains_make_the_same_draws(diabetes):
     """A chain's scales do not depend on other chains; bound: rounding of batched products."""
     X, y = diabetes

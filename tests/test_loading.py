@@ -42,7 +42,7 @@ MODELS = {
     "on_disk": (BayesianMLPRegressor(hidden_layer_sizes=3, **RUN), X, X[:, 0]),
 }
 
-#: prints what the code after it does to the file system, the network and processes; what imports
+#: prints what each code after it does to the file system, the network and processes; what imports
 #: do is left out
 WATCH = """
 import json, os, sys
@@ -63,9 +63,11 @@ def watch(event, arguments):
     seen.append(["write" if writes else event, os.fsdecode(arguments[0])])
 
 sys.addaudithook(watch)
-exec(sys.argv[1])
-found, seen = seen, None
-watch = lambda *_: None
+found = []
+for code in sys.argv[1:]:
+    exec(code)
+    found.append(seen)
+    seen = []
 print(json.dumps(found))
 """
 
@@ -74,13 +76,13 @@ print(json.dumps(found))
 FINDING_LIBRARIES = "/dev/null", "/sbin/ldconfig"
 
 
-def touched(code, folder):
-    """Events (kind, path) of ``code`` in a process of its own, without those of imports."""
-    done = subprocess.run(
-        [sys.executable, "-c", WATCH, code], cwd=folder, capture_output=True, text=True, timeout=120
-    )
+def touched(folder, *codes):
+    """Events (kind, path) of each code, in one process of their own, without those of imports."""
+    command = [sys.executable, "-c", WATCH, *codes]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return [tuple(event) for event in json.loads(done.stdout.splitlines()[-1])]
+    found = json.loads(done.stdout.splitlines()[-1])
+    return [[tuple(event) for event in events] for events in found]
 
 
 def pickled(model, path):
@@ -96,26 +98,33 @@ LOADERS = {
 DUMP = {"joblib": joblib.dump, "skops": skops.io.dump, "pickle": pickled}
 
 
-@pytest.mark.parametrize("how", LOADERS)
-def test_loading_an_estimator_opens_its_file_only(how, tmp_path):
+def test_loading_an_estimator_opens_its_file_only(tmp_path):
     """Also if its draws were on disk: they are in the file, and their folder may be gone."""
     draws = tmp_path / "draws"
     draws.mkdir()
     for name, (model, rows, targets) in MODELS.items():
         if name == "on_disk":
             model.set_params(storage=Storage(dir=str(draws)))
-        DUMP[how](model.fit(rows, targets), tmp_path / name)
+        model.fit(rows, targets)
+        for how, dump in DUMP.items():
+            dump(model, tmp_path / f"{name}.{how}")
     draws.rmdir()  # it is empty
-    code = f"{LOADERS[how]}; kept = [load(name) for name in {list(MODELS)}]"
-    assert touched(code, tmp_path) == [("open", name) for name in MODELS]
-    assert {path.name for path in tmp_path.iterdir()} == set(MODELS)
+    codes = [
+        f"{load}; kept_{how} = [load(name + '.{how}') for name in {list(MODELS)}]"
+        for how, load in LOADERS.items()
+    ]
+    opened = [[("open", f"{name}.{how}") for name in MODELS] for how in LOADERS]
+    assert touched(tmp_path, *codes) == opened
+    assert {path.name for path in tmp_path.iterdir()} == {
+        name for events in opened for _, name in events
+    }
 
 
 def test_the_watch_sees_files_that_are_opened_written_and_removed(tmp_path):
     """Otherwise the other tests could not fail."""
     code = "open('a', 'w').close(); open('a').close(); os.remove('a')"
     events = [("write", "a"), ("open", "a"), ("os.remove", "a")]
-    assert touched(code, tmp_path) == events
+    assert touched(tmp_path, code) == [events]
 
 
 FIT = """
@@ -139,14 +148,14 @@ def test_a_checkpoint_is_the_only_file_of_a_fit(tmp_path):
     folder = tmp_path.resolve()
     ours = (f"{folder}/fit.npz", f"{folder}/{PROBE}")
     system = (sys.prefix, sys.base_prefix, "/proc", "/sys")  # versions of packages, free memory
-    for existed in (False, True):
-        events = [(kind, str(folder / path)) for kind, path in touched(FIT, tmp_path)]
+    for existed, events in zip((False, True), touched(tmp_path, FIT, FIT), strict=True):
+        events = [(kind, str(folder / path)) for kind, path in events]
         events = [event for event in events if event[1] not in FINDING_LIBRARIES]
         own = [(kind, path) for kind, path in events if not path.startswith(system)]
         assert all(path == str(folder) or path.startswith(ours) for _, path in own), own
         assert not [path for kind, path in events if kind == "write" and (kind, path) not in own]
         assert (("open", f"{folder}/fit.npz") in own) == existed
-        assert [path.name for path in tmp_path.iterdir()] == ["fit.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["fit.npz"]
 
 
 @pytest.fixture

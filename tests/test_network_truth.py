@@ -60,7 +60,9 @@ def test_references_have_the_density_of_the_estimator(name):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("sampler", "thinning"), [("sgld", 400), ("sghmc", 20)])
+@pytest.mark.parametrize(
+    ("sampler", "thinning"), [pytest.param("sgld", 400, marks=pytest.mark.slow), ("sghmc", 20)]
+)
 @pytest.mark.parametrize("name", [name for name in ("toy", "wine") if name in NAMES])
 def test_predictions_are_those_of_nuts(name, sampler, thinning):
     """In the median over the rows: means within 0.25 sd, sds within a factor of 1.25.

@@ -35,8 +35,11 @@ PACKAGE = ROOT / "skbayes_sgmcmc"
 BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 #: commands for a shell: the README's two are run by .ci/run, the others are installations
 SHELLS = {"bash", "console"}
-#: pages with networks of default size, 70 s of one core together: .ci/run runs them, too
-LONG = {"README.md", "docs/guide.md", "docs/topics.md"}
+#: pages with fits of default length, 110 s of one core together: .ci/run runs them, too
+LONG = {
+    "README.md", "docs/glm.md", "docs/guide.md", "docs/ica.md", "docs/modules.md",
+    "docs/networks.md", "docs/topics.md",
+}  # fmt: skip
 #: packages of extras, and others that examples could need
 EXTRAS = {
     "fast": {"numba"},

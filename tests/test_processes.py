@@ -60,7 +60,8 @@ def script(tmp_path, text):
     return [sys.executable, str(path)]
 
 
-@pytest.mark.parametrize("start", [pytest.param("spawn", marks=pytest.mark.slow), "forkserver"])
+@pytest.mark.slow  # test_checkpoint_files.py has a fit in another process, and files its draws
+@pytest.mark.parametrize("start", ["spawn", "forkserver"])
 def test_children_that_are_started_afresh_predict_and_fit(tmp_path, start):
     """After a fit with two torch threads, where a forked child hangs; equal to rounding."""
     command = [*script(tmp_path, CHILD), start]

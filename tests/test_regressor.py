@@ -318,8 +318,7 @@ def test_weights_are_repetitions(data):
     assert np.abs(plain.predict(X) - weighted.predict(X)).max() > 1.0
 
 
-@pytest.mark.parametrize("n_rows", [60, 1])
-@pytest.mark.parametrize("value", [0.0, 7.0, -3e6])
+@pytest.mark.parametrize(("n_rows", "value"), [(60, 0.0), (60, -3e6), (1, 7.0)])
 def test_targets_without_spread(data, n_rows, value):
     """All alike, or one row: what was seen is predicted, to a prior sd of the function (1.6).
 

@@ -85,7 +85,7 @@ def test_targets_without_spread_or_almost_no_rows(name, rows):
         y[:] = 0.0
     if rows == "two":
         y[1] = 4.0
-    reg = small(name, burn_in=1000).fit(X, y)
+    reg = small(name, burn_in=400).fit(X, y)
     mean, sd = reg.predict(X, return_std=True)
     assert np.isfinite(sd).all() and (sd > 0.0).all()
     assert np.isfinite(reg.predict_log_density(X, y)).all()
@@ -96,9 +96,8 @@ def test_targets_without_spread_or_almost_no_rows(name, rows):
         assert np.abs(mean - y).max() < 1.6
 
 
-@pytest.mark.parametrize(("n", "own"), [(3, False), (19, False), (20, True)])
-def test_few_rows_have_one_noise(n, own):
-    """They do not say how noise depends on x.
+def test_few_rows_have_one_noise():
+    """They do not say how noise depends on x; other rows have another noise.
 
     With noise that was exponential in s everywhere, the median sd of 3 rows was 3,000 times that of
     y. With one noise it was 5 times; 20 is between the two.
@@ -106,17 +105,16 @@ def test_few_rows_have_one_noise(n, own):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
     y = X[:, 0] + 0.3 * rng.standard_normal(60)
-    reg = BayesianMLPRegressor(n_chains=2, burn_in=600, n_draws=50, thinning=10, random_state=0)
-    reg.fit(X[:n], y[:n])
-    assert reg._choice.heteroscedastic == own
-    assert np.median(reg.predict(X, return_std=True)[1]) < 20.0 * y[:n].std()
-    reg.fit(X[:20], y[:20])  # other rows, other noise
-    assert reg._choice.heteroscedastic
-    reg.fit(X[:10], y[:10], sample_weight=np.full(10, n / 10))  # a weight of 2 is two rows
-    assert reg._choice.heteroscedastic == own
+    reg = BayesianMLPRegressor(n_chains=2, burn_in=300, n_draws=50, thinning=5, random_state=0)
+    for n, own in ((3, False), (20, True), (19, False)):
+        reg.fit(X[:n], y[:n])
+        assert reg._choice.heteroscedastic == own
+        assert np.median(reg.predict(X, return_std=True)[1]) < 20.0 * y[:n].std()
+        reg.fit(X[:10], y[:10], sample_weight=np.full(10, n / 10))  # a weight of 2 is two rows
+        assert reg._choice.heteroscedastic == own
 
 
-@pytest.mark.parametrize(("n", "p", "seed"), [(25, 3, 0), (40, 1, 0), (40, 6, 1)])
+@pytest.mark.parametrize(("n", "p", "seed"), [(25, 3, 0), (40, 6, 1)])
 def test_sds_of_new_rows_are_those_of_their_intervals(n, p, seed):
     """At most twice a 90% interval over 3.29, at all of 300 rows like those of the fit.
 

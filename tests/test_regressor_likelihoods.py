@@ -364,8 +364,8 @@ def test_outliers_hardly_move_heavy_tails():
             noise="infer",
             n_chains=2,
             n_draws=50,
-            burn_in=1500,
-            thinning=20,
+            burn_in=500,
+            thinning=10,
             random_state=0,
         ).fit(X, y)
         errors.append(np.sqrt(np.mean((reg.predict(X) - line) ** 2)))
@@ -433,8 +433,9 @@ def test_units_of_the_targets_do_not_matter(scale):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize("mean", [0.05, 2000.0])
+@pytest.mark.parametrize(
+    ("name", "mean"), [("poisson", 0.05), ("poisson", 2000.0), ("negative_binomial", 2000.0)]
+)
 def test_counts_of_any_size_are_met(name, mean):
     """The mean prediction within 15% of the mean count, or four of its standard errors.
 

@@ -68,8 +68,7 @@ def test_draws_predict_in_the_users_coordinates_what_the_chain_saw(name, bias, l
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("n_classes", "bias"), [(2, True), (3, False)])
 def test_the_posterior_is_that_of_chains_in_plain_coordinates(n_classes, bias, limits):
     """Means within 0.15 sd and sds within 10% of a fit with the whole Hessian.
 

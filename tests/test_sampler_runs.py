@@ -191,6 +191,7 @@ def test_a_chain_does_not_depend_on_its_neighbours(name, integrator):
     )
 
 
+@pytest.mark.usefixtures("threads")
 def test_n_jobs_does_not_change_the_draws():
     three = seeded("sghmc", "baoab")
     two_jobs = seeded("sghmc", "baoab", n_jobs=2)

@@ -43,6 +43,8 @@ NONLINEAR = ("mala", "mclmc")
 LINEAR = [cell for cell in CELLS if cell[0] not in NONLINEAR]
 THERMOSTATS = [cell for cell in CELLS if issubclass(TABLE[cell[0]][0], ThermostatSampler)]
 
+SECOND = [cell for cell in THERMOSTATS if cell[0] == "msgnht"]
+
 #: step sizes at which the integrators' own errors are several MCSE
 ETA = {"sgld": 0.5, "psgld": 0.3, "rsgld": 0.3, "sghmc": 0.2, "sgnht": 0.05, "msgnht": 0.05}
 FRICTION = 0.25
@@ -260,8 +262,11 @@ def test_balanced_thermostat_is_a_fair_reference(name, integrator):
 
 # (c) the engine -----------------------------------------------------------------------------------
 
+#: what is right at T = 1/2, where T, its root and its square differ, is right at T = 1
+TEMPERATURES = [pytest.param(1.0, marks=pytest.mark.slow), 0.5]
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("dim", [pytest.param(1, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("name, integrator", LINEAR)
 def test_engine_has_the_exact_covariance(name, integrator, dim, temperature):
@@ -395,7 +400,7 @@ def test_thermostats_scale_with_the_number_of_data(name):
     assert (states[0][1] - states[0][0]).abs().min() > 1e-4  # it has moved
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("name, integrator", [c for c in LINEAR if c[0] != "psgld"])
 def test_engine_with_minibatches(name, integrator, temperature):
     """Batches of n of N rows without replacement add Cov(g) = S_x / n (N - n) / (N - 1).
@@ -445,7 +450,7 @@ def test_engine_with_a_constant_preconditioner(name, integrator, full):
     assert_moments(posterior["theta"], R @ chain.theta @ R.T)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("dim, eta", [(1, 2.0), (10, 0.7)])
 def test_mala_is_exact_at_a_large_step(dim, eta, temperature):
     """Without rejections the variance would be a third too large, or infinite (D = 1)."""
@@ -469,7 +474,14 @@ def test_mala_counts_its_acceptance():
 # (d) thermostats ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, integrator", THERMOSTATS)
+@pytest.mark.parametrize(
+    "name, integrator",
+    [
+        # the integrators are those of both thermostats, which differ in their friction
+        pytest.param(*cell, marks=pytest.mark.slow if cell in SECOND[1:] else ())
+        for cell in THERMOSTATS
+    ],
+)
 def test_thermostats_find_unknown_gradient_noise(name, integrator):
     """The friction rises from alpha to alpha + beta, and the variance becomes the target's.
 

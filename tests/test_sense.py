@@ -372,7 +372,7 @@ def test_targets_with_long_tails_are_no_nonsense(likelihood, n, d, seed):
     y = mean * rng.gamma(shape, 1.0 / shape, n)
     if likelihood == "negative_binomial":
         y = rng.poisson(y)
-    reg = BayesianGLMRegressor(likelihood=likelihood, random_state=0)
+    reg = BayesianGLMRegressor(likelihood=likelihood, n_draws=200, random_state=0)
     assert not [text for text in messages(lambda: reg.fit(X, y)) if "does not describe" in text]
 
 
@@ -431,7 +431,7 @@ def test_honest_fits_do_not_warn_of_nonsense(name):
     if name == "logistic":
         estimator, y = BayesianLogisticRegression(random_state=0), rng.integers(0, 2, 200)
     else:
-        estimator = BayesianMLPRegressor(n_draws=20, burn_in=1000, thinning=10, random_state=0)
+        estimator = BayesianMLPRegressor(n_draws=20, burn_in=400, thinning=5, random_state=0)
         y = np.ones(200) if name == "constant" else rng.standard_normal(200)
     if name == "two rows":
         X, y = X[:2], y[:2]

@@ -137,7 +137,7 @@ def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
     y -= y.mean()
     reg = SparseBayesianRegressor(
         prior=prior, standardize=False, sampler="sghmc", prior_scale=0.03,
-        step_size=0.005, batch_size=n, n_chains=8, n_draws=1000, burn_in=1000, thinning=8,
+        step_size=0.005, batch_size=n, n_chains=8, n_draws=600, burn_in=1000, thinning=8,
         random_state=0,
     ).fit(x[:, None], y)  # fmt: skip
     log_sigma, beta = np.linspace(-2.5, 2.0, 301)[:, None], np.linspace(-3.0, 3.0, 2001)
@@ -244,7 +244,8 @@ def test_coefficients_are_in_the_units_of_the_data():
     X, y = wide(n=80, p=10)
     X = X[:, :5] * [1.0, 10.0, 0.1, 1.0, 1.0] + 3.0
     y = 100.0 + 20.0 * X[:, 1] + np.random.default_rng(0).standard_normal(80)
-    reg = SparseBayesianRegressor(burn_in=3000, n_chains=2, random_state=0).fit(X, y)
+    run = {"burn_in": 2000, "n_draws": 50, "thinning": 20, "n_chains": 2, "random_state": 0}
+    reg = SparseBayesianRegressor(**run).fit(X, y)
     np.testing.assert_allclose(reg.predict(X), X @ reg.coef_ + reg.intercept_, rtol=1e-9)
     np.testing.assert_allclose(reg.coef_[1], 20.0, rtol=0.05)
 
@@ -328,7 +329,8 @@ def test_classifier_selects_too():
     rule = X[:, 2] - X[:, 7]
     noise = 0.3 * np.random.default_rng(0).standard_normal(300)
     y = np.where(rule + noise > 0, "yes", "no")
-    clf = SparseBayesianClassifier(burn_in=3000, n_chains=2, random_state=0).fit(X, y)
+    run = {"burn_in": 3000, "n_draws": 50, "thinning": 20, "n_chains": 2, "random_state": 0}
+    clf = SparseBayesianClassifier(**run).fit(X, y)
     assert clf.get_support(indices=True).tolist() == [2, 7]
     assert clf.coef_.shape == (1, 30) and clf.intercept_.shape == (1,)
     p = clf.predict_proba(X)
@@ -345,7 +347,9 @@ def test_sparse_rows_give_what_dense_ones_do():
     sparse = SparseBayesianRegressor(**settings).fit(sp.csr_matrix(X), y)
     np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(sparse.predict(sp.csr_matrix(X)), dense.predict(X), rtol=1e-8)
-    scaled = SparseBayesianRegressor(burn_in=5000, n_chains=2, random_state=0)
+    scaled = SparseBayesianRegressor(
+        burn_in=3000, n_draws=50, thinning=20, n_chains=2, random_state=0
+    )
     scaled.fit(sp.csr_matrix(X), y)
     assert {0, 5} <= set(scaled.get_support(indices=True)) <= {0, 5, 9}
 
@@ -372,6 +376,7 @@ def test_weights_are_repetitions_in_all_units(form):
     np.testing.assert_allclose(weighted.predict(form(X)), repeated.predict(form(X)), rtol=1e-7)
 
 
+@pytest.mark.usefixtures("threads")
 def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
     X, y = wide(n=60, p=20)
     settings = {"n_chains": 4, "n_draws": 20, "burn_in": 100, "thinning": 2, "random_state": 0}
@@ -385,10 +390,11 @@ def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
     np.testing.assert_array_equal(again.posterior_["sigma"], kept.posterior_["sigma"])
 
 
-def test_an_interrupted_run_goes_on_with_its_latents(tmp_path, interrupt_after):
-    """Stopped after its first portion of steps, when sigma has moved: then bit for bit."""
+def test_an_interrupted_run_goes_on_with_its_latents(tmp_path, limits, interrupt_after):
+    """Stopped after some portions of steps, when sigma has moved: then bit for bit."""
+    limits(chunk_steps=64)
     X, y = wide(n=60, p=20)
-    settings = {"n_chains": 2, "n_draws": 1500, "burn_in": 1000, "thinning": 1, "random_state": 0}
+    settings = {"n_chains": 2, "n_draws": 200, "burn_in": 400, "thinning": 1, "random_state": 0}
     whole = SparseBayesianRegressor(**settings).fit(X, y)
     resumable = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings)
     interrupt_after(0.3, resumable, X, y)
@@ -497,8 +503,8 @@ def test_a_noise_is_refused_beside_sigma_and_the_prior_elsewhere():
 @pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
 def test_odd_data_have_finite_posteriors(change, adaptation):
     X, y = change(*wide(n=30, p=10))
-    reg = SparseBayesianRegressor(prior=SpikeSlab(adaptation=adaptation), n_draws=50, burn_in=1000,
-                                  thinning=4, random_state=0).fit(X, y)  # fmt: skip
+    run = {"n_chains": 2, "n_draws": 50, "burn_in": 500, "thinning": 2, "random_state": 0}
+    reg = SparseBayesianRegressor(prior=SpikeSlab(adaptation=adaptation), **run).fit(X, y)
     mean, sd = reg.predict(X, return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(sd).all() and np.isfinite(reg.coef_).all()
     assert np.all((reg.inclusion_probability_ >= 0.0) & (reg.inclusion_probability_ <= 1.0))

@@ -51,8 +51,8 @@ from skbayes_sgmcmc.samplers import SGLD
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
-REPEATS = 3
-RUN = {"n_draws": 60, "burn_in": 60, "thinning": 1, "n_chains": 4, "random_state": 0}
+REPEATS = 2
+RUN = {"n_draws": 40, "burn_in": 40, "thinning": 1, "n_chains": 4, "random_state": 0}
 X = np.random.default_rng(0).standard_normal((60, 16))
 Y = (X[:, 0] + 0.3 * X[:, 1] > 0).astype(int)
 COUNTS = np.random.default_rng(1).poisson(1.0, (30, 12))
