@@ -64,6 +64,7 @@ class CurvedModel(Model):
 
     #: how many times as many steps the draws of small data need because of the prior's long tails
     tails: float = 1.0
+    counts_products = True
 
     def stand_in(self, data: Data) -> Data | None:
         """A random part of many rows, for what needs not be exact; None if there are too few.
@@ -72,10 +73,6 @@ class CurvedModel(Model):
         """
         n_rows = max(LIMITS.part_rows, 50 * self.n_parameters)
         return data.part(n_rows) if data.n_rows >= AUTO.parts * n_rows else None
-
-    @property
-    def row_products(self) -> int:
-        return self.n_parameters
 
     @property
     def tuning(self) -> Tuning:

@@ -153,11 +153,6 @@ class Model:
         """How many numbers a draw holds: theta, followed by the ``recorded`` state."""
         return self.n_parameters + sum(int(np.prod(shape)) for shape in self.recorded.values())
 
-    @property
-    def row_products(self) -> int | None:
-        """Multiplications of a row in a gradient of one chain; None if they are not known."""
-        return None
-
     def places(self) -> dict[str, slice]:
         """The slice of a draw that holds each block; for blocks of ``shapes``, also of theta."""
         found, start = {}, 0
@@ -368,8 +363,11 @@ class Model:
 
     @property
     def row_products(self) -> float:
-        """About how many multiplications log p of a row takes, for ``device="auto"``."""
+        """About how many multiplications log p of a row takes, for devices and threads."""
         return float(self.n_parameters)
+
+    #: whether ``row_products`` are all; code of users may do more
+    counts_products: bool = False
 
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
         """Whether a run of ``n_steps`` steps is long enough to be worth compiling ``kernels``."""

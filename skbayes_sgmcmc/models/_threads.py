@@ -67,10 +67,9 @@ def serial_products() -> Iterator[None]:
 _found: ContextVar[int | None] = ContextVar("found", default=None)
 
 
-def products(model: Model, n_rows: int, n_chains: int) -> int | None:
-    """Multiplications of a gradient of all chains; None if they are not known."""
-    each = model.row_products
-    return None if each is None else each * n_rows * n_chains
+def products(model: Model, n_rows: int, n_chains: int) -> float | None:
+    """Multiplications of log p of all chains; None if they are not known."""
+    return model.row_products * n_rows * n_chains if model.counts_products else None
 
 
 @contextmanager

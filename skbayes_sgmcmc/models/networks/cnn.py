@@ -52,6 +52,7 @@ class CNN(Network):
         networks.
     """
 
+    counts_products = True
     single_precision = True  # torch's fast convolutions on a CPU need float32
 
     def __init__(

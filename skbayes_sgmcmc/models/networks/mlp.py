@@ -31,6 +31,8 @@ class MLP(Network):
         Whether ``dtype="auto"`` means float32, which takes half the time.
     """
 
+    counts_products = True
+
     def __init__(self, sizes: tuple[int, ...], activation: str, *, single_precision: bool = False):
         self.single_precision = single_precision
         self.units = sizes

@@ -85,6 +85,7 @@ class NetworkModel(Model):
             self._passes = InTurn(self._passes)
         self.single_precision = network.single_precision or low
         self.augment = augment
+        self.counts_products = network.counts_products
         self.shapes = network.shapes | likelihood.shapes
         self.n_network = sum(network.sizes)
         self.rates = prior.rates(self._scales(prior_scale, output_gain))
@@ -107,10 +108,6 @@ class NetworkModel(Model):
         model = copy.copy(self)
         model._kernel = PerceptronGradient(cast(MLP, self.network), self.likelihood)
         return model
-
-    @property
-    def row_products(self) -> int | None:
-        return self.n_network if isinstance(self.network, MLP) else None
 
     @property
     def row_products(self) -> float:

@@ -66,6 +66,8 @@ class Network:
     ends_in_outputs: bool = True
     #: whether outputs are linear in theta
     linear: bool = False
+    #: whether ``row_products`` are all that a row takes; a user's module may have frozen parts
+    counts_products: bool = False
     #: "module": chains start near the network's own values
     start: str = "random"
 
