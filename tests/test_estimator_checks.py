@@ -48,7 +48,7 @@ class Linear(nn.Linear):
 #: one of each kind: classifier, regressor, transformer, topic model
 ESTIMATORS = [
     BayesianLogisticRegression(**SMALL),
-    BayesianMLPRegressor(hidden_layer_sizes=8, n_draws=10, n_chains=2, burn_in=130, thinning=2),
+    BayesianMLPRegressor(hidden_layer_sizes=8, n_draws=10, n_chains=2, burn_in=40, thinning=1),
     BayesianICA(**SHORTER),
     LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=20, burn_in=20),
 ]
