@@ -76,17 +76,18 @@ def run_tests(args):
         command += ["-n", "8"]
     paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(
-        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=240,
-        check=False,
-    )  # fmt: skip
-    (args.out / "gpu-tests.txt").write_text(done.stdout[-200_000:] + done.stderr[-20_000:])
-    lines = done.stdout.splitlines()
+    path = args.out / "gpu-tests.txt"  # which has what was seen if the tests take too long
+    with path.open("w") as file:
+        subprocess.run(
+            command, env=environment, cwd=REPOSITORY, stdout=file, stderr=subprocess.STDOUT,
+            timeout=240, check=False,
+        )  # fmt: skip
+    lines = path.read_text().splitlines()
     found = dict.fromkeys(("passed", "failed", "skipped", "error"), 0)
     found |= {kind: int(n) for n, kind in re.findall(r"(\d+) (passed|failed|skipped|error)",
                                                      lines[-1] if lines else "")}  # fmt: skip
     if not found["passed"]:
-        raise RuntimeError(f"no test has passed: {(done.stdout + done.stderr)[-2000:]}")
+        raise RuntimeError("no test has passed: " + "\n".join(lines)[-2000:])
     return found | {"failures": [line for line in lines if line.startswith("FAILED")][:50]}
 
 

@@ -4,6 +4,7 @@ SKBAYES_DATA=folder python examples/benchmarks/m2_lda.py
 """
 
 import time
+import warnings
 from functools import partial
 
 import numpy as np
@@ -25,6 +26,7 @@ from sklearn.decomposition import LatentDirichletAllocation as OnlineVB
 from skbayes_sgmcmc import (
     LatentDirichletAllocation,
     SamplingError,
+    SamplingWarning,
     document_completion_perplexity,
 )
 from skbayes_sgmcmc.samplers import MSGNHT, SGHMC
@@ -82,11 +84,16 @@ perplexity by document completion (`document_completion_perplexity`, alpha = {al
 all methods. "auto" uses the estimator's automatic steps and preconditioner with beta = {beta}.
 Online VB is scikit-learn's, batches of 100, passes until the time is up; Gibbs is
 `algorithm="gibbs"`. The published corpus (ICML abstracts) is not available, so only the order of
-its figures can be compared: {published}.
+its figures can be compared.
 
 {tables}
 
-Empty cells have not been run. "diverged": no finite chain was left.
+The steps of a method go on until the best one lies inside them: the next smaller and the next
+larger step are worse, or diverge. All steps have seed 0; the best and its two neighbours have all
+seeds, or as many as the number in brackets says. Empty cells have not been run. "diverged": no
+finite chain was left. Mean perplexities at the best steps, in their order (published: {published}):
+
+{order}
 
 {remark}
 """
@@ -245,6 +252,18 @@ def one_corpus(args, corpus, documents):
     return markdown_table(header, rows), searches, curves
 
 
+def order(searches):
+    """For each corpus and size of batches, the methods from the best to the worst."""
+    found = {}
+    for (corpus, batch, name), scores in searches.items():
+        mean = np.nan_to_num(np.mean(scores[best_step(scores)]), nan=np.inf)
+        found.setdefault(f"{corpus}, batches of {batch}", []).append((mean, name))
+    return "\n".join(
+        f"* {where}: {', '.join(f'{name} {mean:.0f}' for mean, name in sorted(methods))}."
+        for where, methods in found.items()
+    )
+
+
 def draw_figure(args, corpus, curves):
     figure, axes = new_figure(len(args.batches))
     seconds = np.arange(1, BLOCKS + 1) * args.cpu_seconds / BLOCKS
@@ -271,6 +290,7 @@ def main():
         constants={"n_topics": K, "alpha": ALPHA, "beta": BETA, "diffusion": D,
                    "test_documents": TEST_DOCUMENTS, "blocks": BLOCKS},
     )  # fmt: skip
+    warnings.simplefilter("ignore", SamplingWarning)  # of ten steps at a time
     tables, figures, searches, args.steps = [], [], {}, STEPS
     if args.short:
         args.parts, args.batches, args.steps = args.parts[:1], args.batches[:1], STEPS[1:2]
@@ -286,8 +306,8 @@ def main():
         check_best_steps("m2_lda", searches)
     body = BODY.format(
         n_topics=K, alpha=ALPHA, beta=BETA, d=D, seconds=args.cpu_seconds, half=BLOCKS // 2,
-        test=TEST_DOCUMENTS, tables="\n\n".join(tables),
-        remark=REMARK.strip(),
+        test=TEST_DOCUMENTS, tables="\n\n".join(tables), order=order(searches),
+        remark="" if args.quick else REMARK.strip(),
         published=", ".join(f"{name} {value}" for name, value in PUBLISHED.items()),
     )  # fmt: skip
     write_results(args, "m2_lda", "M2: topics of text", body, figures)

@@ -48,8 +48,13 @@ def as_uniform(w: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def as_positive(w: Tensor) -> Tensor:
-    """Uniform numbers in (0, 1), in float64."""
-    return (w.double() + 0.5) * 2.0**-32
+    """Uniform numbers in (0, 1)."""
+    return (_wide(w) + 0.5) * 2.0**-32
+
+
+def _wide(x: Tensor) -> Tensor:
+    """The numbers in float64, which Apple's GPUs do not have."""
+    return x.to(torch.float32 if x.device.type == "mps" else torch.float64)
 
 
 def _interpolated(f: Any, low: float, high: float, degree: int) -> list[float]:
@@ -77,7 +82,7 @@ def box_muller(w: Tensor) -> Tensor:
     x = ((high & 0x7FFFFF) + ROOT_HALF_BITS).view(torch.float32) - 1.0
     log = x + x * x * _polynomial(LOG_REST, x) + exponent * LOG_TWO
     # in double precision, because torch's roots in single are not rounded correctly on CPUs
-    radius = (-2.0 * log).clamp(min=0.0).double().sqrt().float()
+    radius = _wide((-2.0 * log).clamp(min=0.0)).sqrt().float()
     # 31 bits are an angle in (-pi/2, pi/2), and one bit chooses the half of the circle
     turn = w[..., 1::2]
     radius = torch.where((turn & 1) == 1, radius, -radius)
