@@ -192,6 +192,17 @@ def test_auto_grows_with_the_network(width, pays):
     assert not devices.pays(replace(task.settings, max_steps=100), task.model, 200)
 
 
+def test_convolutions_of_modules_are_counted(monkeypatch):
+    """At each place of the image; 8 x 8 pixels after one of 3 x 3 without padding leave 6 x 6."""
+
+    def convolutions(n_outputs):
+        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, n_outputs))
+
+    clf = BayesianModuleClassifier(convolutions, input_shape=(1, 8, 8))
+    model = clf._task(X, y, None).model
+    assert model.row_products == 9 * 4 * 36 + 144 * 10
+
+
 def test_auto_takes_a_gpu_for_large_fits_and_predictions(monkeypatch):
     """On a stand-in: ``device_`` says so, and the same model predicts on the CPU without it."""
     clf = fresh("mlp", compiled=False, random_state=0)

@@ -50,6 +50,8 @@ class ModuleEstimator(LastLayer):
     _made_from: tuple[Any, Any] = (None, None)
     #: the final softmax or sigmoid of the module, which ``_module`` does without
     _left_out: str | None = None
+    #: multiplications of its linear layers and convolutions for a row
+    _counted_products = 0
 
     # parameters -----------------------------------------------------------------------------------
 
@@ -231,9 +233,11 @@ class ModuleEstimator(LastLayer):
         head = self._linear_head(start)
         if head is not None:
             return head
-        return ModuleNetwork(
+        network = ModuleNetwork(
             light_copy(self._module), self._vectorized, self._sampled_names, start, self._layout
         )
+        network.counted_products = self._counted_products
+        return network
 
     def _model_kind(self, network: Network) -> tuple[type[NetworkModel], dict[str, Any]]:
         kind, options = super()._model_kind(network)
@@ -255,7 +259,9 @@ class ModuleEstimator(LastLayer):
             )
         module = self._build(self._n_outputs)
         few = self._few(module, X)
-        outputs, x = self._try(module, few)
+        with checks.counted_products(module) as products:
+            outputs, x = self._try(module, few)
+        self._counted_products = products()
         check_outputs("module", self.module, outputs, (len(few), self._n_outputs))
         checks.check_behaviour(self.module, module, x)
         of_targets = (None,) if is_classifier(self) else (self._family.link, self.likelihood)

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .._exceptions import RandomLayerWarning, listed, not_allowed, warn
@@ -56,6 +57,26 @@ def tried(
         f"sequences, {hint}; else change the module's inputs.",
         "a-module-is-not-allowed",
     ) from reasons[0]
+
+
+@contextmanager
+def counted_products(module: nn.Module) -> Iterator[Callable[[], int]]:
+    """Count the multiplications of linear layers and convolutions for a row of the calls."""
+    from torch import nn
+    from torch.nn.modules.conv import _ConvNd
+
+    found: dict[nn.Module, int] = {}
+
+    def count(part: Any, args: Any, out: Any) -> None:
+        found[part] = part.weight[0].numel() * out[0].numel()
+
+    parts = [part for part in module.modules() if isinstance(part, nn.Linear | _ConvNd)]
+    handles = [part.register_forward_hook(count) for part in parts]
+    try:
+        yield lambda: sum(found.values())
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def check_behaviour(given: Any, module: nn.Module, x: Rows) -> None:

@@ -70,6 +70,8 @@ class ModuleNetwork(Network):
 
     #: the choice by rows was measured on perceptrons only (docs/networks.md)
     sampler = "psgld"
+    #: multiplications of the outputs of a row, if they are known
+    counted_products = 0
 
     def __init__(
         self,
@@ -119,6 +121,10 @@ class ModuleNetwork(Network):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._here = _InThread(self)
+
+    @property
+    def row_products(self) -> int:
+        return max(self.counted_products, super().row_products)
 
     def values(self) -> Array:
         """The module's own values of the sampled parameters, (n_parameters,) in float64."""
