@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -393,6 +394,18 @@ class Summary(dict[str, Any]):
         import pandas as pd
 
         return pd.DataFrame({k: v for k, v in self.items() if k != "name"}, index=self["name"])
+
+    def _repr_html_(self) -> str:
+        """The table in notebooks."""
+        columns = [key for key in self if key != "name"]
+        head = "".join(f"<th>{escape(key)}</th>" for key in ["", *columns])
+        rows = "".join(
+            f"<tr><th>{escape(str(name))}</th>"
+            + "".join(f"<td>{_short(key, self[key][i])}</td>" for key in columns)
+            + "</tr>"
+            for i, name in enumerate(self["name"])
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
     def __repr__(self) -> str:
         columns = [key for key in self if key != "name"]

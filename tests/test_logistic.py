@@ -8,6 +8,8 @@ of 1e-16 without amplifying them (the chains contract). How right the posterior 
 
 from __future__ import annotations
 
+import re
+
 import joblib
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import BayesianLogisticRegression, MixingDistance
-from skbayes_sgmcmc.diagnostics import mcse
+from skbayes_sgmcmc.diagnostics import Summary, mcse
 from skbayes_sgmcmc.samplers import SGHMC, TABLE
 from skbayes_sgmcmc.schedules import BlockDecay, Cyclical, Exponential, MultiStep, Polynomial
 
@@ -302,6 +304,17 @@ def test_summary(binary):
     assert frame.loc["blood pressure", "sd"] == pytest.approx(pooled.std())
     assert "blood pressure" in repr(table)
     assert len(repr(table).splitlines()) == 8
+
+
+def test_summary_is_a_table_in_notebooks():
+    """Every number that is printed is a cell, and names are text."""
+    table = Summary(
+        {"name": ["<b>", "y"], "mean": np.array([0.5, 1.0]), "sd": np.array([2.0, 3.0])}
+    )
+    page = table._repr_html_()
+    assert re.findall("<th>(.*?)</th>", page) == ["", "mean", "sd", "&lt;b&gt;", "y"]
+    cells = [cell for line in repr(table).splitlines()[1:] for cell in line.split()[1:]]
+    assert re.findall("<td>(.*?)</td>", page) == cells
 
 
 def test_summary_names_classes(fitted):

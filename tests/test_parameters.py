@@ -119,6 +119,14 @@ def test_there_are_all_estimators():
     assert len(ESTIMATORS) >= 13  # this test's own eyes
 
 
+def test_the_first_parameter_is_positional_where_it_is_in_scikit_learn():
+    """``MLPClassifier((32, 32))``, ``FastICA(3)`` and ``LatentDirichletAllocation(3)``."""
+    for cls in (BayesianMLPClassifier, BayesianMLPRegressor):
+        assert cls((32, 32)).hidden_layer_sizes == (32, 32)
+    for cls in (BayesianICA, LatentDirichletAllocation):
+        assert cls(3).n_components == 3
+
+
 @cases("name", sorted(ESTIMATORS))
 def test_parameters_have_the_shared_order_in_signature_and_docstring(name):
     found = list(parameters(ESTIMATORS[name]))

@@ -217,8 +217,8 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
 
     def __init__(
         self,
-        *,
         hidden_layer_sizes: int | Sequence[int] | Literal["auto"] = "auto",
+        *,
         activation: str = "relu",
         prior: Prior | Literal["normal", "laplace"] = "normal",
         prior_scale: float | Sequence[float] | LearnedScale | str = "auto",

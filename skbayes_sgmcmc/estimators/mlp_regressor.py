@@ -231,8 +231,8 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
 
     def __init__(
         self,
-        *,
         hidden_layer_sizes: int | Sequence[int] = (16, 16, 16, 16),
+        *,
         activation: str = "relu",
         prior: Prior | Literal["normal", "laplace"] = "normal",
         prior_scale: float | Sequence[float] | LearnedScale | str = "auto",

@@ -193,8 +193,8 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
 
     def __init__(
         self,
-        *,
         hidden_layer_sizes: int | Sequence[int] = (),
+        *,
         activation: str = "relu",
         prior: SpikeSlab | Literal["spike_slab"] = "spike_slab",
         prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in",

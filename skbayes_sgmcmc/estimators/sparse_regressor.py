@@ -199,8 +199,8 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
 
     def __init__(
         self,
-        *,
         hidden_layer_sizes: int | Sequence[int] = (),
+        *,
         activation: str = "relu",
         prior: SpikeSlab | Literal["spike_slab"] = "spike_slab",
         prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in",
