@@ -25,6 +25,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc._engine.accelerators import cuda_graphs as _graphs
+from skbayes_sgmcmc._engine.accelerators import model_kernels
 from skbayes_sgmcmc.models._protocol import Model
 from skbayes_sgmcmc.priors import LearnedScale
 from skbayes_sgmcmc.samplers import PSGLD
@@ -71,6 +72,8 @@ def recorder(monkeypatch):
     found = Recorder()
     monkeypatch.setattr(_graphs, "DEVICES", ("cpu",))
     monkeypatch.setattr(_graphs, "record", found)
+    # as on a GPU, where gradients that are compiled for CPUs do not apply
+    monkeypatch.setattr(model_kernels, "why_no_cpu", lambda recipe: "it needs a CPU.")
     return found
 
 
