@@ -173,7 +173,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _row_shape(self) -> tuple[int, ...]:
         """Shape of a row as the network sees it."""
-        return (self.n_features_in_,)
+        return (self._columns.width,)
 
     def _fit_inputs(self, X: Array, weight: Array | None) -> None:
         """Store the centre and the scale of each feature."""
