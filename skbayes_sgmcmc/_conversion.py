@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import numbers
 import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -114,23 +115,55 @@ def _not_numeric(name: str, values: Any) -> str | None:
     if table.ndim == 1:
         found = _first_no_number(table)
         texts = "; CountVectorizer of scikit-learn makes rows of texts" if name == "X" else ""
-        return found and f"{name} is not allowed: item {found}. Give numbers{texts}."
+        return found and f"{name} is not allowed: item {found[0]}. Give numbers{texts}."
     if table.ndim != 2:
         return None
-    bad: dict[Any, str] = {}
-    for label, column in zip(column_names(values, table.shape[1]), table.T, strict=True):
-        found = _first_no_number(column)
-        if found is not None:
-            bad[label] = found
+    names = column_names(values, table.shape[1])
+    return _columns_without_numbers(name, dict(zip(names, table.T, strict=True)))
+
+
+def _columns_without_numbers(name: str, columns: dict[Any, Any]) -> str | None:
+    """An error's text that names those of some columns of objects that are not numeric."""
+    found = {label: _first_no_number(column) for label, column in columns.items()}
+    bad = {label: first for label, first in found.items() if first is not None}
     if not bad:
         return None
     named = listed(map(repr, bad))
     which = f"columns {named} are" if len(bad) > 1 else f"column {named} is"
     where = f"in column {next(iter(bad))!r}, " if len(bad) > 1 else ""
+    row, value = next(iter(bad.values()))
     return (
-        f"{name} is not allowed: its {which} not numeric ({where}row {next(iter(bad.values()))}). "
+        f"{name} is not allowed: its {which} not numeric ({where}row {row}). {_remedy(value)}, or "
+        "leave it out."
+    )
+
+
+def refuse_columns(columns: dict[Any, Any]) -> NoReturn:
+    """Raise an error of columns of X, by their names, that hold no numbers."""
+    # as objects, which say what they are
+    values = {label: np.asarray(column, dtype=object) for label, column in columns.items()}
+    text = _columns_without_numbers("X", values)
+    kind = ValueError if any(isinstance(v, str) for v in next(iter(values.values()))) else TypeError
+    unreal = f"X is not allowed: its columns {listed(map(repr, columns))} are not real numbers."
+    raise explained(kind(text or unreal), "a-column-is-not-numeric")
+
+
+def _remedy(value: Any) -> str:
+    """How to make numbers of values like this one, which is no number."""
+    if isinstance(value, datetime.date | np.datetime64):
+        return (
+            "Give numbers in its place, such as the days since the first date, by "
+            "(column - column.min()).dt.days of pandas"
+        )
+    if isinstance(value, datetime.timedelta | np.timedelta64):
+        return "Give numbers in its place, for instance by .dt.total_seconds() of pandas"
+    if isinstance(value, list | tuple | dict | set | np.ndarray):
+        return (
+            "Give a column for each item in its place, for instance by column.apply(pandas.Series)"
+        )
+    return (
         "Encode what is no number, for instance by scikit-learn's OneHotEncoder in a "
-        "ColumnTransformer, or leave it out."
+        "ColumnTransformer"
     )
 
 
@@ -145,15 +178,15 @@ def _is_numeric(values: Any) -> bool:
     return True
 
 
-def _first_no_number(values: Any) -> str | None:
-    """Number and value of the first item that is no number, or None."""
+def _first_no_number(values: Any) -> tuple[str, Any] | None:
+    """The first item that is no number, as text with its place, and as it is; or None."""
     try:
         values.astype(np.float64)
     except (TypeError, ValueError):
         for row, value in enumerate(values):
             why = _why_no_number(value)
             if why is not None:
-                return f"{row} has {reprlib.repr(value)}{why}"
+                return f"{row} has {reprlib.repr(value)}{why}", value
     return None
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ._exceptions import not_allowed
 from ._limits import LIMITS
-from ._table_columns import column_of, first_missing, is_missing, missing_value
+from ._table_columns import as_array, column_of, first_missing, is_missing, missing_value
 from ._validation import column_or_1d
 
 Array = NDArray[Any]
@@ -24,7 +24,7 @@ def label_array(name: str, values: Any, where: str = "", remedy: str = "Leave th
     """
     listed = isinstance(values, list | tuple)
     try:  # of a list with texts and NaN, NumPy would make texts only
-        array = np.asarray(values, dtype=object if listed else None)
+        array = np.asarray(values, dtype=object) if listed else as_array(values)
         exact = np.asarray(values) if listed else array
     except ValueError:
         return values

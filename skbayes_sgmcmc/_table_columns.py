@@ -21,6 +21,44 @@ def column_names(table: Any, n_columns: int) -> list[Any]:
     return list(range(n_columns))
 
 
+def is_table(values: Any) -> bool:
+    """Whether each column has a type of its own: tables of pandas, polars and pyarrow."""
+    shape = getattr(values, "shape", None)
+    known = any(hasattr(values, name) for name in ("iloc", "with_columns", "column_names"))
+    return known and isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[0], int)
+
+
+def by_name(table: Any, names: Any) -> Any:
+    """The table with its columns in the order of ``names``, if these are its columns' names."""
+    own = column_names(table, 0)
+    if own == list(names) or set(own) != set(names):
+        return table
+    return table.select(list(names)) if hasattr(table, "select") else table[list(names)]
+
+
+def as_array(column: Any) -> Array:
+    """The values of a column. NumPy would read gaps of a dictionary of pyarrow as its last item."""
+    dictionary: Any = getattr(column, "type", None)
+    if hasattr(dictionary, "value_type") and hasattr(dictionary, "index_type"):
+        column = column.cast(dictionary.value_type)
+    return np.asarray(column)
+
+
+def declares_categories(column: Any) -> bool:
+    """Whether a column is a Categorical, an Enum, or a dictionary of pyarrow."""
+    dtype: Any = getattr(column, "dtype", None) or getattr(column, "type", None)
+    dtype = getattr(dtype, "pyarrow_dtype", dtype)
+    kinds = ("CategoricalDtype", "Categorical", "Enum", "DictionaryType")
+    return type(dtype).__name__ in kinds
+
+
+def holds_text(values: Array) -> bool:
+    """Whether an array has texts, among other things."""
+    if values.dtype.kind == "O":
+        return any(isinstance(value, str) for value in values.flat)
+    return values.dtype.kind in "UST"
+
+
 def column_of(table: Any, j: int) -> Any:
     """Column ``j`` in the type that it has in the table: an array, or what converts to one."""
     if sp.issparse(table):
@@ -59,14 +97,19 @@ def is_missing(value: Any) -> bool:
         return type(value).__name__ == "NAType"
 
 
+def missing_of(values: Array) -> Array:
+    """Which items of an array are missing."""
+    if values.dtype.kind in "OT":
+        found = np.fromiter(map(is_missing, values.flat), bool, values.size)
+        return found.reshape(values.shape)
+    if values.dtype.kind in "fcmM":
+        return np.isnan(values)
+    return np.zeros(values.shape, dtype=bool)
+
+
 def first_missing(values: Array) -> int | None:
     """The number of the first row of an array with a missing value; None if there is none."""
-    if values.dtype.kind == "O":
-        found = np.fromiter(map(is_missing, values.flat), bool, values.size)
-    elif values.dtype.kind in "fcmM":
-        found = np.isnan(values).ravel()
-    else:
-        return None
+    found = missing_of(values).ravel()
     return int(found.argmax()) // max(1, values.size // len(values)) if found.any() else None
 
 

@@ -115,6 +115,7 @@ ACCEPTED = {
     "n_jobs": COUNT | {"nothing"},
     "n_workers": COUNT,
     "verbose": COUNT | {"true"},  # as in scikit-learn
+    "categorical_features": {"nothing"},
     "standardize": {"true"},
     "fit_intercept": {"true"},
     "whiten": {"true"},

@@ -49,7 +49,7 @@ PRIOR = [
     "prior", "prior_scale", "prior_center", "prior_mean", "likelihood", "noise", "prune",
     "threshold", "class_weight",
 ]  # fmt: skip
-DATA = ["standardize", "augment", "n_workers"]
+DATA = ["categorical_features", "standardize", "augment", "n_workers"]
 SAMPLING = [
     "algorithm", "doc_sweeps", "sampler", "integrator", "step_size", "preconditioner", "gradient",
     "batch_size",
@@ -75,7 +75,7 @@ EVERYWHERE = {
 OWN_DEFAULT = {"prior", "prior_scale", "noise", "standardize", "sampler", "n_chains", "doc_sweeps"}
 #: whose whole description is the same wherever they are
 SAME_TEXT = {
-    "prune", "threshold", "class_weight", "augment", "integrator",
+    "categorical_features", "prune", "threshold", "class_weight", "augment", "integrator",
     "validation_fraction", "total_samples", "precision", "storage", "checkpoint", "n_jobs",
     "random_state",
 }  # fmt: skip

@@ -220,10 +220,11 @@ def test_pandas(data):
     clf = small().fit(X, pd.Series(data[1]))
     assert list(clf.feature_names_in_) == list("abcde")
     np.testing.assert_array_equal(clf.coef_, small().fit(*data).coef_)
+    np.testing.assert_array_equal(clf.predict(X[list("edcba")]), clf.predict(X))  # by name
     with pytest.raises(ValueError, match="feature names"):
-        clf.predict(X[list("edcba")])
+        clf.predict(X.rename(columns={"a": "z"}))
     with pytest.raises(ValueError, match="column 'a' is not numeric"):
-        small().fit(X.assign(a="text"), data[1])
+        small(categorical_features=None).fit(X.assign(a="text"), data[1])
 
 
 # shapes -------------------------------------------------------------------------------------------

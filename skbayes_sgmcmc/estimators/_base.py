@@ -20,7 +20,8 @@ from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._limits import LIMITS
 from .._validation import check_int, check_is_fitted, check_sample_weight
-from ._columns import Columns
+from ._columns import Columns, check_columns_stay
+from ._encoding import PLAIN, Encoding
 from ._fitting import Task, all_or_nothing, extremes_named
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
@@ -68,6 +69,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     _label_parameters: tuple[str, ...] = ()
     #: labels of the latter, by column
     _known_labels: Mapping[int, list[Any]] = MappingProxyType({})
+    #: how columns of X become numbers; estimators with ``categorical_features`` learn it
+    _encoding: Encoding = PLAIN
     #: rows of a stream so far, None after ``fit``; and when its mixing was last checked
     _stream_rows: float | None = None
     _rows_checked = 0.0
@@ -180,6 +183,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _check_together(self, settings: Settings) -> None:
         """Raise ``ValueError`` if parameters that are allowed alone are not allowed together."""
+        check_columns_stay(self)
 
     def _settings(self) -> Settings:
         from .._engine.settings import Settings
@@ -478,6 +482,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _torch_module(self, n_draws: int | None = None) -> nn.Module:
         """Predictions as a torch module that averages ``n_draws`` of the pooled draws."""
+        self._encoding.check_plain("an export")
         if n_draws is not None:
             check_int("n_draws", n_draws, high=self.n_chains_ * self.n_draws_)
         return self._ensemble(*self.posterior_.spaced(n_draws))
@@ -491,3 +496,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _feature_labels(self) -> list[str]:
         return self._columns.feature_labels
+
+    def _given_labels(self) -> list[str]:
+        """Names of the columns of X from which the features are made."""
+        return self._columns.parts()[1]

@@ -60,8 +60,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
         Parameters
         ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Rows.
+        X : array, CSR matrix or table of shape (n_samples, n_features)
+            Rows. Estimators with ``categorical_features`` take tables of pandas, polars and pyarrow
+            with categories and gaps.
         y : array of shape (n_samples,)
             Labels of at least two classes.
         sample_weight : array of shape (n_samples,) or None, default=None
@@ -179,7 +180,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         return known
 
     def _meaning(self) -> tuple[Any, ...]:
-        return self.n_features_in_, self.classes_.tolist()
+        return self._columns.meaning, self.classes_.tolist()
 
     def _judge(self, task: Task) -> None:
         super()._judge(task)

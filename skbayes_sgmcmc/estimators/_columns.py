@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -15,8 +15,16 @@ from .._data.rows import StoredRows
 from .._exceptions import not_allowed
 from .._labels import codes_of, label_array
 from .._pipelines import called_from
-from .._table_columns import column_of, with_column
+from .._table_columns import (
+    as_array,
+    column_of,
+    is_table,
+    missing_of,
+    missing_value,
+    with_column,
+)
 from .._validation import check_int, validate_data
+from ._encoding import PLAIN, Encoding, learned
 
 Array = NDArray[Any]
 
@@ -33,10 +41,13 @@ class Columns:
     Columns of labels hold codes once X has been checked: places in the list of labels that the fit
     has had, and -1 for others. Labels have no common type to which they could be rounded.
 
+    Indices are those of checked rows, which may have several columns for one of X: see
+    :class:`Encoding`.
+
     Attributes
     ----------
     n_columns : int
-        Number of all columns.
+        Number of all columns of X.
     names : list of str
         Their names, if X had any.
     given : dict of str to int, str or None
@@ -45,6 +56,8 @@ class Columns:
         Parameters that name one or several columns of labels.
     known : dict of int to list
         Labels of these columns, as Python objects: sorted ones, then those of later calls.
+    encoding : Encoding
+        What checked rows have in the place of each column of X.
     """
 
     n_columns: int
@@ -52,6 +65,7 @@ class Columns:
     given: dict[str, Any]
     of_labels: dict[str, Any]
     known: Mapping[int, list[Any]]
+    encoding: Encoding = PLAIN
 
     @classmethod
     def of(cls, estimator: Any) -> Columns:
@@ -61,12 +75,30 @@ class Columns:
             for parameters in (estimator._column_parameters, estimator._label_parameters)
         )
         names = list(getattr(estimator, "feature_names_in_", []))
-        return cls(estimator.n_features_in_, names, given, of_labels, estimator._known_labels)
+        n, known, encoding = estimator.n_features_in_, estimator._known_labels, estimator._encoding
+        place = np.searchsorted(encoding.origin(n), list(known)) if known else known
+        known = dict(zip(map(int, place), known.values(), strict=True))
+        return cls(n, names, given, of_labels, known, encoding)
+
+    @property
+    def given_labels(self) -> list[str]:
+        """Names of the columns of X."""
+        return self.names or [f"x{j}" for j in range(self.n_columns)]
 
     @property
     def labels(self) -> list[str]:
         """Names of all columns."""
-        return self.names or [f"x{j}" for j in range(self.n_columns)]
+        return self.encoding.names(self.given_labels)
+
+    @property
+    def width(self) -> int:
+        """Number of columns of checked rows."""
+        return len(self.encoding.origin(self.n_columns))
+
+    @property
+    def meaning(self) -> Any:
+        """What says whether the columns of two fits mean the same."""
+        return self.n_columns if self.encoding.plain else self.labels
 
     @property
     def labelled(self) -> dict[str, int]:
@@ -83,20 +115,38 @@ class Columns:
     @property
     def features(self) -> list[int]:
         special = self.special.values()
-        return [j for j in range(self.n_columns) if j not in special]
+        return [j for j in range(self.width) if j not in special]
 
     @property
     def feature_labels(self) -> list[str]:
         labels = self.labels
         return [labels[j] for j in self.features]
 
+    @property
+    def numbers(self) -> Array:
+        """Which features are numbers, and not indicators."""
+        return self.encoding.numbers(self.n_columns)[self.features]
+
+    def parts(self, *, numbers_as_one: bool = False) -> tuple[Array, list[str]]:
+        """The column of X of every feature, counted from 0 among features, and names of these.
+
+        ``numbers_as_one``: all columns of numbers count as one, which comes first.
+        """
+        origin, labels = self.encoding.origin(self.n_columns)[self.features], self.given_labels
+        if numbers_as_one:
+            origin = np.where(self.encoding.categories(self.n_columns)[origin], origin, -1)
+        found, part = np.unique(origin, return_inverse=True)
+        return part, ["numbers" if j < 0 else labels[j] for j in found]
+
     def find(self, parameter: str, given: Any) -> int:
         """Index of the column that ``given``, a value of this parameter, names."""
+        found = None
         if isinstance(given, str):
-            if given in self.names:
-                return self.names.index(given)
+            found = self.names.index(given) if given in self.names else None
         elif isinstance(given, Integral) and not isinstance(given, bool):
-            return check_int(parameter, given, low=0, high=self.n_columns - 1)
+            found = check_int(parameter, given, low=0, high=self.n_columns - 1)
+        if found is not None:
+            return int(np.searchsorted(self.encoding.origin(self.n_columns), found))
         raise not_allowed(
             f"{parameter}={given!r} is not allowed: give the index of a column of X, below "
             f"{self.n_columns}, the name of a column of a DataFrame, or None."
@@ -118,7 +168,7 @@ class Columns:
             values = np.array(labels, dtype=object)[values_of(X, j).astype(int)]
             numeric = all(isinstance(label, Real) and float(label) == label for label in labels)
             X = with_column(X, j, values.astype(float) if numeric or sp.issparse(X) else values)
-        return X
+        return self.encoding.decoded(X)
 
 
 def values_of(X: Any, column: int) -> Array:
@@ -129,9 +179,13 @@ def values_of(X: Any, column: int) -> Array:
 
 def check_columns_stay(estimator: Any) -> None:
     """Refuse fits by selectors, which drop columns and do not know their names."""
-    named = (*estimator._column_parameters, *estimator._label_parameters)
-    values = {name: getattr(estimator, name) for name in named}
-    given = [f"{name}={value!r}" for name, value in values.items() if value is not None]
+    named = (*estimator._column_parameters, *estimator._label_parameters, "categorical_features")
+    values = {name: getattr(estimator, name, None) for name in named}
+    given = [
+        f"{name}={value!r}"
+        for name, value in values.items()
+        if value is not None and (name != "categorical_features" or not isinstance(value, str))
+    ]
     if given and called_from(*SELECTORS):
         raise not_allowed(
             f"{given[0]} is not allowed inside RFE and SequentialFeatureSelector of "
@@ -164,7 +218,7 @@ def with_codes(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> An
     if len(X.shape) != 2 or X.shape[0] == 0:  # the error is scikit-learn's
         return X
     validate_data(estimator, X, reset=reset, skip_check_array=True)  # the names of the columns
-    columns, known = estimator._columns, dict(estimator._known_labels)
+    columns, known = replace(estimator._columns, encoding=PLAIN), dict(estimator._known_labels)
     names = columns.labels
     for j in columns.labelled.values():
         where = f" in column {names[j]!r}"
@@ -183,6 +237,48 @@ def with_codes(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> An
         X = with_column(X, j, codes.astype(np.float32))
     estimator._known_labels = known
     return X
+
+
+def with_numbers(estimator: Any, X: Any, *, reset: bool) -> tuple[Any, bool]:
+    """X with numbers in place of categories and gaps, and whether it was encoded.
+
+    X stays as it is if its columns are numbers without gaps, or for others to refuse. ``reset``:
+    learn the encoding from X, of estimators that have one.
+    """
+    chosen = getattr(estimator, "categorical_features", None)
+    named = chosen is not None and not isinstance(chosen, str)
+    if reset:
+        estimator._encoding = PLAIN
+    if not hasattr(estimator, "categorical_features"):
+        return X, False
+    if not estimator._encoding.columns and not (reset and (named or is_table(X))):
+        return X, False
+    if isinstance(X, StoredRows) or sp.issparse(X):
+        if estimator._encoding.plain and not named:
+            return X, False
+        raise not_allowed(
+            f"X of type {type(getattr(X, 'table', X)).__name__} is not allowed with "
+            f"categorical_features={chosen!r}: give a DataFrame, or an array in memory."
+        )
+    X = X if hasattr(X, "shape") else np.array(X, dtype=object)
+    if len(X.shape) != 2 or 0 in X.shape:  # the error is scikit-learn's
+        return X, False
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    columns = replace(estimator._columns, encoding=PLAIN)
+    labels, special = columns.given_labels, {j: name for name, j in columns.special.items()}
+    for j, name in special.items():
+        gaps = missing_of(as_array(column_of(X, j)))
+        if gaps.any():
+            place = int(gaps.argmax()), None, f" in column {labels[j]!r}, {name},"
+            raise not_allowed(missing_value("X", *place, "Leave the row out"))
+    if reset:
+        estimator._encoding = learned(X, labels, columns.names, chosen, special)
+    encoding = estimator._encoding
+    if encoding.plain and not any(
+        missing_of(as_array(column_of(X, j))).any() for j in range(len(labels))
+    ):
+        return X, False
+    return encoding.encoded(X, labels, sparse=bool(estimator._sparse())), True
 
 
 def _sorted(values: Array, name: str) -> list[Any]:

@@ -95,6 +95,10 @@ def groupings_of(columns: Columns, X: Any, group_slopes: Any) -> Groupings:
     for given, j in columns.named("group_slopes", group_slopes).items():
         if j not in features:
             raise not_allowed(f"{given} is not allowed: the column is not a feature.")
+        if not columns.numbers[features.index(j)]:
+            raise not_allowed(
+                f"{given} is not allowed: the column holds categories. Give columns of numbers."
+            )
         slopes[labels[j]] = j
     groupings = []
     for j in columns.labelled.values():

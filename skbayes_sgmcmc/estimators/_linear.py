@@ -18,7 +18,7 @@ from .._limits import LIMITS
 from .._validation import check_choice, check_is_fitted
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
-from ._learned_scale import LINEAR, can_learn, check_prior_scale, learned_scale
+from ._learned_scale import CATEGORIES, LINEAR, can_learn, check_prior_scale, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix, short_name
 from ._sense import check_spread
 
@@ -66,23 +66,57 @@ class LinearEstimator(SGMCMCEstimator):
         """The hyperprior of the scales, or None if the scales are given."""
         return learned_scale(self.prior_scale, LINEAR, unasked=can_learn(self.prior))
 
-    def _model_scale(self, n_features: int) -> Any:
+    def _model_scale(self) -> Any:
         """Scale of the model's prior: numbers, or the hyperprior."""
-        given = self._learned_scale()
+        from ..priors.learned_scale import LearnedScale
+
+        part, names = self._columns.parts()
+        given, n_features = self._learned_scale(), len(names)
         if given is not None:
-            return given
-        if np.ndim(self.prior_scale) == 1 and len(self.prior_scale) != n_features:
+            shape: Any = given.shape
+            scale = float(given.typical(1.0 / math.sqrt(n_features)))
+            if not given.inputs and not self._encoding.plain:
+                shape, scale = self._scales_of_parts(shape, scale)
+            return LearnedScale(shape, scale, given.inputs)
+        if np.ndim(self.prior_scale) != 1:
+            return self.prior_scale
+        if len(self.prior_scale) != n_features:
             raise not_allowed(
                 f"prior_scale of length {len(self.prior_scale)} is not allowed: X has "
                 f"{n_features} features; give one number for each of them."
             )
-        return self.prior_scale
+        return np.asarray(self.prior_scale)[part]
+
+    def _scales_of_parts(self, shape: float, scale: float) -> tuple[Any, ...]:
+        """Parameters of the hyperprior for each scale: those given, or "auto" for its columns."""
+        auto = {"shape": True, "scale": True}
+        if hasattr(self.prior_scale, "resolved"):
+            auto = {name: isinstance(getattr(self.prior_scale, name), str) for name in auto}
+        part, names = self._columns.parts(numbers_as_one=True)
+        categories = np.ones(len(names), dtype=bool)
+        categories[part[self._columns.numbers]] = False
+        found = [
+            np.where(categories & auto[name], CATEGORIES[name], value)
+            for name, value in (("shape", shape), ("scale", scale))
+        ]
+        return tuple(float(each[0]) if len(names) == 1 else each for each in found)
+
+    def _scale_parts(self) -> tuple[Array | None, list[str]]:
+        """Of every feature, which learned scale it has; None: one for all, or one for each.
+
+        A column of categories has a scale of its own. Names of the scales come with it.
+        """
+        given = self._learned_scale()
+        own = given is not None and bool(given.inputs)
+        part, names = self._columns.parts(numbers_as_one=not own)
+        return None if len(names) in (1, len(part)) else part, names
 
     def _units(self, X: Any, weight: Array | None, *, first: bool) -> Array:
         """Units of the coefficients: one over the sd of each feature, or 1 for constants."""
         if first or not hasattr(self, "_x_scale"):
             sparse = sp.issparse(X)
             scale = sparse_scale(X, weight) if sparse else center_and_scale(X, weight)[1]
+            scale = np.where(self._columns.numbers, scale, 1.0)  # indicators stay as they are
             self._x_scale = np.asarray(scale, dtype=np.float64)
         return 1.0 / self._x_scale
 
@@ -97,7 +131,7 @@ class LinearEstimator(SGMCMCEstimator):
         if self._learned_scale() is not None:  # it is in units of the features
             return
         n_rows = rows.n_rows
-        allowed = _differences(self._columns.of_features(rows.x), self.prior_scale)
+        allowed = _differences(self._columns.of_features(rows.x), self._model_scale())
         if 0.0 < allowed < min(SURE_INFORMATION, n_rows * LEAST_DIFFERENCE**2):
             warn(
                 f"prior_scale={self.prior_scale!r} hardly lets {short_name(self)} depend on X: "
@@ -149,9 +183,11 @@ class LinearEstimator(SGMCMCEstimator):
         return MustMix(draws, self._labels(), remedies=SCALE_REMEDY)
 
     def _scale_axes(self) -> dict[str, dict[str, list[Any]]]:
-        """Those of learned scales, if each feature has its own."""
-        own = "shared_scale" in self.posterior_.draws
-        return {"scale": {"feature": self._feature_labels()}} if own else {}
+        """Those of learned scales, if there are several."""
+        if not self.posterior_.shapes.get("scale"):
+            return {}
+        names = self._scale_parts()[1]
+        return {"scale": {"feature" if self._encoding.plain else "column": names}}
 
 
 class LinearClassifier(LinearEstimator, BayesianClassifier):
@@ -167,14 +203,15 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
         raise NotImplementedError
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
-        n_features, learned = rows.x.shape[1], self._learned_scale() is not None
+        learned = self._learned_scale() is not None
         return self._model_class()(
-            n_features,
+            rows.x.shape[1],
             len(self.classes_),
             self._prior(),
-            self._model_scale(n_features),
+            self._model_scale(),
             self.fit_intercept,
             self._units(rows.x, rows.weight, first=first) if learned else None,
+            self._scale_parts()[0],
         )
 
     def _logits(self, coef: Tensor, other: Tensor, x: Tensor) -> Tensor:

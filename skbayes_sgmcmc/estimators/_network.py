@@ -173,7 +173,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _row_shape(self) -> tuple[int, ...]:
         """Shape of a row as the network sees it."""
-        return (self.n_features_in_,)
+        return (self._columns.width,)
 
     def _fit_inputs(self, X: Array, weight: Array | None) -> None:
         """Store the centre and the scale of each feature."""
@@ -191,6 +191,8 @@ class NetworkEstimator(SGMCMCEstimator):
         Many rows stay where they are, and are standardised when they are read.
         """
         center, scale = self._x_center, self._x_scale
+        if sp.issparse(X) and np.any(center):  # the rows of fit were dense
+            X = X.toarray()
         if sp.issparse(X):
             inputs = sp.csr_matrix(X, copy=True)
             inplace_column_scale(inputs, np.broadcast_to(1.0 / scale, inputs.shape[1:]))

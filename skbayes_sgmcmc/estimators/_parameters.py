@@ -12,6 +12,7 @@ from typing import Any
 
 from .._exceptions import not_allowed
 from .._validation import check_choice, check_int, check_real, check_scale, check_sizes
+from ._encoding import check_categorical_features
 
 Check = Callable[[str, Any], Any]
 
@@ -86,6 +87,7 @@ CHECKS: dict[str, Check] = {
     "algorithm": choice("sgmcmc", "gibbs"),
     "augment": unless(None, _check_callable),
     "calibrate": choice("auto", True, False),
+    "categorical_features": check_categorical_features,
     "chain_method": choice("auto", "vectorized", "sequential"),
     "conv_channels": check_sizes,
     "density": choice("extended", "logistic"),

@@ -24,15 +24,25 @@ class Perceptron(NetworkEstimator):
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks.mlp import MLP
 
-        return MLP(self._sizes(n_outputs), self.activation, single_precision=self._dense)
+        parts = None if self._encoding.plain else self._columns.parts()[0]
+        return MLP(
+            self._sizes(n_outputs), self.activation, single_precision=self._dense, parts=parts
+        )
 
     def _architecture(self, n_outputs: int) -> Any:
         return Perceptron._make_network(self, n_outputs).module  # one output a class in any case
 
     def _fit_inputs(self, X: Any, weight: Any) -> None:
         super()._fit_inputs(X, weight)
-        if self._dense and self.standardize:
-            self._x_scale = shared_scale(X, self._x_scale)
+        if not self.standardize:
+            return
+        scale, numbers = self._x_scale, self._columns.numbers
+        if self._dense and numbers.all():
+            scale = shared_scale(X, scale)
+        elif self._dense and numbers.any():
+            scale[numbers] = shared_scale(X[:, numbers], scale[numbers])
+        # divided by their own standard deviation, indicators of rare categories would be huge
+        self._x_scale = np.where(numbers, scale, 1.0).astype(scale.dtype)
 
     def _set_attributes(self) -> None:
         super()._set_attributes()
@@ -50,14 +60,15 @@ class Perceptron(NetworkEstimator):
         return PosteriorSamples(draws, posterior.weights)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        return {"scale_weight_1": {"feature": self._feature_labels()}} if self._own_inputs() else {}
+        return {"scale_weight_1": {"feature": self._given_labels()}} if self._own_inputs() else {}
 
     def _own_inputs(self) -> bool:
         """Whether each input of the fitted network has a learned scale of its own."""
         return hasattr(self, "relevance_")
 
     def _sizes(self, n_outputs: int) -> tuple[int, ...]:
-        return self.n_features_in_, *self._hidden_sizes(self.n_features_in_), n_outputs
+        part, names = self._columns.parts()
+        return len(part), *self._hidden_sizes(len(names)), n_outputs
 
     def _hidden_sizes(self, n_features: int) -> tuple[int, ...]:
         return check_sizes("hidden_layer_sizes", self.hidden_layer_sizes)

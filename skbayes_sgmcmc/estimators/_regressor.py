@@ -51,8 +51,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
-            Rows.
+        X : array or table of shape (n_samples, n_features)
+            Rows. Estimators with ``categorical_features`` take tables of pandas, polars and pyarrow
+            with categories and gaps.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array of shape (n_samples,) or None, default=None
@@ -110,7 +111,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _meaning(self) -> tuple[Any, ...]:
         # other likelihoods have other parameters, and see targets in other units
-        return self._choice.kind, self.n_features_in_, self._n_targets
+        return self._choice.kind, self._columns.meaning, self._n_targets
 
     def _check_sense(self, rows: KeptRows) -> None:
         """Warn if the fit is plainly nonsense."""

@@ -43,6 +43,7 @@ class SparsePerceptron(SelectorMixin, Perceptron):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = not self._encoding.plain  # ``transform`` selects given columns
         return tags
 
     def _get_support_mask(self) -> Array:
@@ -62,7 +63,7 @@ class SparsePerceptron(SelectorMixin, Perceptron):
             self._set_coefficients()
 
     def _inclusion(self) -> Array:
-        """Posterior mean of the largest rho among the weights of each feature in the first layer.
+        """Posterior mean of the largest rho among the weights of each column in the first layer.
 
         The largest of each draw: the order of hidden units is arbitrary, and every chain has its
         own, so that means over chains of one weight belong to no unit.
@@ -70,10 +71,13 @@ class SparsePerceptron(SelectorMixin, Perceptron):
         posterior = self.posterior_
         weights = posterior.spaced()[1]
         n_features, n_units = posterior.shapes["rho_weight_1"]
-        inclusion = np.zeros(n_features)
+        part = self._columns.parts()[0]
+        first = np.flatnonzero(np.diff(part, prepend=-1))
+        inclusion = np.zeros(len(first))
         at_once = -(-LIMITS.block_numbers // (n_features * n_units))
         for some in gen_batches(len(weights), at_once):
-            inclusion += weights[some] @ posterior.select("rho_weight_1", some).max(axis=2)
+            rho = posterior.select("rho_weight_1", some).max(axis=2)
+            inclusion += weights[some] @ np.maximum.reduceat(rho, first, axis=1)
         return np.minimum(inclusion, 1.0)  # sums of weights are rounded
 
     def _check_sense(self, rows: KeptRows) -> None:
@@ -89,7 +93,7 @@ class SparsePerceptron(SelectorMixin, Perceptron):
         with np.errstate(all="ignore"):  # constant targets, and squares that overflow
             rest = np.sum((given - found) ** 2) / np.sum((given - given.mean(axis=0)) ** 2)
             gain = -0.5 * weight.sum() * np.log(rest)
-        if prior is None or not gain > SURE_GAIN * self.n_features_in_:
+        if prior is None or not gain > SURE_GAIN * self._columns.width:
             return
         fixed = ", learn_sigma=False" if prior.learn_sigma is True else ""
         warn(

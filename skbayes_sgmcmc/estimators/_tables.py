@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._data.rows import StoredRows, is_stored
+from .._exceptions import not_allowed
 from .._labels import label_array
 from .._limits import LIMITS
-from .._validation import check_magnitude, check_X_y, validate_data
-from ._columns import with_codes
+from .._table_columns import by_name, column_names, is_table
+from .._validation import check_array, check_magnitude, check_X_y, validate_data
+from ._columns import with_codes, with_numbers
 
 Array = NDArray[Any]
 
@@ -21,19 +24,20 @@ DTYPES = (np.float64, np.float32)
 
 def validate_x(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     """X as an array, a CSR matrix or stored rows, with the columns of the fit."""
-    rows = with_codes(estimator, _table(X), reset=reset)
+    rows, encoded = _rows(estimator, X, reset=reset)
     if isinstance(rows, StoredRows):
         # numbers of columns, and names that the fit had; rows are checked when they are read
         validate_data(estimator, rows[:1], reset=reset, dtype=DTYPES)
         return rows
-    return validate_data(
-        estimator, rows, reset=reset, accept_sparse=estimator._sparse(), dtype=DTYPES
-    )
+    accepted: dict[str, Any] = {"accept_sparse": estimator._sparse(), "dtype": DTYPES}
+    if encoded:
+        return check_array(rows, **accepted)
+    return validate_data(estimator, rows, reset=reset, **accepted)
 
 
 def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> tuple[Any, Array]:
     """X as :func:`validate_x` returns it, and y; ``of_y`` are options of scikit-learn's check."""
-    rows = with_codes(estimator, _table(X), reset=reset, more=not reset)
+    rows, encoded = _rows(estimator, X, reset=reset, more=not reset)
     y = y[:] if is_stored(y) or hasattr(y, "chunks") else y
     y = y if of_y.get("y_numeric") else label_array("y", y)
     if isinstance(rows, StoredRows):
@@ -41,11 +45,29 @@ def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> 
         # the targets are checked along with a column of zeros, which takes no memory
         blank = np.broadcast_to(np.float32(0.0), (len(rows), 1))
         return rows, check_X_y(blank, y, dtype=DTYPES, **of_y)[1]
-    X, y = validate_data(
-        estimator, rows, y, reset=reset, accept_sparse=estimator._sparse(), dtype=DTYPES, **of_y
-    )
+    of_y |= {"accept_sparse": estimator._sparse(), "dtype": DTYPES}
+    if encoded:
+        X, y = check_X_y(rows, y, estimator=estimator, **of_y)
+    else:
+        X, y = validate_data(estimator, rows, y, reset=reset, **of_y)
     check_magnitude("X", X)
     return X, y
+
+
+def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[Any, bool]:
+    """Rows with codes in place of labels, and whether they are encoded as numbers."""
+    X = _table(X)
+    if is_table(X):
+        names = column_names(X, 0)
+        name, times = Counter(names).most_common(1)[0] if names else ("", 1)
+        if times > 1:
+            raise not_allowed(
+                f"X with {times} columns {name!r} is not allowed: give each column a name of its "
+                "own, or X as an array."
+            )
+        if not reset and hasattr(estimator, "feature_names_in_"):
+            X = by_name(X, estimator.feature_names_in_)
+    return with_numbers(estimator, with_codes(estimator, X, reset=reset, more=more), reset=reset)
 
 
 def _table(X: Any) -> Any:

@@ -181,6 +181,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         from ..models.networks.module_checks import Rows, leave_out_probabilities
 
         settings = self._check()
+        teacher._encoding.check_plain("a student")
         rows = check_array(teacher._validate_x(X), dtype=(np.float64, np.float32))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         rng = np.random.default_rng(seed)

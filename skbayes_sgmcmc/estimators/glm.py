@@ -14,7 +14,7 @@ from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from ..schedules import MixingDistance, Schedule
 from . import _groups as groups
-from ._columns import check_columns_stay, values_of
+from ._columns import values_of
 from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._offsets import center_of, check_offsets, offsets_of
@@ -89,6 +89,11 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         "infer": log(noise / (0.3 sd(y))) ~ N(0, 1). With an offset, y is y - offset here. With
         ``likelihood="student_t"``, sd(y) is 1.48 times the median distance of y from its median,
         here and for all priors: outliers do not change it.
+    categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
+        Columns of X that hold categories, by their names or indices, or a boolean for each column.
+        "from_dtype": columns of tables whose type is a category, a string, or objects with strings.
+        Each category becomes an indicator, and gaps are allowed in all columns of tables (see
+        :doc:`tables of mixed columns <tables>`).
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc", "mala" (exact, with all rows in every
@@ -172,7 +177,8 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     Attributes
     ----------
     coef_ : array of shape ``(n_features_in_,)``
-        Posterior mean of the coefficients of all columns: zero for those that are not features.
+        Posterior mean of the coefficients of all columns: zero for those that are not features. A
+        column of categories has one for each category, and one with gaps has two.
     intercept_ : float
         Posterior mean of the intercept.
     posterior_ : PosteriorSamples
@@ -243,6 +249,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned",
         likelihood: str | StudentT = "normal",
         noise: float | Literal["infer"] = "infer",
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         sampler: str | Sampler = "auto",
         integrator: str = "auto",
         step_size: float | Schedule | Literal["auto"] = "auto",
@@ -278,6 +285,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         self.prior_scale = prior_scale
         self.likelihood = likelihood
         self.noise = noise
+        self.categorical_features = categorical_features
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size
@@ -311,7 +319,6 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         return ("auto", *super()._samplers(), "gibbs")
 
     def _check_together(self, settings: Settings) -> None:
-        check_columns_stay(self)
         groups.check_groups(self.groups, self.group_slopes, self.group_scale)
         if isinstance(self.noise, str) and self.noise != "infer":
             raise not_allowed(
@@ -358,7 +365,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
                 "for each."
             )
         special = self._columns.special
-        if len(special) == X.shape[1]:
+        if not self._columns.features:
             raise not_allowed(
                 f"{' and '.join(special)} leave no feature of the {X.shape[1]} "
                 "columns of X: give X more columns."
@@ -401,12 +408,13 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
             n_features,
             self._likelihood(),
             self._prior(),
-            self._model_scale(n_features),
+            self._model_scale(),
             self.fit_intercept,
             units,
             center,
             scale,
             groups.group_terms(self._groupings, self.group_scale, lambda j: float(units[place(j)])),
+            self._scale_parts()[0],
         )
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
@@ -425,7 +433,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         return center - self._offset_center, scale
 
     def _set_attributes(self) -> None:
-        self.coef_ = np.zeros(self.n_features_in_)
+        self.coef_ = np.zeros(self._columns.width)
         self.coef_[self._columns.features] = self.posterior_.mean("coef")
         self.intercept_ = float(self.posterior_.mean("intercept"))
 

@@ -55,6 +55,11 @@ class BayesianLogisticRegression(LinearClassifier):
         :class:`~skbayes_sgmcmc.priors.LearnedScale`).
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
+    categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
+        Columns of X that hold categories, by their names or indices, or a boolean for each column.
+        "from_dtype": columns of tables whose type is a category, a string, or objects with strings.
+        Each category becomes an indicator, and gaps are allowed in all columns of tables (see
+        :doc:`tables of mixed columns <tables>`).
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc" and "mala" (exact, with all rows in
@@ -139,7 +144,8 @@ class BayesianLogisticRegression(LinearClassifier):
     classes_ : array of shape (n_classes,)
         Class labels.
     coef_ : array of shape (1, n_features) or (n_classes, n_features)
-        Posterior mean of the coefficients.
+        Posterior mean of the coefficients. A column of categories has one for each category, and
+        one with gaps has two.
     intercept_ : array of shape (1,) or (n_classes,)
         Posterior mean of the intercepts.
     posterior_ : PosteriorSamples
@@ -206,6 +212,7 @@ class BayesianLogisticRegression(LinearClassifier):
         prior: Prior | Literal["normal", "laplace"] = "normal",
         prior_scale: ArrayLike | LearnedScale | Literal["learned"] = 1.0,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         sampler: str | Sampler = "auto",
         integrator: str = "auto",
         step_size: float | Schedule | Literal["auto"] = "auto",
@@ -234,6 +241,7 @@ class BayesianLogisticRegression(LinearClassifier):
         self.prior = prior
         self.prior_scale = prior_scale
         self.class_weight = class_weight
+        self.categorical_features = categorical_features
         self.sampler = sampler
         self.integrator = integrator
         self.step_size = step_size

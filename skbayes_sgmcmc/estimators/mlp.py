@@ -55,6 +55,11 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         "fan_in".
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
+    categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
+        Columns of X that hold categories, by their names or indices, or a boolean for each column.
+        "from_dtype": columns of tables whose type is a category, a string, or objects with strings.
+        Each category becomes an indicator, and gaps are allowed in all columns of tables (see
+        :doc:`tables of mixed columns <tables>`).
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
         such as pixels or yes and no, are divided by one number: the root mean square of their
@@ -163,7 +168,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on; with
         learned scales also "scale_weight_1" of shape (n_chains, n_draws, n_features), and so on.
     relevance_ : array of shape (n_features,)
-        Posterior mean of each feature's learned scale, divided by the sum over the features. Only
+        Posterior mean of each column's learned scale, divided by the sum over the columns. Only
         with ``prior_scale="learned"``. With standardised features, large values mean features that
         the network uses.
     calibration_power_ : float
@@ -223,6 +228,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         prior: Prior | Literal["normal", "laplace"] = "normal",
         prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         standardize: bool = True,
         sampler: str | Sampler = "auto",
         integrator: str = "auto",
@@ -255,6 +261,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         self.prior = prior
         self.prior_scale = prior_scale
         self.class_weight = class_weight
+        self.categorical_features = categorical_features
         self.standardize = standardize
         self.sampler = sampler
         self.integrator = integrator

@@ -61,6 +61,11 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         scale, and sd(y) is 1.48 times the median distance of y from its median, which outliers do
         not change. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood
         and prior, unless the rows' weights add up to less than 20; otherwise "infer".
+    categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
+        Columns of X that hold categories, by their names or indices, or a boolean for each column.
+        "from_dtype": columns of tables whose type is a category, a string, or objects with strings.
+        Each category becomes an indicator, and gaps are allowed in all columns of tables (see
+        :doc:`tables of mixed columns <tables>`).
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
         such as pixels or yes and no, are divided by one number: the root mean square of their
@@ -238,6 +243,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
         likelihood: str | StudentT | TorchLikelihood = "normal",
         noise: float | Literal["auto", "infer", "heteroscedastic"] = "auto",
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         standardize: bool = True,
         sampler: str | Sampler = "auto",
         integrator: str = "auto",
@@ -270,6 +276,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         self.prior_scale = prior_scale
         self.likelihood = likelihood
         self.noise = noise
+        self.categorical_features = categorical_features
         self.standardize = standardize
         self.sampler = sampler
         self.integrator = integrator

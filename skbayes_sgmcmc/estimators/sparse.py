@@ -46,6 +46,11 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         A feature is selected if its inclusion probability is above this threshold.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
+    categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
+        Columns of X that hold categories, by their names or indices, or a boolean for each column.
+        "from_dtype": columns of tables whose type is a category, a string, or objects with strings.
+        Each category becomes an indicator, and gaps are allowed in all columns of tables (see
+        :doc:`tables of mixed columns <tables>`).
     standardize : bool, default=True
         If True, the model sees features scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
@@ -140,7 +145,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     intercept_ : array of shape (n_logits,)
         Posterior mean of the intercepts; only for a linear model.
     inclusion_probability_ : array of shape (n_features,)
-        Inclusion probability of each feature: the posterior mean of the largest rho among its
+        Inclusion probability of each column: the posterior mean of the largest rho among its
         weights in the first layer; only if the first layer is sparse.
     sigma_ : float
         Posterior mean of sigma.
@@ -201,6 +206,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         prune: float | Pruning | None = None,
         threshold: float = 0.5,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         standardize: bool = True,
         sampler: str | Sampler = "psgld",
         integrator: str = "auto",
@@ -233,6 +239,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         self.prune = prune
         self.threshold = threshold
         self.class_weight = class_weight
+        self.categorical_features = categorical_features
         self.standardize = standardize
         self.sampler = sampler
         self.integrator = integrator

@@ -52,6 +52,11 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
         :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
     threshold : float, default=0.5
         A feature is selected if its inclusion probability is above this threshold.
+    categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
+        Columns of X that hold categories, by their names or indices, or a boolean for each column.
+        "from_dtype": columns of tables whose type is a category, a string, or objects with strings.
+        Each category becomes an indicator, and gaps are allowed in all columns of tables (see
+        :doc:`tables of mixed columns <tables>`).
     standardize : bool, default=True
         If True, the model sees features and targets scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
@@ -146,7 +151,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
     intercept_ : array of shape (n_outputs,) or float
         Posterior mean of the intercepts; only for a linear model.
     inclusion_probability_ : array of shape (n_features,)
-        Inclusion probability of each feature: the posterior mean of the largest rho among its
+        Inclusion probability of each column: the posterior mean of the largest rho among its
         weights in the first layer; only if the first layer is sparse.
     sigma_ : float
         Posterior mean of sigma, in units of the standardised targets.
@@ -206,6 +211,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
         prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in",
         prune: float | Pruning | None = None,
         threshold: float = 0.5,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         standardize: bool = True,
         sampler: str | Sampler = "psgld",
         integrator: str = "auto",
@@ -237,6 +243,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
         self.prior_scale = prior_scale
         self.prune = prune
         self.threshold = threshold
+        self.categorical_features = categorical_features
         self.standardize = standardize
         self.sampler = sampler
         self.integrator = integrator

@@ -263,6 +263,8 @@ def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array, Callable
     (last,) = last_step(estimator)
     if not is_classifier(last):
         raise not_allowed(f"estimator={last!r} is not allowed: give a classifier.")
+    if hasattr(last, "_encoding"):
+        last._encoding.check_plain("an attack")
     before = scaling(estimator, "the attack can be followed through scalers only")
     if issparse(X):
         raise not_allowed(

@@ -109,11 +109,14 @@ class PartialEffectDisplay(Display):
         several = np.iterable(features) and not isinstance(features, str)
         columns = [_column(each, labels) for each in (features if several else [features])]
         for j in columns:
-            if j in last._known_labels:
+            encoded = last._encoding.categories(len(labels))[j]
+            if encoded or j in last._known_labels:
+                what = "categories" if encoded else "groups"
                 raise not_allowed(
-                    f"features with {labels[j]!r} is not allowed: the column holds groups. Give "
+                    f"features with {labels[j]!r} is not allowed: the column holds {what}. Give "
                     "columns of numbers."
                 )
+        origin = last._encoding.origin(len(labels))
         rows = X[np.unique(np.linspace(0, X.shape[0] - 1, 100).astype(int))]
         rows = rows.toarray() if sp.issparse(rows) else np.array(rows)
         posterior = last.posterior_
@@ -121,11 +124,13 @@ class PartialEffectDisplay(Display):
         chosen, kept = posterior.spaced(n_draws)
         weights = None if posterior.weights is None else kept
         predictive, grids, means = last._predictive(), [], []
-        for column in columns:
+        for place, j in zip(np.searchsorted(origin, columns), columns, strict=True):
+            column = int(place)
             values = X[:, [column]].toarray() if sp.issparse(X) else X[:, column]
             low, high = np.quantile(values, [0.05, 0.95])
             grids.append(np.linspace(low, high, n_points))
             changed, at = rows.copy(), []
+            changed[:, origin == j] = 0.0  # no row has a gap then
             for value in grids[-1]:
                 changed[:, column] = value
                 mean = np.asarray(predictive(chosen, changed).mean())

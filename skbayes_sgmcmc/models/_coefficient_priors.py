@@ -97,10 +97,10 @@ class FixedScales:
 
 
 class LearnedScales:
-    r"""A normal prior with learned scales: one scale of all features, or one of each.
+    r"""A normal prior with learned scales: one of all features, of each, or of some together.
 
-    Coefficient j has the prior sd :math:`s u_j` or :math:`s_j u_j`, where :math:`u_j` is the unit
-    of feature j. The scales are integrated out: the coefficients of a group g with one scale have
+    Coefficient j has the prior sd :math:`s_g u_j`, where :math:`u_j` is the unit of feature j and g
+    its group. The scales are integrated out: the coefficients of a group g with one scale have
     a multivariate t density,
 
     .. math::
@@ -111,17 +111,21 @@ class LearnedScales:
     Samplers therefore see no latent variables. The scales of every kept draw are drawn from their
     exact conditional distribution given the coefficients.
 
-    With one scale, b is :math:`a s_0^2`. With one for each feature, the features have a common b,
-    whose logarithm is a parameter: ``log_shared`` :math:`= \log(b / (a s_0^2))`.
+    b is :math:`a s_0^2`. If the hyperprior's ``inputs`` is true, which means one scale for each
+    feature unless ``parts`` says otherwise, the groups have a common b, whose logarithm is a
+    parameter: ``log_shared`` :math:`= \log(b / (a s_0^2))`.
 
     Parameters
     ----------
     hyper : LearnedScale
-        The hyperprior. Its ``shape`` is a number, its ``inputs`` a bool.
+        The hyperprior. Its ``shape`` and ``scale`` are numbers, or arrays with one for each group
+        of ``parts``; its ``inputs`` is a bool.
     units : array of shape (n_features,)
         Unit of every feature's coefficients.
     k, n_intercepts : int
         Numbers of coefficients of a feature, and of intercepts.
+    parts : array of int of shape (n_features,) or None, default=None
+        Group of every feature, counted from 0. None: one for all, or for each with ``inputs``.
     """
 
     smooth = True
@@ -131,31 +135,51 @@ class LearnedScales:
     #: smallest effective sample size on iris is 500; with 2 they are 1.016 and 1,100
     tails = 2.0
 
-    def __init__(self, hyper: LearnedScale, units: Array, k: int, n_intercepts: int):
+    def __init__(
+        self,
+        hyper: LearnedScale,
+        units: Array,
+        k: int,
+        n_intercepts: int,
+        parts: Array | None = None,
+    ):
         n_features, own = len(units), bool(hyper.inputs)
+        #: whether all groups are of one size, and follow each other
+        self.regular = parts is None
+        if parts is None:
+            parts = np.arange(n_features) if own else np.zeros(n_features, dtype=int)
+        #: group of every coefficient
+        self.group = np.repeat(parts, k)
+        self._group = Constant(self.group)
         self.hyper, self.own, self.k = hyper, own, k
-        self.typical_scale = float(hyper.typical(1.0 / math.sqrt(n_features)))
-        self.a, self.n_coefficients = float(hyper.shape), n_features * k
-        self.isotropic = not own and bool(np.ptp(units) == 0.0)
+        self.typical_scale = hyper.typical(1.0 / math.sqrt(n_features))
+        shape: Any = hyper.shape
+        self.a: Any = float(shape) if np.ndim(shape) == 0 else shape
+        self.n_coefficients = n_features * k
+        self.counts = np.bincount(self.group)
+        n_groups = len(self.counts)
+        self.isotropic = not own and n_groups == 1 and bool(np.ptp(units) == 0.0)
         self.units = np.repeat(np.asarray(units, dtype=float), k)
         #: prior sds of the features' coefficients for one common scale of 1
-        self.normal = None if own else np.asarray(units, dtype=float)
+        self.normal = np.asarray(units, dtype=float) if not own and n_groups == 1 else None
         self.inverse_squares = self.units**-2.0
         self._inverse_squares = Constant(self.inverse_squares)
-        n_groups = n_features if own else 1
-        self.counts = np.full(n_groups, self.n_coefficients // n_groups)
         self.k_g = self.a + 0.5 * self.counts
         self._counts, self._k_g = Constant(self.counts), Constant(self.k_g)
         #: shape of the precision's conditional distribution, and rate of its prior
-        self.precision = float(self.k_g[0]), hyper.rate(self.typical_scale)
+        self.rate = hyper.rate(self.typical_scale)
+        self._rate = Constant(np.atleast_2d(self.rate))
+        self.precision = (float(self.k_g[0]), self.rate) if n_groups == 1 else None
         self.shapes: dict[str, tuple[int, ...]] = {"log_shared": ()} if own else {}
-        self.recorded: dict[str, tuple[int, ...]] = {"scale": (n_groups,) if own else ()}
+        self.recorded: dict[str, tuple[int, ...]] = {
+            "scale": (n_groups,) if own or n_groups > 1 else ()
+        }
         #: typical distances from zero
         self.typical = np.concatenate(
             [
-                self.typical_scale * self.units,
+                np.broadcast_to(self.typical_scale, n_groups)[self.group] * self.units,
                 np.ones(n_intercepts),
-                np.full(int(own), self.a**-0.5),
+                np.full(1, self.a**-0.5) if own else np.empty(0),
             ]
         )
 
@@ -181,21 +205,27 @@ class LearnedScales:
     # densities ------------------------------------------------------------------------------------
 
     def _b(self, theta: Tensor) -> Tensor:
-        """b, of shape (chains, 1) or (1, 1)."""
-        b = self.precision[1]
-        return b * torch.exp(theta[:, -1:]) if self.own else theta.new_full((1, 1), b)
+        """b, of shape (chains, 1), (1, groups) or (1, 1)."""
+        if self.own:
+            return self.rate * torch.exp(theta[:, -1:])
+        return self._rate.like(theta)
 
     def _squares(self, theta: Tensor) -> Tensor:
         """Sums (chains, groups) of (w_j / u_j)^2."""
         w = theta[:, : self.n_coefficients]
         relative = w * w * self._inverse_squares.like(theta)
-        return relative.view(len(theta), len(self.counts), -1).sum(2)
+        if self.regular:
+            return relative.view(len(theta), len(self.counts), -1).sum(2)
+        sums = relative.new_zeros(len(theta), len(self.counts))
+        return sums.index_add_(1, self._group.index(theta), relative)
 
     def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
         n, b = self.n_coefficients, self._b(theta)
         r = b + 0.5 * self._squares(theta)
         precision = self._k_g.like(theta, scale) / r
-        each = precision.repeat_interleave(self.k, 1) if self.own and self.k > 1 else precision
+        each = precision
+        if precision.shape[1] not in (1, n):
+            each = precision.index_select(1, self._group.index(theta))
         torch.mul(theta[:, :n], self._inverse_squares.like(theta), out=out[:, :n])
         out[:, :n].mul_(each)
         out[:, n:].zero_()
@@ -218,8 +248,10 @@ class LearnedScales:
         """b, and r = b + squares / 2 (groups,)."""
         n = self.n_coefficients
         relative = (mean[:n] ** 2 + sd[:n] ** 2) * self.inverse_squares
-        b = self.precision[1] * (np.exp(mean[-1]) if self.own else 1.0)
-        return b, b + 0.5 * relative.reshape(len(self.counts), -1).sum(1)
+        b = self.rate * (np.exp(mean[-1]) if self.own else 1.0)
+        if self.regular:
+            return b, b + 0.5 * relative.reshape(len(self.counts), -1).sum(1)
+        return b, b + 0.5 * np.bincount(self.group, relative)
 
     def expected_potential(self, mean: Array, sd: Array) -> float:
         with np.errstate(over="ignore", invalid="ignore"):  # a search then takes a shorter step
@@ -229,7 +261,7 @@ class LearnedScales:
 
     def _rates(self, r: Array) -> Array:
         """Expected precisions of the coefficients, (n_coefficients,)."""
-        return np.repeat(self.k_g / r, self.n_coefficients // len(r)) * self.inverse_squares
+        return np.asarray((self.k_g / r)[self.group] * self.inverse_squares)
 
     def expected_gradient(self, mean: Array, sd: Array) -> Array:
         n, out = self.n_coefficients, np.zeros_like(mean)
@@ -241,13 +273,13 @@ class LearnedScales:
         return out
 
     def expected_curvature(self, mean: Array, sd: Array) -> tuple[Array, Array]:
-        n, size = self.n_coefficients, self.n_coefficients // len(self.counts)
+        n = self.n_coefficients
         c, V = np.zeros_like(mean), np.zeros((len(mean), len(self.counts)))
         with np.errstate(over="ignore", invalid="ignore"):
             b, r = self._expected(mean, sd)
             c[:n] = self._rates(r)
-            pull = np.repeat(np.sqrt(self.k_g) / r, size) * self.inverse_squares * mean[:n]
-            V[np.arange(n), np.arange(n) // size] = pull
+            pull = (np.sqrt(self.k_g) / r)[self.group] * self.inverse_squares * mean[:n]
+            V[np.arange(n), self.group] = pull
             if self.own:
                 c[-1] = (self.k_g * b / r).sum() + self.a * np.exp(mean[-1])
                 V[-1] = np.sqrt(self.k_g) * b / r
@@ -258,9 +290,14 @@ CoefficientPrior = FixedScales | LearnedScales
 
 
 def coefficient_prior(
-    prior: Prior, scale: Any, units: Array, k: int, n_intercepts: int
+    prior: Prior,
+    scale: Any,
+    units: Array,
+    k: int,
+    n_intercepts: int,
+    parts: Array | None = None,
 ) -> CoefficientPrior:
     """The prior of coefficients (features, k), from numbers or a :class:`LearnedScale`."""
     if isinstance(scale, LearnedScale):
-        return LearnedScales(scale, units, k, n_intercepts)
+        return LearnedScales(scale, units, k, n_intercepts, parts)
     return FixedScales(prior, scale, len(units), k, n_intercepts)

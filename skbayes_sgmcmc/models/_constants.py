@@ -30,10 +30,17 @@ class Constant:
 
     def like(self, tensor: Tensor, scale: float = 1.0) -> Tensor:
         """The array times ``scale``, in the precision and on the device of ``tensor``."""
-        key = (scale, tensor.dtype, tensor.device)
+        return self._held((scale, tensor.dtype, tensor.device))
+
+    def index(self, tensor: Tensor) -> Tensor:
+        """The array as indices, on the device of ``tensor``."""
+        return self._held((1, torch.int64, tensor.device))
+
+    def _held(self, key: Any) -> Tensor:
         kept = self._kept  # read once: chains in other threads replace it
         if key not in kept:
-            found = torch.from_numpy(np.asarray(self.values * scale)).to(tensor)
+            scale, dtype, device = key
+            found = torch.from_numpy(np.asarray(self.values * scale)).to(device, dtype)
             if is_functorch_wrapped_tensor(found):  # it is gone when torch.func has returned
                 return found
             # at most two: the gradient and the potential have different scales

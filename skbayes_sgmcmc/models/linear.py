@@ -62,6 +62,9 @@ class LinearModel(CurvedModel):
         Effects of groups, for k = 1. Their columns come before those of the features.
     own_prior : Prior or None, default=None
         Prior of the likelihood's own parameters, with rates of 1. None: standard normal.
+    parts : array of int of shape (n_features,) or None, default=None
+        Which learned scale each feature has, counted from 0. None: one for all, or one for each if
+        the hyperprior's ``inputs`` is true.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class LinearModel(CurvedModel):
         own_shapes: dict[str, tuple[int, ...]] | None = None,
         terms: Sequence[GroupTerm] = (),
         own_prior: Prior | None = None,
+        parts: Array | None = None,
     ):
         self.n_features, self.k, self.terms = n_features, k, terms
         #: what the earlier rows of a stream say; it is the prior of these
@@ -83,7 +87,7 @@ class LinearModel(CurvedModel):
         self.start: Array | None = None
         self.fit_intercept = n_intercepts > 0
         units = np.ones(n_features) if units is None else units
-        of_features = coefficient_prior(prior, prior_scale, units, k, n_intercepts)
+        of_features = coefficient_prior(prior, prior_scale, units, k, n_intercepts, parts)
         bound = GroupedCoefficients(terms, of_features) if terms else of_features
         self.coefficient_prior: CoefficientPrior | GroupedCoefficients = bound
         self.smooth, self.tails, self.recorded = bound.smooth, bound.tails, bound.recorded

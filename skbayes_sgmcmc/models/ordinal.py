@@ -167,7 +167,7 @@ class OrdinalModel(GLMModel):
     ----------
     n_features, n_classes : int
         Number of features and number of classes.
-    prior, prior_scale, units
+    prior, prior_scale, units, parts
         As in :class:`LinearModel`.
     fit_intercept : bool
         False: the first cut point is 0.
@@ -183,9 +183,12 @@ class OrdinalModel(GLMModel):
         prior_scale: Any,
         fit_intercept: bool,
         units: Array | None = None,
+        parts: Array | None = None,
     ):
         likelihood = CumulativeLogit(n_classes)
-        super().__init__(n_features, likelihood, prior, prior_scale, fit_intercept, units)
+        super().__init__(
+            n_features, likelihood, prior, prior_scale, fit_intercept, units, parts=parts
+        )
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         """Rows x with class indices y (rows,)."""

@@ -45,10 +45,12 @@ class LearnedScale(BaseEstimator):
     N(0, s^2), and after integrating s out a multivariate t distribution with 2a degrees of freedom.
     Gibbs sampling draws the scales along with the weights.
 
-    In linear models, all coefficients are one group, or those of each feature are one. The scales
-    are integrated out while sampling, and drawn for every kept draw. A scale is relative to one
-    over the standard deviation of the feature: the prior sd of coefficient j is s / sd(x_j), so
-    that the units of the features do not matter.
+    In linear models, all coefficients are one group, or those of each feature are one. In tables,
+    those of a column of categories are a group of their own, whose "auto" is a shape of 2 and a
+    scale of 0.3, in units of the linear predictor. The scales are integrated out while sampling,
+    and drawn for every kept draw. Other scales are relative to one over the standard deviation of
+    the feature: the prior sd of coefficient j is s / sd(x_j), so that the units of the features do
+    not matter.
 
     Parameters
     ----------
@@ -115,27 +117,35 @@ class LearnedScale(BaseEstimator):
     def typical(self, fan_in: Array | float) -> Any:
         """s_0 of blocks, given their scales with "fan_in"."""
         if not isinstance(self.scale, str):
-            return float(self.scale)
+            return float(self.scale) if np.ndim(self.scale) == 0 else self.scale
         return np.minimum(WIDER * fan_in, 1.0) if self.scale == "auto" else fan_in
 
     def rate(self, typical: Array | float) -> Any:
         """b of groups with these s_0."""
-        return float(self.shape) * typical**2
+        return self._a * typical**2
+
+    @property
+    def _a(self) -> Any:
+        """The shape; in linear models, it may be an array of one for each group, as the scale."""
+        return float(self.shape) if np.ndim(self.shape) == 0 else self.shape
 
     def draw_scales(
         self, squares: Array, counts: Array, b: Array, temperature: Array | float, u: Array
     ) -> Array:
         """Scales of groups given ``|w|^2``, m and b, from uniform numbers u; at T = 0 the modes."""
-        k, r = float(self.shape) + 0.5 * counts, b + 0.5 * squares
+        k, r = self._a + 0.5 * counts, b + 0.5 * squares
         with np.errstate(all="ignore"):  # of chains that diverge
             warm = tempered_gamma(k, r, np.maximum(temperature, np.finfo(float).tiny), u)
             return bounded(np.where(np.asarray(temperature) > 0.0, warm, k / r) ** -0.5)
 
     def log_density(self, squares: Tensor, counts: Tensor, b: Tensor) -> Tensor:
         """log p(w | b) of every group, given ``|w|^2``, m and b, which broadcast."""
-        a = float(self.shape)
+        a: Any = self._a
+        if np.ndim(a) > 0:
+            a = torch.as_tensor(a).to(squares)
         k, r = a + 0.5 * counts, b + 0.5 * squares
-        constants = torch.lgamma(k) - math.lgamma(a) - 0.5 * math.log(2.0 * math.pi) * counts
+        of_a = math.lgamma(a) if isinstance(a, float) else torch.lgamma(a)
+        constants = torch.lgamma(k) - of_a - 0.5 * math.log(2.0 * math.pi) * counts
         return constants + a * torch.log(b) - k * torch.log(r)
 
     def log_shared_density(self, squares: Tensor, counts: Tensor, typical: float) -> Tensor:

@@ -29,9 +29,9 @@ class LearnedScalesModel(NetworkModel):
     """A network with a normal prior; its scales are latent variables, drawn by Gibbs sampling.
 
     Every block of weights and every block of biases has one scale. There are more of them for the
-    first layer of perceptrons, where each input has a scale of its own if the prior's ``inputs`` is
-    true, and for their last layer, where each of the likelihood's ``output_groups`` has one. The
-    likelihood's own parameters keep the scale 1.
+    first layer of perceptrons, where each input, or each of the network's ``input_parts``, has a
+    scale of its own if the prior's ``inputs`` is true, and for their last layer, where each of the
+    likelihood's ``output_groups`` has one. The likelihood's own parameters keep the scale 1.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class LearnedScalesModel(NetworkModel):
             self.scale_shapes[name] = kept
             start = len(first)
         shared = network.input_block if prior_scale.inputs else None
-        n_shared = 0 if shared is None else network.shapes[shared][0]
+        n_shared = 0 if shared is None else self.scale_shapes[shared][0]
         self.groups = ScaleGroups(prior_scale, group, typical[first], n_shared)
         self.recorded = self.groups.recorded
 
@@ -81,8 +81,9 @@ class LearnedScalesModel(NetworkModel):
         """Group of every coefficient within a block, and the shape of the block's scales."""
         within = np.zeros(shape, dtype=int)
         if inputs and name == self.network.input_block:
-            within += np.arange(shape[0])[:, None]
-            return within, shape[:1]
+            parts = self.network.input_parts
+            within += (np.arange(shape[0]) if parts is None else parts)[:, None]
+            return within, (int(within.max()) + 1,)
         columns = self.likelihood.output_groups
         if name != self.network.output_block or len(columns) == 1:
             return within, ()

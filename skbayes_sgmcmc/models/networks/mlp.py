@@ -7,11 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .ensemble import StackedLinear
 from .network import Network, draws_that_fit
 from .products import add_product, affine, times_transposed
+
+Array = NDArray[Any]
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
 
@@ -29,11 +32,21 @@ class MLP(Network):
         Activation a.
     single_precision : bool, default=False
         Whether ``dtype="auto"`` means float32, which takes half the time.
+    parts : array of int of shape (sizes[0],) or None, default=None
+        Inputs that are indicators of one variable's values have the same number. Only one of them
+        is not zero, and together they count as one input. None: none are.
     """
 
     counts_products = True
 
-    def __init__(self, sizes: tuple[int, ...], activation: str, *, single_precision: bool = False):
+    def __init__(
+        self,
+        sizes: tuple[int, ...],
+        activation: str,
+        *,
+        single_precision: bool = False,
+        parts: Array | None = None,
+    ):
         self.single_precision = single_precision
         self.units = sizes
         self.activation = activation
@@ -44,6 +57,8 @@ class MLP(Network):
             self.shapes[f"weight_{layer}"] = (before, after)
             self.shapes[f"bias_{layer}"] = (after,)
             self.fan_in[f"weight_{layer}"] = before
+        if parts is not None:  # a field of these networks only, as checkpoints know the others
+            self.input_parts, self.fan_in["weight_1"] = parts, int(parts.max()) + 1
         last = len(sizes) - 1
         self.input_block, self.output_block = "weight_1", f"weight_{last}"
         self.output_bias = f"bias_{last}"

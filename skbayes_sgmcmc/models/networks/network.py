@@ -41,6 +41,8 @@ class Network:
     input_block : str or None
         Name of the block of weights, of shape (n_features, units), whose rows belong to the input
         features. None if there is no such block.
+    input_parts : array of int of shape (n_features,) or None
+        Which learned scale the weights of each feature have, counted from 0. None: its own.
     output_block : str or None
         Name of the block of weights, of shape (units, n_outputs), whose columns belong to the
         outputs. None if there is no such block.
@@ -59,6 +61,7 @@ class Network:
     fan_in: dict[str, int]
     buffers: Sequence[str] = ()
     input_block: str | None = None
+    input_parts: Array | None = None
     output_block: str | None = None
     output_bias: str | None = None
     sampler: str | None = None

@@ -1,0 +1,613 @@
+"""Tables as people have them: categories, text, booleans, nullable columns and gaps."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from _cases import cases
+from scipy.special import gammaln, logsumexp
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.feature_selection import RFE
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import TargetEncoder
+
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    BayesianOrdinalClassifier,
+    SparseBayesianClassifier,
+    SparseBayesianRegressor,
+    skops_trusted_types,
+    to_torch,
+)
+from skbayes_sgmcmc._limits import LIMITS
+from skbayes_sgmcmc.estimators._encoding import Categories, Encoding, Numbers
+from skbayes_sgmcmc.inspection import PartialEffectDisplay, RelevanceDisplay, fgsm
+from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
+from skbayes_sgmcmc.priors import LearnedScale
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+RNG = np.random.default_rng(0)
+N = 120
+CITIES = RNG.choice(["Bern", "Oslo", "Rome"], N, p=[0.5, 0.4, 0.1])
+AGE = RNG.normal(40.0, 10.0, N)
+MEMBER = RNG.random(N) < 0.5
+KIND = RNG.choice(["a", "b"], N)
+ROOMS = RNG.integers(1, 5, N)
+REAL = 0.1 * (AGE - 40.0) + (CITIES == "Oslo") - (CITIES == "Rome") + RNG.normal(size=N)
+GAPS = {"age": np.arange(N) % 7 == 3, "city": np.arange(N) % 10 == 4, "member": np.arange(N) == 5}
+ENCODED = [
+    "age", "age missing", "city=Bern", "city=Oslo", "city=Rome", "city missing",
+    "member", "member missing", "kind=a", "kind=b", "rooms",
+]  # fmt: skip
+
+
+def frame(**types):
+    """The table with categories, text, booleans and gaps; ``types`` of some columns of pandas."""
+    made = pd.DataFrame(
+        {"age": AGE, "city": CITIES, "member": MEMBER, "kind": KIND, "rooms": ROOMS}
+    ).astype({"city": "category", "member": "boolean"} | types)
+    return made.assign(**{name: made[name].mask(gap) for name, gap in GAPS.items()})
+
+
+TINY = {"n_chains": 2, "n_draws": 5, "burn_in": 4, "thinning": 1, "random_state": 0}
+SMALL = {"n_chains": 2, "n_draws": 50, "random_state": 0}
+#: every estimator that takes tables, with targets for it
+FITS = {
+    "logistic": (BayesianLogisticRegression(**TINY), REAL > 0.0),
+    "three classes": (BayesianLogisticRegression(**TINY), np.digitize(REAL, [-0.5, 0.5])),
+    "learned": (BayesianLogisticRegression(prior_scale="learned", **TINY), REAL > 0.0),
+    "relevance": (BayesianGLMRegressor(prior_scale=LearnedScale(inputs=True), **TINY), REAL),
+    "glm": (BayesianGLMRegressor(**TINY), REAL),
+    "ordinal": (BayesianOrdinalClassifier(**TINY), np.digitize(REAL, [-0.5, 0.5])),
+    "mlp": (BayesianMLPClassifier(hidden_layer_sizes=3, **TINY), REAL > 0.0),
+    "mlp regressor": (BayesianMLPRegressor(hidden_layer_sizes=3, **TINY), REAL),
+    "sparse": (SparseBayesianClassifier(**TINY), REAL > 0.0),
+    "sparse regressor": (SparseBayesianRegressor(**TINY), REAL),
+}
+
+
+def same_draws(one, other):
+    return all(
+        np.array_equal(one.posterior_[name], other.posterior_[name])
+        for name in one.posterior_.draws
+    )
+
+
+# what is taken ------------------------------------------------------------------------------------
+
+
+@cases("name", FITS)
+def test_every_estimator_takes_such_tables(name):
+    """Fit, predictions, streams, warm starts and pickles; attributes are those of X as given."""
+    estimator, y = clone(FITS[name][0]).set_params(warm_start=True), FITS[name][1]
+    X = frame()
+    estimator.fit(X, y)
+    assert estimator.n_features_in_ == 5
+    assert list(estimator.feature_names_in_) == list(X)
+    assert estimator._columns.labels == ENCODED
+    found = estimator.predict(X)
+    assert len(found) == N
+    assert np.isfinite(estimator.score(X, y))
+    again = pickle.loads(pickle.dumps(estimator))
+    assert np.array_equal(again.predict(X), found)
+    estimator.summary()
+    if hasattr(estimator, "coef_"):
+        assert np.shape(estimator.coef_)[-1] == len(ENCODED)
+    if hasattr(estimator, "relevance_"):
+        assert len(estimator.relevance_) == 5
+    before = estimator.posterior_
+    estimator.fit(X, y)
+    assert estimator.posterior_ is not before
+    estimator.partial_fit(X[:60], y[:60]) if name.endswith(
+        ("glm", "relevance", "regressor")
+    ) else estimator.partial_fit(X[:60], y[:60], classes=np.unique(y))
+    estimator.partial_fit(X[60:].assign(city="Paris"), y[60:])
+    assert np.array_equal(estimator.predict(X.assign(city="Paris")).shape, found.shape)
+
+
+@cases("library", ["pyarrow", "polars", "nullable", "arrow types", "objects", "enum"])
+def test_the_library_does_not_matter(library):
+    """The same values are the same rows, whatever holds them; draws are equal to the bit."""
+    pyarrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    X = frame()
+    plain = X.assign(city=X["city"].astype(object).where(~GAPS["city"], None))
+    tables = {
+        "pyarrow": lambda: pyarrow.Table.from_pandas(X, preserve_index=False),
+        "polars": lambda: polars.from_pandas(X),
+        "nullable": lambda: X.convert_dtypes(),
+        "arrow types": lambda: X.convert_dtypes(dtype_backend="pyarrow"),
+        "objects": lambda: plain.astype(object),
+        "enum": lambda: polars.from_pandas(plain).with_columns(
+            polars.col("city").cast(polars.Enum(["Rome", "Oslo", "Bern", "Lima"]))
+        ),
+    }
+    y = pd.Series(REAL > 0.0)
+    clf = BayesianLogisticRegression(**TINY).fit(X, y)
+    other = BayesianLogisticRegression(**TINY).fit(tables[library](), y)
+    assert other._columns.labels == ENCODED
+    assert same_draws(clf, other)
+    assert np.array_equal(other.predict_proba(tables[library]()), clf.predict_proba(X))
+
+
+def test_gaps_of_dictionaries_of_pyarrow_are_gaps():
+    """NumPy reads them as the last item; as labels of classes they are refused."""
+    pyarrow = pytest.importorskip("pyarrow")
+    y = pyarrow.chunked_array([pyarrow.array(["u", None, "v", "v"]).dictionary_encode()])
+    with pytest.raises(ValueError, match="Input y contains NaN: the value of row 1 is missing"):
+        BayesianLogisticRegression().fit(np.eye(4), y)
+
+
+@cases("kind", ["float64", "float32", "Int64", "int64[pyarrow]", "bool"])
+def test_numbers_in_tables_are_as_in_arrays(kind):
+    X = pd.DataFrame({"a": AGE.round() % 2, "b": ROOMS % 2}).astype(kind)
+    one = BayesianLogisticRegression(**TINY).fit(X, MEMBER)
+    array = X.to_numpy(dtype=np.float32 if kind == "float32" else np.float64)
+    assert same_draws(one, BayesianLogisticRegression(**TINY).fit(array, MEMBER))
+
+
+def test_columns_are_those_of_encoders():
+    """The same numbers as scikit-learn's encoders make, in the order of the table."""
+    X = frame()
+    columns = {
+        "age": Numbers.learned("age", X["age"]),
+        "city": Categories.learned("city", X["city"]),
+    }
+    encoding = Encoding(tuple(columns.values()))
+    rows = encoding.encoded(X[["age", "city"]], ["age", "city"], sparse=False)
+    filled = X["age"].fillna(X["age"].mean())
+    dummies = pd.get_dummies(X["city"], dummy_na=True)
+    assert np.allclose(rows, np.column_stack([filled, X["age"].isna(), dummies]))
+    assert encoding.names(["age", "city"]) == ENCODED[:6]
+    back = encoding.decoded(rows)
+    assert np.array_equal(pd.isna(back[:, 1]), GAPS["city"])
+    assert (back[~GAPS["city"], 1] == CITIES[~GAPS["city"]]).all()
+
+
+@cases("given", [["rooms"], [1], [False, True], np.array([1]), pd.Index(["rooms"])])
+def test_whole_numbers_as_categories(given):
+    """By names, indices or a boolean for each; arrays need no names."""
+    X = pd.DataFrame({"age": AGE, "rooms": ROOMS})
+    text = X.astype({"rooms": str})
+    reg = BayesianGLMRegressor(categorical_features=given, **TINY).fit(X, REAL)
+    assert reg._columns.labels == ["age", *(f"rooms={k}" for k in range(1, 5))]
+    assert same_draws(reg, BayesianGLMRegressor(**TINY).fit(text, REAL))
+    if not isinstance(given[0], str):
+        array = clone(reg).fit(X.to_numpy(), REAL)
+        assert same_draws(reg, array)
+        assert np.array_equal(array.predict(X.to_numpy()), reg.predict(X))
+    late = reg.predict(X.assign(rooms=X["rooms"].astype(float)))  # 1.0 is 1
+    assert np.array_equal(late, reg.predict(X))
+
+
+def test_only_named_columns_hold_categories():
+    """As in scikit-learn: other columns must then be numbers, or an error names them."""
+    X = frame()[["age", "city", "kind"]]
+    with pytest.raises(ValueError, match="its column 'city' is not numeric"):
+        BayesianGLMRegressor(categorical_features=["kind"]).fit(X, REAL)
+    with pytest.raises(ValueError, match="columns 'city', 'kind' are not numeric"):
+        BayesianGLMRegressor(categorical_features=None).fit(X, REAL)
+    reg = BayesianGLMRegressor(categorical_features=["city", "kind"], **TINY).fit(X, REAL)
+    assert reg._columns.labels[2:] == [*ENCODED[2:6], "kind=a", "kind=b"]
+    codes = X.assign(city=X["city"].cat.codes.astype(float), kind=X["kind"] == "a")
+    assert (
+        BayesianGLMRegressor(categorical_features=None, **TINY).fit(codes, REAL)._columns.width == 4
+    )
+
+
+def test_other_categories_than_text():
+    """Intervals, numbers and booleans; they are compared as they are, intervals by their text."""
+    X = pd.DataFrame({"bin": pd.cut(AGE, 3), "rooms": ROOMS, "yes": MEMBER})
+    X = X.astype({"rooms": "category", "yes": "category"})
+    reg = BayesianGLMRegressor(**TINY).fit(X, REAL)
+    names = [
+        *(f"bin={each}" for each in X["bin"].cat.categories),
+        *(f"rooms={k}" for k in range(1, 5)),
+    ]
+    assert reg._columns.labels == [*names, "yes=False", "yes=True"]
+    assert np.isfinite(reg.predict(X)).all()
+
+
+def test_files_without_pickle():
+    """The encoding is plain data; levels keep their types."""
+    skops = pytest.importorskip("skops.io")
+    X = frame().assign(rooms=ROOMS)
+    reg = BayesianGLMRegressor(categorical_features=["city", "kind", "rooms"], **TINY).fit(X, REAL)
+    again = skops.loads(skops.dumps(reg), trusted=skops_trusted_types())
+    assert np.array_equal(again.predict(X), reg.predict(X))
+    assert again._columns == reg._columns
+
+
+def test_arviz_has_the_names_of_columns():
+    pytest.importorskip("arviz")
+    reg = BayesianGLMRegressor(**TINY).fit(frame(), REAL)
+    found = reg.to_arviz(frame(), REAL)["posterior"]
+    assert list(found["coef"].coords["feature"].values) == ENCODED
+    assert list(found["scale"].coords["column"].values) == ["numbers", "city", "kind"]
+
+
+def test_tables_of_numbers_are_no_bar_to_other_rows():
+    """Without categories and gaps, later rows may come in any form, as before."""
+    X = pd.DataFrame({"age": AGE, "rooms": ROOMS})
+    clf = BayesianLogisticRegression(**TINY).fit(X, MEMBER)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # rows without names
+        for other in (sp.csr_matrix(X.to_numpy()), X.to_numpy(), X.to_numpy().tolist()):
+            assert np.allclose(clf.predict_proba(other), clf.predict_proba(X))
+
+
+def test_searches_and_clones():
+    search = GridSearchCV(BayesianGLMRegressor(**TINY), {"prior_scale": ["learned", 1.0]}, cv=2)
+    search.fit(frame(), REAL)
+    assert np.isfinite(search.predict(frame())).all()
+
+
+# new rows -----------------------------------------------------------------------------------------
+
+
+@cases("name", ["glm", "three classes", "ordinal", "learned"])
+def test_a_new_category_is_the_population_s(name):
+    """The linear predictor of a new category is the mean over the rows of the fit."""
+    estimator, y = clone(FITS[name][0]), FITS[name][1]
+    X = pd.DataFrame({"age": AGE, "city": CITIES})
+    estimator.fit(X, y)
+    coef = np.atleast_2d(estimator.coef_)[:, 1:]
+    rows = estimator._validate_x(X.assign(city="Lima"))
+    mean = (pd.get_dummies(CITIES).to_numpy() @ coef.T).mean(axis=0)
+    assert np.allclose(rows[:, 1:] @ coef.T, mean)
+    for missing in (None, np.nan, pd.NA):  # a gap, too, since there was none in fit
+        assert np.array_equal(estimator._validate_x(X.assign(city=missing)), rows)
+
+
+@cases("name", ["mlp", "mlp regressor"])
+def test_a_new_category_is_zero_for_networks(name):
+    estimator, y = clone(FITS[name][0]), FITS[name][1]
+    X = pd.DataFrame({"age": AGE, "city": CITIES})
+    estimator.fit(X, y)
+    inputs = estimator._inputs(estimator._validate_x(X.assign(city="Lima", age=np.nan)))
+    assert np.abs(inputs).max() < 1e-12
+    seen = estimator._inputs(estimator._validate_x(X))
+    assert np.abs(seen[:, 1:]).max() <= 1.0  # also of the rarest category
+
+
+def test_categories_of_single_rows_count_together():
+    """An id of each row explains nothing; new ones are like them, and intervals are honest.
+
+    With an indicator for each id, intervals of the noise would cover about half of the new rows.
+    """
+    ids = np.char.add("id", np.arange(2 * N).astype(str))
+    X = pd.DataFrame(
+        {"age": AGE, "id": ids[:N], "city": np.where(np.arange(N) == 7, "Lima", CITIES)}
+    )
+    reg = BayesianGLMRegressor(**SMALL).fit(X, REAL)
+    assert reg._columns.labels == ["age", "id other", *ENCODED[2:5], "city other"]
+    rows = reg._validate_x(X.assign(id=ids[N:], city=X["city"].replace("Rome", "Kyiv")))
+    assert (rows[:, 1] == 1.0).all()
+    assert np.array_equal(rows[:, -1], X["city"].isin(["Lima", "Rome"]))
+    assert np.allclose(reg.predict(X.assign(id=ids[N:])), reg.predict(X))
+    noise = reg.predict(X, return_std=True)[1].mean()
+    assert noise == pytest.approx(1.0, abs=0.2)  # the truth
+
+
+def test_gaps_that_the_fit_has_not_seen_are_means():
+    X = pd.DataFrame({"age": AGE, "rooms": ROOMS})
+    reg = BayesianGLMRegressor(**TINY).fit(X, REAL)
+    assert np.allclose(reg.predict(X.assign(age=None)), reg.predict(X.assign(age=AGE.mean())))
+    with pytest.raises(ValueError, match=r"column 'age' is not numeric \(row 0 has '\?'\)"):
+        reg.predict(X.assign(age="?"))
+
+
+def test_columns_are_found_by_name():
+    X = frame()
+    reg = BayesianGLMRegressor(**TINY).fit(X, REAL)
+    assert np.array_equal(reg.predict(X[X.columns[::-1]]), reg.predict(X))
+    polars = pytest.importorskip("polars")
+    assert np.array_equal(reg.predict(polars.from_pandas(X[X.columns[::-1]])), reg.predict(X))
+    numbers = BayesianGLMRegressor(**TINY).fit(X[["rooms"]].assign(b=AGE), REAL)
+    assert np.array_equal(
+        numbers.predict(pd.DataFrame({"b": AGE, "rooms": ROOMS})),
+        numbers.predict(pd.DataFrame({"rooms": ROOMS, "b": AGE})),
+    )
+    with pytest.raises(ValueError, match="yet now missing"):
+        reg.predict(X.drop(columns="age"))
+
+
+def test_categories_of_another_type_are_named():
+    X = pd.DataFrame({"rooms": ROOMS.astype(str), "age": AGE})
+    reg = BayesianGLMRegressor(**TINY).fit(X, REAL)
+    with pytest.raises(
+        ValueError, match="'rooms' has the category .*, and those of fit are like '1'"
+    ):
+        reg.predict(X.assign(rooms=ROOMS))
+    assert np.isfinite(reg.predict(X.assign(rooms=ROOMS.astype(str)))).all()
+
+
+# what is refused ----------------------------------------------------------------------------------
+
+BASE = pd.DataFrame({"age": AGE, "city": CITIES})
+WHEN = pd.Timestamp("2026-01-01") + pd.to_timedelta(ROOMS, unit="D")
+LISTS = pd.Series([[1.0, 2.0]] * N)
+
+
+@cases(
+    "column, message, remedy",
+    [
+        (WHEN, r"'z' is not numeric \(row 0 has Timestamp.*days since", (WHEN - WHEN.min()).days),
+        (WHEN.tz_localize("UTC"), r"'z' is not numeric \(row 0 has Timestamp.*days since", None),
+        (WHEN - WHEN.min(), r"'z' is not numeric.*Timedelta.*total_seconds", None),
+        (LISTS, r"'z' is not numeric \(row 0 has \[1.0, 2.0\].*column for each item", 1.0),
+        ([1.0, "?"] * (N // 2), r"'z' holds text \('\?' in row 1\) and other values", None),
+        ([np.inf] * N, "infinity: the value of row 0 in column 'z' is infinite", None),
+        ([None] * N, "every value of column 'z' is missing. Leave the column out", None),
+        (pd.Categorical([None] * N, ["a"]), "every value of column 'z' is missing", None),
+    ],
+)
+def test_columns_without_a_meaning_are_refused(column, message, remedy):
+    with pytest.raises((TypeError, ValueError), match=message):
+        BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
+    if remedy is not None:
+        BayesianGLMRegressor(**TINY).fit(BASE.assign(z=remedy), REAL)
+
+
+def test_remedies_of_mixed_columns():
+    mixed = pd.Series([1.0, "?"] * (N // 2))
+    for mended in (mixed.astype(str), pd.to_numeric(mixed, errors="coerce")):
+        BayesianGLMRegressor(**TINY).fit(BASE.assign(z=mended), REAL)
+
+
+@cases(
+    "given, message",
+    [
+        ("city", "give 'from_dtype', None, or a list"),
+        ([1.5], "give 'from_dtype', None, or a list"),
+        (["age", 1], "give 'from_dtype', None, or a list"),
+        (["town"], "X has 2 columns, 'age', 'city'"),
+        ([2], "X has 2 columns"),
+        ([True], "X has 2 columns"),
+    ],
+)
+def test_parameters_that_are_no_columns(given, message):
+    with pytest.raises(
+        ValueError, match=f"categorical_features={re.escape(repr(given))}.*{message}"
+    ):
+        BayesianGLMRegressor(categorical_features=given).fit(BASE, REAL)
+
+
+def test_names_that_occur_twice():
+    X = pd.concat([BASE, BASE[["age"]]], axis=1)
+    for regressor in (BayesianGLMRegressor(), BayesianGLMRegressor(offset="age")):
+        with pytest.raises(ValueError, match="X with 2 columns 'age' is not allowed: give each"):
+            regressor.fit(X, REAL)
+    BayesianGLMRegressor(**TINY).fit(X.set_axis(["age", "city", "years"], axis=1), REAL)
+
+
+def test_missing_values_elsewhere_are_named():
+    """Targets, weights, groups and exposures have no gaps, and each says so by its name."""
+    X = frame().assign(hours=1.0, school="s")
+    gap = np.where(np.arange(N) == 3, np.nan, 1.0)
+    counts = ROOMS.astype(float)
+    reg = BayesianGLMRegressor(likelihood="poisson", **TINY)
+    for y in (counts * gap, pd.Series(ROOMS, dtype="Int64").mask(np.isnan(gap))):
+        with pytest.raises(ValueError, match="y contains NaN: the value of row 3 is missing"):
+            reg.fit(X[["age", "city"]], y)
+    with pytest.raises(ValueError, match="sample_weight contains NaN"):
+        reg.fit(X[["age", "city"]], counts, gap)
+    exposed = clone(reg).set_params(exposure="hours")
+    message = "X contains NaN: the value of row 3 in column 'hours', exposure, is missing"
+    with pytest.raises(ValueError, match=message):
+        exposed.fit(X[["age", "city", "hours"]].assign(hours=gap), counts)
+    exposed.fit(X[["age", "city", "hours"]], counts)
+    with pytest.raises(ValueError, match=message):
+        exposed.predict(X[["age", "city", "hours"]].assign(hours=gap))
+    grouped = clone(reg).set_params(groups="school")
+    message = "X contains NaN: the value of row 3 in column 'school' is missing"
+    with pytest.raises(ValueError, match=message):
+        grouped.fit(X[["age", "city", "school"]].assign(school=X["school"].where(gap == 1)), counts)
+
+
+def test_selectors_would_lose_the_columns():
+    with pytest.raises(ValueError, match=r"categorical_features=\[1\] is not allowed inside RFE"):
+        RFE(BayesianGLMRegressor(categorical_features=[1])).fit(
+            np.c_[AGE, ROOMS, KIND == "a"], REAL
+        )
+
+
+def test_rows_that_stay_in_files_have_no_categories(tmp_path):
+    table = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", float, (N, 2))
+    table[:] = np.c_[AGE, ROOMS]
+    reg = BayesianGLMRegressor(categorical_features=[1], **TINY).fit(table, REAL)  # read
+    assert reg._columns.width == 5
+    with pytest.raises(ValueError, match="with categorical_features=.*give a DataFrame"):
+        reg.set_params().fit(sp.csr_matrix(table), REAL)
+
+
+def test_exports_and_attacks_say_what_to_do():
+    clf = BayesianLogisticRegression(**TINY).fit(frame(), REAL > 0.0)
+    for call in (
+        lambda: to_torch(clf),
+        lambda: fgsm(clf, frame(), REAL > 0.0, eps=0.1),
+        lambda: clf.distill(frame()),
+    ):
+        with pytest.raises(ValueError, match=r"is not allowed for an estimator.*pipeline\[-1\]"):
+            call()
+    to_torch(BayesianLogisticRegression(**TINY).fit(BASE[["age"]], REAL > 0.0))
+
+
+@cases("chosen", [[1], ["rooms"], [False, True]])
+def test_partial_effects_are_those_of_numbers(chosen):
+    """Rows with gaps count as if they had the value of the grid; categories have no grid."""
+    pytest.importorskip("matplotlib")
+    X = pd.DataFrame({"age": np.where(GAPS["age"], np.nan, AGE), "rooms": ROOMS})
+    reg = BayesianGLMRegressor(categorical_features=chosen, **SMALL).fit(X, REAL)
+    display = PartialEffectDisplay.from_estimator(reg, X, "age", n_points=3)
+    weight = reg.coef_[reg._columns.labels.index("age")]
+    assert np.allclose(np.diff(display.mean[0]) / np.diff(display.grids[0]), weight)
+    shares = pd.get_dummies(ROOMS).iloc[np.unique(np.linspace(0, N - 1, 100).astype(int))].mean()
+    level = reg.intercept_ + shares.to_numpy() @ reg.coef_[2:]
+    assert np.allclose(display.mean[0], level + weight * display.grids[0])
+    with pytest.raises(ValueError, match="features with 'rooms' .* the column holds categories"):
+        PartialEffectDisplay.from_estimator(reg, X, ["age", "rooms"])
+
+
+def test_relevance_is_that_of_columns():
+    pytest.importorskip("matplotlib")
+    reg = BayesianMLPRegressor(hidden_layer_sizes=3, **TINY).fit(frame(), REAL)
+    assert reg.posterior_["scale_weight_1"].shape == (2, 5, 5)
+    assert set(RelevanceDisplay.from_estimator(reg).names) == set(frame().columns)
+    assert "scale_weight_1[city]" in str(reg.summary())
+
+
+def test_columns_are_selected_as_a_whole():
+    """The sparse estimators select columns of X, by the largest probability of their indicators."""
+    clf = SparseBayesianClassifier(threshold=0.0, **TINY).fit(frame(), REAL > 0.0)
+    assert clf.inclusion_probability_.shape == (5,)
+    rho = clf.posterior_.pooled("rho_weight_1").max(axis=2)[:, 2:6].max(axis=1)
+    assert clf.inclusion_probability_[1] == pytest.approx(rho.mean(), rel=1e-5)
+    assert list(clf.get_feature_names_out()) == list(frame().columns)
+    assert clf.transform(frame()).shape == (N, 5)
+    assert list(clf.set_output(transform="pandas").transform(frame())) == list(frame().columns)
+
+
+def test_columns_of_other_parameters_stay_beside_categories():
+    """Exposures, groups and slopes by name, with the same draws as from an encoded table."""
+    X = frame()[["city", "age", "rooms"]].assign(hours=1.0 + MEMBER, school=KIND, city=CITIES)
+    parameters = {"exposure": "hours", "groups": "school", "group_slopes": "age"}
+    reg = BayesianGLMRegressor(likelihood="poisson", **parameters, **SMALL).fit(X, ROOMS)
+    assert set(reg.posterior_.draws) >= {"effect_school", "effect_school_age", "sd_school"}
+    assert reg.coef_.shape == (8,)
+    assert (reg.coef_[-2:] == 0.0).all()
+    assert reg._labels()["scale"] == ["scale[numbers]", "scale[city]"]
+    with pytest.raises(ValueError, match="group_slopes='city' is not allowed: the column holds"):
+        clone(reg).set_params(group_slopes="city").fit(X, ROOMS)
+    with pytest.raises(ValueError, match="not allowed with exposure: the column 'hours'"):
+        clone(reg).set_params(categorical_features=["hours"]).fit(X, ROOMS)
+    more = reg.predict(X.assign(hours=2.0 * X["hours"]))
+    assert np.allclose(more, 2.0 * reg.predict(X))
+
+
+# priors -------------------------------------------------------------------------------------------
+
+UNITS = np.array([0.5, 1.0, 1.0, 2.0, 1.0, 1.0])
+PARTS = np.array([0, 1, 1, 0, 1, 2])
+
+
+@cases("own", [False, True])
+@cases("k", [1, 3])
+def test_scales_of_parts(own, k):
+    """The density is that of the parts, and gradient and expectations are its own.
+
+    Sorted by part, features of one part are a prior with one scale; with a common b, only its own
+    density is added. Expectations of a point are the values there.
+    """
+    hyper = LearnedScale(1.7, 0.6, own)
+    if not own:
+        hyper = LearnedScale(np.array([1.7, 2.0, 3.0]), np.array([0.6, 0.3, 1.0]), False)
+    prior = LearnedScales(hyper, UNITS, k, 1, PARTS)
+    size = prior.n_coefficients + 1 + own
+    theta = np.random.default_rng(0).standard_normal(size)
+    at = torch.from_numpy(theta[None]).requires_grad_()
+    w, b = theta[: prior.n_coefficients].reshape(-1, k), np.exp(theta[-1]) if own else 1.0
+    expected = 0.0
+    for part in range(3):
+        shape, scale = (1.7, 0.6 * np.sqrt(b)) if own else (hyper.shape[part], hyper.scale[part])
+        one = LearnedScales(LearnedScale(shape, scale, False), UNITS[part == PARTS], k, 0)
+        expected += float(one.log_density(torch.from_numpy(w[part == PARTS].reshape(1, -1)))[0])
+    if own:
+        x = theta[-1] + np.log(1.7)
+        expected += 1.7 * x - np.exp(x) - gammaln(1.7)
+    found = prior.log_density(at)
+    assert found.item() == pytest.approx(expected, rel=1e-12)
+    (slope,) = torch.autograd.grad(-found.sum(), at)
+    gradient = torch.empty_like(at)
+    prior.gradient(at.detach(), gradient, 1.0)
+    assert np.allclose(gradient, slope)
+    nothing = np.zeros(size)
+    assert np.allclose(prior.expected_gradient(theta, nothing), slope[0])
+    moved = [prior.expected_gradient(theta + d, nothing) for d in 1e-6 * np.eye(size)]
+    hessian = (np.array(moved) - prior.expected_gradient(theta, nothing)) / 1e-6
+    c, V = prior.expected_curvature(theta, nothing)
+    exact = hessian if not own else hessian[:-1, :-1]
+    assert np.allclose((np.diag(c) - V @ V.T)[: len(exact), : len(exact)], exact, atol=1e-4)
+
+
+@pytest.mark.statistical
+def test_rare_categories_shrink_as_they_should():
+    """Posterior of effects by quadrature over both learned scales, given the noise.
+
+    4,000 draws are worth about 800 independent ones: means within 0.15 sd, sds within 15%.
+    """
+    rng = np.random.default_rng(3)
+    counts = [40, 30, 12, 6, 3, 2, 2]
+    codes = np.repeat(np.arange(7), counts)
+    effects, x = rng.normal(size=7), rng.normal(size=len(codes))
+    y = 3.0 + 0.4 * x + effects[codes] + 0.8 * rng.normal(size=len(codes))
+    X = pd.DataFrame({"x": x, "city": np.char.add("c", codes.astype(str))})
+    a, s_0, unit = 2.0, 0.5, y.std()
+    reg = BayesianGLMRegressor(noise=0.8, prior_scale=LearnedScale(a, s_0), random_state=0)
+    reg.fit(X, y)
+    design = np.column_stack([np.ones(len(y)), x, np.eye(7)[codes]])
+    gram, moments = design.T @ design / 0.64, design.T @ y / 0.64
+    weights, means, variances = [], [], []
+    log_taus = np.linspace(-6.0, 7.0, 40)
+    for one in log_taus:
+        for other in log_taus:
+            taus = np.exp([one, other])
+            rates = np.array([0.0, taus[0] * x.var(), *([taus[1]] * 7)]) / unit**2
+            covariance = np.linalg.inv(gram + np.diag(rates))
+            mean = covariance @ moments
+            weights.append(
+                0.5 * np.log(rates[1:]).sum()
+                + 0.5 * np.linalg.slogdet(covariance)[1]
+                + 0.5 * moments @ mean
+                + (a * np.log(taus) - a * s_0**2 * taus).sum()
+            )
+            means.append(mean)
+            variances.append(np.diag(covariance))
+    weights = np.exp(np.array(weights) - logsumexp(weights))
+    mean = weights @ np.array(means)
+    sd = np.sqrt(weights @ (np.array(variances) + np.array(means) ** 2) - mean**2)
+    # differences from the commonest category: all effects share what the intercept does not know
+    draws = reg.posterior_.pooled("coef")
+    assert (np.abs(draws.mean(0) - mean[1:]) < 0.15 * sd[1:]).all()
+    assert np.allclose(draws.std(0) / sd[1:], 1.0, atol=0.15)
+    # a single row pulls less than forty: the rarest are nearer to the mean than their rows say
+    assert sd[-1] > 2.0 * reg.summary()["sd"][0]
+
+
+@cases("name", ["glm", "logistic"])
+def test_ten_thousand_categories(name):
+    """Linear models take them, with sparse rows, given the scale of their prior."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(20_000) % 10_000
+    X = pd.DataFrame({"x": rng.normal(size=20_000), "id": np.char.add("u", codes.astype(str))})
+    y = X["x"] + rng.normal(size=20_000)
+    estimator = clone(FITS[name][0]).set_params(n_draws=20, burn_in=50, prior_scale=0.5)
+    estimator.fit(X, y if name == "glm" else y > 0.0)
+    assert sp.issparse(estimator._validate_x(X))
+    assert np.shape(estimator.coef_)[-1] == 10_001
+    assert np.ravel(estimator.coef_)[0] > 0.5
+
+
+def test_too_many_categories_for_a_network(monkeypatch):
+    """A limit of memory, with a remedy that works."""
+    monkeypatch.setattr(LIMITS, "auto_bytes", 2**15)
+    X = pd.DataFrame({"age": AGE, "id": np.char.add("u", (np.arange(N) // 2).astype(str))})
+    reg = BayesianMLPRegressor(hidden_layer_sizes=3, **TINY)
+    message = "column 'id' has 60 categories, and rows with an indicator for each.*TargetEncoder"
+    with pytest.raises(ValueError, match=message):
+        reg.fit(X, REAL)
+    encoder = make_column_transformer((TargetEncoder(), ["id"]), remainder="passthrough")
+    make_pipeline(encoder, reg).fit(X, REAL)
+    BayesianGLMRegressor(**TINY).fit(X, REAL)
