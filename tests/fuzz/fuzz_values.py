@@ -107,6 +107,7 @@ ORDINARY = {
     "doc_topic_prior": [None, 0.1, 1.0],
     "dtype": ["auto", "float32", "float64"],
     "estimator": [BayesianLogisticRegression(n_draws=3, burn_in=2, n_chains=2, random_state=0)],
+    "categorical_features": ["from_dtype", None, [0]],
     "exposure": [None, 0],
     "fit_intercept": [True, False],
     "gamma_prior": [(1.0, 1.0), (2.0, 0.5)],
