@@ -49,6 +49,13 @@ ENTRANCES = {
     "_engine.run": {"estimators._base"},
     "_engine.streams": {"estimators._base"},
     "_engine.log_joint": {"estimators._log_joint"},
+    # predictions, and the features of last layers, choose their device as runs do
+    "_engine.devices": {
+        "estimators._base",
+        "estimators._last_layer",
+        "estimators._network",
+        "estimators.distilled",
+    },
     # collapsed Gibbs sampling, which has no chains of positions
     "_engine.lengths": {"estimators.lda"},
     "_engine.accelerators.__init__": {"estimators.lda"},

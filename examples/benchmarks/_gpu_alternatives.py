@@ -47,7 +47,7 @@ class RecordedSteps:
             fields = {name: values[chosen] for name, values in data.fields.items()}
             chains._evaluator.batch = Batch(fields, 1.0, False, self.size)
             self.xi.normal_(generator=self.generator)
-            chains.integrator(chains.sampler, chains.phi, chains.state, step)
+            chains.engine.integrator(chains.sampler, chains.phi, chains.state, step)
         return chains.phi
 
     def _record(self):
