@@ -26,6 +26,7 @@ from pathlib import Path
 
 import _stand_in
 import numpy as np
+from _on_the_edge import ON_THE_EDGE
 from _records import PACKAGES, Records, machine
 from scipy.sparse import csr_matrix
 from sklearn.datasets import fetch_openml
@@ -126,24 +127,6 @@ def finished(args, name, run, **settings):
 
 # Searches for the best step size
 
-LEVEL = (
-    "The best step of every method is the smallest of the grid, but accuracies do not differ by "
-    "more than a standard deviation up to h = 0.0003, so smaller steps were not tried."
-)
-GROWING = (
-    "The best step of splitting is the largest of the grid on both corpora, and that of Euler's "
-    "scheme is the smallest, or none: other steps might be better, and none is called best here."
-)
-#: by page and search: why the best step lies on the grid's edge. The page says it, and what is not
-#: listed here is refused.
-ON_THE_EDGE = {
-    **{("m3_a9a_thermostats", f"{name}, mass {mass}"): LEVEL
-       for name in ("mSGNHT-S", "mSGNHT-E") for mass in (1.0, "auto")},
-    **{("m3_a9a_thermostats", name): LEVEL for name in ("SGHMC-S", "SGHMC-E")},
-    **{("m5_dpfa", f"{corpus}, {name}"): GROWING
-       for corpus in ("20news", "nips") for name in ("mSGNHT-S", "mSGNHT-E")},
-}  # fmt: skip
-
 
 def best_step(scores):
     """The step with the lowest mean score; ``scores`` holds those of the seeds (NaN: diverged)."""
@@ -188,6 +171,11 @@ def search_steps(measure, steps, limits, seeds, grow=True):
     return dict(sorted(scores.items(), reverse=True))
 
 
+def on_the_edge(scores):
+    """Whether the best step is the smallest or the largest of the grid."""
+    return best_step(scores) in (min(scores), max(scores))
+
+
 def check_best_steps(page, searches):
     """Stop if a best step is on the edge of its grid and not in ``ON_THE_EDGE``.
 
@@ -195,8 +183,7 @@ def check_best_steps(page, searches):
     page.
     """
     listed = {name: reason for (there, name), reason in ON_THE_EDGE.items() if there == page}
-    on_edge = {name for name, scores in searches.items()
-               if best_step(scores) in (min(scores), max(scores))}  # fmt: skip
+    on_edge = {name for name, scores in searches.items() if on_the_edge(scores)}
     if on_edge != listed.keys():
         raise SystemExit(
             f"The best steps of {sorted(on_edge)} in {page} are the smallest or largest that were "
