@@ -171,11 +171,6 @@ def search_steps(measure, steps, limits, seeds, grow=True):
     return dict(sorted(scores.items(), reverse=True))
 
 
-def on_the_edge(scores):
-    """Whether the best step is the smallest or the largest of the grid."""
-    return best_step(scores) in (min(scores), max(scores))
-
-
 def check_best_steps(page, searches):
     """Stop if a best step is on the edge of its grid and not in ``ON_THE_EDGE``.
 
@@ -183,7 +178,8 @@ def check_best_steps(page, searches):
     page.
     """
     listed = {name: reason for (there, name), reason in ON_THE_EDGE.items() if there == page}
-    on_edge = {name for name, scores in searches.items() if on_the_edge(scores)}
+    on_edge = {name for name, scores in searches.items()
+               if best_step(scores) in (min(scores), max(scores))}  # fmt: skip
     if on_edge != listed.keys():
         raise SystemExit(
             f"The best steps of {sorted(on_edge)} in {page} are the smallest or largest that were "

@@ -12,22 +12,6 @@ GROWING = (
     "The best step of splitting is the largest of the grid on both corpora, and that of Euler's "
     "scheme is the smallest, or none: other steps might be better, and none is called best here."
 )
-#: of M2, by corpus and size of batches
-UNFINISHED = {
-    ("20news", 5): ("SGHMC-E", "SGHMC-S", "SGRLD", "mSGNHT-E", "mSGNHT-S"),
-    ("20news", 100): ("SGHMC-E", "SGHMC-S", "mSGNHT-S"),
-    ("nips", 5): ("SGHMC-E", "SGHMC-S", "SGRLD"),
-    ("nips", 100): ("SGRLD", "mSGNHT-S"),
-    ("reuters", 100): ("SGRLD",),
-}
-NOT_FINISHED = (
-    "Searches that are not finished, whose best step so far is the smallest or the largest: "
-    + "; ".join(
-        f"{', '.join(names)} on {corpus} with batches of {batch}"
-        for (corpus, batch), names in UNFINISHED.items()
-    )
-    + ". These methods may do better than here, so the order says at most what they have."
-)
 #: by page and search
 ON_THE_EDGE = {
     **{("m3_a9a_thermostats", f"{name}, mass {mass}"): LEVEL
@@ -35,6 +19,4 @@ ON_THE_EDGE = {
     **{("m3_a9a_thermostats", name): LEVEL for name in ("SGHMC-S", "SGHMC-E")},
     **{("m5_dpfa", f"{corpus}, {name}"): GROWING
        for corpus in ("20news", "nips") for name in ("mSGNHT-S", "mSGNHT-E")},
-    **{("m2_lda", (*where, name)): NOT_FINISHED
-       for where, names in UNFINISHED.items() for name in names},
 }  # fmt: skip
