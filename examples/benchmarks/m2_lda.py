@@ -32,25 +32,25 @@ from skbayes_sgmcmc import (
 from skbayes_sgmcmc.samplers import MSGNHT, SGHMC
 
 REMARK = """
-SGRLD, which is last in the paper, is the first of the stochastic methods on all corpora, with both
-sizes of batches. Gibbs sampling is ahead of all, as published.
+SGRLD, which is last in the paper, is the first of these stochastic methods on all corpora, with
+both sizes of batches. Gibbs sampling is ahead of all, as published.
 
-With batches of 5, as published, thermostats are ahead of SGHMC by 5% on Reuters (three standard
-deviations of three seeds) and by 9% on NIPS and 20 Newsgroups (one seed). The best steps of SGHMC
-are 10 to 30 times smaller than theirs: larger ones sample at a wrong temperature, because the
-gradient noise is far above what D = 0.75 dissipates, and ratios of 1.4 at 0.03 are those of too
-large steps. With batches of 100 thermostats are ahead of SGHMC by 5% on NIPS and 20 Newsgroups, and
-level with it on Reuters.
+With batches of 5, as published, thermostats are ahead of SGHMC by 5% on Reuters and by 8% on NIPS
+and 20 Newsgroups, or by at least three standard deviations. The best steps of SGHMC are at least
+ten times smaller than theirs: larger ones sample at a wrong temperature, because the gradient noise
+is far above what D = 0.75 dissipates, and the ratios at larger steps, such as 1.4 at 0.03 on NIPS,
+say no more than that. With batches of 100 thermostats are ahead of SGHMC by 5% on NIPS and 20
+Newsgroups, and level with it on Reuters.
 
-The two integrators, each at its best step, differ by no more than two standard deviations, or by 1%
-where there is one seed. Splitting makes thermostats robust. Where the gradient noise needs a large
-friction Euler's scheme diverges, with batches of 5 at 8 of the 12 steps from 0.03 to 1; splitting
-diverges at none. mSGNHT with splitting and batches of 100 is ahead of online VB at equal time on
-all three corpora, but on NIPS by no more than a standard deviation.
+The two integrators, each at its best step, differ by no more than two standard deviations.
+Splitting makes thermostats robust. Where the gradient noise needs a large friction Euler's scheme
+diverges, with batches of 5 at 8 of the 12 steps from 0.03 to 1, and on NIPS at 0.03 with one of
+three seeds; splitting diverges at none. mSGNHT with splitting and batches of 100 is ahead of online
+VB at equal time on all three corpora, but on NIPS by no more than a standard deviation.
 
-Runs of seeds 1 and 2 with batches of 5 were made on a busy machine, and so were some of those at
-steps that the others do not have; it takes fewer steps in the same processor time: on Reuters 2,100
-to 3,600, where the others took 3,400 to 4,300.
+On Reuters the seeds 1 and 2 with batches of 5, and the steps 3, 0.01 and below, were run on a busy
+machine, which takes fewer steps in the same processor time: 2,100 to 3,600, where the others took
+3,400 to 4,300.
 """
 K, ALPHA, BETA, D = 30, 0.1, 0.1, 0.75
 CORPORA = ("reuters", "nips", "20news")
