@@ -91,7 +91,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         here and for all priors: outliers do not change it.
     categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
         Columns of X that hold categories, by their names or indices, or a boolean for each column.
-        "from_dtype": columns of tables whose type is a category, a string, or objects with strings.
+        "from_dtype": those columns of tables that are categories, strings, or objects with strings.
         Each category becomes an indicator, and gaps are allowed in all columns of tables (see
         :doc:`tables of mixed columns <tables>`).
     sampler : str or Sampler, default="auto"

@@ -63,7 +63,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         and prior, unless the rows' weights add up to less than 20; otherwise "infer".
     categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
         Columns of X that hold categories, by their names or indices, or a boolean for each column.
-        "from_dtype": columns of tables whose type is a category, a string, or objects with strings.
+        "from_dtype": those columns of tables that are categories, strings, or objects with strings.
         Each category becomes an indicator, and gaps are allowed in all columns of tables (see
         :doc:`tables of mixed columns <tables>`).
     standardize : bool, default=True
