@@ -59,7 +59,7 @@ class BayesianLogisticRegression(LinearClassifier):
         Columns of X that hold categories, by their names or indices, or a boolean for each column.
         "from_dtype": those columns of tables that are categories, strings, or objects with strings.
         Each category becomes an indicator, and gaps are allowed in all columns of tables (see
-        :doc:`tables of mixed columns <tables>`).
+        :doc:`tables of mixed columns </tables>`).
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc" and "mala" (exact, with all rows in

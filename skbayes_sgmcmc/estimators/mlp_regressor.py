@@ -65,7 +65,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         Columns of X that hold categories, by their names or indices, or a boolean for each column.
         "from_dtype": those columns of tables that are categories, strings, or objects with strings.
         Each category becomes an indicator, and gaps are allowed in all columns of tables (see
-        :doc:`tables of mixed columns <tables>`).
+        :doc:`tables of mixed columns </tables>`).
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
         such as pixels or yes and no, are divided by one number: the root mean square of their

@@ -56,7 +56,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
         Columns of X that hold categories, by their names or indices, or a boolean for each column.
         "from_dtype": those columns of tables that are categories, strings, or objects with strings.
         Each category becomes an indicator, and gaps are allowed in all columns of tables (see
-        :doc:`tables of mixed columns <tables>`).
+        :doc:`tables of mixed columns </tables>`).
     standardize : bool, default=True
         If True, the model sees features and targets scaled to mean 0 and variance 1.
     sampler : str or Sampler, default="psgld"
