@@ -440,8 +440,9 @@ def test_pandas(iris, fitted):
     clf = small().fit(X, pd.Series(iris[1]))
     assert list(clf.feature_names_in_) == list("abcd")
     assert_same(clf, fitted, atol=1e-10)  # another order of X in memory, another order of sums
+    np.testing.assert_array_equal(clf.predict(X[list("dcba")]), clf.predict(X))  # by name
     with pytest.raises(ValueError, match="feature names"):
-        clf.predict(X[list("dcba")])
+        clf.predict(X.rename(columns={"d": "e"}))
 
 
 def test_arviz(iris, fitted):

@@ -62,13 +62,14 @@ def tried(
 @contextmanager
 def counted_products(module: nn.Module) -> Iterator[Callable[[], int]]:
     """Count the multiplications of linear layers and convolutions for a row of the calls."""
-    from torch import nn
+    from torch import Tensor, nn
     from torch.nn.modules.conv import _ConvNd
 
     found: dict[nn.Module, int] = {}
 
     def count(part: Any, args: Any, out: Any) -> None:
-        found[part] = part.weight[0].numel() * out[0].numel()
+        if isinstance(out, Tensor) and out.ndim:  # subclasses may return anything
+            found[part] = part.weight[0].numel() * out[0].numel()
 
     parts = [part for part in module.modules() if isinstance(part, nn.Linear | _ConvNd)]
     handles = [part.register_forward_hook(count) for part in parts]
