@@ -220,13 +220,8 @@ def test_psgld_given_cap_bounds_g():
     np.testing.assert_allclose(capped["theta"], plain["theta"], rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"start": "zero"}, {"with_prior": True}], ids=["the paper", "the authors' code"]
-)
-def test_psgld_as_published(settings):
-    """Three steps of algorithm 1, with V0 = 0; or of the code, where the prior is part of V."""
-    rho, lam, eta, noise, prior = 0.99, 1e-5, 0.1, 0.0125, 0.3
-    A, xi = np.array([0.5, 2.0]), np.array([[0.3, -1.2]])
+def quadratic_step(A, xi, eta, noise, prior=0.0):
+    """A step in the potential sum (A + prior) theta^2 / 2, with A from the rows."""
     latest = None
 
     def gradient(theta):
@@ -234,8 +229,7 @@ def test_psgld_as_published(settings):
         latest = theta * torch.from_numpy(A)
         return latest + prior * theta
 
-    theta = torch.tensor([[1.0, -0.7]], dtype=torch.float64)
-    step = Step(
+    return Step(
         n=4.0,
         gradient=gradient,
         likelihood=lambda: latest,
@@ -245,6 +239,17 @@ def test_psgld_as_published(settings):
         xi=torch.from_numpy(xi),
         prior_curvature=prior,
     )
+
+
+@pytest.mark.parametrize(
+    "settings", [{"start": "zero"}, {"with_prior": True}], ids=["the paper", "the authors' code"]
+)
+def test_psgld_as_published(settings):
+    """Three steps of algorithm 1, with V0 = 0; or of the code, where the prior is part of V."""
+    rho, lam, eta, noise, prior = 0.99, 1e-5, 0.1, 0.0125, 0.3
+    A, xi = np.array([0.5, 2.0]), np.array([[0.3, -1.2]])
+    theta = torch.tensor([[1.0, -0.7]], dtype=torch.float64)
+    step = quadratic_step(A, xi, eta, noise, prior)
     sampler = PSGLD(adapt="always", lag=False, cap=1.0 / lam, **settings)
     state = sampler.init_state(theta, step)
     expected, part = theta.numpy().copy(), A + prior * ("with_prior" in settings)
@@ -263,23 +268,8 @@ def test_psgld_gamma_is_its_formula(lag):
     """Three steps written out; on a diagonal quadratic Hutchinson's estimate is exact."""
     A, rho, lam, eta, noise = np.array([0.5, 2.0]), 0.9, 1e-2, 0.1, 0.0125
     xi = np.array([[0.3, -1.2]])
-    latest = None
-
-    def gradient(theta):
-        nonlocal latest
-        latest = theta * torch.from_numpy(A)
-        return latest
-
     theta = torch.tensor([[1.0, -0.7]], dtype=torch.float64)
-    step = Step(
-        n=4.0,
-        gradient=gradient,
-        likelihood=lambda: latest,
-        potential=None,
-        eta=eta,
-        noise=noise,
-        xi=torch.from_numpy(xi),
-    )
+    step = quadratic_step(A, xi, eta, noise)
     sampler = PSGLD(decay=rho, regularization=lam, adapt="always", lag=lag, divergence=True)
     state = sampler.init_state(theta, step)
     expected = theta.numpy().copy()

@@ -62,7 +62,7 @@ class Counted:
     def __init__(self, streams: Sequence[CounterStream], device: str):
         self.streams, self.device = streams, torch.device(device)
         halves = [[stream.key & MASK, stream.key >> 32] for stream in streams]
-        self.keys = self._sent(torch.tensor(halves, dtype=torch.int64).reshape(-1, 2))
+        self.keys = sent(torch.tensor(halves, dtype=torch.int64).reshape(-1, 2), self.device)
 
     def normal(self, rows: int, n: int) -> Tensor:
         """Standard normals (chains, rows, n) in float32; each row begins with a new counter."""
@@ -145,10 +145,7 @@ class Counted:
             stream.next[kind] += count
         if len(set(begin)) == 1:  # nothing is sent
             return torch.full((len(begin),), begin[0], dtype=torch.int64, device=self.device)
-        return self._sent(torch.tensor(begin, dtype=torch.int64))
-
-    def _sent(self, values: Tensor) -> Tensor:
-        return sent(values, self.device)
+        return sent(torch.tensor(begin, dtype=torch.int64), self.device)
 
 
 @cache

@@ -16,7 +16,7 @@ from .._data.chain_random import ChainRandom
 from .._data.ranks import RankError
 from .._draws.storage import allocate, dtype_name
 from .._exceptions import not_allowed
-from ..models._threads import few_threads, products
+from ..models._threads import few_threads
 from ..samplers import Cell, Sampler
 from .accelerators import equip
 from .chains import Chains
@@ -102,9 +102,7 @@ class Job:
         return replace(self, settings=settings, group=chains, seeds=seeds)
 
     def __call__(self, on_progress: OnProgress | None) -> Result:
-        with few_threads(
-            products(self.target.model, self.recipe.minibatches.size, len(self.group))
-        ):
+        with few_threads(self.target.model, self.recipe.minibatches.size, len(self.group)):
             return self._run(on_progress)
 
     def _run(self, on_progress: OnProgress | None) -> Result:

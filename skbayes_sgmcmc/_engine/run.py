@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from .._exceptions import SamplingError, listed, more, warn
-from ..models._threads import few_threads, products
+from ..models._threads import few_threads
 from .accelerators import choose, offers
 from .combinations import check_plan
 from .data_parallel import check_ranks, check_same_run, grid_of_run
@@ -68,8 +68,8 @@ def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = 
     ``on_progress`` is called while chains run in this process; if they run in workers, only with
     ``verbose``, from a thread; if other processes share the run, in the first.
     """
-    whole = products(problem.model, problem.data.n_rows, settings.n_chains)
-    with few_threads(whole):  # the chains choose theirs by the rows of a step
+    # the chains choose theirs by the rows of a step
+    with few_threads(problem.model, problem.data.n_rows, settings.n_chains):
         return _draw(problem.bound(), settings, on_progress)
 
 

@@ -67,19 +67,15 @@ def serial_products() -> Iterator[None]:
 _found: ContextVar[int | None] = ContextVar("found", default=None)
 
 
-def products(model: Model, n_rows: int, n_chains: int) -> float | None:
-    """Multiplications of log p of all chains; None if they are not known."""
-    return model.row_products * n_rows * n_chains if model.counts_products else None
-
-
 @contextmanager
-def few_threads(products: float | None) -> Iterator[None]:
-    """Let torch compute with one thread, if a step has few products; None: they are not known.
+def few_threads(model: Model, n_rows: int, n_chains: int) -> Iterator[None]:
+    """Let torch compute with one thread, if log p of all chains takes few multiplications.
 
     The number of threads belongs to the thread of Python that sets it.
     """
     found = torch.get_num_threads()
-    if products is None or products > LIMITS.threaded_products or found == 1:
+    few = model.row_products * n_rows * n_chains <= LIMITS.threaded_products
+    if found == 1 or not (few and model.counts_products):
         yield
         return
     torch.set_num_threads(1)
