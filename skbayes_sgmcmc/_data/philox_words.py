@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import _polynomials
+
 MASK = 0xFFFFFFFF
 ROUNDS = 10
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
@@ -57,18 +59,11 @@ def _wide(x: Tensor) -> Tensor:
     return x.to(torch.float32 if x.device.type == "mps" else torch.float64)
 
 
-def _interpolated(f: Any, low: float, high: float, degree: int) -> list[float]:
-    """Coefficients of a polynomial near f, highest first, in float32."""
-    fit = np.polynomial.Chebyshev.interpolate(f, degree, (low, high))
-    coefficients = fit.convert(kind=np.polynomial.Polynomial).coef.astype(np.float32)
-    return [float(c) for c in coefficients[::-1]]
-
-
-# log(1 + x) = x + x^2 f(x); sin(x) = x f(x^2); cos(x) = f(x^2): relative errors below 1e-7
 ROOT_HALF_BITS = 0x3F3504F3
-LOG_REST = _interpolated(lambda x: (np.log1p(x) - x) / x**2, 0.5**0.5 - 1.0, 2.0**0.5 - 1.0, 9)
-SINE_REST = _interpolated(lambda y: np.sinc(np.sqrt(y) / np.pi), 0.0, (np.pi / 2) ** 2, 5)
-COSINE = _interpolated(lambda y: np.cos(np.sqrt(y)), 0.0, (np.pi / 2) ** 2, 6)
+LOG_REST, SINE_REST, COSINE = (
+    [float(c) for c in coefficients]
+    for coefficients in (_polynomials.LOG_REST, _polynomials.SINE_REST, _polynomials.COSINE)
+)
 LOG_TWO = float(np.float32(np.log(2.0)))
 HALF_TURN = float(np.float32(np.pi / 2**32))
 

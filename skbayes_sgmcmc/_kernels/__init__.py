@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-import numpy as np
+from numpy.typing import NDArray
 
 from ._kept import keep
 
@@ -28,13 +28,10 @@ def jit(function: Callable[..., Any]) -> Any:
     return keep(numba.njit(function, **OPTIONS))
 
 
-def polynomial(
-    f: Callable[[Any], Any], low: float, high: float, degree: int, dtype: Any
-) -> Callable[..., Any]:
-    """A compiled polynomial that approximates f between two bounds (Chebyshev interpolation)."""
-    fit = np.polynomial.Chebyshev.interpolate(f, degree, (low, high))
-    coefficients = fit.convert(kind=np.polynomial.Polynomial).coef.astype(dtype)
-    first, others = coefficients[-1], tuple(coefficients[-2::-1])
+def polynomial(coefficients: NDArray[Any]) -> Callable[..., Any]:
+    """A compiled polynomial with these coefficients, highest first."""
+    first, *others = coefficients
+    others = tuple(others)
 
     @numba.njit(**OPTIONS)
     def evaluate(x):

@@ -9,10 +9,14 @@ from typing import Any
 
 from numba.core.caching import FunctionCache
 
-#: digest of all files of this folder: numba compares the file of the function alone, and not those
-#: of the functions that it calls
+FOLDER = Path(__file__).parent
+#: digest of all files of this folder, and of the polynomials: numba compares the file of the
+#: function alone, and not those of the functions that it calls
 SOURCES = hashlib.sha256(
-    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    b"".join(
+        path.read_bytes()
+        for path in [FOLDER.parent / "_polynomials.py", *sorted(FOLDER.glob("*.py"))]
+    )
 ).digest()
 
 

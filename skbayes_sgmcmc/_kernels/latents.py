@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from .._polynomials import interpolated
 from . import jit, polynomial
 
 #: number of coefficients processed at once, so that intermediate results fit the first-level cache
@@ -22,7 +23,7 @@ LOG_TWO_HIGH, LOG_TWO_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-
 EXPONENT_BITS, EXPONENT_BIAS = 52, np.int32(1023)
 
 #: exp of numbers up to half of log 2, with relative error 2e-16
-exp_rest = polynomial(np.exp, -0.35, 0.35, 12, np.float64)
+exp_rest = polynomial(interpolated(np.exp, -0.35, 0.35, 12, np.float64))
 
 
 @jit

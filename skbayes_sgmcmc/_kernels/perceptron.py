@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._polynomials import interpolated
 from . import inlined, jit, polynomial
 from .philox import LOG_TWO, log_rest
 
@@ -29,7 +30,7 @@ ZERO, HALF, ONE, TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.flo
 LOG_ROOT_TWO_PI = np.float32(0.5 * np.log(2.0 * np.pi))
 
 #: exp of numbers up to half of log 2, with relative error 1e-7
-exp_rest = polynomial(np.exp, -0.35, 0.35, 6, np.float32)
+exp_rest = polynomial(interpolated(np.exp, -0.35, 0.35, 6))
 
 
 @inlined

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._polynomials import COSINE, LOG_REST, SINE_REST
 from . import jit, polynomial
 
 #: the smallest number of rounds that passes BigCrush
@@ -40,12 +41,7 @@ def words(out, key, counter, rounds):
         out[i], out[n + i], out[2 * n + i], out[3 * n + i] = a, b, c, d
 
 
-# log(1 + x) = x + x^2 f(x); sin(x) = x f(x^2); cos(x) = f(x^2): relative errors below 1e-7
-_ROOT_HALF, _QUARTER = np.sqrt(0.5), (np.pi / 2) ** 2
-_LOG_ARGUMENTS = _ROOT_HALF - 1, 2 * _ROOT_HALF - 1
-log_rest = polynomial(lambda x: (np.log1p(x) - x) / x**2, *_LOG_ARGUMENTS, 9, np.float32)
-sine_rest = polynomial(lambda y: np.sinc(np.sqrt(y) / np.pi), 0.0, _QUARTER, 5, np.float32)
-cosine = polynomial(lambda y: np.cos(np.sqrt(y)), 0.0, _QUARTER, 6, np.float32)
+log_rest, sine_rest, cosine = map(polynomial, (LOG_REST, SINE_REST, COSINE))
 
 
 @jit
