@@ -278,7 +278,7 @@ def draw_figure(args, corpus, curves):
                 ax.plot(seconds, np.where(curve < WORST, curve, np.nan), label=name)
         ax.set(xlabel="seconds", title=f"batches of {batch}", yscale="log")
     axes[0].set_ylabel("perplexity of one draw")
-    axes[-1].legend(fontsize="small")
+    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside right", fontsize="small")
     caption = f"Perplexity of the latest draw on {corpus}, each method at its best step, seed 0."
     return save_figure(args, figure, f"m2_lda_{corpus}", caption)
 
