@@ -5,6 +5,8 @@ Inputs and real-valued targets are standardised by the training part, so that th
 regression are in units of the training targets' standard deviation.
 """
 
+from functools import partial
+
 import numpy as np
 from _common import load_a9a, load_australian, load_uci, open_npz
 from sklearn import datasets
@@ -28,6 +30,17 @@ MADE_MANY = {
     "wide5_many": MADE["made5"] | {"n_samples": N_MANY, "n_features": 60, "n_informative": 20},
 }
 MANY_SETS = ("friedman1_many", *MADE_MANY)
+#: sets of ``early_ends.py`` on which no default was chosen
+UNSEEN = {
+    "moons": partial(datasets.make_moons, 500, noise=0.3),
+    "circles": partial(datasets.make_circles, 800, noise=0.15, factor=0.6),
+    "made3": partial(datasets.make_classification, n_samples=600, n_features=12, n_informative=6,
+                     n_classes=3, class_sep=0.7),
+    "rings": partial(datasets.make_gaussian_quantiles, n_samples=1500, n_features=8, n_classes=4),
+    "hastie": partial(datasets.make_hastie_10_2, 2000),
+    "mostly_noise": partial(datasets.make_classification, n_samples=300, n_features=10,
+                            n_informative=3, flip_y=0.5),
+}  # fmt: skip
 UCI = {
     "boston": "bostonHousing",
     "concrete": "concrete",
@@ -79,6 +92,9 @@ def _table(name, seed):
     if name in BUNDLED:
         return BUNDLED[name](return_X_y=True)
     made = MADE | MADE_MANY
+    if name in UNSEEN:
+        X, y = UNSEEN[name](random_state=seed)
+        return X, (y > 0).astype(int) if name == "hastie" else y
     if name in made:
         return datasets.make_classification(**made[name], random_state=seed)
     if name == "australian":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -62,6 +62,10 @@ class Grid:
         """Raise ``ValueError`` if ranks differ in a fact."""
         self.rows.agree(facts)
         self.chains.agree(facts)
+
+    def by_first(self, compute: Callable[[], T]) -> T:
+        """What ``compute`` returns in the first process, in every process."""
+        return self.chains.by_first(lambda: self.rows.by_first(compute))
 
     def own(self, chains: list[int]) -> list[int]:
         """Those chains that this process runs."""

@@ -101,6 +101,12 @@ class Job:
         seeds = [self.seeds[c] for c in chains]
         return replace(self, settings=settings, group=chains, seeds=seeds)
 
+    def after(self, state: ChainState) -> Job:
+        """The job of the same run that goes on from a state, of all chains or of some."""
+        n_chains = len(state.theta)
+        settings = replace(self.settings, n_chains=n_chains)
+        return replace(self, previous=state, settings=settings, group=list(range(n_chains)))
+
     def __call__(self, on_progress: OnProgress | None) -> Result:
         with few_threads(self.target.model, self.recipe.minibatches.size, len(self.group)):
             return self._run(on_progress)
@@ -117,10 +123,9 @@ class Job:
             nonlocal reported
             if checkpoint is not None:
                 checkpoint.maybe_save(chains)
-            step, n_steps = chains.cursor.step, self.plan.n_steps
             report = Report(
-                step=step,
-                n_steps=n_steps,
+                step=self.plan.taken + chains.cursor.step,
+                n_steps=self.plan.end,
                 nll=partial(mean_nll, chains),
                 draws=chains.collected,
                 one_mode=tuning_of(self.target.model).one_mode,
@@ -282,7 +287,7 @@ class Job:
 
     def _left(self, chains: Chains, checkpoint: Checkpoint | None) -> str:
         """Write what there is; say where the run ended, and how it goes on."""
-        where = f" at step {chains.cursor.step} of {self.plan.n_steps}"
+        where = f" at step {self.plan.taken + chains.cursor.step} of {self.plan.end}"
         if checkpoint is None:
             return f"{where}; nothing was kept. Set checkpoint='file.npz' to make fits resumable."
         if not checkpoint.save_snapshot():
@@ -315,7 +320,9 @@ class Job:
             step_size=self.recipe.sampler.used_step(chains.cursor.last_eta, state),
             statistics=statistics,
             state=end,
-            diverged={self.group[c]: step for c, step in chains.cursor.diverged.items()},
+            diverged={
+                self.group[c]: self.plan.taken + step for c, step in chains.cursor.diverged.items()
+            },
         )
 
 

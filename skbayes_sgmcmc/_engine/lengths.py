@@ -23,6 +23,10 @@ START_SHARE = 0.1
 #: fewest steps of a burn-in that begins with a simpler density, which samplers learn from: those
 #: that scale by past gradients forget them in 100 steps, a quarter of it
 SHORTEST_ANNEALED = 400
+#: fewest steps of a run that ends early, and the share of every later part in which steps are tuned
+#: again and no draws are kept (docs/results/early_ends.md)
+SHORTEST_RUN = 1500
+TUNED_AGAIN = 0.25
 
 
 @dataclass(frozen=True)
@@ -133,12 +137,47 @@ class Plan:
     given_starts: bool = False
     #: whether more rows will come, so that samplers that adapt in the burn-in go on adapting
     more_rows: bool = False
+    #: whether the run ends as soon as its draws are settled (``settled.py``)
+    ends_early: bool = False
+    #: of a part of a run that ends early: steps of the parts before it; 0 in the first one
+    taken: int = 0
+    #: and most steps of all parts; 0: there is one part
+    most_steps: int = 0
 
     @property
     def n_steps(self) -> int:
         if isinstance(self.thinning, MixingDistance):
             return self.thinning.n_steps
         return self.burn_in + self.n_draws * self.thinning
+
+    @property
+    def end(self) -> int:
+        """The most steps of the whole run."""
+        return self.most_steps or self.n_steps
+
+    def parts(self) -> list[Plan]:
+        """The parts of the run, each as long as all before it together.
+
+        A run that ends early does so after one of them. The last part ends where the plan does, and
+        its draws come from the second half of the run, as those of the plan.
+        """
+        if not self.ends_early or isinstance(self.thinning, MixingDistance):
+            return [self]
+        n = int(math.log2(min(max(self.n_steps / SHORTEST_RUN, 1.0), self.thinning)))
+        burn_in = self.burn_in >> n
+        found = [self._part(burn_in, self.n_steps >> n, 0)]
+        for _ in range(n):
+            taken = found[-1].taken + found[-1].n_steps
+            found.append(self._part(int(TUNED_AGAIN * taken), taken, taken))
+        return found
+
+    def _part(self, burn_in: int, n_steps: int, taken: int) -> Plan:
+        thinning = max(1, (n_steps - burn_in) // self.n_draws)
+        descent = 0 if taken else min(self.descent, burn_in // 2)
+        return replace(
+            self, burn_in=burn_in, thinning=thinning, descent=descent, taken=taken,
+            most_steps=self.n_steps,
+        )  # fmt: skip
 
     @property
     def annealed(self) -> bool:

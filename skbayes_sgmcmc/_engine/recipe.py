@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -289,7 +290,14 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
         auto=values.step_size is not None,
         all_needed=settings.auto and tuning.one_mode and not recipe.sampler.finds_step,
         given_starts=not isinstance(values.init, str),
+        ends_early=not going_on and _ends_early(model, settings),
     )
+
+
+def _ends_early(model: Model, settings: Settings) -> bool:
+    """Whether the length of a run is its own, and not that of a schedule."""
+    free = settings.auto and is_auto(settings.burn_in) and is_auto(settings.thinning)
+    return free and model.ends_early and isinstance(settings.temperature, Real)
 
 
 def draws_kept(model: Model, settings: Settings, itemsize: int) -> int:

@@ -17,13 +17,14 @@ from .._exceptions import SamplingError, listed, more, warn
 from ..models._threads import few_threads
 from .accelerators import choose, offers
 from .combinations import check_plan
-from .data_parallel import check_ranks, check_same_run, grid_of_run
+from .data_parallel import Grid, check_ranks, check_same_run, grid_of_run
 from .jobs import Job, Result, moves_of
 from .lengths import Plan
 from .problem import ChainState, Problem
 from .progress import Board, OnProgress, watched
 from .recipe import Recipe, explained_factorisations, plan_of, recipe_of, request_of
 from .settings import Settings
+from .settled import settled
 from .target import Target
 
 Array = NDArray[Any]
@@ -116,9 +117,7 @@ def sampled(
             group=list(range(settings.n_chains)),
             seeds=settings.seeds(),
         )
-        check_same_run(grid, recipe, steps, job.accelerators)
-        own = job.of(grid.own(job.group))
-        results = grid.every(_run_groups(own, on_progress if grid.first else None))
+        last, results = _run_parts(job, grid, on_progress)
         doubtful = steps.all_needed and (
             any(result.diverged for result in results)
             or recipe.too_long([result.draws for result in results], steps.first_temperature)
@@ -126,7 +125,40 @@ def sampled(
         if not doubtful or attempt == REPEATS:
             break
         recipe = recipe.at(recipe.step_size / 4.0)
-    return _combine(results, job, n_requested, doubtful=doubtful)
+    return _combine(results, job, last, n_requested, doubtful=doubtful)
+
+
+def _run_parts(job: Job, grid: Grid, on_progress: OnProgress | None) -> tuple[Plan, list[Result]]:
+    """Run the parts of a job's plan until draws are settled; return the last part, and its results.
+
+    Chains that diverge in a part are not in the next one.
+    """
+    diverged: dict[int, int] = {}
+    parts, names, checkpoints = job.plan.parts(), job.group, job.settings
+    for number, part in enumerate(parts):
+        path = checkpoints.attempt(number).checkpoint
+        job = replace(job, plan=part, settings=replace(job.settings, checkpoint=path))
+        check_same_run(grid, job.recipe, part, job.accelerators)
+        own = job.of(grid.own(job.group))
+        results = grid.every(_run_groups(own, on_progress if grid.first else None))
+        alive = [result for result in results if len(result.draws)]
+        lost = {chain: step for result in results for chain, step in result.diverged.items()}
+        diverged |= {names[chain]: step for chain, step in lost.items()}
+        if part is parts[-1] or not alive or grid.by_first(partial(_settled, job, alive)):
+            break
+        names = [name for chain, name in enumerate(names) if chain not in lost]
+        job = job.after(_state(alive))
+    first, *others = results
+    return job.plan, [
+        replace(first, diverged=diverged),
+        *(replace(result, diverged={}) for result in others),
+    ]
+
+
+def _settled(job: Job, results: list[Result]) -> bool:
+    kept = min(result.draws.shape[1] for result in results)
+    draws = _stacked(results, lambda r: r.draws[:, :kept])
+    return settled(job.target, draws, job.plan.first_temperature)
 
 
 def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
@@ -136,7 +168,7 @@ def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:
         return [job(on_progress)]
     watch: AbstractContextManager[Board | None] = nullcontext()
     if on_progress is not None and job.settings.verbose:
-        watch = watched(on_progress, len(groups), job.plan.n_steps)
+        watch = watched(on_progress, len(groups), job.plan.end)
     with watch as board:
         run = Parallel(n_jobs=len(groups))  # more workers would have nothing to do
         return list(run(delayed(_run_one)(job.of(g), board, i) for i, g in enumerate(groups)))
@@ -147,9 +179,10 @@ def _run_one(job: Job, board: Board | None, group: int) -> Result:
     return job(None if board is None else partial(board.write, group))
 
 
-def _combine(results: list[Result], job: Job, n_requested: int, *, doubtful: bool) -> Run:
-    """Combine the results of the groups of a job's chains."""
-    plan = job.plan
+def _combine(
+    results: list[Result], job: Job, plan: Plan, n_requested: int, *, doubtful: bool
+) -> Run:
+    """Combine the results of the groups of a job's chains, for the plan of the last part."""
     alive = [result for result in results if len(result.draws)]
     diverged = {chain: step for result in results for chain, step in result.diverged.items()}
     report = _divergence_report(diverged, job, results[0].state.last_eta)
@@ -160,7 +193,7 @@ def _combine(results: list[Result], job: Job, n_requested: int, *, doubtful: boo
     kept = min(result.draws.shape[1] for result in alive)
     if kept == 0:
         raise SamplingError(
-            f"no draw was kept in {plan.n_steps} steps: the sampling threshold of "
+            f"no draw was kept in {plan.end} steps: the sampling threshold of "
             f"thinning={plan.thinning!r} was not reached; give a smaller step_size, more steps or "
             "a larger noise_ratio." + more("no-draw-was-kept")
         )
@@ -169,42 +202,46 @@ def _combine(results: list[Result], job: Job, n_requested: int, *, doubtful: boo
         warn(report + kept_others, "chains-diverged")
     _warn_of_doubts(alive, job, doubtful)
     first = alive[0]
-
-    def stacked(pick: Callable[[Result], Array]) -> Array:
-        parts = [pick(result) for result in alive]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def by_name(pick: Callable[[Result], dict[str, Array]]) -> dict[str, Array]:
-        parts = [pick(result) for result in alive]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    state = ChainState(
-        theta=stacked(lambda r: r.state.theta),
-        sampler=by_name(lambda r: r.state.sampler),
-        model=by_name(lambda r: r.state.model),
-        rng={
-            "noise": stacked(lambda r: r.state.rng["noise"]),
-            "rows": [bits for result in alive for bits in result.state.rng["rows"]],
-        },
-        last_eta=first.state.last_eta,
-        moves=first.state.moves,
-        n_chains=n_requested,
-        n_rows=job.target.n,
-        n_draws=kept,
-    )
     return Run(
-        draws=stacked(lambda r: r.draws[:, :kept]),
+        draws=_stacked(alive, lambda r: r.draws[:, :kept]),
         weights=None if first.weights is None else first.weights[:kept],
-        statistics=by_name(lambda r: r.statistics),
-        state=state,
+        statistics=_by_name(alive, lambda r: r.statistics),
+        state=replace(_state(alive), n_chains=n_requested, n_rows=job.target.n, n_draws=kept),
         target=job.target,
         step_size=float(np.mean([result.step_size for result in alive])),
         batch_size=job.recipe.minibatches.size,
-        n_steps=max(result.n_steps for result in results),
+        n_steps=plan.taken + max(result.n_steps for result in results),
         plan=plan,
         accelerators=job.accelerators,
         alpha=job.alpha(),
     )
+
+
+def _state(alive: list[Result]) -> ChainState:
+    """The state of the chains of all groups."""
+    first = alive[0].state
+    return ChainState(
+        theta=_stacked(alive, lambda r: r.state.theta),
+        sampler=_by_name(alive, lambda r: r.state.sampler),
+        model=_by_name(alive, lambda r: r.state.model),
+        rng={
+            "noise": _stacked(alive, lambda r: r.state.rng["noise"]),
+            "rows": [bits for result in alive for bits in result.state.rng["rows"]],
+        },
+        last_eta=first.last_eta,
+        moves=first.moves,
+        n_chains=first.n_chains,
+    )
+
+
+def _stacked(results: list[Result], pick: Callable[[Result], Array]) -> Array:
+    parts = [pick(result) for result in results]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _by_name(results: list[Result], pick: Callable[[Result], dict[str, Array]]) -> dict[str, Array]:
+    parts = [pick(result) for result in results]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _warn_of_doubts(results: list[Result], job: Job, doubtful: bool) -> None:

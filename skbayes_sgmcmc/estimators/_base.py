@@ -52,6 +52,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     n_chains_: int
     n_draws_: int
     n_steps_: int
+    _most_steps: int
     # parameters of every estimator, set by the constructors
     prior: Any
     step_size: Any
@@ -138,6 +139,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             part = replace(part, run=replace(run, state=remembering(run.state, kept=kept)))
         for name, value in attributes(posterior, run.n_steps).items():
             setattr(self, name, value)
+        self._most_steps = run.plan.end
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
         self.compiled_ = run.accelerators

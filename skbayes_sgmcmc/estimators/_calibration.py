@@ -42,7 +42,7 @@ class CalibrationRules:
     share: float = 1 / 8
     least_steps: int = 750
     draws: int = 50
-    #: share of the fit's steps that all runs together take at most
+    #: share of the fit's most steps that all runs together take at most
     budget: float = 1 / 2
     #: standard deviation of the log power a priori, with mean zero; and its bounds
     log_power_sd: float = 0.25
@@ -77,7 +77,7 @@ class CalibratedClassifier(NetworkClassifier):
             return
         n_steps = self._steps_of_a_run()
         # of short fits fewer runs, since shorter ones would find other powers
-        parts = parts[: max(1, math.floor(CALIBRATION.budget * self.n_steps_ / n_steps))]
+        parts = parts[: max(1, math.floor(CALIBRATION.budget * self._most_steps / n_steps))]
         seeds = rng.randint(np.iinfo(np.int32).max, size=len(parts)).tolist()
         try:
             runs = zip(parts, seeds, strict=True)
@@ -116,8 +116,8 @@ class CalibratedClassifier(NetworkClassifier):
 
     def _steps_of_a_run(self) -> int:
         """Steps of a shorter run."""
-        least = min(CALIBRATION.least_steps, CALIBRATION.budget * self.n_steps_)
-        return math.ceil(max(CALIBRATION.share * self.n_steps_, least))
+        least = min(CALIBRATION.least_steps, CALIBRATION.budget * self._most_steps)
+        return math.ceil(max(CALIBRATION.share * self._most_steps, least))
 
     def _given_others(self, task: Task, rows: Array, seed: int, n_steps: int) -> Array:
         """Probabilities of some rows, given the others, by a shorter run."""

@@ -38,9 +38,9 @@ def posterior_html(estimator: Any) -> str:
     if estimator._mixing is not None:
         (r_hat, worst), (ess, least) = estimator._mixing
         if worst:
-            rows["Largest R-hat"] = f"{r_hat:.3f} ({worst})"
+            rows["R-hat"] = f"{r_hat:.3f} ({worst})"
         if least:
-            rows["Smallest effective sample size"] = f"{ess:,.0f} ({least})"
+            rows["Effective sample size"] = f"{ess:,.0f} ({least})"
     texts = estimator._fit_warnings
     rows["Warnings"] = "none" if not texts else f"{len(texts)}"
     cells = "".join(

@@ -287,8 +287,9 @@ class NetworkEstimator(SGMCMCEstimator):
         return MustMix(
             {"predictions": by_chain},
             {"predictions": labels},
-            MIXING.modes_r_hat,
+            MIXING.predictions_r_hat,
             MIXING.modes_ess,
+            share=MIXING.predictions,
         )
 
     def _output_labels(self) -> list[str]:

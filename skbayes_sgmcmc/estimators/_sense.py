@@ -45,17 +45,14 @@ class SenseRules:
     #: few momenta of small models are exceeded by one honest fit in 170
     worst_heat: float = 0.2
     rare_heat: float = 1e-6
-    #: fall of the potential while draws are kept, in units of its own sd in a posterior of so many
-    #: parameters, sqrt(d / 2), and in standard errors between chains; and how many of the draws it
-    #: is computed for
-    worst_drift: float = 2.0
-    sure_drift: float = 2.0
-    drift_draws: int = 6
+    #: fewest draws that show whether the potential falls, or how far they are spread
+    enough_draws: int = 12
     #: temperature of the positions over that of the run beyond its Monte Carlo error; how far draws
     #: are moved from their mean to measure it: with 0.05, networks of 30 units seemed twice as hot;
-    #: and most draws of a chain that are
+    #: and fewest and most draws of a chain that are
     worst_spread: float = 1.5
     moved: float = 0.01
+    fewest_draws: int = 6
     spread_draws: int = 100
     #: temperatures beyond this are all the same
     hottest: float = 1e9
@@ -183,30 +180,18 @@ def check_run(estimator: Any, run: Run) -> None:
 
 def _can_tell(run: Run) -> bool:
     """Whether a run has enough draws, above temperature 0, of a posterior of all rows."""
-    enough = run.draws.shape[1] >= 2 * SENSE.drift_draws
+    enough = run.draws.shape[1] >= SENSE.enough_draws
     return enough and run.plan.first_temperature != 0.0 and not run.plan.more_rows
 
 
 def check_drift(estimator: Any, run: Run) -> None:
     """Warn if the potential still falls while draws are kept."""
+    from .._engine.settled import fall_of_potential
+
     if not _can_tell(run):
         return
-    n_draws = run.draws.shape[1]
-    d = run.target.model.n_parameters
-    third = np.linspace(0, n_draws // 3, SENSE.drift_draws).astype(int)
-    with np.errstate(all="ignore"):  # draws that are not finite are an error of their own
-        first, last = (
-            run.target.log_joint_of_rows(run.draws[:, part, :d].reshape(-1, d), LIMITS.sampled_rows)
-            .astype(float)
-            .reshape(len(run.draws), -1)
-            .mean(axis=1)
-            for part in (third, n_draws - 1 - third)
-        )
-        falls = (last - first) / (run.plan.first_temperature * math.sqrt(0.5 * d))
-        fall, error = float(falls.mean()), 0.0
-        if len(falls) > 1:  # potentials that wander for long rise in some chains
-            error = float(falls.std(ddof=1)) / math.sqrt(len(falls))
-    if fall > max(SENSE.worst_drift, SENSE.sure_drift * error):
+    fall = fall_of_potential(run.target, run.draws, run.plan.first_temperature)
+    if fall is not None:
         longer = "longer burn_in" if estimator.max_steps is None else "larger max_steps"
         warn(
             f"the chains of {short_name(estimator)} have not reached the posterior: while draws "
@@ -228,7 +213,7 @@ def check_spread(estimator: Any, run: Run) -> None:
     n_draws, level = run.draws.shape[1], run.plan.first_temperature
     d, n_rows = run.target.model.n_parameters, min(LIMITS.sampled_rows, run.target.data.n_rows)
     k = LIMITS.checked_products // (n_rows * d * len(run.draws))
-    k = min(max(k, SENSE.drift_draws), SENSE.spread_draws, n_draws)
+    k = min(max(k, SENSE.fewest_draws), SENSE.spread_draws, n_draws)
     some = np.linspace(0, n_draws - 1, k).astype(int)
     with np.errstate(all="ignore"):
         draws = decode(run.draws[:, some, :d]).astype(float)

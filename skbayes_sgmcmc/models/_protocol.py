@@ -141,6 +141,9 @@ class Model:
     kernels: Sequence[str] = ()
     #: whether the model calls ``rng.gamma``, which the compiled generator does not have
     needs_gamma: bool = False
+    #: whether a run may end as soon as its draws are settled, as ``log_lik`` tells: if nothing of
+    #: the model depends on how long the run is
+    ends_early: bool = False
     #: number of rows with their log likelihood in a report of a run's progress
     n_reported: int = 500
 

@@ -93,6 +93,8 @@ class NetworkModel(Model):
         if center is not None:
             self.center = np.concatenate([center, np.zeros(self.n_parameters - self.n_network)])
             self._center = Constant(self.center)
+        # with less time for the means, noise that depends on the row explains what they could
+        self.ends_early = not self._besides
         if self._passes is network and type(self)._aux is NetworkModel._aux and has_kernel(self):
             self.kernels = ("perceptron",)
 

@@ -1,0 +1,168 @@
+"""Runs of networks that end as soon as their draws are settled (``_engine/settled.py``)."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_iris, load_wine, make_blobs
+
+from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor, SamplingWarning
+from skbayes_sgmcmc._data.minibatch import Data
+from skbayes_sgmcmc._engine import run
+from skbayes_sgmcmc._engine.settled import settled
+from skbayes_sgmcmc._engine.target import Target
+from skbayes_sgmcmc.models import Model
+
+#: two parts: 1,500 steps, and as many again
+TWO_PARTS = {"hidden_layer_sizes": (4,), "n_chains": 2, "max_steps": 3000, "calibrate": False}
+#: so few draws that those of one half are always far from those of the other
+NEVER_SETTLED = {**TWO_PARTS, "n_draws": 6}
+
+
+def blobs(n=150):
+    return make_blobs(n, centers=2, cluster_std=3.0, random_state=0)
+
+
+def test_a_run_ends_when_nothing_is_left_to_learn():
+    """Two clouds that overlap: the draws of the first quarter say what those of all steps would."""
+    clf = BayesianMLPClassifier(calibrate=False, random_state=0).fit(*blobs())
+    assert 1400 <= clf.n_steps_ <= 1500
+    assert clf.posterior_.n_draws == 100
+
+
+def test_chains_that_still_learn_take_all_their_steps():
+    """Of 5,875 steps: parts end at whole draws."""
+    X, y = load_wine(return_X_y=True)
+    clf = BayesianMLPClassifier(n_draws=6, n_chains=1, random_state=0).fit(X, y)
+    assert 5500 <= clf.n_steps_ <= 6000
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"burn_in": 1500},
+        {"thinning": 15},
+        {"max_steps": 2900},  # a first part would be shorter than the shortest run
+    ],
+)
+def test_lengths_that_are_given_are_kept(given):
+    clf = BayesianMLPClassifier(**{**TWO_PARTS, **given}, random_state=0).fit(*blobs(20))
+    assert 2900 <= clf.n_steps_ <= 3000
+
+
+def test_noise_that_depends_on_the_row_takes_all_steps():
+    X, y = blobs(20)
+    reg = BayesianMLPRegressor(hidden_layer_sizes=(4,), n_chains=2, max_steps=3000, random_state=0)
+    assert reg.fit(X, y).n_steps_ == 3000
+
+
+def test_the_draws_of_all_workers_decide(monkeypatch):
+    seen = []
+    monkeypatch.setattr(run, "settled", lambda target, draws, level: seen.append(len(draws)))
+    clf = BayesianMLPClassifier(**NEVER_SETTLED, n_jobs=2, random_state=0).fit(*blobs())
+    assert seen == [2]
+    assert clf.n_steps_ > 2500  # None is not True
+
+
+def test_a_run_that_is_interrupted_in_a_later_part_goes_on_there(interrupt_after, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    clf = BayesianMLPClassifier(**NEVER_SETTLED, random_state=0)
+    whole = clf.fit(X, y).posterior_
+    clf.set_params(checkpoint=tmp_path / "fit.npz")
+    message = interrupt_after(0.8, clf, X, y)
+    assert 2250 < int(message.split("at step ")[1].split()[0]) <= 3000
+    again = clf.fit(X, y).posterior_
+    for name, draws in whole.draws.items():
+        np.testing.assert_array_equal(draws, again.draws[name])
+
+
+def test_chains_that_diverge_in_a_part_are_named_and_not_in_the_next():
+    X, y = load_iris(return_X_y=True)
+    # the product of three weights overflows
+    sizes = [(4, 4), (4,), (4, 4), (4,), (4, 3), (3,)]
+    init = np.full((3, sum(map(math.prod, sizes))), 0.1)
+    init[1] = 1e13
+    given = {"hidden_layer_sizes": (4, 4), "n_chains": 3, "init": init}
+    clf = BayesianMLPClassifier(**{**NEVER_SETTLED, **given}, random_state=0)
+    with pytest.warns(SamplingWarning, match=r"1 of 3 chains diverged \(chain 1 by step \d+ of"):
+        clf.fit(X, y)
+    assert clf.posterior_.n_chains == 2
+    assert clf.n_steps_ > 2500
+
+
+class Means(Model):
+    """Rows with the density N(y; theta, 1): the log likelihood of a draw is known."""
+
+    shapes = MappingProxyType({"mean": (1,)})
+
+    def log_prior(self, theta):
+        return -0.5 * (theta**2).sum(1)
+
+    def log_lik(self, theta, batch):
+        return -0.5 * (batch.fields["y"][None] - theta) ** 2
+
+
+class Wide(Means):
+    shapes = MappingProxyType({"mean": (1000,)})
+
+    def log_lik(self, theta, batch):
+        return super().log_lik(theta[:, :1], batch)
+
+
+def is_settled(draws, y, weight=None):
+    weight = None if weight is None else torch.tensor(weight, dtype=torch.float64)
+    data = Data({"y": torch.tensor(y, dtype=torch.float64)}, len(y), weight)
+    return settled(Target(Means(), data), np.asarray(draws, dtype=float)[..., None], 1.0)
+
+
+def draws_of(first, second, sd=1.0):
+    """Draws (4 chains, 100) with these means of the halves, and this sd."""
+    draws = np.random.default_rng(0).standard_normal((4, 2, 50))
+    draws -= draws.mean((0, 2), keepdims=True)
+    draws *= sd / draws.std((0, 2), keepdims=True)
+    return (draws + np.array([first, second])[:, None]).reshape(4, 100)
+
+
+#: rows around zero, at which means that move gain as much as they lose
+AROUND = np.linspace(-2.0, 2.0, 50)
+
+
+@pytest.mark.parametrize(("move", "enough"), [(0.0, True), (0.02, True), (0.04, False)])
+def test_draws_are_settled_if_they_do_not_move(move, enough):
+    """A row at y has the log likelihood y theta, but for theta's square, with the sd |y| 0.15: the
+    median row moves by 0, 0.13 and 0.27 of its sds.
+    """
+    assert is_settled(draws_of(-move / 2, move / 2, sd=0.15), AROUND) == enough
+
+
+@pytest.mark.parametrize(
+    ("gain", "enough"), [(-0.05, True), (0.0, True), (0.004, True), (0.009, False)]
+)
+def test_draws_are_settled_if_rows_gain_nothing(gain, enough):
+    """All rows are at 10: a mean that moves by g / 10 gains g. A loss is no reason to go on."""
+    assert is_settled(draws_of(0.0, gain / 10.0), np.full(50, 10.0)) == enough
+
+
+def test_rows_of_no_weight_gain_nothing():
+    """Half of the rows gain .009, half lose it."""
+    draws, y = draws_of(0.0, 9e-4), np.repeat([-10.0, 10.0], 25)
+    assert is_settled(draws, y)
+    assert is_settled(draws, y, np.repeat([1.0, 1e-6], 25))
+    assert not is_settled(draws, y, np.repeat([1e-6, 1.0], 25))
+
+
+def test_a_potential_that_falls_is_not_settled():
+    """A thousand parameters far from the prior's typical set: no row tells, the potential does."""
+
+    rng, y = np.random.default_rng(0), torch.tensor(AROUND)
+    draws = rng.standard_normal((4, 100, 1000))
+    draws[..., 0] = draws_of(0.0, 0.0)
+    target = Target(Wide(), Data({"y": y}, len(y)))
+    assert settled(target, draws, 1.0)
+    draws[..., 1:] *= np.linspace(1.4, 1.0, 100)[:, None]
+    assert not settled(target, draws, 1.0)
+    assert settled(target, draws, 100.0)  # at which such a fall is nothing
