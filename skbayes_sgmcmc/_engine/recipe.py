@@ -290,7 +290,7 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
         auto=values.step_size is not None,
         all_needed=settings.auto and tuning.one_mode and not recipe.sampler.finds_step,
         given_starts=not isinstance(values.init, str),
-        ends_early=not going_on and _ends_early(model, settings),
+        ends_early=not (going_on or descends) and _ends_early(model, settings),
     )
 
 
