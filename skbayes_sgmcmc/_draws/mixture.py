@@ -61,8 +61,17 @@ class Mixture:
 
     def moments(self, x: Any, *, variance: bool = True) -> tuple[Array, Array | None]:
         """Means and, if ``variance`` is true, variances of new targets, each (rows, targets)."""
+        mean, within, between = self.parts(x, variance=variance)
+        return mean, within + between if variance else None
+
+    def parts(self, x: Any, *, variance: bool = True) -> tuple[Array, Array, Array]:
+        """Means and both parts of the variances, each (rows, targets); zero without ``variance``.
+
+        The first part is the mean of the components' variances, the second the variance of their
+        means.
+        """
         shape = x.shape[0], self.n_targets
-        mean, found = np.zeros(shape), np.zeros(shape) if variance else None
+        mean, within, between = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         for rows, draw_blocks in prediction.blocks(*shape[:1], self.n_draws, self.n_targets):
             part, origin = x[rows], None
             for draws in draw_blocks:
@@ -72,13 +81,27 @@ class Mixture:
                     origin = values[0].copy()
                 away = values - origin
                 mean[rows] += np.tensordot(weights, away, axes=1)
-                if found is not None:
-                    found[rows] += np.tensordot(weights, away * away, axes=1)
-                    found[rows] += np.tensordot(weights, one.variance(), axes=1)
-            if found is not None:
-                found[rows] -= mean[rows] ** 2
+                if variance:
+                    between[rows] += np.tensordot(weights, away * away, axes=1)
+                    within[rows] += np.tensordot(weights, one.variance(), axes=1)
+            between[rows] -= mean[rows] ** 2
             mean[rows] += origin
-        return mean, None if found is None else np.maximum(found, 0.0)
+        return mean, within, np.maximum(between, 0.0)
+
+    def means(self, draws: Any, x: Any) -> Iterator[Array]:
+        """Means given some pooled draws, in blocks (draws, rows, targets) of rows."""
+        n = self.n_draws if isinstance(draws, slice) else len(draws)
+        for rows in self._rows(x, n):
+            mean = np.asarray(self.predictive(draws, x[rows]).mean())
+            yield np.broadcast_to(mean, (n, x[rows].shape[0], self.n_targets))
+
+    def mean_quantiles(self, x: Any, levels: Sequence[float]) -> Array:
+        """Quantiles (rows, levels, targets) of the components' means over the draws."""
+        found = [
+            quantiles_of(means, self.given_weights, levels)
+            for means in self.means(slice(0, self.n_draws), x)
+        ]
+        return np.moveaxis(np.concatenate(found, axis=1), 0, 1)
 
     def quantiles(self, x: Any, levels: Sequence[float]) -> Array:
         """Quantiles (rows, levels, targets) of the mixture."""
@@ -131,6 +154,15 @@ class Mixture:
         """Blocks of rows such that one block with ``n_draws`` draws is not too large."""
         at_once = max(1, LIMITS.block_numbers // (n_draws * self.n_targets))
         yield from gen_batches(x.shape[0], at_once)
+
+
+def quantiles_of(values: Array, weights: Array | None, levels: Sequence[float]) -> Array:
+    """Quantiles (levels, ...) of values (draws, ...) with weights (draws,)."""
+    if weights is None:
+        return np.asarray(np.quantile(values, levels, axis=0))
+    shape = (len(weights), *[1] * (values.ndim - 1))
+    given = np.broadcast_to(weights.reshape(shape), values.shape)
+    return np.asarray(np.quantile(values, levels, axis=0, weights=given, method="inverted_cdf"))
 
 
 def _log_density(components: Predictive, y: Array) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from sklearn.utils import Bunch
 
 from .._data.kept_rows import KeptRows
 from .._draws import prediction
+from .._draws.mixture import quantiles_of
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, in_order, known_codes, label_array
 from .._limits import LIMITS
@@ -22,6 +23,7 @@ from .._validation import (
     check_is_fitted,
     check_predictions,
     check_random_state,
+    check_real,
     class_weights,
 )
 from ._base import SGMCMCEstimator
@@ -396,6 +398,71 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             )
         check_predictions(found.total, X)
         return found
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> Array:
+        """Predict the smallest sets of classes that together have at least a given probability.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            Rows.
+        coverage : float, default=0.9
+            Probability of the set, in (0, 1).
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes), of bool
+            Which of ``classes_`` are in the set of each row. The most probable class always is.
+
+        Notes
+        -----
+        The sets hold the true class as often as ``predict_proba`` is calibrated. On average that is
+        more often than ``coverage``, because the last class of a set takes its probability beyond.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from skbayes_sgmcmc import BayesianLogisticRegression
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = BayesianLogisticRegression(random_state=0).fit(X, y)
+        >>> sizes = clf.predict_set(X, coverage=0.99).sum(axis=1)
+        >>> int(sizes.min()), int(sizes.max())
+        (1, 2)
+        """
+        check_real("coverage", coverage, low=0.0, high=1.0)
+        proba = self.predict_proba(X)
+        order = np.argsort(-proba, axis=1, kind="stable")
+        falling = np.take_along_axis(proba, order, axis=1)
+        needed = falling.cumsum(axis=1) - falling < coverage  # by the classes before it
+        found = np.zeros(proba.shape, bool)
+        np.put_along_axis(found, order, needed, axis=1)
+        return found
+
+    def predict_proba_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        """Predict central intervals of the class probabilities, over the posterior.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_samples, n_features)
+            Rows.
+        coverage : float, default=0.9
+            Posterior probability of each interval, in (0, 1).
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes, 2)
+            Lower and upper ends of the intervals of the probabilities of single draws, which are
+            not calibrated.
+        """
+        check_real("coverage", coverage, low=0.0, high=1.0)
+        levels = 0.5 - coverage / 2.0, 0.5 + coverage / 2.0
+        X, weights = self._validate_x(X), self.posterior_.pooled_weights()
+        n_draws = self.posterior_.n_chains * self.posterior_.n_draws
+        found = [
+            np.moveaxis(quantiles_of(proba, weights, levels), 0, -1)
+            for proba in self._proba_blocks(slice(0, n_draws), n_draws, X)
+        ]
+        return np.concatenate(found)
 
     def distill(self, X: Any, **parameters: Any) -> DistilledClassifier:
         """Train one deterministic network to imitate the average over the posterior.

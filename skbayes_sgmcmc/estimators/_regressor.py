@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import get_tags
+from sklearn.utils import Bunch, get_tags
 
 from .._conversion import explained_conversion
 from .._data.kept_rows import KeptRows
@@ -18,6 +18,7 @@ from .._exceptions import not_allowed
 from .._table_columns import not_finite
 from .._validation import (
     check_array,
+    check_choice,
     check_int,
     check_magnitude,
     check_predictions,
@@ -292,8 +293,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             out = check_predictions(self._mixture().quantiles(X, levels), X)
         return out if len(self._y_shape) else out[:, :, 0]
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
-        """Predict a central interval of a new observation, including the noise.
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, kind: Literal["target", "mean"] = "target"
+    ) -> Array:
+        """Predict a central interval of a new observation, or of its mean.
 
         Parameters
         ----------
@@ -301,6 +304,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             Rows.
         coverage : float, default=0.9
             Probability of the interval, in (0, 1).
+        kind : {"target", "mean"}, default="target"
+            "target": the interval of a new observation, including the noise. "mean": the interval
+            of the mean of many new observations of the row, which shrinks to a point as the number
+            of training rows grows.
 
         Returns
         -------
@@ -308,7 +315,73 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             Lower and upper ends of the intervals.
         """
         check_real("coverage", coverage, low=0.0, high=1.0)
-        return self.predict_quantiles(X, (0.5 - coverage / 2.0, 0.5 + coverage / 2.0))
+        check_choice("kind", kind, ("target", "mean"))
+        levels = 0.5 - coverage / 2.0, 0.5 + coverage / 2.0
+        if kind == "target":
+            return self.predict_quantiles(X, levels)
+        X = self._validate_x(X)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            out = check_predictions(self._mixture().mean_quantiles(X, levels), X)
+        return out if len(self._y_shape) else out[:, :, 0]
+
+    def predict_mean_samples(
+        self, X: Any, n_draws: int | None = None, random_state: Any = None
+    ) -> Array:
+        """Predict the means of new observations given single draws.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+        n_draws : int or None, default=None
+            Number of draws, chosen with replacement in proportion to their weights. None: every
+            draw once. ``predict`` averages them with the weights ``posterior_.pooled_weights()``.
+        random_state : int, RandomState or None, default=None
+            Seed for the choice of draws.
+
+        Returns
+        -------
+        array of shape (n_draws, n_samples) or (n_draws, n_samples, n_outputs)
+        """
+        X, mixture = self._validate_x(X), self._mixture()
+        n = mixture.n_draws
+        chosen: Any = slice(0, n)
+        if n_draws is not None:
+            n = check_int("n_draws", n_draws)
+            rng = check_random_state(random_state)
+            chosen = rng.choice(mixture.n_draws, n, p=mixture.given_weights)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            blocks = list(mixture.means(chosen, X))
+        means = check_predictions(np.concatenate(blocks, axis=1), X)
+        return means if len(self._y_shape) else means[:, :, 0]
+
+    def predict_uncertainty(self, X: Any) -> Bunch:
+        r"""Predict the variance of a new observation, and split it into two parts.
+
+        .. math::
+            \operatorname{Var}(y) = \operatorname{E}[\operatorname{Var}(y | \theta)]
+            + \operatorname{Var}(\operatorname{E}[y | \theta])
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        Bunch
+            Arrays of shape (n_samples,) or (n_samples, n_outputs), in squares of the units of y.
+            ``total``: the variance, the square of the standard deviation of :meth:`predict`.
+            ``aleatoric``: the mean over the draws of the variance given the parameters, which would
+            remain if these were known. ``epistemic``: the variance over the draws of the mean,
+            which more training rows would reduce.
+        """
+        X = self._validate_x(X)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            _, within, between = self._mixture().parts(X)
+            total = check_predictions(within + between, X)
+        names = {"total": total, "aleatoric": within, "epistemic": between}
+        return Bunch(**{name: self._shaped(part) for name, part in names.items()})
 
     def predict_log_density(self, X: Any, y: Any) -> Array:
         r"""Compute the log predictive density of given targets.
