@@ -40,10 +40,10 @@ from one half to the other, and whose test rows another 0.012 afterwards); the s
 tabular.md never settle; boston, diabetes and friedman1 do): with a burn-in of 750 steps, or 1,500,
 the means have less time before the noise becomes the rows' own, and the full 5,875 steps had RMSEs
 of .0251 on yacht (.0171 with one burn-in of 3,000), .0342 on energy (.0286) and .2534 on concrete
-(.2284; one seed). So these networks still take all steps. Samplers that
-descend at temperature 0 in the first half of the burn-in (pSGLD, for larger networks) need this
-half whole: convolutional networks on digits never settled, and had errors of 1.9 and 1.4% and NLLs
-of .039 and .042, with all of the burn-in .6 and 1.1% and .029 and .026 (two seeds). The potential as a third figure: between
+(.2284; one seed). So these networks still take all steps. Samplers that descend at temperature 0 in
+the first half of the burn-in (pSGLD, for larger networks) need this half whole: convolutional
+networks on digits never settled, and had errors of 1.9 and 1.4% and NLLs of .039 and .042, with all
+of the burn-in .6 and 1.1% and .029 and .026 (two seeds). The potential as a third figure: between
 halves it falls by 70 of its standard deviations where chains learn and by -130 to 90 where they do
 not, and says nothing more.
 
