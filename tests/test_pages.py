@@ -51,7 +51,7 @@ EXTRAS = {
     "secure": {"skops"},
     "distributed": {"dask", "distributed"},
 }
-OPTIONAL = {"pandas", "polars", "h5py"}.union(*EXTRAS.values())
+OPTIONAL = {"pandas", "polars", "h5py", "crepes", "mapie"}.union(*EXTRAS.values())
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*DOCS.glob("*.md"), *DOCS.glob("project/*.md"), *ROOT.glob("*.md")]
