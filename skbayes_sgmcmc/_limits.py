@@ -98,22 +98,17 @@ class Limits:
     # From where on another way is faster ---------------------------------------------------------
 
     #: what a whole run must save to be worth compiling: normals of SGLD and pSGLD
-    #: (docs/results/network_speed.md); nanoseconds of MCLMC, which saves ``turn_numbers`` in a step
-    #: and one for each number of a direction (docs/results/step_cost.md); updated latent variables,
-    #: with ``latent_numbers`` for a step (docs/results/sparse_speed.md); words of all documents
-    #: (docs/results/lda_speed.md)
+    #: (docs/results/network_speed.md); updated latent variables, with ``latent_numbers`` for a step
+    #: (docs/results/sparse_speed.md); words of all documents (docs/results/lda_speed.md)
     worth_steps: int = 10**9
-    worth_turns: int = 3 * 10**8
-    turn_numbers: int = 60_000
     worth_latents: int = 2 * 10**8
     latent_numbers: int = 20_000
     worth_words: int = 5000
     #: layers of all steps from which a compiled gradient of a perceptron is worth its start, and
     #: units of a layer up to which it is faster (docs/results/step_cost.md)
-    worth_layers: int = 10_000
+    worth_layers: int = 5000
     compiled_units: int = 128
-    #: parameters of a chain that are worth a thread: compiled steps then use several, and MCLMC
-    #: is left to torch, which does
+    #: parameters of a chain that are worth a thread: compiled steps then use several
     thread_numbers: int = 2**16
     #: entries of a minibatch up to which the compiled linear SGLD is faster than torch
     #: (docs/results/speed.md)

@@ -53,7 +53,7 @@ def fitted(kind, **parameters):
         (LOGISTIC, {}, ("linear_sgld",)),
         (MLP, {}, ("fused_steps", "perceptron")),
         (MLP, {"sampler": "psgld"}, ("fused_steps", "perceptron")),
-        (MLP, {"sampler": "mclmc", "integrator": "auto"}, ("fused_turns", "perceptron")),
+        (MLP, {"sampler": "mclmc", "integrator": "auto"}, ("perceptron",)),
         (MLP, {"dtype": "float64"}, ("fused_steps",)),
         (MLP, {"chain_method": "sequential"}, ("fused_steps",)),
         (SPARSE, {"sampler": "psgld"}, ("fused_steps", "spike_slab")),
@@ -136,7 +136,6 @@ def test_true_lists_every_reason_where_none_applies():
     for reason in (
         "cuda_graph: it needs a GPU, and the device is 'cpu'.",
         "fused_steps: it is for sampler='sgld' or 'psgld'",
-        "fused_turns: it is for sampler='mclmc'.",
         "perceptron: it computes in single precision; give dtype='float32'.",
         "spike_slab: the model has no spike-and-slab prior.",
     ):

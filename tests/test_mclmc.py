@@ -350,12 +350,17 @@ def test_groups_of_chains_make_the_same_draws():
     same(network(**few).fit(X, y), network(n_jobs=3, **few).fit(X, y), atol=1e-6)
 
 
-@pytest.mark.parametrize("share", [0.4, 0.85])
-def test_an_interrupted_fit_resumes_with_the_same_bits(tmp_path, limits, interrupt_after, share):
+@pytest.mark.parametrize("share, compiled", [(0.4, False), (0.85, False), (0.4, True)])
+def test_an_interrupted_fit_resumes_with_the_same_bits(
+    tmp_path, limits, interrupt_after, share, compiled
+):
     """In the burn-in, while the step is tuned, and after it; with learned scales."""
     limits(chunk_steps=64)
     X, y = load_diabetes(return_X_y=True)
-    whole, resumed = network().fit(X, y), network(checkpoint=tmp_path / "file.npz")
+    if compiled:
+        pytest.importorskip("numba")
+    whole = network(compiled=compiled).fit(X, y)
+    resumed = network(compiled=compiled, checkpoint=tmp_path / "file.npz")
     assert "call fit again" in interrupt_after(share, resumed, X, y)
     same(whole, resumed.fit(X, y), atol=0.0)
 

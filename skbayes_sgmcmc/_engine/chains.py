@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -216,9 +216,10 @@ class Chains:
         self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
     ) -> None:
         """Take steps one after another, beginning with step ``first``."""
+        if self.engine.block is not None:
+            return self._in_blocks(first, etas, temperatures, keep)
         phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
-        integrator, after_step = self.engine.integrator, self.target.model.after_step
-        count = len(etas)
+        integrator, count = self.engine.integrator, len(etas)
         indices = self.minibatches.indices(count, self.rng)
         uniforms = None
         if self.sampler.full_data:
@@ -235,15 +236,52 @@ class Chains:
             if i == 0:
                 self._prepare()
             integrator(self.sampler, phi, state, step)
-            changed = False
-            if after_step is not None:
-                at, latents = first + i, self.model_state
-                changed = after_step(phi, latents, evaluator.aux, at, self.rng, temperatures[i])
-            # a model that does not say has changed
-            step.same_target = step.same_rows and changed is False
-            if keep[i]:
-                self._keep(phi[:, None], etas[i])
-        self.cursor.same_target = step.same_target
+            self._finish(first + i, keep[i])
+
+    def _in_blocks(
+        self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
+    ) -> None:
+        """The same with all rows, for an engine that takes several steps at once."""
+        step, count, start = self._step, len(etas), 0
+        normals = self._normals(count)
+        self._evaluator.batch = next(self.minibatches.chunk(None, 1, self.rng))
+        while start < count:
+            # not so many that an interrupt would wait for long
+            stop, most = start + 1, min(count, start + LIMITS.least_steps)
+            same = etas[start], temperatures[start]
+            while stop < most and (etas[stop], temperatures[stop]) == same:
+                if self._changes(first + stop):
+                    break
+                stop += 1
+            step.xi = torch.stack(list(islice(normals, stop - start)), 1)
+            self._set_scale(etas[start], temperatures[start])
+            self._set_progress(first + start)
+            if start == 0:
+                self._prepare()
+            step.all_progress = np.array([self._progress(first + i) for i in range(start, stop)])
+            found = self.engine.block(self.sampler, self.phi, self._state, step, self._evaluator)
+            # the latent variables of the last of these steps are yet to be drawn
+            self._keep(found[:, np.flatnonzero(keep[start : stop - 1])], etas[start])
+            self._finish(first + stop - 1, keep[stop - 1])
+            start = stop
+
+    def _changes(self, k: int) -> bool:
+        """Whether the target of step k may be another than that of the step before."""
+        model = self.target.model
+        if model.after_step is not None and (k - 1) % model.after_every == 0:
+            return True
+        return k <= self.plan.burn_in and model.anneals(*self._annealed(k))
+
+    def _finish(self, k: int, keep: bool) -> None:
+        """Let the model draw its latent variables after step k, and keep what it leaves."""
+        step, model, changed = self._step, self.target.model, False
+        if model.after_step is not None:
+            given = self.phi, self.model_state, self._evaluator.aux, k, self.rng, step.temperature
+            changed = model.after_step(*given)
+        # a model that does not say has changed
+        step.same_target = self.cursor.same_target = step.same_rows and changed is False
+        if keep:
+            self._keep(self.phi[:, None], self.cursor.last_eta)
 
     def _prepare(self) -> None:
         """Add to the sampler's state what the steps of a chunk need and it lacks."""
@@ -262,16 +300,21 @@ class Chains:
         step.noise = eta * temperature / step.n
 
     def _set_progress(self, k: int) -> None:
-        burn_in = self.plan.burn_in
-        if k <= burn_in:
-            before = (k - 1) / burn_in if k else 0.0
-            self._step.progress = k / burn_in if burn_in else 1.0
-            self._step.tuning = self.plan.auto and k < burn_in
-            progress = self._step.progress
-            if not self.plan.annealed:
-                before, progress = float(k > 0), 1.0
-            if self.target.model.anneal(self.model_state, before, progress):
+        if k <= self.plan.burn_in:
+            self._step.progress = self._progress(k)
+            self._step.tuning = self.plan.auto and k < self.plan.burn_in
+            if self.target.model.anneal(self.model_state, *self._annealed(k)):
                 self._step.same_target = False
+
+    def _progress(self, k: int) -> float:
+        """The fraction of the burn-in that is finished at step k."""
+        return k / self.plan.burn_in if k < self.plan.burn_in else 1.0
+
+    def _annealed(self, k: int) -> tuple[float, float]:
+        """The fractions before and at step k that the model's target is annealed by."""
+        if not self.plan.annealed:
+            return float(k > 0), 1.0
+        return self._progress(k - 1) if k else 0.0, self._progress(k)
 
     # collecting -----------------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ OPTIONS: dict[str, Any] = {
 }
 #: copied to where it is called, where the compiler sees that arrays do not overlap
 inlined = numba.njit(inline="always", **OPTIONS)
+#: a part of other functions, which is compiled sooner than copies of it
+part = numba.njit(**OPTIONS)
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -33,7 +35,7 @@ def polynomial(coefficients: NDArray[Any]) -> Callable[..., Any]:
     first, *others = coefficients
     others = tuple(others)
 
-    @numba.njit(**OPTIONS)
+    @part
     def evaluate(x):
         p = first
         for c in others:

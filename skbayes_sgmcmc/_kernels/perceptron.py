@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._polynomials import interpolated
-from . import inlined, jit, polynomial
+from . import inlined, jit, part, polynomial
 from .philox import LOG_TWO, log_rest
 
 #: rows of a block
@@ -33,7 +33,7 @@ LOG_ROOT_TWO_PI = np.float32(0.5 * np.log(2.0 * np.pi))
 exp_rest = polynomial(interpolated(np.exp, -0.35, 0.35, 6))
 
 
-@inlined
+@part
 def exp_all(z, bits):
     """Replace ROWS numbers by their exponentials; ``bits`` is working memory."""
     two = bits.view(np.float32)
@@ -46,7 +46,7 @@ def exp_all(z, bits):
         z[r] *= two[r]
 
 
-@inlined
+@part
 def log_all(z, bits):
     """Replace ROWS positive numbers by their logarithms; ``bits`` is working memory."""
     mantissa = bits.view(np.float32)
@@ -136,7 +136,7 @@ def add_slopes(a, g, n_in, n_out, slope, at):
         slope[at + n_in * n_out + o] += s00
 
 
-@inlined
+@part
 def activate(z, n, activation, bits, out):
     """Write a(z) of ``n`` units to ``out``."""
     for j in range(n):
@@ -153,7 +153,7 @@ def activate(z, n, activation, bits, out):
                 out[j, r] = TWO * h - ONE if activation == TANH else h
 
 
-@inlined
+@part
 def times_slope(z, h, n, activation, out):
     """Write z times da/dz to ``out``, given h = a."""
     for j in range(n):
@@ -168,7 +168,7 @@ def times_slope(z, h, n, activation, out):
                 out[j, r] = z[j, r] * h[j, r] * (ONE - h[j, r])
 
 
-@inlined
+@part
 def categorical(f, labels, k, weight, log_p, bits, g):
     """Log probabilities of the classes of rows, and the slopes of -weight log p in f."""
     for r in range(ROWS):
@@ -193,23 +193,30 @@ def categorical(f, labels, k, weight, log_p, bits, g):
         g[labels[r], r] -= weight[r]
 
 
-@inlined
-def gaussian(f, y, k, log_sd, weight, log_p, own_slope, g):
-    """The same of normal targets with the log sds of a chain; and the slopes in these."""
+@part
+def gaussian(f, y, k, log_noise, theta, at, weight, log_p, g, slope):
+    """The same of normal targets. The log sds of a chain are at ``theta[at:]``, if it has any.
+
+    ``log_noise`` is added to them, and the slopes in them to ``slope[at:]``.
+    """
     for r in range(ROWS):
         log_p[r] = ZERO
     for j in range(k):
-        precision = np.float32(np.exp(-TWO * log_sd[j]))
+        log_sd = log_noise[j]
+        if at < len(theta):
+            log_sd += theta[at + j]
+        precision = np.float32(np.exp(-TWO * log_sd))
         total = ZERO
         for r in range(ROWS):
             away = f[j, r] - y[j, r]
-            log_p[r] -= HALF * away * away * precision + log_sd[j] + LOG_ROOT_TWO_PI
+            log_p[r] -= HALF * away * away * precision + log_sd + LOG_ROOT_TWO_PI
             total += weight[r] * (ONE - away * away * precision)
             g[j, r] = weight[r] * away * precision
-        own_slope[j] += total
+        if at < len(theta):
+            slope[at + j] += total
 
 
-@inlined
+@part
 def heteroscedastic(f, y, k, log_typical, floor, weight, log_p, bits, g):
     """The same of normal targets whose noise depends on the row, as ``Heteroscedastic`` says."""
     for r in range(ROWS):
@@ -233,18 +240,17 @@ def heteroscedastic(f, y, k, log_typical, floor, weight, log_p, bits, g):
             log_p[r] -= s[r]
 
 
-@jit
-def gradient(
-    theta, x, y, labels, weight, sizes, activation, kind, log_noise, floor, share, slope, own_slope
-):
-    """Add the slopes of -sum_r weight[r] log p(y[r]) to ``slope``; return the sums of each chain.
+@part
+def add_gradient(theta, rows, slope, total):
+    """Add the slopes of -sum_r weight[r] log p(y[r]) to ``slope``, and the sums to ``total``.
 
-    ``theta`` and ``slope`` are (chains, parameters). ``x`` (chains or 1, rows, columns) and the
-    targets ``y`` (chains or 1, rows, k) or ``labels`` (chains or 1, rows) are of all chains or of
-    each; so are the weights. ``log_noise`` (chains, k) are the log sds of normal targets, and
-    ``own_slope`` gets the slopes in these; of noise that depends on the row, it is the log of the
-    typical sd, and ``share`` (chains,) the part of the outputs that depend on the row.
+    ``theta`` and ``slope`` are (chains, parameters), ``total`` is (chains,). Of the ``rows``, ``x``
+    (chains or 1, rows, columns) and the targets ``y`` (chains or 1, rows, k) or ``labels`` (chains
+    or 1, rows) are of all chains or of each; so are the weights. ``log_noise`` (k,) are the log sds
+    of normal targets, to which a chain may add its own; of noise that depends on the row, it is the
+    log of the typical sd, and ``share`` (chains,) the part of the outputs that depend on the row.
     """
+    x, y, labels, weight, sizes, activation, kind, log_noise, floor, share = rows
     n_layers, k = len(sizes) - 1, sizes[-1]
     n_targets = 1 if kind == CATEGORICAL else y.shape[2]
     h = np.empty((n_layers, sizes[:-1].max(), ROWS), np.float32)
@@ -256,7 +262,6 @@ def gradient(
         np.empty(ROWS, np.float32),
         np.empty(ROWS, np.int32),
     )
-    total = np.zeros(len(theta))
     for start in range(0, x.shape[1], ROWS):
         n = min(ROWS, x.shape[1] - start)
         for c in range(len(theta)):
@@ -286,14 +291,14 @@ def gradient(
             if kind == CATEGORICAL:
                 categorical(z, codes, k, w, log_p, bits, g)
             elif kind == GAUSSIAN:
-                gaussian(z, targets, k, log_noise[c], w, log_p, own_slope[c], g)
+                gaussian(z, targets, k, log_noise, theta[c], at, w, log_p, g, slope[c])
             else:
                 a = share[c]
                 for j in range(n_targets, k):
                     bias = theta[c, at - k + j]
                     for r in range(ROWS):
                         z[j, r] = bias + a * (z[j, r] - bias)
-                heteroscedastic(z, targets, n_targets, log_noise[c, 0], floor, w, log_p, bits, g)
+                heteroscedastic(z, targets, n_targets, log_noise[0], floor, w, log_p, bits, g)
                 for j in range(n_targets, k):
                     lost = ZERO
                     for r in range(ROWS):
@@ -312,4 +317,11 @@ def gradient(
                         z[i] = ZERO
                     add_products(theta[c], at, n_out, 1, n_out, n_in, g, z)
                     times_slope(z, h[layer], n_in, activation, g)
+
+
+@jit
+def gradient(theta, rows, slope):
+    """Add the slopes to ``slope`` as :func:`add_gradient` does, and return the sums."""
+    total = np.zeros(len(theta))
+    add_gradient(theta, rows, slope, total)
     return total

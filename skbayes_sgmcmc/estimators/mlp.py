@@ -131,9 +131,10 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
-        perceptrons of up to 128 units a layer, turns of MCLMC, and SGLD and pSGLD with the Euler
-        integrator, in long runs on a CPU. The latter have a random number generator of their own,
-        so the same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
+        perceptrons of up to 128 units a layer and whole steps of MCLMC, and SGLD and pSGLD with the
+        Euler integrator, in long runs on a CPU. The latter have a random number generator of their
+        own, so the same seed gives different draws. On a GPU, True replays gradients as a CUDA
+        graph.
     device : str, default="auto"
         Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits and for predictions that are
         large enough to be faster there, otherwise the CPU; see ``device_``. Predictions use a given

@@ -193,6 +193,13 @@ class Model:
         """
         return False
 
+    def anneals(self, before: float, progress: float) -> bool:
+        """Whether :meth:`anneal` may change the target of chains that have taken all steps before.
+
+        Only models with steps that are compiled as a whole need it.
+        """
+        return False
+
     def active(self, state: State) -> State:
         """The entries of ``state`` that gradients and potentials of the next steps need.
 
@@ -332,6 +339,8 @@ class Model:
     #: step. It returns True if it changed the position or the latent variables, so that densities
     #: and gradients that were computed before no longer hold; otherwise False
     after_step: Any = None
+    #: ``after_step`` does nothing after steps k that are no multiples of this number
+    after_every: int = 1
     #: models with ``recorded`` variables that no gradient needs override this by
     #: ``draw_recorded(theta, rng, temperatures)``, which draws them given the kept draws: from
     #: arrays theta (chains, draws, n_parameters) and temperatures (draws,) to an array

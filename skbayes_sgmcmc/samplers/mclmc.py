@@ -196,19 +196,15 @@ class MCLMC(Sampler):
     def turn(
         self, state: State, step: Step, g: Tensor, epsilon: Tensor, s: float, turned: Tensor
     ) -> None:
-        """Turn u by g; add delta + log ``|u|``, before it is normalised, to ``turned``."""
-        if "scaling" in state:
-            g = g * state["scaling"]
-        factor = -s * step.n / (step.temperature * (g.shape[1] - 1))
-        self.turn_by(state["u"], g, epsilon, factor, turned)
-
-    def turn_by(self, u: Tensor, g: Tensor, epsilon: Tensor, factor: float, turned: Tensor) -> None:
-        """Turn u, where ``factor`` times epsilon ``|g|`` is -delta.
+        """Turn u by g; add delta + log ``|u|``, before it is normalised, to ``turned``.
 
         With b = e^-delta - 1 and w = (1 - e'u) / 2, the turned u is ((1 + b) u - b (1 + b w) e) / q
         with q = 1 + w b (2 + b), and the kinetic energy grows by (d - 1) (delta + log q). All of
         these are finite for every delta, and exact to rounding for small ones.
         """
+        u, factor = state["u"], -s * step.n / (step.temperature * (g.shape[1] - 1))
+        if "scaling" in state:
+            g = g * state["scaling"]
         size = torch.linalg.vector_norm(g, dim=1, keepdim=True)
         size.clamp_(min=torch.finfo(g.dtype).tiny)
         away = (g * u).sum(1, keepdim=True).div_(size)  # -e'u
@@ -286,8 +282,11 @@ class MCLMC(Sampler):
 
     def _aim(self, step: Step) -> float:
         """The energy error that tuning aims at now."""
-        last = step.energy_error if is_auto(self.energy_error) else float(self.energy_error)
-        return wanted(last, step.progress)
+        return wanted(self.last_aim(step), step.progress)
+
+    def last_aim(self, step: Step) -> float:
+        """The energy error that tuning aims at in the end."""
+        return step.energy_error if is_auto(self.energy_error) else float(self.energy_error)
 
     @staticmethod
     def _learn_scaling(state: State, change: Tensor) -> None:

@@ -17,7 +17,6 @@ from ..recipe import Recipe
 from ._base import Accelerator, Engine, Offer, why_no_numba
 from .cuda_graphs import CUDAGraph
 from .fused_steps import FusedSteps
-from .fused_turns import FusedTurns
 from .linear_sgld import LinearSGLD
 from .model_kernels import ModelKernel, PerceptronKernel
 
@@ -27,7 +26,6 @@ ACCELERATORS: tuple[Accelerator, ...] = (
     CUDAGraph(),
     LinearSGLD(),
     FusedSteps(),
-    FusedTurns(),
     PerceptronKernel(),
     ModelKernel("spike_slab", "the model has no spike-and-slab prior."),
     ModelKernel("documents", "the model is not one of documents."),

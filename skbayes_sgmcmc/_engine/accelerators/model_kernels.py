@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..recipe import Recipe
 from ._base import Accelerator, Engine, why_no_cpu
+from .whole_steps import WholeSteps, whole_steps
 
 
 class ModelKernel(Accelerator):
@@ -45,7 +46,7 @@ class ModelKernel(Accelerator):
 
 
 class PerceptronKernel(ModelKernel):
-    """Gradients of perceptrons, of dense rows in single precision."""
+    """Gradients of perceptrons, of dense rows in single precision, and whole steps with them."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -63,3 +64,8 @@ class PerceptronKernel(ModelKernel):
         if recipe.target.like.dtype != torch.float32:
             return "it computes in single precision; give dtype='float32'."
         return None
+
+    def equip(self, engine: Engine, recipe: Recipe) -> Engine:
+        if whole_steps(recipe):  # one gradient more is torch's, and so only one function compiled
+            return replace(engine, block=WholeSteps(recipe))
+        return super().equip(engine, recipe)

@@ -46,12 +46,15 @@ class PerceptronGradient:
     def __init__(self, network: MLP, likelihood: Any):
         self._sizes = np.array(network.units)
         self._activation = list(ACTIVATIONS).index(network.activation)
-        self._likelihood = likelihood
         self._kind = LIKELIHOODS.index(type(likelihood))
-        self._n_network = sum(network.sizes)
-        self._floor = np.zeros(1, np.float32)
+        log_noise, floor = np.array([math.log(TYPICAL_NOISE)]), np.zeros(1)
         if isinstance(likelihood, Heteroscedastic):
-            self._floor = likelihood.floor.astype(np.float32)
+            floor = likelihood.floor
+        elif isinstance(likelihood, Gaussian):
+            log_noise = log_noise.repeat(likelihood.n_outputs)
+            if likelihood.noise is not None:
+                log_noise = np.log(likelihood.noise)
+        self._noise = log_noise.astype(np.float32), floor.astype(np.float32)
 
     def add_gradient(
         self, theta: Tensor, batch: Batch, state: State, out: Tensor, scale: float
@@ -59,38 +62,25 @@ class PerceptronGradient:
         """Add the scaled gradient to ``out``; return the scaled sums of -log p, (chains,)."""
         from ..._kernels.perceptron import gradient
 
-        n_chains, n = len(theta), self._n_network
+        rows = self.rows(batch, state, len(theta), scale)
+        value = gradient(theta.contiguous().numpy(), rows, out.numpy())
+        return torch.from_numpy(-value)
+
+    def rows(self, batch: Batch, state: State, n_chains: int, scale: float) -> tuple[Any, ...]:
+        """What the kernels need besides the positions: rows, scaled weights and the likelihood."""
+        x, y = (_by_chain(batch.fields[name], batch) for name in ("x", "y"))
         classes = self._kind == 0
-        y = _by_chain(batch.fields["y"], batch)
-        rows = _by_chain(batch.fields["x"], batch)
-        noise = self._log_noise(theta)
-        own_slope = np.zeros_like(noise)
-        share = state[SHARE].numpy().ravel() if SHARE in state else np.ones(n_chains, np.float32)
-        value = gradient(
-            theta.contiguous().numpy(),
-            rows,
+        return (
+            x,
             np.zeros((1, 0, 1), np.float32) if classes else y,
             y if classes else np.zeros((1, 0), np.int64),
-            _weights(batch, rows.shape[1], scale),
+            _weights(batch, x.shape[1], scale),
             self._sizes,
             self._activation,
             self._kind,
-            noise,
-            self._floor,
-            share,
-            out.numpy(),
-            own_slope,
+            *self._noise,
+            state[SHARE].numpy().ravel() if SHARE in state else np.ones(n_chains, np.float32),
         )
-        if theta.shape[1] > n:
-            out[:, n:].add_(torch.from_numpy(own_slope))
-        return torch.from_numpy(-value)
-
-    def _log_noise(self, theta: Tensor) -> Array:
-        """Log sds of normal targets of each chain, or the log of the typical one."""
-        if isinstance(self._likelihood, Gaussian):
-            log_sd = self._likelihood.log_sd(theta[:, self._n_network :])[:, 0]
-            return np.ascontiguousarray(log_sd.expand(len(theta), -1).numpy())
-        return np.full((len(theta), 1), math.log(TYPICAL_NOISE), np.float32)
 
 
 def _by_chain(field: Tensor, batch: Batch) -> Array:

@@ -31,13 +31,14 @@ def init_state(theta: Tensor) -> State:
     return {SHARE: theta.new_zeros(len(theta), 1, 1)}
 
 
-def anneal(state: State, before: float, progress: float) -> bool:
+def anneals(before: float, progress: float) -> bool:
+    """Whether the share grows between these fractions of the burn-in."""
+    return _level(before) != _level(progress)
+
+
+def anneal(state: State, progress: float) -> None:
     """Let the share grow; chains that go on after a run keep theirs, which is 1."""
-    level = _level(progress)
-    if level == _level(before):
-        return False
-    state[SHARE].clamp_(min=level / LEVELS)
-    return True
+    state[SHARE].clamp_(min=_level(progress) / LEVELS)
 
 
 def _level(progress: float) -> int:

@@ -21,7 +21,7 @@ from .network import Network
 Array = NDArray[Any]
 
 #: number of steps between two draws of the scales. A draw takes as long as some steps of a small
-#: network, and in fewer steps the weights hardly change
+#: network, in fewer steps the weights hardly change, and compiled steps are taken at once till then
 GIBBS_EVERY = 50
 
 
@@ -92,6 +92,8 @@ class LearnedScalesModel(NetworkModel):
         return within, (len(columns),)
 
     # latent variables -----------------------------------------------------------------------------
+
+    after_every = GIBBS_EVERY
 
     def init_state(self, theta: Tensor) -> State:
         return super().init_state(theta) | self.groups.init_state(theta)

@@ -173,7 +173,12 @@ class NetworkModel(Model):
 
     def anneal(self, state: State, before: float, progress: float) -> bool:
         """Outputs beside the means are biases, equal for all rows, and become the rows' own."""
-        return bool(self._besides) and delayed_outputs.anneal(state, before, progress)
+        if changes := self.anneals(before, progress):
+            delayed_outputs.anneal(state, progress)
+        return changes
+
+    def anneals(self, before: float, progress: float) -> bool:
+        return bool(self._besides) and delayed_outputs.anneals(before, progress)
 
     def active(self, state: State) -> State:
         return delayed_outputs.active(state)

@@ -1,0 +1,170 @@
+"""Steps of ``MCLMC`` on perceptrons with normal priors, with the sampler's symbols and formulas.
+
+All steps between two changes of the target are one call. Sums over parameters, and what is computed
+from them, are in double precision.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import jit, part
+from .perceptron import add_gradient
+
+#: smallest ``|g|`` by which a turn divides
+LEAST = np.finfo(np.float32).tiny
+
+
+@part
+def potential(theta, rate, per_n, g):
+    """Write ``per_n`` times the gradient of a normal prior to g; return its potential."""
+    total = 0.0
+    for i in range(len(theta)):
+        slope = rate[i] * theta[i]
+        g[i] = per_n * slope
+        total += np.float64(slope * theta[i])
+    return 0.5 * total
+
+
+@part
+def turn(u, g, epsilon, factor):
+    """Turn u as ``MCLMC.turn`` does; return what the kinetic energy grows by, over d - 1."""
+    along, square = 0.0, 0.0
+    for i in range(len(u)):
+        along += np.float64(u[i] * g[i])
+        square += np.float64(g[i]) * np.float64(g[i])
+    size = max(np.sqrt(square), LEAST)
+    slow = factor * epsilon * size
+    b = np.expm1(slow)
+    twice_bw = b + b * along / size
+    q = twice_bw + 0.5 * twice_bw * b  # minus 1
+    kept = np.float32((1.0 + b) / (1.0 + q))
+    added = np.float32((b + 0.5 * b * twice_bw) / (size * (1.0 + q)))
+    for i in range(len(u)):
+        u[i] = kept * u[i] + added * g[i]
+    return np.log1p(q) - slow
+
+
+@part
+def turn_by_chance(u, xi, share):
+    """Add normals with the squared length e^share - 1 to u, and let its length be 1 again."""
+    nu = np.float32(np.sqrt(np.expm1(share) / len(u)))
+    square = 0.0
+    for i in range(len(u)):
+        u[i] += nu * xi[i]
+        square += np.float64(u[i]) * np.float64(u[i])
+    shorter = np.float32(1.0 / np.sqrt(square))
+    for i in range(len(u)):
+        u[i] *= shorter
+
+
+@part
+def undo(theta, g, u, before, before_g, xi):
+    """Put a chain back, with a new direction."""
+    square = 0.0
+    for i in range(len(u)):
+        theta[i], g[i] = before[i], before_g[i]
+        square += np.float64(xi[i]) * np.float64(xi[i])
+    shorter = np.float32(1.0 / np.sqrt(square))
+    for i in range(len(u)):
+        u[i] = xi[i] * shorter
+
+
+@part
+def measure(theta, mean, square, share):
+    """Let averages of recent positions and their squared distances learn theta; return L^2."""
+    weight, total = np.float32(share), 0.0
+    for i in range(len(theta)):
+        away = theta[i] - mean[i]
+        mean[i] += weight * away
+        square[i] += weight * (away * (theta[i] - mean[i]) - square[i])
+        total += np.float64(square[i])
+    return total
+
+
+@part
+def adapted(ratio, trust, memory, trusted, least, most, growth):
+    """The factor of the scale, and the new trust, as ``_tuning.adapt`` has them."""
+    ratio = min(max(ratio, least), most)
+    weight = np.exp(-0.5 * (np.log(ratio) / (6.0 * trusted)) ** 2)
+    before = trust * (1.0 - 1.0 / memory)
+    factor = ((before + weight * ratio) / (before + weight)) ** (-1.0 / 6.0)
+    return min(factor, growth), before + (weight if factor <= growth else 0.0)
+
+
+@jit
+def take(theta, vectors, numbers, prior, rows, run, scheme, law, progress, xi, positions):
+    """Take the steps of all chains, in place, and write theta after each of them to ``positions``.
+
+    ``vectors`` (chains, parameters) and ``numbers`` (chains,) are the sampler's state; those that
+    it does not have are empty. ``prior`` are the rates, (chains, parameters), and the constants of
+    the potential, (chains,). ``run`` has N, eta, the temperature, whether the steps are tuned, the
+    energy error to aim at last, and whether g and the energy are of this target already. The
+    ``scheme`` has the turns, and the drifts between them.
+    """
+    u, g, mean, square = vectors
+    energy, scale, trust, caution, steps, undone, errors, usual, length, k = numbers
+    rates, constant = prior
+    n, eta, temperature, tuning, last_aim, known = run
+    turns, drifts = scheme
+    (
+        first_memory, memory, first_error, trusted, least_ratio, largest_ratio, growth, huge,
+        recovery, recent, times_spread, least_steps, forgotten,
+    ) = law  # fmt: skip
+    n_chains, d = theta.shape
+    unit = np.sqrt(eta * temperature * d / n)
+    per_n = np.float32(1.0 / n)
+    before, before_g, before_energy = np.empty_like(theta), np.empty_like(g), np.empty(n_chains)
+    epsilon, turned, total = np.empty(n_chains), np.empty(n_chains), np.empty(n_chains)
+    for t in range(len(progress)):
+        aim = last_aim * first_error ** (1.0 - progress[t])
+        for stage in range(len(turns)):
+            if stage or not known:
+                for c in range(n_chains):
+                    if stage:
+                        along = np.float32(drifts[stage - 1] * epsilon[c])
+                        for i in range(d):
+                            theta[c, i] += along * u[c, i]
+                    energy[c] = constant[c] + potential(theta[c], rates[c], per_n, g[c])
+                    total[c] = 0.0
+                add_gradient(theta, rows, g, total)
+                for c in range(n_chains):
+                    energy[c] -= n * total[c]
+            for c in range(n_chains):
+                if stage == 0:
+                    before[c], before_g[c], before_energy[c] = theta[c], g[c], energy[c]
+                    epsilon[c], turned[c] = scale[c] * caution[c] * unit, 0.0
+                factor = -turns[stage] * n / (temperature * (d - 1))
+                turned[c] += turn(u[c], g[c], epsilon[c], factor)
+        known = True
+        for c in range(n_chains):
+            change = (energy[c] - before_energy[c]) / temperature + (d - 1) * turned[c]
+            error = change * change / d
+            bound = huge * huge * aim
+            if len(usual):
+                bound = huge * huge * max(usual[c], aim)
+                learnt = huge * usual[c] if np.isnan(error) else min(error, huge * usual[c])
+                usual[c] += (learnt - usual[c]) / memory
+            bad = not error <= bound
+            steps[c] += 1.0
+            if bad:
+                undo(theta[c], g[c], u[c], before[c], before_g[c], xi[c, t])
+                energy[c] = before_energy[c]
+                undone[c] += 1.0
+            else:
+                errors[c] += error
+            if tuning:
+                ratio = largest_ratio if bad else error / (caution[c] ** 6 * aim)
+                recalled = first_memory + (memory - first_memory) * progress[t]
+                factor, trust[c] = adapted(
+                    ratio, trust[c], recalled, trusted, least_ratio, largest_ratio, growth
+                )
+                scale[c] *= factor
+            caution[c] = min(caution[c] * (0.5 if bad else recovery), 1.0)
+            if len(k):
+                k[c] += 1.0
+                spread = measure(theta[c], mean[c], square[c], recent / (k[c] + recent - 1.0))
+                length[c] = max(times_spread * np.sqrt(spread), least_steps * epsilon[c])
+            share = min(2.0 * epsilon[c] / length[c], forgotten)
+            turn_by_chance(u[c], xi[c, t], share)
+            positions[c, t] = theta[c]
