@@ -54,7 +54,7 @@ def test_a_summary_from_one_sort_is_that_of_every_figure(kind, shape, limits):
         limits(worth_sorting=worth)
         tables.append(summary(posterior))
     for column in set(tables[0]) - {"name"}:
-        found, expected = (table[column] for table in tables)
+        found, expected = (np.minimum(table[column], 1e15) for table in tables)  # or infinite
         np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=column)
 
 

@@ -89,15 +89,21 @@ def _write_scores(ordered, place, scores, z):
 
 
 @jit
+def _mean(chain):
+    """The mean, which is exact for a chain that stands still."""
+    total = 0.0
+    for value in chain:
+        total += value - chain[0]
+    return chain[0] + total / len(chain)
+
+
+@jit
 def _r_hat(chains):
     """R-hat of chains (chains, draws)."""
     n_chains, n = chains.shape
     means, within = np.empty(n_chains), 0.0
     for c in range(n_chains):
-        total, square = 0.0, 0.0
-        for value in chains[c]:
-            total += value
-        means[c] = total / n
+        square, means[c] = 0.0, _mean(chains[c])
         for value in chains[c]:
             square += (value - means[c]) ** 2
         within += square / (n - 1) / n_chains
@@ -111,10 +117,7 @@ def _ess(chains):
     n_chains, n = chains.shape
     away, means = np.empty((n_chains, n)), np.empty(n_chains)
     for c in range(n_chains):
-        total = 0.0
-        for value in chains[c]:
-            total += value
-        means[c] = total / n
+        means[c] = _mean(chains[c])
         for i in range(n):
             away[c, i] = chains[c, i] - means[c]
     first, second = _autocovariances(away, 0)
