@@ -23,9 +23,10 @@ target of one row is 0.5 ms beyond scikit-learn's, of many rows ten times its ti
 `permutation_importance` (5 repeats, {n_importance:,} rows) five times.
 
 Where a row's logit varies little over the draws, `predict_proba` integrates over a normal logit of
-the draws' mean and variance; other rows average over a fourth of the draws, which are given
-the mean and the covariance of all. "Every draw" is the average over all of them. On {n_checked:,} rows the two differ by at most {error:.1e}, and the Monte Carlo
-error of the average over the draws is {mcse:.1e}. {share:.0%} of the rows were near enough.
+the draws' mean and variance; other rows average over a fourth of the draws, which are given the
+mean and the covariance of all. "Every draw" is the average over all of them. On {n_checked:,} rows
+the two differ by at most {error:.1e}, and the Monte Carlo error of the average over the draws is
+{mcse:.1e}. {share:.0%} of the rows were near enough.
 
 ## Classes that can be separated
 
@@ -90,7 +91,14 @@ def of_separable_classes(n_train, n_rows, n_some):
             [f"{stretch:g}", *(f"{x:.1e}" for x in size), f"{size[0] / size[1]:.2f}",
              f"{np.abs(away).max():.1e}", f"{mcse.max():.1e}"]
         )  # fmt: skip
-    head = ["rows times", "error", "Monte Carlo error", "ratio", "largest error", "largest MC error"]
+    head = [
+        "rows times",
+        "error",
+        "Monte Carlo error",
+        "ratio",
+        "largest error",
+        "largest MC error",
+    ]
     return (
         markdown_table(["", "ours", "scikit-learn", "memory, MB"], rows)
         + f"\n\nFits of {n_train:,} rows. Below are root mean squares over {n_some:,} rows of the "
@@ -201,8 +209,8 @@ def main():
         n_features=n_features, n_train=n_train, n_draws=len(draws), repeats=REPEATS,
         n_importance=n_importance, n_checked=len(some), error=np.abs(exact - ours).max(),
         mcse=float((draws.std(axis=0) / np.sqrt(len(draws))).mean()),
-        share=float((np.abs(exact - ours) > 1e-13).mean()), classes=classes, separable=separable, n_classes=n_classes,
-        n_of_classes=n_of_classes,
+        share=float((np.abs(exact - ours) > 1e-13).mean()), classes=classes,
+        n_classes=n_classes, n_of_classes=n_of_classes, separable=separable,
     )  # fmt: skip
     write_results(args, "prediction_speed", "Predictions of logistic regression", body)
 

@@ -110,6 +110,10 @@ class SparseBatch:
     n_columns: int
     shared: bool
 
+    def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, column and value of every number."""
+        raise NotImplementedError
+
     def _times(self, w: Tensor) -> Tensor:
         """The product with w (all columns, m)."""
         raise NotImplementedError
@@ -175,18 +179,9 @@ class CSRBatch(SparseBatch):
         often = self._factor is not self.x
         return CSRBatch(self.x.astype(name), self.n_columns, self.shared, often)
 
-    # as triplets, for counts of words
-    @property
-    def row(self) -> Tensor:
-        return torch.from_numpy(np.repeat(np.arange(self.n_rows), np.diff(self.x.indptr)))
-
-    @property
-    def column(self) -> Tensor:
-        return torch.from_numpy(self.x.indices).long()
-
-    @property
-    def value(self) -> Tensor:
-        return torch.from_numpy(self.x.data)[:, None]
+    def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
+        row = torch.from_numpy(np.repeat(np.arange(self.n_rows), np.diff(self.x.indptr)))
+        return row, torch.from_numpy(self.x.indices).long(), torch.from_numpy(self.x.data)
 
     def dense(self) -> Tensor:
         return torch.from_numpy(self.x.toarray())
@@ -216,6 +211,9 @@ class TripletBatch(SparseBatch):
         self.n_rows = n_rows
         self.n_columns = n_columns
         self.shared = shared
+
+    def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.row, self.column, self.value[:, 0]
 
     def dense(self) -> Tensor:
         x = self.value.new_zeros(self.n_rows, self.n_columns)
