@@ -104,6 +104,8 @@ class Limits:
     worth_latents: int = 2 * 10**8
     latent_numbers: int = 20_000
     worth_words: int = 5000
+    #: numbers of all draws from which compiled code summarises them
+    worth_sorting: int = 2**22
     #: layers of all steps from which a compiled gradient of a perceptron is worth its start, and
     #: units of a layer up to which it is faster (docs/results/step_cost.md)
     worth_layers: int = 5000

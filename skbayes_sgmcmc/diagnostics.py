@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._draws.mixing import bulk_ess, by_parts, mean_error, rank_r_hat
+from ._draws.mixing import (
+    bulk_ess,
+    by_parts,
+    mean_error,
+    rank_r_hat,
+    sorted_figures,
+    sorts_once,
+)
 from ._draws.posterior_samples import PosteriorSamples, names_of
 from ._exceptions import not_allowed
 from ._validation import check_choice, check_real
@@ -463,16 +470,21 @@ def summary(
     columns: dict[str, list[Array]] = {}
     for key, shape in posterior.shapes.items():
         names += list((labels or {}).get(key) or names_of(key, shape))
-        lower, upper = posterior.quantile(key, tails)
-        figures = {
-            "mean": posterior.mean(key),
-            "sd": posterior.std(key),
-            "lower": lower,
-            "upper": upper,
-            "ess": effective_sample_size(posterior, key),
-            "r_hat": r_hat(posterior, key),
-            "mcse": mcse(posterior, key),
-        }
+        figures = {"mean": posterior.mean(key), "sd": posterior.std(key)}
+        figures |= _others(posterior, key, tails)
         for column, values in figures.items():
             columns.setdefault(column, []).append(np.ravel(values))
     return Summary(name=names, **{k: np.concatenate(v) for k, v in columns.items()})
+
+
+def _others(posterior: PosteriorSamples, name: str, tails: Sequence[float]) -> dict[str, Array]:
+    """Quantiles and figures of mixing of a summary, from one sort of many draws."""
+    values = posterior[name]
+    flat = np.moveaxis(values.reshape(*values.shape[:2], -1), 2, 0)
+    if posterior.weights is None and sorts_once(flat):
+        ess, rhat, error, lower, upper = sorted_figures(flat, tails).T
+    else:
+        lower, upper = posterior.quantile(name, tails)
+        ess, rhat = effective_sample_size(posterior, name), r_hat(posterior, name)
+        error = mcse(posterior, name)
+    return {"lower": lower, "upper": upper, "ess": ess, "r_hat": rhat, "mcse": error}

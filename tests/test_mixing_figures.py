@@ -7,8 +7,9 @@ import pytest
 from _cases import cases
 from arviz_stats.base import array_stats
 
-from skbayes_sgmcmc import BayesianLogisticRegression, SamplingWarning
+from skbayes_sgmcmc import BayesianLogisticRegression, PosteriorSamples, SamplingWarning
 from skbayes_sgmcmc._draws.mixing import bulk_ess, mean_error, rank_r_hat
+from skbayes_sgmcmc.diagnostics import summary
 from skbayes_sgmcmc.estimators._mixing import SCALE_REMEDY, MustMix, check_mixing
 
 CHAINS = {
@@ -39,6 +40,22 @@ def test_they_are_those_of_arviz(kind, n_chains, n_draws, limits):
         if kind == "standing still" and n_chains == 1:  # constant: arviz has sizes for these
             expected = np.nan
         np.testing.assert_allclose(found, np.broadcast_to(expected, 5), rtol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore")
+@cases("kind", CHAINS)
+@cases("shape", [(2, 4), (3, 5), (2, 8), (4, 101)])
+def test_a_summary_from_one_sort_is_that_of_every_figure(kind, shape, limits):
+    """Quantiles, sizes, R-hat and errors of compiled code, to rounding; also of equal values."""
+    x = CHAINS[kind](np.random.default_rng(0).standard_normal((*shape, 5)).transpose(2, 0, 1))
+    posterior = PosteriorSamples({"x": x.transpose(1, 2, 0)})
+    tables = []
+    for worth in (1, 10**9):
+        limits(worth_sorting=worth)
+        tables.append(summary(posterior))
+    for column in set(tables[0]) - {"name"}:
+        found, expected = (np.minimum(table[column], 1e15) for table in tables)  # or infinite
+        np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=column)
 
 
 @cases("block", ["coef", "scale"])

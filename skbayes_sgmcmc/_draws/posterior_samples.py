@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from .._exceptions import explained, explained_errors
+from .._limits import LIMITS
 from .._validation import BOUNDS, check_random_state
 from .storage import decode
 
@@ -138,10 +140,15 @@ class PosteriorSamples:
 
     def std(self, name: str) -> Array:
         """Weighted posterior standard deviation, in float64."""
-        away = self.pooled(name) - self.mean(name)
-        largest = np.abs(away).max(initial=0.0)
-        unit = largest if largest > BOUNDS.largest_data else 1.0  # squares would overflow
-        return unit * np.sqrt(np.average((away / unit) ** 2, axis=0, weights=self.pooled_weights()))
+        pooled, mean, weights = self.pooled(name), self.mean(name), self.pooled_weights()
+        flat, found = pooled.reshape(len(pooled), -1), np.empty(mean.size)
+        for some in gen_batches(mean.size, max(1, LIMITS.block_numbers // len(pooled))):
+            away = flat[:, some] - mean.reshape(-1)[some]
+            largest = np.abs(away).max(initial=0.0)
+            unit = largest if largest > BOUNDS.largest_data else 1.0  # squares would overflow
+            squares = np.average((away / unit) ** 2, axis=0, weights=weights)
+            found[some] = unit * np.sqrt(squares)
+        return found.reshape(mean.shape)
 
     def quantile(self, name: str, q: Any) -> Array:
         """Weighted posterior quantiles, along a new first axis."""

@@ -14,7 +14,7 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Minibatches
 from .._limits import LIMITS
 from ..samplers import Sampler
-from .target import Evaluator, Target
+from .target import Coordinates, Evaluator, Target
 
 #: largest error of a gradient, in units in which it moves the mean by as many posterior sds. It is
 #: a third of the Monte Carlo error of 1,000 effective draws
@@ -34,23 +34,25 @@ def single_is_enough(
     bounds say little: columns that are far from zero, or nearly collinear, lose digits.
     """
     coordinates = target.coordinates
-    if coordinates is None or coordinates.root.ndim == 1 or target.like.dtype != torch.float64:
+    if coordinates is None or target.like.dtype != torch.float64:
         return False
     if not minibatches.full or target.like.device.type != "cpu" or temperature == 0.0:
         return False
     if sampler.needs_potential or sampler.full_data or target.model.after_step is not None:
         return False  # their densities would be those of other numbers
-    if _products(target, minibatches) < LIMITS.single_products:
+    if _products(target, minibatches, coordinates) < LIMITS.single_products:
         return False
     batch = next(minibatches.chunk(None, 1, ChainRandom([])))
     if not all(hasattr(field, "to") for field in batch.fields.values()):
-        return False  # rows that are sparse, or in a file
+        return False  # rows in a file
     return _error(target, minibatches, temperature) <= LARGEST_ERROR
 
 
-def _products(target: Target, minibatches: Minibatches) -> int:
+def _products(target: Target, minibatches: Minibatches, coordinates: Coordinates) -> int:
     """About how many multiplications the gradient of one chain takes."""
     n_parameters = target.model.n_parameters
+    if coordinates.root.ndim == 1:
+        return minibatches.numbers
     return n_parameters * (minibatches.size + 2 * n_parameters)
 
 

@@ -130,6 +130,8 @@ def _sampler_of(
         tuning = tuning_of(model)
         sampler = tuning.default_sampler(data, settings, more_rows=more_rows, whole=whole)
     found, _, cell = resolve(sampler, settings.integrator, plain=not settings.auto)
+    if is_auto(settings.sampler) and model.n_parameters > LIMITS.full_hessian:
+        found = found.for_many_parameters()
     return found, cell
 
 
@@ -221,7 +223,7 @@ def _target(problem: Problem, values: AutoValues, temperature: float) -> Target:
     coordinates, model = None, problem.model
     if values.root is not None:
         center = np.zeros(model.n_parameters) if values.center is None else values.center
-        coordinates = Coordinates.from_arrays(center, values.root, problem.like)
+        coordinates = Coordinates.from_arrays(center, values.root, values.few, problem.like)
     return Target(
         model,
         problem.data,

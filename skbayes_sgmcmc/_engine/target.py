@@ -42,35 +42,56 @@ GRADIENTS = {"minibatch": 0, "control_variates": 1, "linear_control_variates": 2
 class Coordinates:
     """Coordinates phi with theta = center + root phi.
 
-    ``root`` has shape (P, P), or (P,) for a diagonal preconditioner.
+    ``root`` has shape (P, P), or (P,) for a diagonal preconditioner. With ``few``, orthonormal
+    columns V (P, r) and numbers c (r,), the latter is diag(root) (1 - V diag(c) V'), where a few
+    directions have another length.
     """
 
     center: Tensor
     root: Tensor
+    few: tuple[Tensor, Tensor] | None = None
 
     @classmethod
-    def from_arrays(cls, center: Array, root: Array, like: Tensor) -> Coordinates:
-        return cls(torch.from_numpy(np.asarray(center)).to(like), torch.from_numpy(root).to(like))
+    def from_arrays(
+        cls, center: Array, root: Array, few: tuple[Array, Array] | None, like: Tensor
+    ) -> Coordinates:
+        def sent(array: Array) -> Tensor:
+            return torch.from_numpy(array).to(like)
+
+        changed = None if few is None else (sent(few[0]), sent(few[1]))
+        return cls(sent(np.asarray(center)), sent(root), changed)
 
     def to(self, dtype: torch.dtype) -> Coordinates:
         """The same coordinates in another precision."""
-        return Coordinates(self.center.to(dtype), self.root.to(dtype))
+        few = None if self.few is None else (self.few[0].to(dtype), self.few[1].to(dtype))
+        return Coordinates(self.center.to(dtype), self.root.to(dtype), few)
+
+    def _changed(self, phi: Tensor) -> Tensor:
+        """(1 - V diag(c) V') phi."""
+        if self.few is None:
+            return phi
+        V, c = self.few
+        return phi - (phi @ V).mul_(c) @ V.t()
 
     def offset(self, phi: Tensor) -> Tensor:
         """theta - center."""
-        return phi * self.root if self.root.ndim == 1 else phi @ self.root.t()
+        return self._changed(phi) * self.root if self.root.ndim == 1 else phi @ self.root.t()
 
     def to_theta(self, phi: Tensor) -> Tensor:
         return self.offset(phi).add_(self.center)
 
     def from_theta(self, theta: Tensor) -> Tensor:
         away = theta - self.center
-        if self.root.ndim == 1:
-            return away / self.root
-        return torch.linalg.solve(self.root, away.t()).t().contiguous()
+        if self.root.ndim == 2:
+            return torch.linalg.solve(self.root, away.t()).t().contiguous()
+        away = away / self.root
+        if self.few is None:
+            return away
+        V, c = self.few
+        return away + (away @ V).mul_(c / (1.0 - c)) @ V.t()
 
     def pull_back(self, g: Tensor) -> Tensor:
-        return g.mul_(self.root) if self.root.ndim == 1 else g @ self.root
+        return self._changed(g.mul_(self.root)) if self.root.ndim == 1 else g @ self.root
 
 
 class Target:

@@ -113,8 +113,8 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
         Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
         of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
-        "hessian" for up to 2000 parameters, otherwise "diagonal"; None if ``step_size`` is a
-        number.
+        "hessian" for up to 2000 parameters, otherwise "diagonal", with other lengths in
+        a few directions if steps take all rows; None if ``step_size`` is a number.
     gradient : str, default="auto"
         Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
         al. 2019), for ``fit`` only, or "linear_control_variates", which are fitted to the Gaussian
@@ -126,7 +126,8 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     n_chains : int, default=4
         Number of chains. Each chain has its own starting point, and R-hat compares the chains.
     n_draws : "auto" or int, default="auto"
-        Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB,
+        and for more than 10,000 parameters, but at least 250 if memory allows.
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw. "auto": about as many steps as the chains need to
         forget their starting points.

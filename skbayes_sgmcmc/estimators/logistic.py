@@ -79,7 +79,8 @@ class BayesianLogisticRegression(LinearClassifier):
         of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
         "hessian" for up to 2000 parameters, otherwise "diagonal", in the principal axes of the
         features if these are dense, in memory and at most 1 GiB, and the prior is normal with one
-        scale; None if ``step_size`` is a number.
+        scale, and with other lengths in a few directions if steps take all rows; None if
+        ``step_size`` is a number.
     gradient : str, default="auto"
         Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
         al. 2019), for ``fit`` only, or "linear_control_variates", which are fitted to the Gaussian
@@ -91,7 +92,8 @@ class BayesianLogisticRegression(LinearClassifier):
     n_chains : int, default=4
         Number of chains. Each chain has its own starting point, and R-hat compares the chains.
     n_draws : "auto" or int, default="auto"
-        Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
+        Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB,
+        and for more than 10,000 parameters, but at least 250 if memory allows.
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw. "auto": about as many steps as the chains need to
         forget their starting points.

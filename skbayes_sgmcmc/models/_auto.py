@@ -49,6 +49,16 @@ class AutoRules:
     #: typical curvature of the whitened posterior up to which the table's step sizes are not
     #: reduced; sds are then right to about 5% (measured on wine, breast_cancer and digits)
     curvature: float = 2.0
+    #: steps of the search for directions of another curvature, where the preconditioner is
+    #: otherwise diagonal, and so the most that are found; numbers that it may hold
+    few_directions: int = 40
+    few_numbers: int = 2**24
+    #: numbers of all rows, for each parameter, up to which wide data are used whole: a minibatch of
+    #: a chain is gathered in about the time in which all chains use so many rows
+    whole_per_parameter: int = 512
+    #: numbers of a chain's draws with ``n_draws="auto"``, and fewest draws, of wide linear models
+    drawn_numbers: int = 5 * 2**21
+    least_draws: int = 250
     #: step size of samplers that precondition by themselves, or move in a model's metric, times the
     #: largest curvature that is left
     own_step: float = 0.2

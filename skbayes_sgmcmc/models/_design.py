@@ -16,7 +16,14 @@ from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
 from .._data.sending import sent
 from .._limits import LIMITS
-from ._design_batches import DenseBatch, SharedDenseBatch, SparseBatch, StoredBatch
+from ._design_batches import (
+    CSRBatch,
+    DenseBatch,
+    SharedDenseBatch,
+    SparseBatch,
+    StoredBatch,
+    TripletBatch,
+)
 from ._gram import SMALL_SQUARE, gram_with_ones
 
 Array = NDArray[Any]
@@ -268,25 +275,38 @@ class SparseDesign(Field):
         return self
 
     def whole(self) -> SparseBatch:
-        return self.gather(np.arange(self.shape[0])[None])[0]
+        return self.gather(np.arange(self.shape[0])[None], often=True)[0]
 
-    def gather(self, indices: Array) -> Sequence[SparseBatch]:
-        """Batches for row indices (steps, chains, rows), or (steps, rows) if shared."""
+    def gather(self, indices: Array, *, often: bool = False) -> Sequence[SparseBatch]:
+        """Batches for row indices (steps, chains, rows), or (steps, rows) if shared.
+
+        ``often``: whether they are for many steps.
+        """
         shared = indices.ndim == 2
         per_step = int(np.prod(indices.shape[1:]))
         per_chain = indices.shape[-1]
         x = self._taken(indices.reshape(-1))
+        chain = np.tile(np.arange(per_step) // per_chain, len(indices))
         lengths = np.diff(x.indptr)
+        column = x.indices
+        if not shared:
+            column = column + np.repeat(chain * self.shape[1], lengths)
+        if torch.device(self.device).type == "cpu":
+            n_columns = self.shape[1] * (1 if shared else per_step // per_chain)
+            values = x.data.astype(str(self.dtype).removeprefix("torch."), copy=False)
+            whole = sp.csr_matrix((values, column, x.indptr), (len(chain), n_columns))
+            starts = range(0, len(chain), per_step)
+            parts = [whole] if len(indices) == 1 else [whole[a : a + per_step] for a in starts]
+            return [CSRBatch(part, self.shape[1], shared, often) for part in parts]
         row = np.tile(np.arange(per_step), len(indices))
-        offset = np.zeros_like(row) if shared else row // per_chain * self.shape[1]
         sizes = np.diff(x.indptr[::per_step]).tolist()
-        parts = zip(
+        triplets = zip(
             self._tensor(np.repeat(row, lengths)).split(sizes),
-            self._tensor(x.indices + np.repeat(offset, lengths)).split(sizes),
+            self._tensor(column).split(sizes),
             self._tensor(x.data, self.dtype).split(sizes),
             strict=True,
         )
-        return [SparseBatch(*part, per_step, self.shape[1], shared) for part in parts]
+        return [TripletBatch(*part, per_step, self.shape[1], shared) for part in triplets]
 
     def _tensor(self, values: Array, dtype: torch.dtype = torch.int64) -> Tensor:
         return sent(torch.from_numpy(values).to(dtype), torch.device(self.device))

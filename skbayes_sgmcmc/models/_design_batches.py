@@ -9,8 +9,9 @@ because views cost as much as arithmetic at the sizes of a minibatch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -99,7 +100,101 @@ class StoredBatch:
 
 
 class SparseBatch:
-    """Rows as triplets (row, column, value); unless shared, columns are offset by chain."""
+    """Sparse rows: how coefficients and residuals are laid out for products with them.
+
+    All chains see the rows if ``shared``. Else each chain has its own part of the rows and its own
+    columns, so that the matrix has as many blocks of columns as there are chains.
+    """
+
+    n_rows: int
+    n_columns: int
+    shared: bool
+
+    def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, column and value of every number."""
+        raise NotImplementedError
+
+    def _times(self, w: Tensor) -> Tensor:
+        """The product with w (all columns, m)."""
+        raise NotImplementedError
+
+    def _add_transposed(self, out: Tensor, r: Tensor, scale: float) -> None:
+        """Add ``scale`` times the transposed product with r (rows, m) to out (all columns, m)."""
+        raise NotImplementedError
+
+    def logits(self, w: Tensor) -> Tensor:
+        chains, outputs = w.shape[0], 1 if w.ndim == 2 else w.shape[2]
+        if self.shared:
+            z = self._times(_beside(w))
+            return z.t() if w.ndim == 2 else z.view(-1, chains, outputs).permute(1, 0, 2)
+        z = self._times(w.reshape(-1, outputs))
+        return z.view(chains, -1) if w.ndim == 2 else z.view(chains, -1, outputs)
+
+    def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
+        chains, outputs = out.shape[0], 1 if out.ndim == 2 else out.shape[2]
+        if not self.shared:
+            self._add_transposed(out.view(-1, outputs), r.reshape(-1, outputs), scale)
+            return
+        product = r.new_zeros(self.n_columns, chains * outputs)
+        self._add_transposed(product, _beside(r), 1.0)
+        if out.ndim == 2:
+            out.add_(product.t(), alpha=scale)
+        else:
+            out.add_(product.view(-1, chains, outputs).permute(1, 0, 2), alpha=scale)
+
+
+def _beside(parts: Tensor) -> Tensor:
+    """Vectors of all chains, (chains, n) or (chains, n, outputs), beside each other: (n, m)."""
+    return (parts.t() if parts.ndim == 2 else parts.permute(1, 0, 2)).reshape(parts.shape[1], -1)
+
+
+class CSRBatch(SparseBatch):
+    """Sparse rows on a CPU, as a CSR matrix of SciPy.
+
+    For 3,000 rows of 120 numbers and four chains, a product takes 1.2 ms, and 0.6 by columns.
+
+    Parameters
+    ----------
+    x : CSR matrix
+        The rows; unless they are shared, with a block of columns for each chain.
+    n_columns : int
+        Number of columns of a block.
+    shared : bool
+        Whether all chains see all rows.
+    often : bool, default=False
+        Whether they are multiplied so often that a copy by columns is worth its time.
+    """
+
+    def __init__(self, x: Any, n_columns: int, shared: bool, often: bool = False):
+        self.x, self.n_rows, self.n_columns, self.shared = x, x.shape[0], n_columns, shared
+        self._factor = x.tocsc() if often else x
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.from_numpy(self.x.data).dtype
+
+    def to(self, dtype: torch.dtype) -> CSRBatch:
+        """The same rows in another precision."""
+        name = str(dtype).removeprefix("torch.")
+        often = self._factor is not self.x
+        return CSRBatch(self.x.astype(name), self.n_columns, self.shared, often)
+
+    def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
+        row = torch.from_numpy(np.repeat(np.arange(self.n_rows), np.diff(self.x.indptr)))
+        return row, torch.from_numpy(self.x.indices).long(), torch.from_numpy(self.x.data)
+
+    def dense(self) -> Tensor:
+        return torch.from_numpy(self.x.toarray())
+
+    def _times(self, w: Tensor) -> Tensor:
+        return torch.from_numpy(self._factor @ w.numpy())
+
+    def _add_transposed(self, out: Tensor, r: Tensor, scale: float) -> None:
+        out.add_(torch.from_numpy(self.x.T @ r.numpy()), alpha=scale)
+
+
+class TripletBatch(SparseBatch):
+    """Sparse rows on other devices, as triplets (row, column, value)."""
 
     def __init__(
         self,
@@ -117,34 +212,17 @@ class SparseBatch:
         self.n_columns = n_columns
         self.shared = shared
 
+    def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.row, self.column, self.value[:, 0]
+
     def dense(self) -> Tensor:
         x = self.value.new_zeros(self.n_rows, self.n_columns)
         x[self.row, self.column] = self.value[:, 0]
         return x
 
-    def logits(self, w: Tensor) -> Tensor:
-        chains, outputs = w.shape[0], 1 if w.ndim == 2 else w.shape[2]
-        if self.shared:  # (columns, chains * outputs): every chain sees every row
-            flat = (w.t() if w.ndim == 2 else w.permute(1, 0, 2)).reshape(-1, chains * outputs)
-        else:
-            flat = w.reshape(-1, outputs)
-        terms = flat.index_select(0, self.column).mul_(self.value)
-        z = add_at(flat.new_zeros(self.n_rows, flat.shape[1]), self.row, terms)
-        if self.shared:
-            return z.t() if w.ndim == 2 else z.view(-1, chains, outputs).permute(1, 0, 2)
-        return z.view(chains, -1) if w.ndim == 2 else z.view(chains, -1, outputs)
+    def _times(self, w: Tensor) -> Tensor:
+        terms = w.index_select(0, self.column).mul_(self.value)
+        return add_at(w.new_zeros(self.n_rows, w.shape[1]), self.row, terms)
 
-    def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
-        chains, outputs = out.shape[0], 1 if out.ndim == 2 else out.shape[2]
-        if not self.shared:
-            terms = r.reshape(-1, outputs).index_select(0, self.row).mul_(self.value)
-            add_at(out.view(-1, outputs), self.column, terms, scale)
-            return
-        stacked = (r.t() if r.ndim == 2 else r.permute(1, 0, 2)).reshape(-1, chains * outputs)
-        terms = stacked.index_select(0, self.row).mul_(self.value)
-        product = stacked.new_zeros(self.n_columns, chains * outputs)
-        add_at(product, self.column, terms)
-        if out.ndim == 2:
-            out.add_(product.t(), alpha=scale)
-        else:
-            out.add_(product.view(-1, chains, outputs).permute(1, 0, 2), alpha=scale)
+    def _add_transposed(self, out: Tensor, r: Tensor, scale: float) -> None:
+        add_at(out, self.column, r.index_select(0, self.row).mul_(self.value), scale)

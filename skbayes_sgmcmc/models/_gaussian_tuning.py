@@ -32,7 +32,7 @@ from .._limits import LIMITS
 from .._validation import is_auto
 from ._auto import AUTO
 from ._gradient_noise import largest_second_moment, noise_in_tail
-from ._linalg import inverse_root, largest_of_symmetric
+from ._linalg import inverse_root, largest_of_symmetric, pairs_of_symmetric
 from ._protocol import Anchor, Model
 from ._tuning import AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
@@ -153,6 +153,11 @@ class WhitenedGaussian(Tuning):
 
     def __init__(self, model: CurvedModel):
         super().__init__(model)
+        n_parameters = model.n_parameters
+        if n_parameters > LIMITS.full_hessian:
+            fitting = max(AUTO.least_draws, AUTO.drawn_numbers // n_parameters)
+            self.most_draws = min(self.most_draws, fitting)
+            self.whole_numbers = max(self.whole_numbers, AUTO.whole_per_parameter * n_parameters)
 
     # centre and curvature -------------------------------------------------------------------------
 
@@ -276,7 +281,10 @@ class WhitenedGaussian(Tuning):
             values.step_size = eta
         else:
             root = np.ones(model.n_parameters) if root is None else root
-            largest = self.largest_curvature(data, center, root)
+            if values.root is not None and values.few is None and self._takes_few(data, request):
+                values.root = root = self._between(root, center, data)
+                values.few = self._few(data, center, root)
+            largest = self.largest_curvature(data, center, root, values.few)
             values.step_size = min(eta, stiff / (AUTO.curvature * largest))
         values.spacing = sampler.spacing(values.step_size)
 
@@ -296,18 +304,70 @@ class WhitenedGaussian(Tuning):
             found.append(self.largest_curvature(data, center + away, root, n_steps=8))
         return float(np.median(found))
 
-    def largest_curvature(self, data: Data, theta: Array, root: Array, n_steps: int = 30) -> float:
-        """Largest eigenvalue of root' H/N root at ``theta``."""
-        model, matrix = self.model, root.ndim == 2
-
-        def times(vector: Array) -> Array:
-            moved = root @ vector if matrix else root * vector
-            image = model.hessian_times(theta, moved, data)
-            image = (image + model.prior_hessian_times(theta, moved)) / data.total
-            return np.asarray(root.T @ image if matrix else root * image)
-
+    def largest_curvature(
+        self,
+        data: Data,
+        theta: Array,
+        root: Array,
+        few: tuple[Array, Array] | None = None,
+        n_steps: int = 30,
+    ) -> float:
+        """Largest eigenvalue of the curvature in whitened coordinates, at ``theta``."""
+        times = self._curvature_times(data, theta, root, few)
         # the iteration approaches the eigenvalue from below
         return 1.05 * largest_of_symmetric(times, len(root), n_steps)
+
+    def _curvature_times(
+        self, data: Data, theta: Array, root: Array, few: tuple[Array, Array] | None
+    ) -> Callable[[Array], Array]:
+        """The product of root' H/N root at ``theta`` with a vector."""
+        model, matrix = self.model, root.ndim == 2
+
+        def changed(vector: Array) -> Array:
+            return vector if few is None else vector - few[0] @ (few[1] * (vector @ few[0]))
+
+        def times(vector: Array) -> Array:
+            moved = root @ vector if matrix else root * changed(vector)
+            image = model.hessian_times(theta, moved, data)
+            image = (image + model.prior_hessian_times(theta, moved)) / data.total
+            return np.asarray(root.T @ image if matrix else changed(root * image))
+
+        return times
+
+    def _takes_few(self, data: Data, request: Request) -> bool:
+        """Whether directions are changed: not if noise of minibatches would grow along them."""
+        sampler, given = request.sampler, request.settings.batch_size
+        whole = self.fits_whole(data) if is_auto(given) else given >= data.n_rows
+        whole = whole or sampler.full_data or sampler.needs_potential
+        return whole and is_auto(request.settings.preconditioner)
+
+    def _between(self, root: Array, center: Array, data: Data) -> Array:
+        """A diagonal root between that of the posterior and the prior's, if rows are few.
+
+        Directions that the rows say nothing of have the prior's curvature, and others that of rows.
+        With the geometric mean, both are off by the same factor. Of six text-like and dense tables,
+        the ratio of the largest to the smallest curvature left was at most 14, and 30 with either.
+        """
+        if data.n_rows >= len(root):
+            return root
+        prior = self.model.prior_hessian(center) / data.total
+        known = prior > 0.0
+        between = np.sqrt(root / np.sqrt(np.where(known, prior, 1.0)))
+        return np.where(known, between, root)
+
+    def _few(self, data: Data, center: Array, root: Array) -> tuple[Array, Array] | None:
+        """V and c such that diag(root) (1 - V diag(c) V') whitens what diag(root) leaves.
+
+        The directions V have a curvature that is far from one: large ones would shorten the steps
+        of all, and small ones be forgotten late.
+        """
+        times = self._curvature_times(data, center, root, None)
+        n_steps = min(AUTO.few_directions, max(8, AUTO.few_numbers // len(root)))
+        values, vectors = pairs_of_symmetric(times, len(root), n_steps)
+        away = (values > AUTO.curvature) | ((values > 0.0) & (values < 1.0 / AUTO.curvature))
+        if not away.any():
+            return None
+        return vectors[:, away], 1.0 - values[away] ** -0.5
 
     # samplers that precondition by themselves -----------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -79,25 +79,52 @@ def largest_of_symmetric(times: Callable[[Array], Array], size: int, n_steps: in
     at most ``n_steps`` and ends when one adds less than 0.5% to the value. NaN if a product is not
     finite.
     """
+    value = 0.0
+    for k, (_, projected) in enumerate(_lanczos(times, size, n_steps)):
+        if not np.isfinite(projected[k, k]):
+            return float("nan")
+        before, value = value, float(np.linalg.eigvalsh(projected)[-1])
+        if k > 1 and value - before <= 0.005 * abs(value):
+            break
+    return value
+
+
+def pairs_of_symmetric(
+    times: Callable[[Array], Array], size: int, n_steps: int
+) -> tuple[Array, Array]:
+    """Approximate eigenvalues (k,) and -vectors (size, k) of a matrix, given by its products.
+
+    Lanczos iteration of at most ``n_steps``: eigenvalues that stand apart, on both sides, are found
+    first. There are none if a product is not finite.
+    """
+    found: tuple[list[Array], Array] = [np.zeros(size)], np.zeros((1, 1))
+    for found in _lanczos(times, size, n_steps):
+        if not np.isfinite(found[1][-1, -1]):
+            return np.empty(0), np.empty((size, 0))
+    basis, projected = found
+    values, vectors = np.linalg.eigh(projected)
+    return values, np.stack(basis, 1) @ vectors
+
+
+def _lanczos(
+    times: Callable[[Array], Array], size: int, n_steps: int
+) -> Iterator[tuple[list[Array], Array]]:
+    """Orthonormal vectors, and the matrix in their basis, after every step of the iteration."""
     vector: Array = np.random.default_rng(0).standard_normal(size)
     basis: list[Array] = []
     projected = np.zeros((n_steps, n_steps))
-    value = 0.0
-    for k in range(n_steps):
+    largest = 0.0
+    for k in range(min(n_steps, size)):
         length = float(np.linalg.norm(vector))
-        if k and length <= 1e-10 * abs(value):
-            break  # the vectors so far contain the eigenvector
+        if k and length <= 1e-10 * largest:
+            return  # the vectors so far contain the eigenvector
         if k:
             projected[k, k - 1] = projected[k - 1, k] = length
         basis.append(vector / length)
         vector = times(basis[-1])
         projected[k, k] = basis[-1] @ vector
-        if not np.isfinite(projected[k, k]):
-            return float("nan")
+        largest = max(largest, abs(float(projected[k, k])))
+        yield basis, projected[: k + 1, : k + 1]
         for _ in range(2):  # once leaves rounding, with which large eigenvalues are found twice
             for known in basis:
                 vector = vector - (known @ vector) * known
-        before, value = value, float(np.linalg.eigvalsh(projected[: k + 1, : k + 1])[-1])
-        if k > 1 and value - before <= 0.005 * abs(value):
-            break
-    return value

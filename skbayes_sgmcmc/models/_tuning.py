@@ -51,6 +51,8 @@ class AutoValues:
         Centre of the coordinates and of the control variates.
     root : array of shape (P, P) or (P,), or None
         Root of the preconditioner.
+    few : tuple of arrays of shape (P, r) and (r,), or None
+        V and c, if a root (P,) stands for diag(root) (1 - V diag(c) V').
     step_size : float or None
         eta. None if the user gave a step size.
     batch_size : int or None
@@ -73,6 +75,7 @@ class AutoValues:
     init: Any
     center: Array | None = None
     root: Array | None = None
+    few: tuple[Array, Array] | None = None
     step_size: float | None = None
     batch_size: int | None = None
     relaxation: float | None = None

@@ -240,6 +240,10 @@ class Sampler(BaseEstimator):
         """The sampler of the same SDE for steps eta of this share of those it was given for."""
         return self
 
+    def for_many_parameters(self) -> Sampler:
+        """The sampler that "auto" means where each of thousands of parameters must mix."""
+        return self
+
     def spacing(self, eta: float) -> float:
         """Steps between two nearly independent draws of a standard normal posterior."""
         return 1.0 / eta

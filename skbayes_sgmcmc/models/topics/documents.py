@@ -59,7 +59,7 @@ class Tokens:
     @classmethod
     def of(cls, batch: SparseBatch, n_chains: int) -> Tokens:
         """The tokens of a batch of counts; the chains may share its documents."""
-        row, word, count, n_rows = batch.row, batch.column, batch.value[:, 0], batch.n_rows
+        (row, word, count), n_rows = batch.triplets(), batch.n_rows
         if batch.shared and n_chains > 1:
             chain = torch.arange(n_chains, device=row.device).repeat_interleave(len(row))
             row = row.repeat(n_chains) + chain * n_rows
