@@ -21,9 +21,9 @@ REGRESSION = ("airfoil", "boston", "concrete", "energy", "winered", "yacht", "di
               "friedman1")  # fmt: skip
 CLASSIFICATION = ("breast_cancer", "australian", "digits", "made5")
 COVERAGE, DIVISIONS = 0.9, 200
-BODY = """Targets are 90%. Coverage is the share of test rows inside the interval or the set, width the mean
-width of intervals in sds of the targets, size the mean number of classes of a set: means over
-{seeds} seeds, each with another fit and {divisions} divisions of the other rows.
+BODY = """Targets are 90%. Coverage is the share of test rows inside the interval or the set, width
+the mean width of intervals in sds of the targets, size the mean number of classes of a set: means
+over {seeds} seeds, each with another fit and {divisions} divisions of the other rows.
 "certain half" and "uncertain half": the coverage of the rows below and above the median of our
 predictive sd (classes: of the largest probability's complement).
 

@@ -24,7 +24,7 @@ from .problem import ChainState, Problem
 from .progress import Board, OnProgress, watched
 from .recipe import Recipe, explained_factorisations, plan_of, recipe_of, request_of
 from .settings import Settings
-from .settled import settled
+from .settled import fall_of_potential, settled
 from .target import Target
 
 Array = NDArray[Any]
@@ -51,6 +51,10 @@ class Run:
     accelerators: tuple[str, ...]
     #: ``alpha(theta)`` is alpha_t / eta of the sampling threshold at a position (1, n_parameters)
     alpha: Callable[[torch.Tensor], float]
+
+    def fall_of_potential(self) -> float | None:
+        """How far the potential falls over the draws, in its sds; None if that is nothing unusual."""
+        return fall_of_potential(self.target, self.draws, self.plan.first_temperature)
 
     def threshold_trace(self) -> dict[str, Array]:
         """alpha_t at 50 steps: their eta times alpha_t / eta, which is the median of five draws."""

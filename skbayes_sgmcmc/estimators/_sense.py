@@ -186,11 +186,7 @@ def _can_tell(run: Run) -> bool:
 
 def check_drift(estimator: Any, run: Run) -> None:
     """Warn if the potential still falls while draws are kept."""
-    from .._engine.settled import fall_of_potential
-
-    if not _can_tell(run):
-        return
-    fall = fall_of_potential(run.target, run.draws, run.plan.first_temperature)
+    fall = run.fall_of_potential() if _can_tell(run) else None
     if fall is not None:
         longer = "longer burn_in" if estimator.max_steps is None else "larger max_steps"
         warn(
