@@ -23,6 +23,7 @@ from skbayes_sgmcmc import (
     SamplingError,
     SamplingWarning,
 )
+from skbayes_sgmcmc._engine.settled import fall_of_potential
 from skbayes_sgmcmc.estimators._linear import _differences
 from skbayes_sgmcmc.estimators._sense import (
     check_classification,
@@ -315,8 +316,10 @@ def test_a_potential_that_wanders_is_no_potential_that_falls(falls, warned):
         model=SimpleNamespace(n_parameters=d),
         log_joint_of_rows=lambda chosen, n_rows: chosen[:, 0],
     )
+    assert (fall_of_potential(target, draws, 1.0) is not None) == warned
     plan = SimpleNamespace(first_temperature=1.0, more_rows=False)
-    run = SimpleNamespace(draws=draws, target=target, plan=plan)
+    run = SimpleNamespace(draws=draws, plan=plan)
+    run.fall_of_potential = lambda: fall_of_potential(target, draws, 1.0)
     said = messages(lambda: check_drift(BayesianMLPRegressor(), run))
     assert len(said) == warned
 

@@ -53,7 +53,7 @@ class Run:
     alpha: Callable[[torch.Tensor], float]
 
     def fall_of_potential(self) -> float | None:
-        """How far the potential falls over the draws, in its sds; None if that is nothing unusual."""
+        """How far the potential falls over the draws, in its sds; None if that is usual."""
         return fall_of_potential(self.target, self.draws, self.plan.first_temperature)
 
     def threshold_trace(self) -> dict[str, Array]:
