@@ -31,7 +31,8 @@ exclude_patterns = ["_build", "results/runs", "gallery/**/*.ipynb", "gallery/**/
 templates_path = ["_templates"]
 
 # pages in markdown
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
+myst_substitutions = {"release": release}
 myst_heading_anchors = 4
 
 # docstrings
@@ -81,6 +82,7 @@ html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_sidebars = {"**": ["site-nav.html"]}
 html_theme_options = {
     "logo": {"text": project},  # with the version, the bar is wider than a phone
     "navbar_persistent": ["search-button"],  # the field needs a second line

@@ -1,107 +1,103 @@
-"""Bayesian logistic regression on real data, from fit to figure, in a few seconds.
+"""A table, an interval, a decision, and a network that knows where it has no data.
 
     python examples/quickstart.py
 
-The data are scikit-learn's breast cancer set: 569 tumours, 30 measurements each, benign or not.
-Half of them train the model; the other half, which it never sees, say how good it is.
+The table is made here: two years of a bakery's daily sales, with a column of text, gaps and a
+number. The first 500 days train the models, and the remaining days test them.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
-from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+import pandas as pd
 
-from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc.inspection import ReliabilityDisplay, expected_calibration_error
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianMLPRegressor
 
 FIGURE = "quickstart.png"
 
-# 1. Fit. The estimator needs no tuning: it finds start, step size and preconditioner by itself.
-data = load_breast_cancer()
-X_train, X_test, y_train, y_test = train_test_split(
-    data.data, data.target, test_size=0.5, stratify=data.target, random_state=0
-)
-bayes = make_pipeline(StandardScaler(), BayesianLogisticRegression(random_state=0))
-bayes.fit(X_train, y_train)
 
-# scikit-learn's model with the same prior (C = prior_scale ** 2) finds its single best point.
-point = make_pipeline(StandardScaler(), LogisticRegression(C=1.0)).fit(X_train, y_train)
-
-# A wider prior leaves more open, and then averaging matters more.
-wide_bayes = make_pipeline(
-    StandardScaler(), BayesianLogisticRegression(prior_scale=3.0, random_state=0)
-).fit(X_train, y_train)
-wide_point = make_pipeline(StandardScaler(), LogisticRegression(C=9.0)).fit(X_train, y_train)
-
-# 2. Held-out rows: how often wrong, how good the probabilities, how honest the confidence?
-print(f"{len(y_test)} held-out tumours (smaller is better; one split, so small gaps are chance)")
-print(f"{'':44}{'error':>8}{'NLL':>8}{'ECE':>8}")
-probabilities = {}
-for name, model in {
-    "BayesianLogisticRegression": bayes,
-    "LogisticRegression": point,
-    "BayesianLogisticRegression, prior_scale=3": wide_bayes,
-    "LogisticRegression, C=9": wide_point,
-}.items():
-    proba = probabilities[name] = model.predict_proba(X_test)
-    error = np.mean(model.predict(X_test) != y_test)
-    ece = expected_calibration_error(y_test, proba, n_bins=10)
-    print(f"{name:44}{error:8.4f}{log_loss(y_test, proba):8.4f}{ece:8.4f}")
-print("NLL: negative log-likelihood; ECE: expected calibration error (bins of 0.1 in confidence)\n")
-
-# 3. What the data say about each coefficient. R-hat near 1: the chains agree; ESS: what the draws
-# are worth in independent ones.
-clf = bayes[-1]
-table = clf.summary(coverage=0.9)
-table["name"] = [*data.feature_names, "intercept"]
-print(f"Posterior of {clf.n_chains_} chains x {clf.n_draws_} draws, with 90% intervals")
-print(table, "\n")
-
-# 4. Which predictions to trust? Entropy (in nats) that stays even if the coefficients were known
-# is aleatoric; what more data would take away is epistemic.
-uncertainty = bayes[-1].predict_uncertainty(bayes[:-1].transform(X_test))
-wrong = bayes.predict(X_test) != y_test
-print("The five least certain held-out tumours")
-print(f"{'row':>6}{'P(benign)':>11}{'total':>8}{'aleatoric':>11}{'epistemic':>11}  truth")
-for row in np.argsort(-uncertainty.total)[:5]:
-    figures = (
-        f"{probabilities['BayesianLogisticRegression'][row, 1]:11.2f}{uncertainty.total[row]:8.3f}"
-        f"{uncertainty.aleatoric[row]:11.3f}{uncertainty.epistemic[row]:11.3f}"
+def bakery(n_days, rng):
+    """Loaves sold each day: they depend on the weekday and on rain."""
+    table = pd.DataFrame(
+        {
+            "weekday": np.array(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat"])[np.arange(n_days) % 6],
+            "weather": rng.choice(["sun", "rain", "fog", None], n_days, p=[0.45, 0.35, 0.1, 0.1]),
+            "degrees": rng.normal(12.0, 7.0, n_days),
+        }
     )
-    print(f"{row:6}{figures}  {data.target_names[y_test[row]]}")
+    rate = 3.2 + 0.35 * (table["weekday"] == "Sat") - 0.25 * (table["weather"] == "rain")
+    return table, rng.poisson(np.exp(rate) * rng.gamma(10.0, 0.1, n_days))
 
-# 5. The same three things as a figure.
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 5.2), layout="constrained")
 
-order = np.argsort(table["mean"][:-1])  # without the intercept
-mean, lower, upper = (table[column][order] for column in ("mean", "lower", "upper"))
-left.axvline(0.0, color="0.7", linewidth=1)
-left.hlines(np.arange(len(order)), lower, upper, color="C0", alpha=0.6, linewidth=2.5)
-left.plot(mean, np.arange(len(order)), "o", color="C0", markersize=4, label="mean and 90% interval")
-left.plot(point[-1].coef_[0, order], np.arange(len(order)), "x", color="C1", markersize=5,
-          label="LogisticRegression")  # fmt: skip
-left.set_yticks(np.arange(len(order)), data.feature_names[order], fontsize=7)
-left.set(title="Coefficients", xlabel="coefficient (per sd of the feature)")
-left.set_ylim(-1, len(order) + 3)  # room for the legend
-left.legend(fontsize=8, loc="upper left")
+# 1. A table of mixed columns. There is nothing to tune, scale or encode.
+table, sold = bakery(620, np.random.default_rng(0))
+train, test = slice(500), slice(500, None)
+reg = BayesianGLMRegressor(likelihood="negative_binomial", random_state=0)
+reg.fit(table[train], sold[train])
+print(reg.summary(), "\n")
 
-for name, colour in (("BayesianLogisticRegression", "C0"), ("LogisticRegression", "C1")):
-    ReliabilityDisplay.from_predictions(
-        y_test, probabilities[name], n_bins=10, name=name, ax=middle, color=colour, alpha=0.7
-    )
-middle.set(title="Calibration", xlim=(0.48, 1.02), ylabel="accuracy of rows so confident")
-middle.legend(fontsize=8, loc=(0.02, 0.2))
+# 2. Intervals that hold what they promise, on days that the model has not seen.
+print("promised  kept")
+for coverage in (0.5, 0.8, 0.9):
+    low, high = reg.predict_interval(table[test], coverage=coverage).T
+    kept = np.mean((low <= sold[test]) & (sold[test] <= high))
+    print(f"{coverage:8.0%}{kept:6.0%}")
 
-for which, colour, label in ((~wrong, "C0", "right"), (wrong, "C3", "wrong")):
-    right.plot(uncertainty.aleatoric[which], uncertainty.epistemic[which], "o", color=colour,
-               alpha=0.6, markersize=5, label=label)  # fmt: skip
-right.set(title="Uncertainty of each held-out tumour", xlabel="aleatoric (nats)",
-          ylabel="epistemic (nats)")  # fmt: skip
-right.legend(fontsize=8, title="prediction")
+# 3. A decision. A loaf that is missing costs 3, a loaf that is left over costs 1. Baking the
+# quantile 3 / (3 + 1) of the predictive distribution has the smallest expected cost.
+
+
+def cost(baked):
+    """The mean cost of a test day."""
+    missing = sold[test] - baked
+    return np.mean(np.where(missing > 0, 3 * missing, -missing))
+
+
+decisions = {
+    "the expected number": np.round(reg.predict(table[test])),
+    "the 0.75 quantile": reg.predict_quantiles(table[test], [0.75])[:, 0],
+}
+for name, baked in decisions.items():
+    print(f"bake {name:20} cost of a day {cost(baked):6.2f}")
+
+# 4. A network that says "I don't know". Where there are no data, the networks of the posterior
+# disagree, and the standard deviation of their average grows.
+rng = np.random.default_rng(0)
+x = np.concatenate([rng.uniform(-2.0, -0.5, 60), rng.uniform(0.5, 2.0, 60)])
+y = np.sin(3 * x) + 0.1 * rng.standard_normal(120)
+net = BayesianMLPRegressor(noise="infer", activation="tanh", max_steps=3000, random_state=0)
+net.fit(x[:, None], y)
+places = np.array([-1.2, 1.2, 0.0, 3.5])
+_, sds = net.predict(places[:, None], return_std=True)
+for at, sd in zip(places, sds, strict=True):
+    print(f"x = {at:4}: standard deviation {sd:.2f}")
+
+# 5. The same as a figure.
+figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+
+days = np.arange(500, 530)
+low, high = reg.predict_interval(table.iloc[days], coverage=0.9).T
+left.vlines(days, low, high, color="C0", alpha=0.4, linewidth=5, label="90% interval")
+left.plot(days, sold[days], "o", color="black", markersize=4, label="sold")
+left.set(title="Days that the model has not seen", xlabel="day", ylabel="loaves")
+left.set_ylim(0, 1.25 * max(high))
+left.legend(loc="upper left", ncols=2)
+
+levels = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95])
+costs = [cost(baked) for baked in reg.predict_quantiles(table[test], levels).T]
+middle.plot(levels, costs, "o-", color="C0", label="bake a quantile")
+middle.axhline(cost(decisions["the expected number"]), color="C1", label="bake the expected number")
+middle.axvline(0.75, color="0.6", linestyle=":")
+middle.set(title="What a decision costs", xlabel="quantile", ylabel="cost of a day")
+middle.legend()
+
+grid = np.linspace(-4.0, 4.0, 200)
+mean, sd = net.predict(grid[:, None], return_std=True)
+low, high = mean - 1.645 * sd, mean + 1.645 * sd
+right.fill_between(grid, low, high, color="C0", alpha=0.25, label="90% interval")
+right.plot(grid, mean, color="C0", label="mean")
+right.plot(x, y, ".", color="black", markersize=4, label="data")
+right.set(title="A network, near its data and far away", xlabel="x", ylabel="y")
+right.legend(loc="lower left", ncols=3)
 
 for ax in (left, middle, right):
     ax.spines[["top", "right"]].set_visible(False)

@@ -33,7 +33,8 @@ PACKAGE = ROOT / "skbayes_sgmcmc"
 
 #: an optional reason, the language, the code
 BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", re.M | re.S)
-#: commands for a shell: the README's two are run by .ci/run, the others are installations
+#: commands for a shell: the README's two are run by .ci/run, which also runs its other blocks in
+#: the environment of the first; the others are installations
 SHELLS = {"bash", "console"}
 #: pages with fits of default length, 110 s of one core together: .ci/run runs them, too
 LONG = {
@@ -75,8 +76,9 @@ def only_installed(monkeypatch, replaced):
 
     Not by us, scikit-learn and the page: others have asked before whether a package is there.
     """
-    command = re.search(r'pip install .* "\.\[(.*?)\]"', (ROOT / "README.md").read_text())
-    missing = OPTIONAL.difference(*(EXTRAS[extra] for extra in command[1].split(",")))
+    readme = (ROOT / "README.md").read_text()
+    extras, others = re.search(r'pip install .* "\.\[(.*?)\]"(.*?) &&', readme).groups()
+    missing = OPTIONAL.difference(others.split(), *(EXTRAS[each] for each in extras.split(",")))
     import_ = builtins.__import__
 
     def limited(name, names=None, *others, **named):

@@ -62,8 +62,9 @@ BODY = """
 Each method runs with one setting on all sets. Those of the other methods were chosen beforehand.
 Our defaults for regression were chosen by the test scores of splits of six of these sets (airfoil,
 boston, concrete, energy, winered and yacht;
-[how](../networks.md#how-the-defaults-of-regression-were-chosen)), so their scores on these sets are
-optimistic to that extent. Each fit runs in a process of its own with one thread. Core-seconds are
+[how](../project/network_defaults.md#how-the-defaults-of-regression-were-chosen)),
+so their scores on these sets are optimistic to that extent.
+Each fit runs in a process of its own with one thread. Core-seconds are
 user and system time of the fit and of the prediction of the test rows, compilation included and
 imports excluded. Memory is the process's largest resident set, libraries and data included.
 **Bold**: the best mean of a column, among methods that have run with at least {least} seeds on that

@@ -1,79 +1,102 @@
 """
-A classifier that knows how sure it is
-======================================
+An interval, a decision, and a network that says "I don't know"
+===============================================================
 
-A logistic regression of tumours, fitted in the usual way. Its probabilities are averages over the
-posterior, and each of them comes with an interval.
+Three things that a posterior gives and a point estimate does not: intervals that hold on new rows,
+decisions that take the uncertainty into account, and a network that is unsure away from its data.
 """
 
 # %%
-# The data are scikit-learn's breast cancer set: 569 tumours with 30 measurements each. Half of them
-# train the model.
+# The table is made here: a bakery's days, with the loaves sold on each. It has text, gaps and a
+# number, and the counts vary more than a Poisson distribution allows.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
-from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+import pandas as pd
 
-from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianMLPRegressor
 
-X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
-
-# %%
-# There is nothing to tune: step size, preconditioner and length of the chains are found from the
-# data.
-
-clf = make_pipeline(StandardScaler(), BayesianLogisticRegression(random_state=0))
-clf.fit(X_train, y_train)
-
-# %%
-# On the other half, it is compared with scikit-learn's model with the same prior. With data as easy
-# as these there is little to gain from averaging, and which loss is smaller depends on the split.
-
-point = make_pipeline(StandardScaler(), LogisticRegression()).fit(X_train, y_train)
-for name, model in {"posterior": clf, "single best point": point}.items():
-    loss = log_loss(y_test, model.predict_proba(X_test))
-    print(f"{name:18} accuracy {model.score(X_test, y_test):.3f}, log loss {loss:.4f}")
-
-# %%
-# The difference is what else there is to ask. Each draw of the posterior is a classifier, and where
-# they disagree, the data do not settle the question. A pipeline passes only scikit-learn's own
-# methods on, so the others are called on its last step.
-
-rows = clf[:-1].transform(X_test)
-draws = clf[-1].predict_proba_samples(rows, 400)[:, :, 1]
-low, high = np.quantile(draws, [0.05, 0.95], axis=0)
-uncertainty = clf[-1].predict_uncertainty(rows)
-print("epistemic uncertainty, in nats: median", np.median(uncertainty.epistemic).round(4))
-print("                                largest", uncertainty.epistemic.max().round(4))
-
-# %%
-# The figure shows the sixty tumours whose averaged probabilities are closest to one half. A wide
-# interval marks a tumour to look at again. Two malignant ones on the right have narrow intervals
-# and are wrong: the posterior knows what the coefficients leave open, and not what the model leaves
-# out.
-
-p = clf.predict_proba(X_test)[:, 1]
-unsure = np.argsort(np.abs(p - 0.5))[:60]
-unsure = unsure[np.argsort(p[unsure])]
-place, truth = np.arange(len(unsure)), y_test.to_numpy()[unsure]
-
-fig, ax = plt.subplots(figsize=(8, 4))
-ax.axhline(0.5, color="0.7", linewidth=1)
-for label, marker, name in ((1, "o", "benign"), (0, "s", "malignant")):
-    chosen = truth == label
-    ax.vlines(place[chosen], low[unsure][chosen], high[unsure][chosen], f"C{1 - label}", alpha=0.4)
-    ax.plot(place[chosen], p[unsure][chosen], marker, color=f"C{1 - label}", label=f"is {name}")
-ax.set(
-    title="Held-out tumours, with 90% posterior intervals",
-    xlabel="the sixty least sure, in order",
-    ylabel="probability of benign",
-    ylim=(-0.03, 1.03),
+rng = np.random.default_rng(0)
+n_days = 620
+table = pd.DataFrame(
+    {
+        "weekday": np.array(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat"])[np.arange(n_days) % 6],
+        "weather": rng.choice(["sun", "rain", "fog", None], n_days, p=[0.45, 0.35, 0.1, 0.1]),
+        "degrees": rng.normal(12.0, 7.0, n_days),
+    }
 )
-ax.legend(loc="upper left")
+rate = 3.2 + 0.35 * (table["weekday"] == "Sat") - 0.25 * (table["weather"] == "rain")
+sold = rng.poisson(np.exp(rate) * rng.gamma(10.0, 0.1, n_days))
+past, future = slice(500), slice(500, None)
+
+# %%
+# Nothing needs encoding, scaling or tuning.
+
+reg = BayesianGLMRegressor(likelihood="negative_binomial", random_state=0)
+reg.fit(table[past], sold[past])
+print(reg.summary())
+
+# %%
+# The intervals hold on days that the model has not seen. Intervals of counts end at whole numbers,
+# so they contain a little more than they promise.
+
+print("promised  kept")
+for coverage in (0.5, 0.8, 0.9):
+    low, high = reg.predict_interval(table[future], coverage=coverage).T
+    print(f"{coverage:8.0%}{np.mean((low <= sold[future]) & (sold[future] <= high)):6.0%}")
+
+# %%
+# How many loaves should be baked? If a missing loaf costs 3 and a loaf left over costs 1, the
+# expected cost is smallest at the quantile 3 / (3 + 1) of the predictive distribution.
+
+
+def cost(baked):
+    """The mean cost of a day."""
+    missing = sold[future] - baked
+    return np.mean(np.where(missing > 0, 3 * missing, -missing))
+
+
+mean_cost = cost(reg.predict(table[future]).round())
+print(f"bake the expected number: {mean_cost:.2f} a day")
+print(f"bake the 0.75 quantile:   {cost(reg.predict_quantiles(table[future], [0.75])[:, 0]):.2f}")
+
+# %%
+# A network averages over many networks that fit its data. Away from the data they disagree, and the
+# standard deviation of the average grows.
+
+x = np.concatenate([rng.uniform(-2.0, -0.5, 60), rng.uniform(0.5, 2.0, 60)])
+y = np.sin(3 * x) + 0.1 * rng.standard_normal(120)
+net = BayesianMLPRegressor(noise="infer", activation="tanh", max_steps=3000, random_state=0)
+net.fit(x[:, None], y)
+
+# %%
+# Left: sales of the first thirty new days. Middle: the cost of baking each quantile. Right: the
+# network, near its data and far away.
+
+fig, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4))
+
+days = np.arange(500, 530)
+low, high = reg.predict_interval(table.iloc[days], coverage=0.9).T
+left.vlines(days, low, high, color="C0", alpha=0.4, linewidth=5, label="90% interval")
+left.plot(days, sold[days], "o", color="black", markersize=4, label="sold")
+left.set(title="Days that the model has not seen", xlabel="day", ylabel="loaves")
+left.set_ylim(0, 1.25 * max(high))
+left.legend(loc="upper left", ncols=2)
+
+levels = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95])
+costs = [cost(baked) for baked in reg.predict_quantiles(table[future], levels).T]
+middle.plot(levels, costs, "o-", label="bake a quantile")
+middle.axhline(mean_cost, color="C1", label="bake the expected number")
+middle.axvline(0.75, color="0.6", linestyle=":")
+middle.set(title="What a decision costs", xlabel="quantile", ylabel="cost of a day")
+middle.legend()
+
+grid = np.linspace(-4.0, 4.0, 200)
+mean, sd = net.predict(grid[:, None], return_std=True)
+low, high = mean - 1.645 * sd, mean + 1.645 * sd
+right.fill_between(grid, low, high, color="C0", alpha=0.25, label="90% interval")
+right.plot(grid, mean, color="C0", label="mean")
+right.plot(x, y, ".", color="black", markersize=4, label="data")
+right.set(title="A network, near its data and far away", xlabel="x", ylabel="y")
+right.legend(loc="lower left", ncols=3)
 plt.show()
