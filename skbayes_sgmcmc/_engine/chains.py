@@ -267,6 +267,7 @@ class Chains:
             before = (k - 1) / burn_in if k else 0.0
             self._step.progress = k / burn_in if burn_in else 1.0
             self._step.tuning = self.plan.auto and k < burn_in
+            self._step.burnt_in = k
             progress = self._step.progress
             if not self.plan.annealed:
                 before, progress = float(k > 0), 1.0
@@ -390,6 +391,7 @@ class Chains:
         if old is not None:
             step.eta, step.temperature, step.noise = old.eta, old.temperature, old.noise
             step.tuning, step.progress = old.tuning, old.progress
+            step.burnt_in = old.burnt_in
         return step
 
     def resume(self) -> None:

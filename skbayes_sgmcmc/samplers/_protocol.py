@@ -89,6 +89,8 @@ class Step:
         posterior's scales.
     progress : float
         The finished fraction of the burn-in; 1 after it.
+    burnt_in : int
+        Number of steps of the burn-in before this one; 0 in a run without a burn-in.
     energy_error : float
         Mean square of a step's energy error, per parameter, that suits the model.
     same_rows : bool
@@ -119,6 +121,7 @@ class Step:
     tuning: bool = False
     guessed: bool = False
     progress: float = 1.0
+    burnt_in: int = 0
     energy_error: float = 5e-4
     same_rows: bool = True
     same_target: bool = False
