@@ -24,8 +24,8 @@ class AutoRules:
 
     #: number of parameters up to which ``sampler="auto"`` is MCLMC for any number of rows; and for
     #: tables of many rows, where pSGLD stops far from what the rows say. In regression, where it
-    #: does so with few rows too, the second holds for any number, and larger networks have MCLMC up
-    #: to these rows times parameters (docs/results/wide.md)
+    #: does so with few rows too, larger networks have MCLMC up to these rows times parameters
+    #: (docs/results/wide.md)
     small_network: int = 2500
     large_network: int = 10_000
     steep_work: int = 2**26

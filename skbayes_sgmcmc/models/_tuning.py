@@ -415,15 +415,14 @@ class ManyModes(Tuning):
         n_parameters, work = self.model.n_parameters, self._work(data)
         if work <= AUTO.full_work or n_parameters > AUTO.large_network:
             return False
-        much = self._small(data) and work > AUTO.many_work
-        return data.n_rows >= AUTO.many_rows * n_parameters or much
+        small = n_parameters <= AUTO.small_network
+        return data.n_rows >= AUTO.many_rows * n_parameters or (small and work > AUTO.many_work)
 
     def _small(self, data: Data) -> bool:
-        """Whether the network is small enough for MCLMC, however few rows each parameter has."""
-        n_parameters = self.model.n_parameters
-        if not self.steep:
-            return n_parameters <= AUTO.small_network
-        return n_parameters <= AUTO.large_network or self._work(data) <= AUTO.steep_work
+        """Whether the network is small enough for MCLMC with all rows."""
+        if self.model.n_parameters <= AUTO.small_network:
+            return True
+        return self.steep and self._work(data) <= AUTO.steep_work
 
     def _work(self, data: Data) -> int:
         """Rows times parameters, about a tenth of the operations of a gradient of all rows."""
