@@ -38,8 +38,8 @@ def rows(n, p=3):
     return Data({"x": torch.zeros(n, p), "y": torch.zeros(n, 1)}, n)
 
 
-def of_parameters(number):
-    return ManyModes(SimpleNamespace(n_parameters=number, metric=None))
+def of_parameters(number, **options):
+    return ManyModes(SimpleNamespace(n_parameters=number, metric=None), **options)
 
 
 def request_of(sampler, batch_size="auto"):
@@ -79,6 +79,30 @@ def test_the_sampler_depends_on_the_rows_of_a_step(n, step_size, batch_size, exp
 )
 def test_the_sampler_depends_on_the_number_of_parameters(number, n, expected):
     assert of_parameters(number).default_sampler(rows(n), asked()) == expected
+
+
+@cases(
+    "number, n, expected",
+    [
+        (AUTO.small_network + 1, 100, "mclmc"),
+        (AUTO.large_network, 8000, "psgld"),
+        (4 * AUTO.large_network, AUTO.steep_work // (4 * AUTO.large_network), "mclmc"),
+        (4 * AUTO.large_network, AUTO.steep_work // (4 * AUTO.large_network) + 1, "psgld"),
+    ],
+)
+def test_regression_has_mclmc_for_larger_networks(number, n, expected):
+    """Gradients grow with the residuals, and pSGLD stops far from what the rows say."""
+    assert of_parameters(number, steep=True).default_sampler(rows(n), asked()) == expected
+
+
+def test_only_regression_has_steep_gradients():
+    """Tables of 300 columns, for which both networks have more parameters than a small one."""
+    X = np.random.default_rng(0).standard_normal((40, 300))
+    short = {"n_chains": 2, "max_steps": 4, "random_state": 0}
+    reg = BayesianMLPRegressor(**short).fit(X, X[:, 0])
+    clf = BayesianMLPClassifier(**short).fit(X, X[:, 0] > 0)
+    assert "energy_error" in reg.posterior_.statistics
+    assert "energy_error" not in clf.posterior_.statistics
 
 
 @cases(

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from _cases import cases
 from _mlp import assert_same, small
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import PolynomialFeatures
 
-from skbayes_sgmcmc import BayesianMLPClassifier, SamplingError, SamplingWarning
+from skbayes_sgmcmc import (
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    SamplingError,
+    SamplingWarning,
+)
 from skbayes_sgmcmc.samplers import PSGLD
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
@@ -85,6 +91,21 @@ def test_a_step_size_far_too_large(iris, sampler):
     assert "chain 0 by step 100" in text and "chain 1 by step 100 of 140" in text
     assert "last step size 1e+06" in text and "Reduce step_size" in text
     assert set(vars(clf)) == set(clf.get_params(deep=False))
+
+
+def test_chains_stay_near_the_data_in_wide_tables():
+    """All products of three of ten features: 285 columns of at most 15 sds, and 331 rows.
+
+    With this seed, a chain of pSGLD had weights of 5,900 and predicted 1e21 sds. The targets lie
+    within 2.4 sds of their mean, and predictions within 2.4 for seeds 0 to 7 where no chain ran
+    away.
+    """
+    X, y = load_diabetes(return_X_y=True)
+    X = PolynomialFeatures(3, include_bias=False).fit_transform(X)
+    rows = np.random.default_rng(7).permutation(442)
+    reg = BayesianMLPRegressor(sampler="psgld", n_chains=1, random_state=7)
+    mean, sd = reg.fit(X[rows[:331]], y[rows[:331]]).predict(X[rows[331:]], return_std=True)
+    assert np.abs(mean - y.mean()).max() < 4.0 * y.std() and sd.max() < 8.0 * y.std()
 
 
 def test_psgld_bounds_a_step_far_too_large(iris):

@@ -220,6 +220,36 @@ def test_psgld_given_cap_bounds_g():
     np.testing.assert_allclose(capped["theta"], plain["theta"], rtol=1e-10, atol=1e-12)
 
 
+def test_no_gradient_counts_more_than_tenfold_once_v_is_frozen():
+    """A step is at most 10 eta long, however much larger the gradient is than those in V.
+
+    Gradients of networks grow faster than the weights. With a step in proportion to them, a chain
+    that was thrown off once had weights of 5,000 some steps later.
+    """
+    step, sampler = quadratic_step(np.ones(2), np.zeros((1, 2)), 0.01, 0.0), PSGLD(cap=1e9)
+    theta = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
+    state = sampler.init_state(theta, step)
+    sampler.end_burn_in(state)
+    theta.mul_(1e6)
+    before = theta.clone()
+    sampler.euler(theta, state, step)
+    np.testing.assert_allclose((before - theta).numpy(), [[0.1, -0.1]], rtol=1e-4)
+
+
+def test_v_is_frozen_as_an_average_over_the_last_third_of_the_burn_in():
+    """A gradient 1,000 steps before the end of 3,000 has (2 / 3)^2 of the newest one's weight.
+
+    With the weights 0.99^k of the last 100 steps, it would have none.
+    """
+    sampler, kept = PSGLD(), 1.0
+    step = quadratic_step(np.ones(1), np.zeros((1, 1)), 0.01, 0.0)
+    for step.burnt_in in range(2001, 3000):
+        kept *= 1.0 - sampler.share(step)
+    first = 3.0 / 2000
+    assert first * kept / sampler.share(step) == pytest.approx(4.0 / 9.0, rel=0.01)
+    assert PSGLD(adapt="always").share(step) == pytest.approx(0.01)
+
+
 def quadratic_step(A, xi, eta, noise, prior=0.0):
     """A step in the potential sum (A + prior) theta^2 / 2, with A from the rows."""
     latest = None

@@ -303,6 +303,7 @@ class Chains:
         if k <= self.plan.burn_in:
             self._step.progress = self._progress(k)
             self._step.tuning = self.plan.auto and k < self.plan.burn_in
+            self._step.burnt_in = k
             if self.target.model.anneal(self.model_state, *self._annealed(k)):
                 self._step.same_target = False
 
@@ -433,6 +434,7 @@ class Chains:
         if old is not None:
             step.eta, step.temperature, step.noise = old.eta, old.temperature, old.noise
             step.tuning, step.progress = old.tuning, old.progress
+            step.burnt_in = old.burnt_in
         return step
 
     def resume(self) -> None:

@@ -33,13 +33,13 @@ def sgld(theta, g, eta, sd, key, counter):
 
 @jit
 def psgld(
-    theta, g, likelihood, V, rates, adapting, lag, decay, regularization, cap, eta, sd, key, counter
+    theta, g, likelihood, V, rates, adapting, lag, share, regularization, cap, eta, sd, key, counter
 ):
     """Take the step of ``PSGLD.euler``, with the same symbols; ``rates`` may be empty."""
     bits, xi = np.empty(NUMBERS, np.uint32), np.zeros(NUMBERS, np.float32)
     G = np.empty(NUMBERS, theta.dtype)
     one = theta.dtype.type(1.0)
-    floor = theta.dtype.type(0.01 if adapting and lag else 0.0)
+    floor = theta.dtype.type(0.01 if lag else 0.0)
     for start in range(0, len(theta), NUMBERS):
         if sd > 0:
             normals(bits, xi, key, counter)
@@ -51,7 +51,7 @@ def psgld(
                 G[i] = max(v[i], floor * data[i] * data[i])
         if adapting:
             for i in range(len(at)):
-                v[i] = decay * v[i] + (one - decay) * data[i] * data[i]
+                v[i] = (one - share) * v[i] + share * data[i] * data[i]
         if not lag:
             for i in range(len(at)):
                 G[i] = v[i]

@@ -75,8 +75,8 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
         ``step_size="auto"`` and the network has at most 2,500 parameters, or at most 10,000 and an
-        eighth of the number of rows; otherwise, and with a ``batch_size`` of some of few rows,
-        "psgld".
+        eighth of the number of rows, or at most 67 million rows times parameters; otherwise, and
+        with a ``batch_size`` of some of few rows, "psgld".
     integrator : str, default="auto"
         Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
         "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the

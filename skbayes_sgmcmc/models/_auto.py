@@ -23,9 +23,12 @@ class AutoRules:
     # Networks (docs/networks.md, docs/results/tabular.md and many_rows.md) ------------------------
 
     #: number of parameters up to which ``sampler="auto"`` is MCLMC for any number of rows; and for
-    #: tables of many rows, where pSGLD stops far from what the rows say
+    #: tables of many rows, where pSGLD stops far from what the rows say. In regression, where it
+    #: does so with few rows too, larger networks have MCLMC up to these rows times parameters
+    #: (docs/results/wide.md)
     small_network: int = 2500
     large_network: int = 10_000
+    steep_work: int = 2**26
     #: rows for each parameter that make many rows, whose minibatches say as much as all of them,
     #: and rows times parameters that do so for any small network
     many_rows: int = 8

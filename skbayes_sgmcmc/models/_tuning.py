@@ -315,6 +315,9 @@ class ManyModes(Tuning):
         Whether the table's rate is only a first guess, which samplers adapt in the burn-in.
     sampler : str or None, default=None
         Name of the sampler that ``sampler="auto"`` means. None: it depends on the rows.
+    steep : bool, default=False
+        Whether gradients grow with the distance of outputs from targets. pSGLD needs far more steps
+        then, and larger networks have MCLMC.
     """
 
     one_mode = False
@@ -331,10 +334,12 @@ class ManyModes(Tuning):
         least_burn_in: int = 3000,
         guessed: bool = False,
         sampler: str | None = None,
+        steep: bool = False,
     ):
         super().__init__(model)
         self.start = start
         self.sampler = sampler
+        self.steep = steep
         self.least_burn_in = least_burn_in
         self.guessed = guessed
 
@@ -350,7 +355,7 @@ class ManyModes(Tuning):
         if more_rows or not is_auto(settings.step_size):
             return "psgld"
         if is_auto(settings.batch_size):
-            whole = whole or self.model.n_parameters <= AUTO.small_network
+            whole = whole or self._small(data)
         else:
             whole = _takes_all(settings.batch_size, data)
         return "mclmc" if whole or self._many(data) else "psgld"
@@ -415,6 +420,12 @@ class ManyModes(Tuning):
             return False
         small = n_parameters <= AUTO.small_network
         return data.n_rows >= AUTO.many_rows * n_parameters or (small and work > AUTO.many_work)
+
+    def _small(self, data: Data) -> bool:
+        """Whether the network is small enough for MCLMC with all rows."""
+        if self.model.n_parameters <= AUTO.small_network:
+            return True
+        return self.steep and self._work(data) <= AUTO.steep_work
 
     def _work(self, data: Data) -> int:
         """Rows times parameters, about a tenth of the operations of a gradient of all rows."""

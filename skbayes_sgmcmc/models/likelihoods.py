@@ -60,6 +60,8 @@ class Likelihood:
     has_moments = True
     #: whether its own parameters are a latent variable of the model instead of a part of theta
     latent_noise = False
+    #: whether derivatives of log p in the outputs are bounded, however far off the outputs are
+    bounded_slopes = False
 
     @property
     def output_groups(self) -> tuple[slice, ...]:
@@ -133,6 +135,8 @@ class Categorical(Likelihood):
 
     Targets y are class indices.
     """
+
+    bounded_slopes = True
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)

@@ -91,6 +91,8 @@ class Step:
         The finished fraction of the burn-in; 1 after it.
     all_progress : array of shape (steps,)
         The same of all steps that are taken at once.
+    burnt_in : int
+        Number of steps of the burn-in before this one; 0 in a run without a burn-in.
     energy_error : float
         Mean square of a step's energy error, per parameter, that suits the model.
     same_rows : bool
@@ -122,6 +124,7 @@ class Step:
     guessed: bool = False
     progress: float = 1.0
     all_progress: NDArray[Any] = field(default_factory=lambda: np.ones(1))
+    burnt_in: int = 0
     energy_error: float = 5e-4
     same_rows: bool = True
     same_target: bool = False

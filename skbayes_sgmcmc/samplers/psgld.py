@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .._validation import check_choice, check_real
 from ._protocol import Sampler, State, Step
+from ._tuning import TUNING
 
 
 class PSGLD(Sampler):
@@ -35,13 +36,14 @@ class PSGLD(Sampler):
     regularization : float, default=1e-5
         lambda, positive.
     adapt : {"burn_in", "always"}, default="burn_in"
-        When V adapts. "burn_in" freezes V at the end of burn-in; the chain is then exact as eta
-        goes to 0. Without burn-in, and in streams, V continues to adapt. "always" is the published
-        algorithm: for small eta, V follows theta, and without ``divergence`` the target is another
-        one (exp(-U)/G with one parameter).
+        When V adapts. "burn_in" freezes V at the end of burn-in, as an average over about its last
+        third; the chain is then exact as eta goes to 0. Without burn-in, and in streams, V
+        continues to adapt. "always" is the published algorithm: for small eta, V follows theta,
+        and without ``divergence`` the target is another one (exp(-U)/G with one parameter).
     lag : bool, default=True
         Compute G from V *before* this step, so that G is independent of this step's gradient.
-        While V adapts, the step then uses at least 0.01 times the square of this gradient for V.
+        The step uses at least 0.01 times the square of this gradient for V, so that no gradient
+        counts more than tenfold.
     divergence : bool, default=False
         Add Gamma while V adapts, with which chains of ``adapt="always"`` are exact as eta goes to
         0. It needs a second gradient in each step, of the same rows.
@@ -157,19 +159,19 @@ class PSGLD(Sampler):
         nearby = self._nearby(theta, state, step) if corrected else None
         g = step.gradient(theta)
         g_bar = self.averaged(g, step)
-        adapting = "adapting" in state
+        adapting, share = "adapting" in state, self.share(step)
         V, root = state["V"], step.buffer(theta)  # root becomes 1/G = lambda + sqrt(V)
         gamma = None
-        if adapting and self.lag:
+        if self.lag:
             self._lagged(V, g_bar, root).sqrt_()
             gamma = self._divergence(state, root) if corrected else None
         if adapting:
-            V.mul_(self.decay).addcmul_(g_bar, g_bar, value=1.0 - self.decay)
+            V.mul_(1.0 - share).addcmul_(g_bar, g_bar, value=share)
         if nearby is not None:
             there, inverse = nearby
             slope = there.sub_(g_bar).mul_(inverse)
-            state["slope"].mul_(self.decay).addcmul_(g_bar, slope, value=1.0 - self.decay)
-        if not (adapting and self.lag):
+            state["slope"].mul_(1.0 - share).addcmul_(g_bar, slope, value=share)
+        if not self.lag:
             torch.sqrt(V, out=root)
             gamma = self._divergence(state, root) if corrected else None
         root.add_(self.regularization)
@@ -184,13 +186,26 @@ class PSGLD(Sampler):
                 theta.add_(gamma, alpha=step.noise)
             theta.addcdiv_(step.xi, root.sqrt_(), value=math.sqrt(2.0 * step.noise))
 
+    def share(self, step: Step) -> float:
+        """The weight of this step's gradient in V.
+
+        A V that is to be frozen becomes an average over the last third of the burn-in so far, since
+        the last 100 minibatches may lack every row with a large value of some feature.
+        """
+        newest = 1.0 - self.decay
+        if self.adapt == "always" or not step.burnt_in:
+            return newest
+        return min(newest, TUNING.recent / step.burnt_in)
+
     @staticmethod
     def _lagged(V: Tensor, g_bar: Tensor, out: Tensor) -> Tensor:
         """V before this step, but at least 0.01 times the square of this step's gradient.
 
-        The bound protects rare features. A feature that has not occurred in any minibatch has
-        V = 0, and G = 1/lambda would throw its coefficient far away at its first occurrence. With
-        the bound, |G g| is at most 10, which is also its maximum without lag at rho = 0.99.
+        A feature that has not occurred in any minibatch has V = 0, and G = 1/lambda would throw its
+        coefficient far away at its first occurrence. With the bound, |G g| is at most 10, which is
+        also its maximum without lag at rho = 0.99. A frozen V needs it as well: gradients of
+        networks grow faster than their weights, and a chain that was thrown off once would go on
+        with longer and longer steps.
         """
         torch.addcmul(V.new_zeros(()), g_bar, g_bar, value=0.01, out=out)
         return torch.maximum(out, V, out=out)

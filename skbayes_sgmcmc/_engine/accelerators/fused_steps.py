@@ -65,7 +65,7 @@ class FusedEuler:
         numbers = [
             number(value)
             for value in (
-                sampler.decay,
+                sampler.share(step),
                 sampler.regularization,
                 math.inf if cap is None else cap,
                 step.eta,

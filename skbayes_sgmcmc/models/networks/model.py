@@ -117,7 +117,8 @@ class NetworkModel(Model):
 
     @property
     def tuning(self) -> Tuning:
-        return ManyModes(self, guessed=True, sampler=self.network.sampler)
+        steep = not self.likelihood.bounded_slopes
+        return ManyModes(self, guessed=True, sampler=self.network.sampler, steep=steep)
 
     def _scales(self, prior_scale: Any, output_gain: float) -> Array:
         network = self.network
