@@ -53,7 +53,7 @@ class Coordinates:
 
     @classmethod
     def from_arrays(
-        cls, center: Array, root: Array, few: tuple[Array, Array] | None, like: Tensor
+        cls, center: Array, root: Array, like: Tensor, few: tuple[Array, Array] | None = None
     ) -> Coordinates:
         def sent(array: Array) -> Tensor:
             return torch.from_numpy(array).to(like)
