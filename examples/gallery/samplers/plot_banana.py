@@ -61,9 +61,9 @@ for name, posterior in posteriors.items():
 
 # %%
 # Lines are exact contours, points are draws. The effective sample size (ESS) says how many
-# independent draws they are worth. SGLD, pSGLD and MALA diffuse along the banana; momentum carries
-# SGHMC, mSGNHT and MCLMC further, and they reach its ends. 1,200 steps are too few for any of them,
-# as R-hat above 1.01 says.
+# independent draws they are worth. MCLMC has the exact moments with the same number of steps. SGLD,
+# pSGLD and MALA diffuse along the banana and need longer runs, as R-hat above 1.01 says; momentum
+# carries SGHMC and mSGNHT further.
 
 g1, g2 = np.meshgrid(np.linspace(-6.5, 6.5, 200), np.linspace(-5, 20, 200))
 with torch.no_grad():
