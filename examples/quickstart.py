@@ -2,7 +2,7 @@
 
     python examples/quickstart.py
 
-The table is made here: two years of a bakery's daily sales, with a column of text, gaps and a
+The table is made here: 620 days of a bakery's sales, with columns of text, gaps and a
 number. The first 500 days train the models, and the remaining days test them.
 """
 

@@ -37,8 +37,7 @@ reg.fit(table[past], sold[past])
 print(reg.summary())
 
 # %%
-# The intervals hold on days that the model has not seen. Intervals of counts end at whole numbers,
-# so they contain a little more than they promise.
+# The intervals hold on the 120 days that the model has not seen, up to chance.
 
 print("promised  kept")
 for coverage in (0.5, 0.8, 0.9):
