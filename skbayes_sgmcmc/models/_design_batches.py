@@ -148,6 +148,19 @@ def _beside(parts: Tensor) -> Tensor:
     return (parts.t() if parts.ndim == 2 else parts.permute(1, 0, 2)).reshape(parts.shape[1], -1)
 
 
+class Product(torch.autograd.Function):
+    """A sparse matrix of SciPy times w, for log joint densities that users differentiate."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, matrix: Any) -> Tensor:
+        ctx.matrix = matrix
+        return torch.from_numpy(matrix @ w.detach().numpy())
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return Product.apply(g, ctx.matrix.T), None
+
+
 class CSRBatch(SparseBatch):
     """Sparse rows on a CPU, as a CSR matrix of SciPy.
 
@@ -187,7 +200,8 @@ class CSRBatch(SparseBatch):
         return torch.from_numpy(self.x.toarray())
 
     def _times(self, w: Tensor) -> Tensor:
-        return torch.from_numpy(self._factor @ w.numpy())
+        found: Tensor = Product.apply(w, self._factor)
+        return found
 
     def _add_transposed(self, out: Tensor, r: Tensor, scale: float) -> None:
         out.add_(torch.from_numpy(self.x.T @ r.numpy()), alpha=scale)
