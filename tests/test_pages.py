@@ -160,6 +160,21 @@ def test_tables_are_whole(path):
     assert broken_rows(path.read_text()) == []
 
 
+#: the pages that users read from top to bottom: warnings.md is looked up, and the others are for
+#: developers
+FOR_USERS = [
+    path
+    for path in [ROOT / "README.md", *DOCS.glob("*.md")]
+    if path.stem not in {"api", "design", "performance", "scale_arithmetic", "warnings"}
+]
+
+
+def test_a_page_for_users_answers_one_question():
+    """In at most 2,000 words, code included: the history of defaults has pages of its own."""
+    lengths = {path.name: len(path.read_text().split()) for path in FOR_USERS}
+    assert {name: n for name, n in lengths.items() if n > 2000} == {}
+
+
 #: a module in backticks, and "`name` in `module`, `module`"
 MODULE = r"`([\w/]+\.py)`"
 PLACED = re.compile(rf"`(\w+)` in ((?:{MODULE}(?:, )?)+)")

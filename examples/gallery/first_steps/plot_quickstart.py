@@ -97,5 +97,6 @@ right.fill_between(grid, low, high, color="C0", alpha=0.25, label="90% interval"
 right.plot(grid, mean, color="C0", label="mean")
 right.plot(x, y, ".", color="black", markersize=4, label="data")
 right.set(title="A network, near its data and far away", xlabel="x", ylabel="y")
+right.set_ylim(-1.9, 1.6)
 right.legend(loc="lower left", ncols=3)
 plt.show()
