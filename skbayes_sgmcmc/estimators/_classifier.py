@@ -427,7 +427,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         >>> clf = BayesianLogisticRegression(random_state=0).fit(X, y)
         >>> sizes = clf.predict_set(X, coverage=0.99).sum(axis=1)
         >>> int(sizes.min()), int(sizes.max())
-        (1, 2)
+        (1, 3)
         """
         check_real("coverage", coverage, low=0.0, high=1.0)
         proba = self.predict_proba(X)
