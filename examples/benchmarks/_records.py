@@ -56,6 +56,18 @@ def commit():
     return found.stdout.strip()
 
 
+def _differences(key, found, expected):
+    """Words for a setting that differs; of a dict, for its entries that do."""
+    if found == expected:
+        return []
+    if not (isinstance(found, dict) and isinstance(expected, dict)):
+        return [f"{key} {found!r} instead of {expected!r}"]
+    words = []
+    for name in sorted(found.keys() | expected.keys()):
+        words += _differences(name, found.get(name, UNKNOWN), expected.get(name, UNKNOWN))
+    return words
+
+
 class Records:
     """The finished runs of one benchmark.
 
@@ -168,8 +180,7 @@ class Records:
         missing = [key for key in expected if key not in there]
         found = [f"{', '.join(missing)} {UNKNOWN}"] if missing else []
         for key in sorted((expected.keys() | there.keys()) - set(missing)):
-            if there[key] != expected.get(key, UNKNOWN):
-                found.append(f"{key} {there[key]!r} instead of {expected.get(key, UNKNOWN)!r}")
+            found += _differences(key, there[key], expected.get(key, UNKNOWN))
         return found
 
     def _read(self):

@@ -63,7 +63,8 @@ Each method runs with one setting on all sets. Those of the other methods were c
 Our defaults for regression were chosen by the test scores of splits of six of these sets (airfoil,
 boston, concrete, energy, winered and yacht;
 [how](../project/network_defaults.md#how-the-defaults-of-regression-were-chosen)),
-so their scores on these sets are optimistic to that extent.
+and the rule by which classifiers end early by those of the eight sets with classes
+([how](early_ends.md)), so their scores on these sets are optimistic to that extent.
 Each fit runs in a process of its own with one thread. Core-seconds are
 user and system time of the fit and of the prediction of the test rows, compilation included and
 imports excluded. Memory is the process's largest resident set, libraries and data included.
