@@ -302,7 +302,8 @@ PREDICTING = {
 METHODS = {
     "decision_function": {}, "iter_proba_samples": {}, "predict": {}, "predict_interval": {},
     "predict_log_density": {"y": ...}, "predict_log_proba": {}, "predict_proba": {},
-    "predict_proba_samples": {}, "predict_quantiles": {}, "predict_uncertainty": {},
+    "predict_mean_samples": {}, "predict_proba_interval": {}, "predict_proba_samples": {},
+    "predict_quantiles": {}, "predict_set": {}, "predict_uncertainty": {},
     "sample_y": {"n_samples": 3, "random_state": 0}, "transform": {},
 }  # fmt: skip
 

@@ -133,7 +133,7 @@ class EntropyHistogramDisplay(Display):
         check_choice("kind", kind, KINDS)
         check_int("bins", bins)
         last, X, X_other = last_step(estimator, X, X_other)
-        if not hasattr(last, "predict_uncertainty"):
+        if not hasattr(last, "predict_proba"):
             raise not_allowed(f"estimator={last!r} is not allowed: give a classifier.")
         entropies = [last.predict_uncertainty(rows)[kind] for rows in (X, X_other)]
         return cls(*entropies, kind=kind, labels=labels).plot(ax, bins=bins, **kwargs)

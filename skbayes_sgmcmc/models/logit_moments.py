@@ -141,6 +141,8 @@ class LogitMoments(Moments):
 
     def probabilities(self, x: Any) -> tuple[Array, Array]:
         p, far = super().probabilities(x)
+        if self._few is None:
+            return p, far
         for start in range(0, len(far), LIMITS.block_rows):
             some = slice(start, start + LIMITS.block_rows)
             rows = some if len(far) == len(p) else far[some]  # a slice is no copy
@@ -158,6 +160,7 @@ class LogitMoments(Moments):
             along = np.asarray(x @ self._root[:-1] + self._root[-1])
             sign = np.where(mean > 0.0, -1.0, 1.0)
             parts = torch.from_numpy(np.column_stack([along, mean]) * sign[:, None]).float()
+        assert self._few is not None
         at_once = max(1, LIMITS.cache_numbers // self._few.shape[1])
         found = [(part @ self._few).sigmoid_().mean(1) for part in parts.split(at_once)]
         smaller = torch.cat(found).double()
@@ -185,17 +188,21 @@ def _both(mean: Array, smaller: Array) -> Array:
     return np.column_stack([first, np.where(mean > 0.0, 1.0 - smaller, smaller)])
 
 
-def matched(whitened: Array, weights: Array) -> Tensor:
+def matched(whitened: Array, weights: Array) -> Tensor | None:
     """Few draws (columns, draws) with the mean 0 and the covariance 1 of all, which are whitened.
 
     They are evenly spaced, so that they are less correlated than draws in a row. A last row of ones
-    is for the mean of what is a sum over columns.
+    is for the mean of what is a sum over columns. None if chains moved so little that these few are
+    not spread in all directions.
     """
     n, width = whitened.shape
     few = min(n, max(math.ceil(SHARE * n), FOR_EACH_FEATURE * width))
     places = (np.arange(few) + 0.5) / few
     chosen = np.minimum(np.searchsorted(np.cumsum(weights), places), n - 1)
     some = whitened[chosen] - whitened[chosen].mean(axis=0)
-    root = scipy.linalg.cholesky(some.T @ some / few, lower=True)
+    try:
+        root = scipy.linalg.cholesky(some.T @ some / few, lower=True)
+    except scipy.linalg.LinAlgError:
+        return None
     alike = scipy.linalg.solve_triangular(root, some.T, lower=True)
     return torch.from_numpy(np.vstack([alike, np.ones(few)])).float()

@@ -22,7 +22,10 @@ def moments_of(posterior: PosteriorSamples) -> Moments | None:
 
 
 def _found(posterior: PosteriorSamples) -> Moments | None:
-    n_draws, (k, n_features) = posterior.n_chains * posterior.n_draws, posterior.shapes["coef"]
+    weights, (k, n_features) = posterior.pooled_weights(), posterior.shapes["coef"]
+    n_draws = (
+        posterior.n_chains * posterior.n_draws if weights is None else int((weights > 0).sum())
+    )
     # fewer draws for each coefficient are as quick
     if n_draws < (8 if k == 1 else 2) * k * (n_features + 1):
         return None
@@ -30,5 +33,6 @@ def _found(posterior: PosteriorSamples) -> Moments | None:
     draws = np.concatenate([coef, intercept[:, :, None]], axis=2).astype(np.float64)
     if not np.isfinite(draws).all():
         return None
-    weights = posterior.pooled_weights()
+    if weights is not None:
+        draws, weights = draws[weights > 0.0], weights[weights > 0.0]
     return LogitMoments(draws[:, 0], weights) if k == 1 else SoftmaxMoments(draws, weights)

@@ -137,8 +137,8 @@ class CorpusModel(Model):
     def reported(self, theta: Tensor, batch: Batch) -> Tensor:
         """Log probability of the words of documents, given their expected proportions."""
         counts = batch.fields["counts"]
-        place = counts.row.cpu(), counts.column.cpu()
-        values = counts.value[:, 0].to(theta).cpu()
+        row, column, value = (part.cpu() for part in counts.triplets())
+        place, values = (row, column), value.to(theta.dtype)
         X = sp.csr_matrix((values, place), shape=(counts.n_rows, counts.n_columns))
         found = []
         for one in theta.cpu().numpy():
