@@ -16,6 +16,7 @@ from skbayes_sgmcmc._engine import run
 from skbayes_sgmcmc._engine.settled import settled
 from skbayes_sgmcmc._engine.target import Target
 from skbayes_sgmcmc.models import Model
+from skbayes_sgmcmc.samplers import MCLMC
 
 #: two parts: 1,500 steps, and as many again
 TWO_PARTS = {"hidden_layer_sizes": (4,), "n_chains": 2, "max_steps": 3000, "calibrate": False}
@@ -92,6 +93,25 @@ def test_chains_that_diverge_in_a_part_are_named_and_not_in_the_next():
         clf.fit(X, y)
     assert clf.posterior_.n_chains == 2
     assert clf.n_steps_ > 2500
+
+
+def test_chains_keep_their_names_in_later_parts(monkeypatch):
+    """The second chain leaves the finite numbers after 100 steps, and then, which was the third,
+    after 2,000.
+    """
+    finish, taken = MCLMC.finish, []
+
+    def breaking(self, theta, *rest):
+        finish(self, theta, *rest)
+        taken.append(theta)
+        if len(taken) in (100, 2000):
+            theta[1] = math.nan
+
+    monkeypatch.setattr(MCLMC, "finish", breaking)
+    given = {**NEVER_SETTLED, "n_chains": 4, "sampler": "mclmc", "compiled": False}
+    with pytest.warns(SamplingWarning, match=r"2 of 4 chains diverged \(chain 1 by .*, chain 2 by"):
+        clf = BayesianMLPClassifier(**given, random_state=0).fit(*blobs())
+    assert clf.posterior_.n_chains == 2
 
 
 class Means(Model):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from _cases import cases
@@ -70,3 +72,19 @@ def test_the_remedy_is_that_of_the_block_that_has_not_mixed(block):
     remedy = "a number for prior_scale" if block == "scale" else "or another sampler"
     with pytest.warns(SamplingWarning, match=remedy):
         check_mixing(estimator, what)
+
+
+@pytest.mark.parametrize(("apart", "warned"), [(4, False), (6, True)])
+def test_of_a_share_of_the_coordinates_the_others_may_disagree(apart, warned):
+    """With a share of 0.5, the sixth largest of ten R-hats counts, and is named as the median."""
+    draws = np.random.default_rng(0).standard_normal((4, 100, 10))
+    draws[..., :apart] += np.arange(4.0)[:, None, None]
+    estimator = BayesianLogisticRegression()
+    estimator.n_chains_, estimator.n_draws_ = 4, 100
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        check_mixing(estimator, MustMix({"f": draws}, {}, share=0.5))
+    assert [str(one.message) for one in said if "median R-hat" in str(one.message)] == [
+        str(one.message) for one in said
+    ]
+    assert bool(said) == warned

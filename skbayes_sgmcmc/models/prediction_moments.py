@@ -33,6 +33,4 @@ def _found(posterior: PosteriorSamples) -> Moments | None:
     draws = np.concatenate([coef, intercept[:, :, None]], axis=2).astype(np.float64)
     if not np.isfinite(draws).all():
         return None
-    if weights is not None:
-        draws, weights = draws[weights > 0.0], weights[weights > 0.0]
     return LogitMoments(draws[:, 0], weights) if k == 1 else SoftmaxMoments(draws, weights)
