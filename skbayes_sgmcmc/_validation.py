@@ -137,6 +137,12 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
+def central(coverage: Any) -> tuple[float, float]:
+    """Probabilities below the ends of a central interval, after checking its own."""
+    check_real("coverage", coverage, low=0.0, high=1.0)
+    return 0.5 - coverage / 2.0, 0.5 + coverage / 2.0
+
+
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     """Return ``value``, after checking that it is one of ``choices``."""
     options = list(choices)

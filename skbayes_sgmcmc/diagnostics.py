@@ -21,7 +21,7 @@ from ._draws.mixing import (
 )
 from ._draws.posterior_samples import PosteriorSamples, names_of
 from ._exceptions import not_allowed
-from ._validation import check_choice, check_real
+from ._validation import central, check_choice, check_real
 
 Array = NDArray[Any]
 
@@ -464,8 +464,7 @@ def summary(
     >>> table["name"]
     ['theta[0]', 'theta[1]']
     """
-    check_real("coverage", coverage, low=0.0, high=1.0)
-    tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
+    tails = central(coverage)
     names: list[str] = []
     columns: dict[str, list[Array]] = {}
     for key, shape in posterior.shapes.items():

@@ -18,6 +18,7 @@ from sklearn.utils import gen_batches
 from .._limits import LIMITS
 from .._validation import check_densities
 from . import prediction
+from .posterior_samples import quantiles
 
 if TYPE_CHECKING:
     from ..models.predictive import Predictive
@@ -98,7 +99,7 @@ class Mixture:
     def mean_quantiles(self, x: Any, levels: Sequence[float]) -> Array:
         """Quantiles (rows, levels, targets) of the components' means over the draws."""
         found = [
-            quantiles_of(means, self.given_weights, levels)
+            quantiles(means, levels, self.given_weights)
             for means in self.means(slice(0, self.n_draws), x)
         ]
         return np.moveaxis(np.concatenate(found, axis=1), 0, 1)
@@ -154,15 +155,6 @@ class Mixture:
         """Blocks of rows such that one block with ``n_draws`` draws is not too large."""
         at_once = max(1, LIMITS.block_numbers // (n_draws * self.n_targets))
         yield from gen_batches(x.shape[0], at_once)
-
-
-def quantiles_of(values: Array, weights: Array | None, levels: Sequence[float]) -> Array:
-    """Quantiles (levels, ...) of values (draws, ...) with weights (draws,)."""
-    if weights is None:
-        return np.asarray(np.quantile(values, levels, axis=0))
-    shape = (len(weights), *[1] * (values.ndim - 1))
-    given = np.broadcast_to(weights.reshape(shape), values.shape)
-    return np.asarray(np.quantile(values, levels, axis=0, weights=given, method="inverted_cdf"))
 
 
 def _log_density(components: Predictive, y: Array) -> tuple[Array, Array]:

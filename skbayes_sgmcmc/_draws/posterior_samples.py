@@ -165,12 +165,16 @@ class PosteriorSamples:
         self, n_samples: int | None = None, random_state: int | np.random.RandomState | None = None
     ) -> dict[str, Array]:
         """All pooled draws, or ``n_samples`` of them drawn with replacement by their weights."""
-        if n_samples is None:
-            return {name: self.pooled(name) for name in self.draws}
-        rng = check_random_state(random_state)
-        total = self.n_chains * self.n_draws
-        chosen = rng.choice(total, size=n_samples, replace=True, p=self.pooled_weights())
+        chosen = self.chosen(n_samples, random_state)
         return {name: self.select(name, chosen) for name in self.draws}
+
+    def chosen(self, n_samples: int | None, random_state: Any) -> Any:
+        """Which of the pooled draws :meth:`sample` returns: all as a slice, or some by index."""
+        total = self.n_chains * self.n_draws
+        if n_samples is None:
+            return slice(0, total)
+        rng = check_random_state(random_state)
+        return rng.choice(total, size=n_samples, replace=True, p=self.pooled_weights())
 
 
 def quantiles(values: Array, q: Any, weights: Array | None) -> Array:

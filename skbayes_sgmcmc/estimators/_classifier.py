@@ -13,16 +13,16 @@ from sklearn.utils import Bunch
 
 from .._data.kept_rows import KeptRows
 from .._draws import prediction
-from .._draws.mixture import quantiles_of
+from .._draws.posterior_samples import quantiles
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, in_order, known_codes, label_array
 from .._limits import LIMITS
 from .._validation import (
+    central,
     check_classification_targets,
     check_int,
     check_is_fitted,
     check_predictions,
-    check_random_state,
     check_real,
     class_weights,
 )
@@ -335,14 +335,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         X = self._validate_x(X)
         posterior = self.posterior_
         total = posterior.n_chains * posterior.n_draws
-        chosen: Any = slice(0, total)
         if n_draws is not None:
-            rng = check_random_state(random_state)
             total = check_int("n_draws", n_draws)
-            chosen = rng.choice(
-                posterior.n_chains * posterior.n_draws, total, p=posterior.pooled_weights()
-            )
-        yield from self._proba_blocks(chosen, total, X)
+        yield from self._proba_blocks(posterior.chosen(n_draws, random_state), total, X)
 
     def _proba_blocks(self, chosen: Any, n_chosen: int, x: Any) -> Iterator[Array]:
         """Blocks (n_chosen, rows, n_classes) of the probabilities of chosen pooled draws."""
@@ -454,12 +449,11 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             Lower and upper ends of the intervals of the probabilities of single draws, which are
             not calibrated.
         """
-        check_real("coverage", coverage, low=0.0, high=1.0)
-        levels = 0.5 - coverage / 2.0, 0.5 + coverage / 2.0
+        levels = central(coverage)
         X, weights = self._validate_x(X), self.posterior_.pooled_weights()
         n_draws = self.posterior_.n_chains * self.posterior_.n_draws
         found = [
-            np.moveaxis(quantiles_of(proba, weights, levels), 0, -1)
+            np.moveaxis(quantiles(proba, levels, weights), 0, -1)
             for proba in self._proba_blocks(slice(0, n_draws), n_draws, X)
         ]
         return np.concatenate(found)

@@ -17,6 +17,7 @@ from .._draws.mixture import Mixture
 from .._exceptions import not_allowed
 from .._table_columns import not_finite
 from .._validation import (
+    central,
     check_array,
     check_choice,
     check_int,
@@ -314,9 +315,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         array of shape (n_samples, 2) or (n_samples, 2, n_outputs)
             Lower and upper ends of the intervals.
         """
-        check_real("coverage", coverage, low=0.0, high=1.0)
+        levels = central(coverage)
         check_choice("kind", kind, ("target", "mean"))
-        levels = 0.5 - coverage / 2.0, 0.5 + coverage / 2.0
         if kind == "target":
             return self.predict_quantiles(X, levels)
         X = self._validate_x(X)
@@ -343,15 +343,12 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         -------
         array of shape (n_draws, n_samples) or (n_draws, n_samples, n_outputs)
         """
-        X, mixture = self._validate_x(X), self._mixture()
-        n = mixture.n_draws
-        chosen: Any = slice(0, n)
+        X = self._validate_x(X)
         if n_draws is not None:
-            n = check_int("n_draws", n_draws)
-            rng = check_random_state(random_state)
-            chosen = rng.choice(mixture.n_draws, n, p=mixture.given_weights)
+            check_int("n_draws", n_draws)
+        chosen = self.posterior_.chosen(n_draws, random_state)
         with np.errstate(all="ignore"):  # what is not finite is refused
-            blocks = list(mixture.means(chosen, X))
+            blocks = list(self._mixture().means(chosen, X))
         means = check_predictions(np.concatenate(blocks, axis=1), X)
         return means if len(self._y_shape) else means[:, :, 0]
 

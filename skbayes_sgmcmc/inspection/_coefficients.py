@@ -9,8 +9,8 @@ import numpy as np
 
 from .._draws.posterior_samples import PosteriorSamples
 from .._pipelines import last_step, with_column_names
-from .._validation import check_choice
-from ._common import Array, Display, central, intervals, pyplot, several
+from .._validation import central, check_choice
+from ._common import Array, Display, intervals, pyplot, several
 
 
 @dataclass(eq=False, repr=False)

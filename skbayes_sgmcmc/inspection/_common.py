@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._exceptions import explained, not_allowed
-from .._validation import check_choice, check_real
+from .._validation import check_choice
 
 Array = NDArray[Any]
 
@@ -105,12 +105,6 @@ def intervals(axes: Any, names: Any, lower: Array, upper: Array) -> None:
     axes.hlines(at, lower, upper, color="black", linewidth=1)
     axes.set(yticks=at, yticklabels=names)
     axes.invert_yaxis()
-
-
-def central(coverage: Any) -> tuple[float, float]:
-    """Probabilities below the ends of a central interval, after checking its own."""
-    check_real("coverage", coverage, low=0.0, high=1.0)
-    return 0.5 - coverage / 2.0, 0.5 + coverage / 2.0
 
 
 def several(name: str, values: Any, choices: Iterable[str]) -> list[str]:

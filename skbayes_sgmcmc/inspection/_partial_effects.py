@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from .._draws.posterior_samples import quantiles
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
-from .._validation import check_int
-from ._common import Array, Display, central, pyplot
+from .._validation import central, check_int
+from ._common import Array, Display, pyplot
 
 
 @dataclass(eq=False, repr=False)

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 
 from .._pipelines import last_step
-from .._validation import check_int
-from ._common import Array, Display, central, one_output, pyplot
+from .._validation import central, check_int
+from ._common import Array, Display, one_output, pyplot
 
 
 @dataclass(eq=False, repr=False)

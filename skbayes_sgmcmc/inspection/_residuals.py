@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from .._pipelines import last_step
-from ._common import Array, Display, central, one_output, pyplot
+from .._validation import central
+from ._common import Array, Display, one_output, pyplot
 
 
 @dataclass(eq=False, repr=False)

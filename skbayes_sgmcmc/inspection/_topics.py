@@ -9,8 +9,8 @@ import numpy as np
 
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
-from .._validation import check_int
-from ._common import COLUMNS, Array, Display, central, intervals, pyplot
+from .._validation import central, check_int
+from ._common import COLUMNS, Array, Display, intervals, pyplot
 
 
 @dataclass(eq=False, repr=False)
