@@ -168,7 +168,7 @@ class PosteriorSamples:
         chosen = self.chosen(n_samples, random_state)
         return {name: self.select(name, chosen) for name in self.draws}
 
-    def chosen(self, n_samples: int | None, random_state: Any) -> Any:
+    def chosen(self, n_samples: int | None = None, random_state: Any = None) -> Any:
         """Which of the pooled draws :meth:`sample` returns: all as a slice, or some by index."""
         total = self.n_chains * self.n_draws
         if n_samples is None:
