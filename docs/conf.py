@@ -8,6 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs/_extensions")]
 
+from run_pages import make_cells  # noqa: E402
+
 import skbayes_sgmcmc  # noqa: E402 - from this source tree
 
 project = "skbayes_sgmcmc"
@@ -16,7 +18,7 @@ version = release = skbayes_sgmcmc.__version__.partition("+")[0]  # without the 
 html_title = f"skbayes_sgmcmc {release}"
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -25,6 +27,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "native_maths",
+    "parameter_groups",
 ]
 html_math_renderer = "native"
 exclude_patterns = ["_build", "results/runs", "gallery/**/*.ipynb", "gallery/**/*.py"]
@@ -34,6 +37,13 @@ templates_path = ["_templates"]
 myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 myst_substitutions = {"release": release}
 myst_heading_anchors = 4
+
+# their code: one that fails, or warns unawares, fails the build
+nb_execution_mode = "cache"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_merge_streams = True
 
 # docstrings
 autosummary_generate = True
@@ -149,6 +159,8 @@ def read_source(app, name, content):
         folder = "" if name.startswith("project/") else "project/"
         content[0] = re.sub(rf"\]\((\.\./)*{page}\.md", f"]({folder}{page.lower()}.md", content[0])
     content[0] = re.sub(r"\]\(\.\./README\.md#[\w-]+\)", "](guide.md)", content[0])
+    if "/" not in name:
+        content[0] = make_cells(name, content[0], [str(ROOT), str(ROOT / "docs/_extensions")])
 
 
 def setup(app):

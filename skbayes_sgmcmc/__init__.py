@@ -31,6 +31,7 @@ _WHERE = {
     "MixingDistance": "schedules",
     "document_completion_perplexity": "models.topics.completion",
     "data_parallel": "_engine.data_parallel",
+    "explain": "_explain",
     "low_rank_adapters": "models.networks.low_rank",
     "sample": "_engine.sample",
     "skops_trusted_types": "_export.skops",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from ._exceptions import RandomLayerWarning as RandomLayerWarning
     from ._exceptions import SamplingError as SamplingError
     from ._exceptions import SamplingWarning as SamplingWarning
+    from ._explain import explain as explain
     from ._export.arviz import to_arviz as to_arviz
     from ._export.onnx import to_onnx as to_onnx
     from ._export.onnx import to_torch as to_torch

@@ -25,8 +25,8 @@ _LIBRARIES = (
 _fit: ContextVar[tuple[list[str], Callable[[], str]] | None] = ContextVar("fit", default=None)
 #: whether warnings of the package are left out
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
-#: where messages and notes send the reader
-MORE = "More: docs/warnings.md"
+#: how messages and notes begin to send the reader to docs/warnings.md
+MORE = "More: skbayes_sgmcmc.explain"
 #: how messages about it begin, if it is the host's or that of another device
 FULL, FULL_DEVICE = "memory is full", "the device's memory is full"
 
@@ -95,7 +95,7 @@ def _device_error() -> type[Exception]:
 
 def more(section: str) -> str:
     """End of a message: where the documentation explains it (a heading of docs/warnings.md)."""
-    return f" {MORE}#{section}"
+    return f' {MORE}("{section}")'
 
 
 def explained(error: Error, section: str = NOT_ALLOWED) -> Error:

@@ -427,7 +427,7 @@ class Summary(dict[str, Any]):
 def _short(column: str, value: float) -> str:
     if column == "ess":
         return f"{value:.0f}"
-    return f"{value:.3f}" if column == "r_hat" else f"{value:.4g}"
+    return f"{value:.3f}" if column == "r_hat" and value < 1000.0 else f"{value:.4g}"
 
 
 def summary(

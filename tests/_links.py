@@ -22,5 +22,9 @@ SECTIONS = anchors(PAGE.read_text())
 def section_of(error):
     """The one section that an error's notes name, which exists; None if they name none or more."""
     notes = getattr(error, "__notes__", [])
-    named = re.fullmatch(r"More: docs/warnings\.md#([\w-]+)", notes[0]) if len(notes) == 1 else None
+    named = (
+        re.fullmatch(r'More: skbayes_sgmcmc\.explain\("([\w-]+)"\)', notes[0])
+        if len(notes) == 1
+        else None
+    )
     return named[1] if named and named[1] in SECTIONS else None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
-from _links import section_of
+from _links import PAGE, SECTIONS, anchors, section_of
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
@@ -32,6 +32,7 @@ from skbayes_sgmcmc import (
     TorchLikelihood,
     data_parallel,
     document_completion_perplexity,
+    explain,
     inspection,
     low_rank_adapters,
     sample,
@@ -68,7 +69,7 @@ def section_raised(call, *args, kind=ValueError, **options):
         call(*args, **options)
     section, error = section_of(caught.value), caught.value
     lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
-    assert lines[-1] == f"More: docs/warnings.md#{section}", repr(error)
+    assert lines[-1] == f'More: skbayes_sgmcmc.explain("{section}")', repr(error)
     assert "More" not in str(error)
     return section
 
@@ -268,13 +269,31 @@ def test_displays_of_what_is_no_estimator_of_the_package(name):
     assert section in {NOT_ALLOWED, "an-estimator-is-not-fitted"}
 
 
+# what a note calls --------------------------------------------------------------------------------
+
+
+def test_explain_prints_the_section_that_a_message_names(capsys):
+    """Whole, with its code, and no other section."""
+    for section in SECTIONS:
+        explain(section)
+        title, text = capsys.readouterr().out.split("\n", 1)
+        assert anchors(f"# {title}") == {section} and not anchors(text)
+        after = PAGE.read_text().partition(f"{title}\n{text.rstrip()}")[2].lstrip()
+        assert after == "" or after.startswith("#")
+
+
+def test_a_section_that_does_not_exist_names_near_ones():
+    with pytest.raises(ValueError, match="section='the-memory' is not allowed.*the-memory-is-full"):
+        explain("the-memory")
+
+
 # one note, everywhere -----------------------------------------------------------------------------
 
 
 def test_an_error_gets_one_note():
     """The one of the place that knows most, which is the first."""
     error = explained(not_allowed("X is too large.", "the-memory-is-full"))
-    assert error.__notes__ == ["More: docs/warnings.md#the-memory-is-full"]
+    assert error.__notes__ == ['More: skbayes_sgmcmc.explain("the-memory-is-full")']
     assert section_of(pickle.loads(pickle.dumps(error))) == "the-memory-is-full"
 
 

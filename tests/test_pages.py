@@ -36,7 +36,7 @@ BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", 
 #: commands for a shell: the README's two are run by .ci/run, which also runs its other blocks in
 #: the environment of the first; the others are installations
 SHELLS = {"bash", "console"}
-#: pages with fits of default length, 110 s of one core together: .ci/run runs them, too
+#: pages with fits of default length, 110 s of one core together: the site's build runs them, too
 LONG = {
     "README.md", "docs/glm.md", "docs/guide.md", "docs/ica.md", "docs/modules.md",
     "docs/networks.md", "docs/topics.md",

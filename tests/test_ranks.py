@@ -208,7 +208,7 @@ def test_a_rank_waits_for_others_as_long_as_the_group_says(ranks):
     assert message.startswith(
         "RankError: rank 0 of 2 lost the other ranks: one has stopped, or did"
     )
-    assert "warnings.md#a-rank-has-stopped" in message and "[" not in message
+    assert 'explain("a-rank-has-stopped")' in message and "[" not in message
     assert seconds > 0.9 * PATIENCE  # the processes' own timeout, which is longer, ends the test
 
 

@@ -69,12 +69,14 @@ def rows():
     return Data({"x": torch.from_numpy(x)}, N)
 
 
-@cases("asked", [{"step_size": "auto"}, {"step_size": 0.1, "init": "map"}])
+@cases("given", ["step_size='auto'", "init='map'", "gradient='control_variates'"])
 @cases("model", [ShortModel(3, 1.0), DensityModel(lambda t: -(t.sum(1) ** 2), 3)])
-def test_without_tuning_auto_is_refused_with_a_remedy(model, asked):
-    message = f"{type(model).__name__} has no MAP; give step_size a number"
+def test_without_tuning_what_needs_the_maximum_is_refused_by_its_name(model, given):
+    """Nothing that was not given is named."""
+    name, value = given.replace("'", "").split("=")
+    message = f"^{given} is not allowed: the maximum of {type(model).__name__} is not known; give "
     with pytest.raises(ValueError, match=message):
-        sample(model, data=rows(), **asked)
+        sample(model, data=rows(), **({"step_size": 0.1} | {name: value}))
     with pytest.raises(ValueError, match="no curvature; give preconditioner=None or an array"):
         sample(model, data=rows(), preconditioner="hessian")
 

@@ -34,7 +34,7 @@ from ._auto import AUTO
 from ._gradient_noise import largest_second_moment, noise_in_tail
 from ._linalg import inverse_root, largest_of_symmetric, pairs_of_symmetric
 from ._protocol import Anchor, Model
-from ._tuning import AutoValues, Request, Tuning, preconditions
+from ._tuning import STEP_REMEDY, AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
 
 if TYPE_CHECKING:
@@ -224,7 +224,9 @@ class WhitenedGaussian(Tuning):
             init = "map" if root is None else "gaussian"
         if gradient == "auto":
             gradient = self._gradient(request, root)
-        values = AutoValues(gradient, init, self.center(data) if center is None else center, root)
+        if center is None:
+            center = self.center(data, "step_size='auto'", STEP_REMEDY)
+        values = AutoValues(gradient, init, center, root)
         values.anchor = None if fitted is None else fitted.anchor
         self.set_step(values, data, request)
         return values

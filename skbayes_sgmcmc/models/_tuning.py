@@ -110,6 +110,10 @@ class AutoValues:
         return np.asarray(self.center + away).astype(theta.dtype)
 
 
+#: what to give in place of "auto"
+STEP_REMEDY = "give a number, or sampler='mclmc', which finds its step size"
+
+
 @dataclass(frozen=True)
 class Request:
     """What "auto" depends on, besides the model and the rows.
@@ -189,7 +193,7 @@ class Tuning:
     def automatic(self, data: Data, request: Request) -> AutoValues:
         """The resolved values for ``step_size="auto"``."""
         if not request.sampler.finds_step:
-            raise self._no_map()
+            raise self._no_map("step_size='auto'", STEP_REMEDY)
         values = self.given(data, request)
         self.set_step(values, data, request)
         return values
@@ -201,8 +205,10 @@ class Tuning:
         gradient = "minibatch" if request.settings.gradient == "auto" else request.settings.gradient
         init = "random" if is_auto(request.settings.init) else request.settings.init
         central = isinstance(init, str) and init in self.central_starts
-        if center is None and (gradient != "minibatch" or central):
-            center = self.center(data)
+        if center is None and gradient != "minibatch":
+            center = self.center(data, f"gradient={gradient!r}", "give gradient='minibatch'")
+        elif center is None and central:
+            center = self.center(data, f"init={init!r}", "give init='random' or an array")
         return AutoValues(gradient, init, center, root)
 
     def start_near(
@@ -229,18 +235,17 @@ class Tuning:
             )
         return found
 
-    def center(self, data: Data) -> Array:
-        """The posterior's maximum; raises ``ValueError`` if it is not known."""
+    def center(self, data: Data, given: str, remedy: str) -> Array:
+        """The posterior's maximum, which ``given`` needs; ``ValueError`` if it is not known."""
         center = self.find_map(data)
         if center is None:
-            raise self._no_map()
+            raise self._no_map(given, remedy)
         return center
 
-    def _no_map(self) -> ValueError:
+    def _no_map(self, given: str, remedy: str) -> ValueError:
         return not_allowed(
-            "step_size='auto', control variates and init='map' are not allowed: "
-            f"{type(self.model).__name__} has no MAP; give step_size a number (or "
-            "sampler='mclmc', which finds its step size), gradient='minibatch' and init='random'."
+            f"{given} is not allowed: the maximum of {type(self.model).__name__} is not known; "
+            f"{remedy}."
         )
 
     def default_sampler(
@@ -378,7 +383,7 @@ class ManyModes(Tuning):
         if not _is_plain(request):
             if not is_auto(request.settings.preconditioner):
                 self.coordinates(data, request, request.settings.preconditioner)
-            raise self._no_map()
+            raise self._no_map("step_size='auto'", STEP_REMEDY)
         if request.cell.rate is None:
             raise not_allowed(
                 f"step_size='auto' is not allowed with {type(sampler).__name__} and this "
