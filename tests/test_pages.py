@@ -164,7 +164,7 @@ def test_tables_are_whole(path):
 #: developers
 FOR_USERS = [
     path
-    for path in [ROOT / "README.md", *DOCS.glob("*.md")]
+    for path in [ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("versus/*.md")]
     if path.stem not in {"api", "design", "performance", "scale_arithmetic", "warnings"}
 ]
 
