@@ -6,21 +6,32 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+if TYPE_CHECKING:  # see _sklearn.py
+    HAS_CALLBACKS: bool
 
-    HAS_CALLBACKS = True
-except ImportError:  # scikit-learn < 1.9
-    HAS_CALLBACKS = False
+    class CallbackSupportMixin:
+        """Callbacks of a fit."""
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in for scikit-learn's class."""
+        def set_callbacks(self, *callbacks: Any) -> Self: ...
 
-    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the method unchanged."""
-        return method
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]: ...
+
+else:
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+        HAS_CALLBACKS = True
+    except ImportError:  # scikit-learn < 1.9
+        HAS_CALLBACKS = False
+
+        class CallbackSupportMixin:
+            """Stands in for scikit-learn's class."""
+
+        def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
+            """Return the method unchanged."""
+            return method
 
 
 #: number of blocks of a run; each is one progress event

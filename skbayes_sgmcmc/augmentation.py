@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sklearn.base import BaseEstimator
-
+from ._sklearn import BaseEstimator
 from ._validation import check_int, check_real
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from ._exceptions import not_allowed
+from ._sklearn import BaseEstimator
 from ._validation import check_int, check_real
 
 Array = NDArray[Any]

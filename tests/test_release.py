@@ -178,6 +178,7 @@ def mypy_cache(tmp_path_factory):
         ("BayesianLogisticRegression(n_draws='many')", '"n_draws" to "BayesianLogisticRegression"'),
         ("SGHMC(gradient_variance=None)\nBayesianGLMRegressor(step_size=[0.1])", '"step_size" to'),
         ("a, b = BayesianGLMRegressor().predict([[1.0]], return_std=1.0)", "No overload variant"),
+        ("BayesianGLMRegressor().fit([[1.0]], [1.0]).predct([[1.0]])", 'no attribute "predct"'),
     ],
 )
 def test_types_of_a_small_program(wrong, error, tmp_path, mypy_cache):

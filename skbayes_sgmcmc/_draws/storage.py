@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from .._exceptions import explained, not_allowed
+from .._sklearn import BaseEstimator
 from .._validation import check_choice
 
 Array = NDArray[Any]

@@ -15,11 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from .. import __version__
 from .._data.chain_random import ChainRandom
 from .._data.rows import StoredCSR, StoredRows
+from .._sklearn import BaseEstimator
 from .target import Evaluator
 
 if TYPE_CHECKING:

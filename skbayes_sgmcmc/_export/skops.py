@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from sklearn.base import BaseEstimator
+from .._sklearn import BaseEstimator
 
 #: modules with public classes that users pass as arguments; "" is the package with the estimators
 PUBLIC = ("", ".augmentation", ".priors", ".samplers", ".schedules")

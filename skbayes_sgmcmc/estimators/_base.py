@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from .._callbacks import CallbackSupportMixin, Progress, with_callbacks
 from .._data.kept_rows import KeptRows
@@ -19,6 +18,7 @@ from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._limits import LIMITS
+from .._sklearn import BaseEstimator
 from .._validation import check_int, check_is_fitted, check_sample_weight
 from ._columns import Columns, check_columns_stay
 from ._encoding import PLAIN, Encoding
@@ -56,7 +56,13 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     # parameters of every estimator, set by the constructors
     prior: Any
     step_size: Any
+    burn_in: Any
+    n_draws: Any
+    thinning: Any
     temperature: Any
+    compiled: Any
+    random_state: Any
+    verbose: int
     total_samples: float | None
     checkpoint: Any
     n_chains: int

@@ -60,6 +60,7 @@ class CalibratedClassifier(NetworkClassifier):
     """
 
     calibrate: Any
+    storage: Any
     max_steps: int | None
     calibration_power_: float = 1.0
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
-from sklearn.base import BaseEstimator
 
 from .._draws.magnitude import moves
 from .._draws.posterior_samples import PosteriorSamples, names_of
 from .._exceptions import warn
+from .._sklearn import BaseEstimator
 from .._validation import is_auto
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def check_order(estimator: Any, joined: StreamRows, rows: KeptRows) -> None:
 def short_name(estimator: Any) -> str:
     """Class and parameters that are not at their defaults, on one line."""
     with config_context(print_changed_only=True):
-        text: str = BaseEstimator.__repr__(estimator, N_CHAR_MAX=200)
+        text: str = BaseEstimator.__repr__(estimator, N_CHAR_MAX=200)  # type: ignore[call-arg]
         return " ".join(text.split())
 
 

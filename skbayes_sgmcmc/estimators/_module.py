@@ -46,6 +46,9 @@ class ModuleEstimator(LastLayer):
     sample_parameters: Any
     prior_center: Any
     init: Any
+    # of regressors
+    _family: Any
+    likelihood: Any
     #: the parameters that ``_module`` and ``_sampled_names`` were made from
     _made_from: tuple[Any, Any] = (None, None)
     #: the final softmax or sigmoid of the module, which ``_module`` does without
@@ -131,7 +134,8 @@ class ModuleEstimator(LastLayer):
         if reset:
             X = module_rows.by_name(X, self.module)
             self._layout = module_rows.layout_of(X, self.input_shape, self.standardize)
-        flat, y = super()._validate_xy(self._flat(X), as_array(y), reset=reset)
+        flat = self._flat(X)
+        flat, y = super()._validate_xy(flat, as_array(y), reset=reset)  # type: ignore[misc]
         if reset:
             self._shape_in = None if self._layout.several else shape_in(X)
         return flat, y
@@ -153,7 +157,7 @@ class ModuleEstimator(LastLayer):
             )
         # the targets are checked along with rows of zeros, which take no memory
         blank = np.broadcast_to(np.float32(0.0), (len(X), self._layout.size))
-        _, y = super()._validate_xy(blank, y, reset=reset)
+        _, y = super()._validate_xy(blank, y, reset=reset)  # type: ignore[misc]
         return self._dataset_rows(X), y
 
     def _dataset_rows(self, X: Any) -> Any:
@@ -303,7 +307,7 @@ class ModuleEstimator(LastLayer):
             raise not_allowed(
                 "distill is not allowed with several arrays: a student takes one array of rows."
             )
-        blueprint: Blueprint = super()._student(X)
+        blueprint: Blueprint = super()._student(X)  # type: ignore[misc]
         return blueprint
 
     def _student_architecture(self) -> Any:
@@ -312,7 +316,7 @@ class ModuleEstimator(LastLayer):
         if self._has_weights or len(self._sampled_names) < len([*self._module.parameters()]):
             # the student learns what is sampled, and has the rest
             return Trainable(self._module, self._sampled_names)
-        architecture = super()._student_architecture()
+        architecture = super()._student_architecture()  # type: ignore[misc]
         return architecture if self._left_out is None else Without(architecture, self._left_out)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -339,7 +343,7 @@ class ModuleEstimator(LastLayer):
         SamplingError
             Every chain diverged. The estimator then stays as it was before the call.
         """
-        return super().fit(X, y, sample_weight)
+        return super().fit(X, y, sample_weight)  # type: ignore[misc]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The accuracy of a classifier, or the coefficient of determination R^2 of a regressor.
@@ -361,4 +365,4 @@ class ModuleEstimator(LastLayer):
             from .._data.datasets import targets_of
 
             y = targets_of(X, self.n_workers)
-        return float(super().score(X, y, sample_weight))
+        return float(super().score(X, y, sample_weight))  # type: ignore[misc]

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 
 from .._exceptions import not_allowed
 from .._labels import codes_of, label_array
 from .._pipelines import called_from
+from .._sklearn import ClassifierMixin
 from .._validation import check_consistent_length, check_sample_weight, column_or_1d
 
 Array = NDArray[Any]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 from sklearn.utils import Bunch, get_tags
 
 from .._conversion import explained_conversion
 from .._data.kept_rows import KeptRows
 from .._draws.mixture import Mixture
 from .._exceptions import not_allowed
+from .._sklearn import RegressorMixin
 from .._table_columns import not_finite
 from .._validation import (
     central,

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import gen_batches
 
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
+from .._sklearn import SelectorMixin
 from .._validation import check_is_fitted
 from ._mixing import short_name
 from ._parameters import Check, check_spikes
@@ -31,6 +31,7 @@ class SparsePerceptron(SelectorMixin, Perceptron):
     """Mixin of the sparse estimators: feature selectors that are linear or have hidden layers."""
 
     threshold: float
+    sigma_: float
     _dense = False
     _checks: ClassVar[dict[str, Check]] = {"prior": check_spikes}
 

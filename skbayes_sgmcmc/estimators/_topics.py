@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 
@@ -19,6 +18,7 @@ from .._data.kept_rows import KeptRows
 from .._draws.alignment import matched
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
+from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
     BOUNDS,
     check_int,

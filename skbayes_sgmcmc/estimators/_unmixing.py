@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from .._exceptions import not_allowed
+from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import check_array, check_is_fitted, check_predictions
 from ._base import SGMCMCEstimator
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import gen_batches
 
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
+from .._sklearn import BaseEstimator
 from .._validation import (
     BOUNDS,
     check_array,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from .._sklearn import BaseEstimator
 from .._validation import check_choice, check_real
 from . import predictive
 from ._constants import Constant

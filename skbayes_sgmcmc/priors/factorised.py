@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import erf
-from sklearn.base import BaseEstimator
 from torch import Tensor
+
+from .._sklearn import BaseEstimator
 
 Array = NDArray[Any]
 

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from .._sklearn import BaseEstimator
 from .._validation import BOUNDS, check_choice, check_real, check_scale
 
 Array = NDArray[Any]

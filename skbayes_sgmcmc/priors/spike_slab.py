@@ -18,10 +18,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from torch import Tensor
 
 from .._exceptions import not_allowed
+from .._sklearn import BaseEstimator
 from .._validation import check_choice, check_layers, check_real, is_auto
 from ..schedules import Constant, Polynomial, Schedule, as_schedule
 

@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from .._metric import Conditionals, Metric, State
+from .._sklearn import BaseEstimator
 
 
 def _nothing() -> Tensor:

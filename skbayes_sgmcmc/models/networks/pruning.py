@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ..._exceptions import not_allowed
+from ..._sklearn import BaseEstimator
 from ..._validation import check_int, check_layers, check_real, is_auto
 
 
