@@ -15,9 +15,14 @@ import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from _cases import cases
 from _links import SECTIONS
+from sklearn.datasets import load_wine
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skbayes_sgmcmc
 from skbayes_sgmcmc._exceptions import NOT_ALLOWED
@@ -209,6 +214,18 @@ def test_the_reader_of_places_reads():
 @cases("path", [DOCS / "design.md", ROOT / "CONTRIBUTING.md"])
 def test_modules_and_names_are_where_a_page_says(path):
     assert misplaced(path.read_text()) == []
+
+
+@pytest.mark.slow
+def test_accuracies_that_the_readme_states():
+    """With the protocol that it states, to one row in 178."""
+    X, y = load_wine(return_X_y=True)
+    clf = skbayes_sgmcmc.BayesianLogisticRegression(random_state=0)
+    found = [cross_val_score(kind, X, y, cv=5).mean() for kind in
+             (clf, make_pipeline(StandardScaler(), clf))]  # fmt: skip
+    text = " ".join((ROOT / "README.md").read_text().split())
+    stated = re.search(r"unscaled wine is (\.\d+), compared with (\.\d+) behind", text)
+    np.testing.assert_allclose(found, [float(each) for each in stated.groups()], atol=1 / 178)
 
 
 #: errors of sampling, whose text names its section of docs/warnings.md
