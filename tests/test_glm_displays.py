@@ -77,6 +77,27 @@ def test_partial_effects_are_means_over_rows(fitted, data):
         assert name == "b"
 
 
+def test_partial_effects_of_a_class_are_its_mean_probabilities(data):
+    """At one value: p(class | x, draw), averaged over rows, and its quantiles over draws."""
+    X, y = data[0][["a", "b"]], np.where(data[1] > 2, "many", "few")
+    clf = BayesianLogisticRegression(**TINY).fit(X, y)
+    for label, column in ((None, 1), ("many", 1), ("few", 0)):
+        display = PartialEffectDisplay.from_estimator(clf, X, "a", label=label, n_points=4)
+        changed = X.assign(a=display.grids[0, 2])
+        p = clf.predict_proba_samples(changed)[:, :, column].mean(axis=1)
+        assert display.mean[0, 2] == pytest.approx(p.mean())
+        assert display.upper[0, 2] == pytest.approx(np.quantile(p, 0.95))
+        assert display.ax_.get_ylabel() == f"probability of {label or 'many'!r}"
+
+
+def test_a_new_figure_is_high_enough_for_its_names():
+    """At least .2 inches each, which is what a label of the default size takes."""
+    names = [f"x{j}" for j in range(40)]
+    few = CoefficientDisplay(np.array(names[:5]), *np.zeros((3, 5))).plot()
+    many = CoefficientDisplay(np.array(names), *np.zeros((3, 40))).plot()
+    assert many.figure_.get_figheight() >= 40 * 0.2 > few.figure_.get_figheight()
+
+
 def test_predictive_check_counts_targets(fitted, data):
     """Bins of whole numbers hold every target; the band holds the bars of data from the model."""
     X, y = data
@@ -109,9 +130,11 @@ def test_bad_input(fitted, data):
     ):
         with pytest.raises(ValueError, match=message):
             PartialEffectDisplay.from_estimator(fitted, X, features)
+    with pytest.raises(ValueError, match="label=1 is not allowed with a regressor"):
+        PartialEffectDisplay.from_estimator(fitted, X, ["a"], label=1)
     clf = BayesianLogisticRegression(**TINY).fit(X, y > 2)
-    with pytest.raises(ValueError, match="regressor"):
-        PartialEffectDisplay.from_estimator(clf, X, ["a"])
+    with pytest.raises(ValueError, match="label='many'"):
+        PartialEffectDisplay.from_estimator(clf, X, ["a"], label="many")
     with pytest.raises(ValueError, match="regressor with one output"):
         PredictiveCheckDisplay.from_estimator(clf, X, y)
     with pytest.raises(ValueError, match="n_bins=0"):

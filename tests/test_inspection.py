@@ -353,6 +353,23 @@ def test_rows_far_out_are_told_apart(kind, least):
     assert texts == ["in", "far"]
 
 
+def test_entropies_of_right_and_of_wrong_labels(iris):
+    """With the labels of the rows: those that are predicted, and the others."""
+    X, y = iris[0][:, :2], iris[1]  # two classes overlap in these features
+    clf = BayesianLogisticRegression(n_draws=50, n_chains=2, random_state=0).fit(X, y)
+    display, wrong = EntropyHistogramDisplay.from_estimator(clf, X, y=y), clf.predict(X) != y
+    entropy = clf.predict_uncertainty(X).total
+    np.testing.assert_array_equal(display.entropy, entropy[~wrong])
+    np.testing.assert_array_equal(display.entropy_other, entropy[wrong])
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == ["right", "wrong"] and display.auroc > 0.5
+    with pytest.raises(ValueError, match="y is not allowed: 0 of .* predicted labels are wrong"):
+        EntropyHistogramDisplay.from_estimator(clf, X[~wrong], y=y[~wrong])
+    for both in ({}, {"X_other": X, "y": y}):
+        with pytest.raises(ValueError, match="X_other and y are not allowed together"):
+            EntropyHistogramDisplay.from_estimator(clf, X, **both)
+
+
 def test_area_under_the_curve_with_ties():
     """The same as scikit-learn's, with many ties."""
     rng = np.random.default_rng(0)

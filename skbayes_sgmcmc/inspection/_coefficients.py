@@ -107,6 +107,9 @@ class CoefficientDisplay(Display):
         display = cls(np.asarray(names), shown.mean("x"), lower, upper, exponentiate)
         return display.plot(ax, **kwargs)
 
+    def _n_names(self) -> int:
+        return len(self.names)
+
     def _draw(self, **kwargs: Any) -> None:
         """Plot the intervals."""
         self.ax_.axvline(float(self.exponentiate), color="grey", linewidth=1, linestyle=":")

@@ -29,13 +29,16 @@ def pyplot(caller: str) -> Any:
     return plt
 
 
-def panels(caller: str, ax: Any, n_panels: int) -> Array:
-    """An array (n_panels,) of axes: new ones, the given ones, or new ones inside a given one."""
+def panels(caller: str, ax: Any, n_panels: int, n_names: int = 0) -> Array:
+    """An array (n_panels,) of axes: new ones, the given ones, or new ones inside a given one.
+
+    New ones are high enough for ``n_names`` names below each other.
+    """
     plt = pyplot(caller)
     n_columns = min(n_panels, COLUMNS)
     n_rows = -(-n_panels // n_columns)
     if ax is None:
-        size = (3.6 * n_columns, 3.2 * n_rows)
+        size = (3.6 * n_columns, max(3.2, 0.7 + 0.2 * n_names) * n_rows)
         _, grid = plt.subplots(n_rows, n_columns, figsize=size, squeeze=False, layout="constrained")
         for unused in grid.ravel()[n_panels:]:
             unused.remove()
@@ -88,11 +91,15 @@ class Display:
         return self
 
     def _make_axes(self, ax: Any, n_panels: int = 1) -> None:
-        self.axes_ = panels(f"{type(self).__name__}.plot", ax, n_panels)
+        self.axes_ = panels(f"{type(self).__name__}.plot", ax, n_panels, self._n_names())
         self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
 
     def _n_panels(self) -> int:
         return 1
+
+    def _n_names(self) -> int:
+        """Number of names below each other in a panel."""
+        return 0
 
     def _draw(self, **kwargs: Any) -> None:
         """Draw on ``axes_``, with the options of the user."""

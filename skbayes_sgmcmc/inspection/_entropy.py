@@ -10,8 +10,9 @@ import numpy as np
 
 from .._draws import prediction
 from .._exceptions import not_allowed
+from .._labels import known_codes
 from .._pipelines import last_step
-from .._validation import check_array, check_choice, check_int
+from .._validation import check_array, check_choice, check_consistent_length, check_int
 from ._common import Array, Display, pyplot
 
 #: label of the axis for each kind of entropy
@@ -20,6 +21,8 @@ KINDS = {
     "aleatoric": "aleatoric entropy (nats)",
     "epistemic": "epistemic entropy (nats)",
 }
+#: names of the two sets, unless they are others
+DISTRIBUTIONS = ("in distribution", "out of distribution")
 
 
 @dataclass(eq=False, repr=False)
@@ -84,7 +87,7 @@ class EntropyHistogramDisplay(Display):
     entropy_other: Array
     _: KW_ONLY
     kind: str = "total"
-    labels: Sequence[str] = ("in distribution", "out of distribution")
+    labels: Sequence[str] = DISTRIBUTIONS
 
     def __post_init__(self) -> None:
         self.auroc = _auroc(np.asarray(self.entropy), np.asarray(self.entropy_other))
@@ -94,10 +97,11 @@ class EntropyHistogramDisplay(Display):
         cls,
         estimator: Any,
         X: Any,
-        X_other: Any,
+        X_other: Any = None,
         *,
+        y: Any = None,
         kind: str = "total",
-        labels: Sequence[str] = ("in distribution", "out of distribution"),
+        labels: Sequence[str] | None = None,
         bins: int = 30,
         ax: Any = None,
         **kwargs: Any,
@@ -110,14 +114,18 @@ class EntropyHistogramDisplay(Display):
             Fitted classifier of this package, or a pipeline or search that ends in one.
         X : array or CSR matrix of shape (n_samples, n_features)
             Rows like those of the fit, preferably not used in ``fit``.
-        X_other : array or CSR matrix of shape (n_other, n_features)
+        X_other : array or CSR matrix of shape (n_other, n_features), or None, default=None
             Rows of another kind.
+        y : array of shape (n_samples,) or None, default=None
+            Labels of X, in place of ``X_other``: the second set are then the rows whose predicted
+            label is wrong, and the first set the others.
         kind : {"total", "aleatoric", "epistemic"}, default="total"
             "total": entropy of the averaged probabilities. "aleatoric": the part that would remain
             if the parameters were known. "epistemic": the difference, which is due to disagreement
             between draws.
-        labels : pair of str, default=("in distribution", "out of distribution")
-            Names of the two sets.
+        labels : pair of str or None, default=None
+            Names of the two sets. None: "in distribution" and "out of distribution", or, with
+            ``y``, "right" and "wrong".
         bins : int, default=30
             Number of bins of equal width.
         ax : Axes or None, default=None
@@ -132,11 +140,20 @@ class EntropyHistogramDisplay(Display):
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         check_choice("kind", kind, KINDS)
         check_int("bins", bins)
+        if (X_other is None) == (y is None):
+            raise not_allowed("X_other and y are not allowed together, nor neither: give one.")
         last, X, X_other = last_step(estimator, X, X_other)
         if not hasattr(last, "predict_proba"):
             raise not_allowed(f"estimator={last!r} is not allowed: give a classifier.")
-        entropies = [last.predict_uncertainty(rows)[kind] for rows in (X, X_other)]
-        return cls(*entropies, kind=kind, labels=labels).plot(ax, bins=bins, **kwargs)
+        entropy = last.predict_uncertainty(X)[kind]
+        if y is None:
+            sets = entropy, last.predict_uncertainty(X_other)[kind]
+            names = DISTRIBUTIONS
+        else:
+            wrong = _wrong(last, X, y)
+            sets, names = (entropy[~wrong], entropy[wrong]), ("right", "wrong")
+        display = cls(*sets, kind=kind, labels=names if labels is None else labels)
+        return display.plot(ax, bins=bins, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -144,7 +161,7 @@ class EntropyHistogramDisplay(Display):
         proba: Any,
         proba_other: Any,
         *,
-        labels: Sequence[str] = ("in distribution", "out of distribution"),
+        labels: Sequence[str] = DISTRIBUTIONS,
         bins: int = 30,
         ax: Any = None,
         **kwargs: Any,
@@ -158,7 +175,7 @@ class EntropyHistogramDisplay(Display):
         proba_other : array of shape (n_other, n_classes)
             Probabilities for rows of another kind.
         labels, bins, ax, **kwargs
-            As for :meth:`from_estimator`.
+            As for :meth:`from_estimator`, for rows of two kinds.
 
         Returns
         -------
@@ -202,6 +219,19 @@ class EntropyHistogramDisplay(Display):
         self.ax_.set(xlabel=KINDS[self.kind], ylabel="density")
         self.ax_.legend(title=f"AUROC {self.auroc:.3f}")
         return self
+
+
+def _wrong(fitted: Any, X: Any, y: Any) -> Array:
+    """Whether the predicted label of each row is wrong, which some are and some are not."""
+    predicted = fitted.predict(X)
+    check_consistent_length(predicted, y)
+    wrong: Array = known_codes(predicted, fitted.classes_) != known_codes(y, fitted.classes_)
+    if wrong.all() or not wrong.any():
+        raise not_allowed(
+            f"y is not allowed: {wrong.sum()} of {len(wrong)} predicted labels are wrong, and a "
+            "histogram of either kind needs some. Give more rows."
+        )
+    return wrong
 
 
 def _auroc(low: Array, high: Array) -> float:

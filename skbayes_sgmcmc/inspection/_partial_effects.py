@@ -1,7 +1,8 @@
-"""Predicted means as functions of one feature, with bands."""
+"""Predicted means or probabilities as functions of one feature, with bands."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from .._draws.posterior_samples import quantiles
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
-from .._validation import central, check_int
+from .._validation import central, check_choice, check_int
 from ._common import Array, Display, pyplot
 
 
@@ -22,6 +23,7 @@ class PartialEffectDisplay(Display):
 
     All other columns keep the values that they have in some rows, over which the means are
     averaged. The band is that of the mean, and does not include the noise of a new observation.
+    Of a classifier, it is the probability of a class.
 
     Create a display with :meth:`from_estimator`.
 
@@ -35,6 +37,8 @@ class PartialEffectDisplay(Display):
         Posterior means.
     lower, upper : array of shape (n_features, n_points)
         Ends of the central intervals.
+    target : str, default="mean of y"
+        What the means are of.
 
     Attributes
     ----------
@@ -60,6 +64,7 @@ class PartialEffectDisplay(Display):
     mean: Array
     lower: Array
     upper: Array
+    target: str = "mean of y"
 
     @classmethod
     def from_estimator(
@@ -68,23 +73,26 @@ class PartialEffectDisplay(Display):
         X: Any,
         features: Any,
         *,
+        label: Any = None,
         n_points: int = 30,
         coverage: float = 0.9,
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Plot partial effects of a fitted regressor.
+        """Plot partial effects of a fitted regressor or classifier.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted regressor of this package, or a pipeline or search that ends in one. Features are
-            then those that the regressor gets.
+            Fitted regressor or classifier of this package, or a pipeline or search that ends in
+            one. Features are then those that it gets.
         X : array of shape (n_samples, n_columns)
             Rows. The grid of a feature covers its central 90%; at most 100 rows, evenly spaced, are
             averaged over.
         features : int, str or list of them
             Indices or names of the columns.
+        label : label or None, default=None
+            Class of a classifier. None: the last one.
         n_points : int, default=30
             Number of values of each feature.
         coverage : float, default=0.9
@@ -102,8 +110,7 @@ class PartialEffectDisplay(Display):
         tails = central(coverage)
         check_int("n_points", n_points, low=2)
         last, X = last_step(estimator, X)
-        if not hasattr(last, "_mixture"):
-            raise not_allowed(f"estimator={last!r} is not allowed: give a fitted regressor.")
+        means_of, target = _means(last, label)
         X = last._validate_x(X)
         labels = _column_labels(with_column_names(estimator))
         several = np.iterable(features) and not isinstance(features, str)
@@ -123,7 +130,7 @@ class PartialEffectDisplay(Display):
         n_draws = min(400, posterior.n_chains * posterior.n_draws)
         chosen, kept = posterior.spaced(n_draws)
         weights = None if posterior.weights is None else kept
-        predictive, grids, means = last._predictive(), [], []
+        grids, means = [], []
         for place, j in zip(np.searchsorted(origin, columns), columns, strict=True):
             column = int(place)
             values = X[:, [column]].toarray() if sp.issparse(X) else X[:, column]
@@ -133,13 +140,12 @@ class PartialEffectDisplay(Display):
             changed[:, origin == j] = 0.0  # no row has a gap then
             for value in grids[-1]:
                 changed[:, column] = value
-                mean = np.asarray(predictive(chosen, changed).mean())
-                at.append(mean[..., 0].mean(axis=1))
+                at.append(means_of(chosen, changed).mean(axis=1))
             means.append(at)
         draws = np.moveaxis(np.asarray(means), 2, 0)  # (draws, features, points)
         lower, upper = quantiles(draws, tails, weights)
         names, mean = [labels[j] for j in columns], np.average(draws, axis=0, weights=weights)
-        return cls(names, np.asarray(grids), mean, lower, upper).plot(ax, **kwargs)
+        return cls(names, np.asarray(grids), mean, lower, upper, target).plot(ax, **kwargs)
 
     def _n_panels(self) -> int:
         return len(self.names)
@@ -150,7 +156,23 @@ class PartialEffectDisplay(Display):
             (line,) = axes.plot(self.grids[k], self.mean[k], **kwargs)
             color = line.get_color()
             axes.fill_between(self.grids[k], self.lower[k], self.upper[k], color=color, alpha=0.2)
-            axes.set(xlabel=self.names[k], ylabel="mean of y")
+            axes.set(xlabel=self.names[k], ylabel=self.target)
+
+
+def _means(fitted: Any, label: Any) -> tuple[Callable[[Any, Any], Array], str]:
+    """A function of draws and rows that returns the means (draws, rows), and what they are of."""
+    if hasattr(fitted, "_mixture"):
+        if label is not None:
+            raise not_allowed(f"label={label!r} is not allowed with a regressor: give None.")
+        predictive = fitted._predictive()
+        return lambda draws, X: np.asarray(predictive(draws, X).mean())[..., 0], "mean of y"
+    if not hasattr(fitted, "classes_"):
+        raise not_allowed(f"estimator={fitted!r} is not allowed: give a regressor or classifier.")
+    classes = fitted.classes_.tolist()
+    place = -1 if label is None else classes.index(check_choice("label", label, classes))
+    predict = fitted._predictor()
+    name = f"probability of {classes[place]!r}"
+    return lambda draws, X: np.asarray(predict(draws, X))[..., place], name
 
 
 def _column_labels(estimator: Any) -> list[str]:

@@ -115,6 +115,9 @@ class RelevanceDisplay(Display):
         lower, upper = last._relevance().quantile("relevance", tails)[:, shown]
         return cls(names[shown], relevance[shown], lower, upper).plot(ax, **kwargs)
 
+    def _n_names(self) -> int:
+        return len(self.names)
+
     def _draw(self, **kwargs: Any) -> None:
         """Plot the bars."""
         self.ax_.barh(range(len(self.mean)), self.mean, **({"color": "C0", "alpha": 0.7} | kwargs))

@@ -209,7 +209,7 @@ class ReliabilityDisplay(Display):
         line = {"marker": "o", "label": ece if label is None else f"{label}, {ece}"} | kwargs
         (self.line_,) = self.ax_.plot(self.confidence[some], self.accuracy[some], **line)
         self.ax_.set(xlabel="confidence", ylabel="accuracy", xlim=(0.0, 1.02), ylim=(0.0, 1.02))
-        self.ax_.legend(loc="upper left", fontsize="small")
+        self.ax_.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize="small")
         return self
 
 

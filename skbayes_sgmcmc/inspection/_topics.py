@@ -116,6 +116,9 @@ class TopicDisplay(Display):
     def _n_panels(self) -> int:
         return len(self.topics)
 
+    def _n_names(self) -> int:
+        return int(self.words.shape[1])
+
     def _draw(self, **kwargs: Any) -> None:
         """Plot the bars."""
         at = range(self.words.shape[1])
