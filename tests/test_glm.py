@@ -387,9 +387,11 @@ def test_trials_are_a_column():
     new = pd.DataFrame({"n": [0, 8], "x": [0.5, 0.5]})
     mean, sd = reg.predict(new, return_std=True)
     p = 1.0 / (1.0 + np.exp(-reg.posterior_["intercept"] - 0.5 * reg.posterior_["coef"][..., 0]))
-    np.testing.assert_allclose(mean, [0.0, 8.0 * p.mean()], atol=1e-12)
+    np.testing.assert_allclose(mean, [0.0, 8.0 * p.mean()], atol=8.0 * p.std() / math.sqrt(p.size))
+    means = reg.predict_mean_samples(new).mean(axis=0)
+    np.testing.assert_allclose(means, [0.0, 8.0 * p.mean()], atol=1e-12)
     spread = math.sqrt((8.0 * p * (1.0 - p)).mean() + 64.0 * p.var())
-    np.testing.assert_allclose(sd, [0.0, spread], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(sd, [0.0, spread], rtol=1e-3, atol=1e-6)
     levels = reg.predict_quantiles(new, [1e-9, 0.5, 1.0 - 1e-9])
     assert (levels[0] == 0.0).all() and levels[1, 2] == 8.0
     density = [reg.predict_log_density(new[1:], [k])[0] for k in range(9)]

@@ -1,4 +1,4 @@
-"""What predictions of logistic regression cost beside scikit-learn's, and how exact they are.
+"""What predictions of linear models cost beside scikit-learn's, and how exact they are.
 
 python examples/benchmarks/prediction_speed.py
 """
@@ -11,7 +11,11 @@ from _common import markdown_table, parse_args, write_results
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression
 
-from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianOrdinalClassifier,
+)
 
 REPEATS = 5
 BODY = """{table}
@@ -38,7 +42,18 @@ the two differ by at most {error:.1e}, and the Monte Carlo error of the average 
 
 {n_classes} classes and {n_of_classes} features; fits of {n_train:,} rows. Where a row's logits vary
 little, the average over the draws is that of a second-order expansion about the mean logits, with
-their covariances over the draws; other rows average over all draws.
+their covariances over the draws; other rows average over few draws, as below.
+
+## Other linear models, and posteriors that are not narrow
+
+{others}
+
+Fits of {n_others:,} rows with 30 features. Averages are over one of 16 draws, or of 8 or 4 of rows
+whose predictors vary more. These draws are given the mean and the covariance of all, so that
+averages of quadratic functions are exact. Means and intervals of regressions take all draws where
+the logarithm of the mean varies by more than 0.25, or the mean by more than half of the noise.
+Errors are root mean squares over 300 rows, of probabilities or means; the Monte Carlo error is that
+of the average over all draws.
 """
 
 
@@ -155,6 +170,45 @@ def of_several_classes(n_classes, n_features, n_train, n_rows, n_some):
     )
 
 
+def of_other_models(n_train, n_rows):
+    """A table of times and errors of classes, ordered classes, and regressions."""
+    rng = np.random.default_rng(0)
+    X, many = rng.standard_normal((n_train, 30)), rng.standard_normal((n_rows, 30))
+    f = X @ (0.5 * rng.standard_normal((30, 4)))
+    logistic, mean = rng.logistic(size=n_train), np.exp(0.5 * f[:, 0])
+    counts = BayesianGLMRegressor(likelihood="poisson", random_state=0)
+    normal = BayesianGLMRegressor(random_state=0)
+    of_classes = BayesianLogisticRegression(random_state=0)
+    cases = (
+        ("four classes", of_classes, (f + rng.gumbel(size=f.shape)).argmax(1), "predict_proba"),
+        ("four separable classes", of_classes, f.argmax(1), "predict_proba"),
+        ("ordered classes", BayesianOrdinalClassifier(random_state=0),
+         np.digitize(f[:, 0] + logistic, [-1.0, 1.0]), "predict_proba"),
+        ("normal", normal, f[:, 0] + rng.standard_normal(n_train), "predict"),
+        ("normal, intervals", normal, f[:, 0] + rng.standard_normal(n_train), "predict_interval"),
+        ("Poisson", counts, rng.poisson(mean), "predict"),
+        ("Poisson, intervals", counts, rng.poisson(mean), "predict_interval"),
+    )  # fmt: skip
+    rows = []
+    for name, model, y, method in cases:
+        call = getattr(model.fit(X, y), method)
+        call(many[:1])
+        cost = [f"{seconds(lambda c=call: c(many)):.2g} s"]
+        if method == "predict_interval":
+            rows.append([name, *cost, "", "", ""])
+            continue
+        samples = getattr(
+            model, {"predict": "predict_mean_samples"}.get(method, f"{method}_samples")
+        )
+        some = many[:300]
+        every, draws = seconds(lambda s=samples, r=some: s(r)) * n_rows / len(some), samples(some)
+        error = np.sqrt(np.square(call(some) - draws.mean(axis=0)).mean())
+        mcse = np.sqrt(draws.var(axis=0).mean() / len(draws))
+        rows.append([name, *cost, f"{every:.2g} s", f"{error:.1e}", f"{mcse:.1e}"])
+    head = [f"{n_rows:,} rows", "ours", "every draw", "error", "Monte Carlo error"]
+    return markdown_table(head, rows)
+
+
 def main():
     args = parse_args(__doc__, seeds=1, quick_seeds=1)
     n_features, n_train = (5, 500) if args.short else (100, 20_000)
@@ -202,6 +256,7 @@ def main():
     n_classes, n_of_classes = 10, 5 if args.short else 64
     classes = of_several_classes(n_classes, n_of_classes, n_train, n_rows // 10, n_some)
     separable = of_separable_classes(n_train // 10, n_rows, n_some)
+    n_others = n_train // 20 if n_train > 1000 else n_train
     draws = clf.predict_proba_samples(some)[:, :, 1]
     exact, ours = draws.mean(axis=0), clf.predict_proba(some)[:, 1]
     body = BODY.format(
@@ -211,8 +266,9 @@ def main():
         mcse=float((draws.std(axis=0) / np.sqrt(len(draws))).mean()),
         share=float((np.abs(exact - ours) > 1e-13).mean()), classes=classes,
         n_classes=n_classes, n_of_classes=n_of_classes, separable=separable,
+        others=of_other_models(n_others, n_rows // 10), n_others=n_others,
     )  # fmt: skip
-    write_results(args, "prediction_speed", "Predictions of logistic regression", body)
+    write_results(args, "prediction_speed", "Predictions of linear models", body)
 
 
 if __name__ == "__main__":

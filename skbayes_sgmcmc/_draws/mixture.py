@@ -157,6 +157,36 @@ class Mixture:
         yield from gen_batches(x.shape[0], at_once)
 
 
+class WithFew(Mixture):
+    """A mixture whose smooth averages are those of another, with few draws, for near rows.
+
+    Parameters
+    ----------
+    whole, few : Mixture
+        The mixture, and the other.
+    near : callable
+        ``near(rows)`` says for which rows the other stands for all.
+    """
+
+    def __init__(self, whole: Mixture, few: Mixture, near: Callable[[Any], Array]):
+        super().__init__(whole.predictive, whole.n_draws, whole.n_targets, whole.given_weights)
+        self.few = few
+        self.near = near
+
+    def parts(self, x: Any, *, variance: bool = True) -> tuple[Array, Array, Array]:
+        few, near = self.few.parts(x, variance=variance), self.near(x)
+        if not near.all():
+            for some, right in zip(few, super().parts(x[~near], variance=variance), strict=True):
+                some[~near] = right
+        return few
+
+    def quantiles(self, x: Any, levels: Sequence[float]) -> Array:
+        few, near = self.few.quantiles(x, levels), self.near(x)
+        if not near.all():
+            few[~near] = super().quantiles(x[~near], levels)
+        return few
+
+
 def _log_density(components: Predictive, y: Array) -> tuple[Array, Array]:
     """Joint log densities (draws, rows), and rows that have one which is wrongly not finite."""
     with np.errstate(all="ignore"):  # what is not finite is refused

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -189,6 +190,21 @@ class LinearEstimator(SGMCMCEstimator):
         names = self._scale_parts()[1]
         return {"scale": {"feature" if self._encoding.plain else "column": names}}
 
+    def _with_few(self, names: Sequence[str], one_of: int) -> Self | None:
+        """With one of so many draws, which stand for all; None if that saves little."""
+        from ..models.few_draws import few_for_all
+
+        found = few_for_all(self.posterior_, names, one_of)
+        if found is None:
+            return None
+        other = copy.copy(self)
+        other.posterior_ = found
+        return other if other._has_valid_draws() else None
+
+    def _has_valid_draws(self) -> bool:
+        """Whether the draws are positions that chains could have."""
+        return True
+
 
 class LinearClassifier(LinearEstimator, BayesianClassifier):
     """Base class of classifiers with a linear model: two blocks of draws determine the logits."""
@@ -213,6 +229,25 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
             self._units(rows.x, rows.weight, first=first) if learned else None,
             self._scale_parts()[0],
         )
+
+    def _mean_proba(self, x: Any) -> Array:
+        """Averages over all draws, or over few that stand for them."""
+        from ..models.few_draws import LEVELS, largest_sd
+
+        few: Any = [self._with_few(self._logit_blocks, one_of) for _, one_of in LEVELS]
+        limits = [most for most, _ in LEVELS[:-1]]
+        if None in few:
+            return super()._mean_proba(x)
+        proba = np.empty((x.shape[0], len(self.classes_)))
+        coef, other = (few[-1].posterior_.pooled(name) for name in self._logit_blocks)
+        coef = coef.reshape(len(coef), -1, x.shape[1])
+        for rows in gen_batches(x.shape[0], LIMITS.block_rows):
+            part, found = x[rows], proba[rows]
+            level = np.digitize(largest_sd(part, coef, other), limits)
+            for k in np.unique(level):
+                some = np.flatnonzero(level == k)
+                found[some] = super(LinearClassifier, few[k])._mean_proba(part[some])
+        return proba
 
     def _logits(self, coef: Tensor, other: Tensor, x: Tensor) -> Tensor:
         """Logits (draws, rows, classes) of some draws, differentiable with respect to the rows."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
+from .._draws.mixture import Mixture, WithFew
 from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from ..schedules import MixingDistance, Schedule
@@ -449,6 +450,36 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         if known is None:
             return f
         return np.concatenate([f, np.broadcast_to(known, (len(f), *known.shape))], axis=2)
+
+    def _mixture(self) -> Mixture:
+        """Its smooth averages are over few draws where these stand for all."""
+        from ..models.few_draws import OF_NEAR
+
+        own = self._likelihood().own_names
+        names = [*groups.effect_names(self._groupings), "coef", "intercept", *own]
+        few, whole = self._with_few(names, OF_NEAR), super()._mixture()
+        return (
+            whole
+            if few is None
+            else WithFew(whole, super(BayesianGLMRegressor, few)._mixture(), few._is_near)
+        )
+
+    def _is_near(self, x: Any) -> Array:
+        """Whether the linear predictors of rows vary little over the draws.
+
+        Without a link, a predictor is compared with the noise.
+        """
+        from ..models.few_draws import LEVELS, LOG, NOISE, largest_sd
+
+        names = [*groups.effect_names(self._groupings), "coef"]
+        coef = np.concatenate([self.posterior_.pooled(name) for name in names], axis=1)
+        constant = self.posterior_.pooled("intercept")[:, None]
+        scale = self._predictor_units()[1]
+        sd = largest_sd(self._inputs(x)[0], coef[:, None] / scale, constant / scale)
+        if not self._family.standardised:
+            return np.asarray(sd <= (LOG if self._family.link == "log" else LEVELS[0][0]))
+        lengths = self._predictive()(slice(None), x[:1]).length().min() / scale
+        return np.asarray(sd <= NOISE * lengths)
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         import torch

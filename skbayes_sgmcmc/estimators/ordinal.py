@@ -331,6 +331,9 @@ class BayesianOrdinalClassifier(LinearClassifier):
         log_p = log_probabilities(torch.from_numpy(f.copy()), cutpoints)
         return np.asarray(log_p.exp_())
 
+    def _has_valid_draws(self) -> bool:
+        return bool((np.diff(self.posterior_.pooled("cutpoints")) > 0.0).all())
+
     def _logits(self, coef: Tensor, cutpoints: Tensor, x: Tensor) -> Tensor:
         from ..models.ordinal import log_probabilities
 

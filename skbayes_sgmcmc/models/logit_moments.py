@@ -11,12 +11,8 @@ What is left grows with the skewness of z and with :math:`v^{3/2}`. The largest 
 below ``TOLERANCE`` is found from the draws themselves, along many directions. Which rows are beyond
 it depends on the row alone, so that a prediction does not depend on the other rows of a call.
 
-Rows beyond it are averages over a fourth of the draws, evenly spaced, which are shifted and
-stretched to the mean and the covariance of all draws. So every function that is quadratic in z has
-the average over all draws, and what is left is the error of the rest of :math:`\sigma`: with the
-share :math:`R^2` of the variance that a quadratic function explains, :math:`\sqrt{3 (1 - R^2)}`
-Monte Carlo errors of all draws. That is 0.1 of them for typical rows, and 1 for a step, where
-R^2 is 2/3.
+Rows beyond it are averages over a fourth of the draws, which stand for all
+(``few_draws.py``).
 """
 
 from __future__ import annotations
@@ -36,6 +32,7 @@ from torch import Tensor
 
 from .._limits import LIMITS
 from ._linalg import gauss
+from .few_draws import FOR_EACH, LEVELS, matched
 
 Array = NDArray[Any]
 
@@ -45,8 +42,6 @@ TOLERANCE, VARIANCES = 3e-4, (0.25, 0.1, 0.03, 0.01)
 RANDOM_DIRECTIONS = 64
 #: means of logits at which the error is looked at; it is odd in them for symmetric draws
 MEANS = np.linspace(-4.0, 4.0, 9)
-#: how many draws stand for all of them: this share, or more for many features
-SHARE, FOR_EACH_FEATURE = 0.25, 4
 #: of a quadrature with an error of 4e-8 for the largest variance
 NODES, WEIGHTS = gauss(6)
 
@@ -110,7 +105,10 @@ class LogitMoments(Moments):
         self.largest = self._largest(whitened, weights)
         #: logits of rows are those of the mean plus x'root u, for the draws u that stand for all
         self._root = root[:, kept]
-        self._few = matched(whitened, weights)
+        few = max(math.ceil(len(draws) / LEVELS[-1][1]), FOR_EACH * whitened.shape[1])
+        alike = matched(whitened, weights, min(few, len(draws)))
+        #: a last row of ones is for the mean of what is a sum over columns
+        self._few = None if alike is None else with_ones(alike)
 
     def _largest(self, whitened: Array, weights: Array) -> float:
         """Find ``largest``: along coordinates, random directions, and outlying draws."""
@@ -188,21 +186,6 @@ def _both(mean: Array, smaller: Array) -> Array:
     return np.column_stack([first, np.where(mean > 0.0, 1.0 - smaller, smaller)])
 
 
-def matched(whitened: Array, weights: Array) -> Tensor | None:
-    """Few draws (columns, draws) with the mean 0 and the covariance 1 of all, which are whitened.
-
-    They are evenly spaced, so that they are less correlated than draws in a row. A last row of ones
-    is for the mean of what is a sum over columns. None if chains moved so little that these few are
-    not spread in all directions.
-    """
-    n, width = whitened.shape
-    few = min(n, max(math.ceil(SHARE * n), FOR_EACH_FEATURE * width))
-    places = (np.arange(few) + 0.5) / few
-    chosen = np.minimum(np.searchsorted(np.cumsum(weights), places), n - 1)
-    some = whitened[chosen] - whitened[chosen].mean(axis=0)
-    try:
-        root = scipy.linalg.cholesky(some.T @ some / few, lower=True)
-    except scipy.linalg.LinAlgError:
-        return None
-    alike = scipy.linalg.solve_triangular(root, some.T, lower=True)
-    return torch.from_numpy(np.vstack([alike, np.ones(few)])).float()
+def with_ones(draws: Array) -> Tensor:
+    """Draws as columns, above a row of ones."""
+    return torch.from_numpy(np.vstack([draws.T, np.ones(len(draws))])).float()
