@@ -25,6 +25,7 @@ _WHERE = {
     "Storage": "_draws.storage",
     "StudentT": "models.likelihoods",
     "TorchLikelihood": "models.torch_likelihood",
+    "Tweedie": "models.tweedie_likelihood",
     "LatentDirichletAllocation": "estimators.lda",
     "ParquetRows": "_data.parquet",
     "PosteriorSamples": "_draws.posterior_samples",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
         document_completion_perplexity as document_completion_perplexity,
     )
     from .models.torch_likelihood import TorchLikelihood as TorchLikelihood
+    from .models.tweedie_likelihood import Tweedie as Tweedie
     from .priors import SpikeSlab as SpikeSlab
     from .schedules import MixingDistance as MixingDistance
 

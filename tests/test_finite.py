@@ -294,7 +294,9 @@ PREDICTING = {
         f"glm_{name}": (BayesianGLMRegressor(likelihood=name), targets)
         for name, targets in {
             "normal": Y, "student_t": Y, "poisson": COUNTS, "negative_binomial": COUNTS,
-            "gamma": np.exp(Y), "binomial": LABELS.astype(float),
+            "gamma": np.exp(Y), "binomial": LABELS.astype(float), "tweedie": np.exp(Y).round(),
+            "zero_inflated_poisson": COUNTS, "zero_inflated_negative_binomial": COUNTS,
+            "log_normal": np.exp(Y), "weibull": np.exp(Y),
         }.items()
     },
 }  # fmt: skip
@@ -303,7 +305,8 @@ METHODS = {
     "decision_function": {}, "iter_proba_samples": {}, "predict": {}, "predict_interval": {},
     "predict_log_density": {"y": ...}, "predict_log_proba": {}, "predict_proba": {},
     "predict_mean_samples": {}, "predict_proba_interval": {}, "predict_proba_samples": {},
-    "predict_quantiles": {}, "predict_set": {}, "predict_uncertainty": {},
+    "predict_quantiles": {}, "predict_set": {},
+    "predict_survival": {"times": [0.0, 1e3]}, "predict_uncertainty": {},
     "sample_y": {"n_samples": 3, "random_state": 0}, "transform": {},
 }  # fmt: skip
 

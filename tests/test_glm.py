@@ -11,16 +11,22 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 from _cases import cases
-from scipy.special import gammaln
+from scipy.special import gammaln, ive, log_ndtr
 from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFeatureSelector
 
-from skbayes_sgmcmc import BayesianGLMRegressor, Storage, StudentT
+from skbayes_sgmcmc import BayesianGLMRegressor, Storage, StudentT, Tweedie
 from skbayes_sgmcmc.models.binomial_likelihood import Binomial
 from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
 from skbayes_sgmcmc.models.gamma_likelihood import Gamma
 from skbayes_sgmcmc.models.glm import GLMModel
 from skbayes_sgmcmc.models.likelihoods import Gaussian, StudentNoise
 from skbayes_sgmcmc.models.ordinal import CumulativeLogit
+from skbayes_sgmcmc.models.survival_likelihood import LogNormal, Weibull
+from skbayes_sgmcmc.models.tweedie_likelihood import CompoundPoisson
+from skbayes_sgmcmc.models.zero_inflated_likelihood import (
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
 #: budgets too small to mix, on purpose, where draws are only compared with other draws
@@ -33,7 +39,12 @@ LIKELIHOODS = {
     "student_t": lambda: StudentNoise(1, None),
     "poisson": lambda: Poisson(np.array([2.0])),
     "negative_binomial": lambda: NegativeBinomial(np.array([2.0])),
+    "zero_inflated_poisson": lambda: ZeroInflatedPoisson(np.array([2.0])),
+    "zero_inflated_negative_binomial": lambda: ZeroInflatedNegativeBinomial(np.array([2.0])),
     "gamma": lambda: Gamma(np.array([1.0])),
+    "tweedie": lambda: CompoundPoisson(np.array([2.0])),
+    "log_normal": lambda: LogNormal(np.array([2.0])),
+    "weibull": lambda: Weibull(np.array([2.0])),
     "binomial": lambda: Binomial(np.array([0.3])),
     "ordinal": lambda: CumulativeLogit(6),
     "ordinal_two": lambda: CumulativeLogit(2),
@@ -41,6 +52,16 @@ LIKELIHOODS = {
     "two_given": lambda: Gaussian(2, np.array([0.7, 0.4])),
     "two_student_t": lambda: StudentNoise(2, None),
 }
+
+
+def bounds_of_times(y):
+    """Of every four times: one that is known, one later, one earlier, and one between two bounds.
+
+    An upper bound of 0 stands for infinity.
+    """
+    kind = np.arange(len(y)) % 4
+    low, high = np.choose(kind, [y, y, 0.0 * y, 0.7 * y]), np.choose(kind, [y, 0.0 * y, y, 1.4 * y])
+    return np.column_stack([low, high])
 
 
 def model_and_data(name, scale=0.8, n=40, offset=True):
@@ -52,6 +73,10 @@ def model_and_data(name, scale=0.8, n=40, offset=True):
         y = rng.poisson(2.0, size)
     elif isinstance(likelihood, Gamma):
         y = rng.standard_gamma(2.0, size)
+    elif isinstance(likelihood, CompoundPoisson):
+        y = rng.standard_gamma(2.0 * rng.poisson(1.5, size))
+    elif isinstance(likelihood, LogNormal):
+        y = bounds_of_times(rng.standard_gamma(2.0, n))
     elif isinstance(likelihood, Binomial):
         known = rng.integers(0, 6, size).astype(float)
         y = rng.binomial(known.astype(int), 0.4)
@@ -96,7 +121,8 @@ def test_gradients_and_curvature_are_those_of_the_density(name, scale):
     np.testing.assert_allclose(-scores.sum(0), gradient, rtol=1e-8, atol=1e-8)
 
 
-@cases("name", LIKELIHOODS)
+# the number of terms of Tweedie's density depends on its parameters, which vmap does not allow
+@cases("name", [name for name in LIKELIHOODS if name != "tweedie"])
 def test_curvature_is_averaged_over_the_approximation(name):
     """Quadrature and Stein's identity against averages of autograd's Hessians over 4,000 draws.
 
@@ -158,16 +184,46 @@ def grid_posterior(log_density, center, sd, n=61):
     return mean, np.sqrt(((points - mean[:, None]) ** 2) @ weight)
 
 
+def ndtri_less(g):
+    """log(1 - Phi(g)), for a row of the grid."""
+    return log_ndtr(-g)[:, None]
+
+
+def log_tweedie(y, mean, dispersion):
+    """Log densities for the power 1.5, where N amounts are exponential: by Bessel's function."""
+    rate, scale = 2.0 * np.sqrt(mean) / dispersion, 0.5 * dispersion * np.sqrt(mean)
+    root = np.sqrt(rate * np.where(y > 0.0, y, 1.0) / scale)
+    log_bessel = np.log(ive(1.0, 2.0 * root)) + 2.0 * root
+    some = log_bessel + np.log(root) - np.log(np.where(y > 0.0, y, 1.0)) - y / scale
+    return np.where(y > 0.0, some, 0.0) - rate
+
+
+def log_of_bounds(law, bounds, location, scale):
+    """Log densities of times, or log probabilities of intervals; infinity is 0 here."""
+    low, high = bounds.T
+    one = law(location, scale)
+    log_low, log_high = np.log(np.where(low > 0.0, low, 1.0)), np.log(np.where(high > 0, high, 1.0))
+    below = np.where(low > 0.0, one.cdf(log_low), 0.0)
+    inside = np.where(high > 0.0, one.cdf(log_high), 1.0) - below
+    with np.errstate(divide="ignore"):
+        return np.where(low == high, one.logpdf(log_low) - log_low, np.log(inside))
+
+
 def counts(n=60):
     rng = np.random.default_rng(3)
     x = rng.standard_normal(n)
     return x, rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(0.5 + 0.6 * x))).astype(float)
 
 
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("tweedie", "log_normal", "weibull")]
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    "name", ["normal", "student_t", "poisson", "negative_binomial", "gamma", "binomial"]
-)
+    "name",
+    ["normal", "student_t", "poisson", "negative_binomial", "zero_inflated_poisson", "gamma",
+     "binomial", *SLOW],
+)  # fmt: skip
 def test_posterior_is_exact(name):
     """One feature, the intercept and at most one parameter of the likelihood, on a grid.
 
@@ -183,14 +239,20 @@ def test_posterior_is_exact(name):
     columns = {"n_trials": 1} if name == "binomial" else {}
     if name == "binomial":
         rows = np.column_stack([x, np.full(len(x), trials)])
-    elif name == "gamma":
+    elif name in ("gamma", "log_normal", "weibull"):
         y = y + 0.5
-    kind = StudentT(df=4.0) if name == "student_t" else name
+    bounds = bounds_of_times(y)
+    m, targets = y.mean(), y
+    if name in ("log_normal", "weibull"):
+        targets = np.where([False, True] & (bounds == 0.0), np.inf, bounds)
+    kind = {"student_t": StudentT(df=4.0), "tweedie": Tweedie(power=1.5)}.get(name, name)
     reg = BayesianGLMRegressor(likelihood=kind, prior_scale=1.0, random_state=0, **columns)
-    posterior = reg.fit(rows, y).posterior_
+    posterior = reg.fit(rows, targets).posterior_
     blocks = {"coef": posterior["coef"][:, :, 0], "intercept": posterior["intercept"]}
     own = {"normal": "log_noise", "student_t": "log_noise", "negative_binomial": "log_dispersion",
-           "gamma": "log_dispersion"}  # fmt: skip
+           "gamma": "log_dispersion", "zero_inflated_poisson": "zero_probit",
+           "tweedie": "log_dispersion", "log_normal": "log_sigma",
+           "weibull": "log_sigma"}  # fmt: skip
     if name in own:
         blocks["own"] = posterior[own[name]][:, :, 0]
     unit = {"normal": y.std(), "student_t": 1.4826 * np.median(np.abs(y - np.median(y)))}.get(
@@ -211,6 +273,13 @@ def test_posterior_is_exact(name):
                 gammaln(y + 1 / alpha) - gammaln(1 / alpha) - (y + 1 / alpha)
                 * np.log1p(alpha * np.exp(f)) + y * (np.log(alpha) + f)
             ),
+            "zero_inflated_poisson": lambda: np.where(
+                y > 0.0, ndtri_less(g) + y * f - np.exp(f),
+                np.logaddexp(log_ndtr(g)[:, None], ndtri_less(g) - np.exp(f)),
+            ),
+            "tweedie": lambda: log_tweedie(y, np.exp(f), np.exp(g)[:, None] * m**0.5),
+            "log_normal": lambda: log_of_bounds(scipy.stats.norm, bounds, f, np.exp(g)[:, None]),
+            "weibull": lambda: log_of_bounds(scipy.stats.gumbel_l, bounds, f, np.exp(g)[:, None]),
         }[name]()  # fmt: skip
         return rows.sum(1) - 0.5 * (w / unit) ** 2 - 0.5 * g**2
 

@@ -23,6 +23,11 @@ SETS = {
     "seeds": ("binomial", {"n_trials": 0}),
     "seeds_plates": ("binomial", {"n_trials": 0, "groups": 1}),
     "schools": ("normal", {"groups": 0, "group_slopes": 1}),
+    "visits": ("zero_inflated_poisson", {"exposure": 0}),
+    "catches": ("zero_inflated_negative_binomial", {}),
+    "rain": ("tweedie", {}),
+    "survival_log_normal": ("log_normal", {}),
+    "survival_weibull": ("weibull", {}),
 }
 #: of the default tier; the second has more columns than rows, and groups of the third have one row
 QUICK = ("linnerud", "wide_counts", "seeds_plates")

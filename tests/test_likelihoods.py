@@ -9,7 +9,12 @@ import scipy.stats
 import torch
 from _cases import cases
 
-from skbayes_sgmcmc.models import count_likelihoods, gamma_likelihood
+from skbayes_sgmcmc.models import (
+    count_likelihoods,
+    gamma_likelihood,
+    tweedie_likelihood,
+    zero_inflated_likelihood,
+)
 from skbayes_sgmcmc.models.likelihoods import (
     Gaussian,
     Heteroscedastic,
@@ -151,8 +156,13 @@ LIKELIHOODS = {
     "poisson": count_likelihoods.Poisson(RATES),
     "negative binomial": count_likelihoods.NegativeBinomial(RATES),
     "gamma": gamma_likelihood.Gamma(RATES),
+    "zero-inflated poisson": zero_inflated_likelihood.ZeroInflatedPoisson(RATES),
+    "zero-inflated negative binomial": zero_inflated_likelihood.ZeroInflatedNegativeBinomial(RATES),
+    "tweedie": tweedie_likelihood.CompoundPoisson(RATES),
+    "tweedie, given power": tweedie_likelihood.CompoundPoisson(RATES, 1.7),
     "poisson, bent": LinearAbove(count_likelihoods.Poisson(RATES), BENDS),
     "negative binomial, bent": LinearAbove(count_likelihoods.NegativeBinomial(RATES), BENDS),
+    "tweedie, bent": LinearAbove(tweedie_likelihood.CompoundPoisson(RATES), BENDS),
 }
 
 
@@ -167,12 +177,17 @@ def outputs_of(name):
         own[:, -2:] = own[:, -2:].abs() + 1.0  # 20 and more, so that kurtoses can be estimated
     f = torch.from_numpy(rng.standard_normal((3, 4, likelihood.n_outputs)))
     y = rng.poisson(2.0, (4, 2)) + (0.5 if name == "gamma" else 0.0)
+    if "zero" in name or "tweedie" in name:
+        y[0] = 0.0
     return likelihood, f, torch.from_numpy(y.astype(float)), own
 
 
 @cases("name", LIKELIHOODS)
 def test_a_likelihood_and_its_predictive_agree(name):
-    """Densities alike, whose integral or sum is the cdf; samples have the moments."""
+    """Densities alike, whose integral or sum is the cdf; samples have the moments.
+
+    Where zeros have a probability, it is what the cdf jumps by.
+    """
     likelihood, f, y, own = outputs_of(name)
     one = likelihood.predictive(f, own).numpy()
     expected = likelihood.log_density(f, y[None], own).numpy()
@@ -181,7 +196,9 @@ def test_a_likelihood_and_its_predictive_agree(name):
         jump = one.cdf(y.numpy()) - one.cdf(y.numpy() - 1.0)
         np.testing.assert_allclose(jump, np.exp(one.log_density(y.numpy())), rtol=1e-9, atol=1e-15)
     else:  # a central difference of step 1e-5, with errors of 1e-10
-        slope = (one.cdf(y.numpy() + 1e-5) - one.cdf(y.numpy() - 1e-5)) / 2e-5
+        below, at, above = (one.cdf(y.numpy() + step) for step in (-1e-5, 0.0, 1e-5))
+        zero = one.has_atom & (y.numpy() == 0.0)
+        slope = np.where(zero, at - below, (above - below) / 2e-5)
         np.testing.assert_allclose(slope, np.exp(one.log_density(y.numpy())), atol=1e-6)
     n = 40_000
     many = likelihood.predictive(f.repeat(1, n, 1), own).numpy()

@@ -16,7 +16,7 @@ from _common import (
     write_results,
 )
 from sbc import N_RANKS, chi_square, coverage, draw_panel, histogram, p_value
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtr
 
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianOrdinalClassifier, SamplingWarning
 
@@ -31,7 +31,12 @@ SETTINGS = {
     "student_t": {},
     "poisson": {},
     "negative_binomial": {},
+    "zero_inflated_poisson": {},
+    "zero_inflated_negative_binomial": {"thinning": 16},
     "gamma": {},
+    "tweedie": {"thinning": 16},
+    "log_normal": {},
+    "weibull": {},
     "binomial": {"n_trials": N_FEATURES},
     "ordinal": {"thinning": 24},
     "normal, learned scale": LEARNED,
@@ -42,12 +47,13 @@ BODY = """
 Parameters from the prior (coefficients with scale 1, or with the scale from its hyperprior; no
 intercept, since its prior is flat), {n_rows} rows of {d} normal features with an sd of 0.5, targets
 from the model, then a fit: {repetitions} replications for each row of the table. All else is the
-default. Binomial targets have {n_trials} trials; groups are {n_groups}. Ordered classes are
-{n_classes}, with the first cut point at zero; data in which a class is missing are drawn again with
-their parameters, which leaves the ranks uniform. Real targets are in the
-model's units, because an sd of the targets that is known before they are drawn would not be that
-of the data. The control samples a normal model at a temperature of 1.44, so that its sds are 20%
-too large on purpose; the test must detect it.
+default. Of the times of log-normal and Weibull targets, those beyond 2 are only known to be, and a
+fifth of the others are rounded to bounds. Binomial targets have {n_trials} trials; groups are
+{n_groups}. Ordered classes are {n_classes}, with the first cut point at zero; data in which a class
+is missing are drawn again with their parameters, which leaves the ranks uniform. Real targets are
+in the model's units, because an sd of the targets that is known before they are drawn would not be
+that of the data. The control samples a normal model at a temperature of 1.44, so that its sds are
+20% too large on purpose; the test must detect it.
 
 The ranks are of coefficients, effects of groups, their sd, learned scales, cut points and the
 likelihood's own parameters. Chi-square, p and coverage as in [the calibration of logistic
@@ -85,6 +91,21 @@ def ordered_classes(rng):
     return X, y, {"coef": beta, "cutpoints": cuts}
 
 
+def amounts(mean, dispersion, power, rng):
+    """Tweedie targets: sums of amounts with gamma distributions."""
+    rate = mean ** (2.0 - power) / (dispersion * (2.0 - power))
+    shape = (2.0 - power) / (power - 1.0)
+    return rng.gamma(shape * rng.poisson(rate)) * mean / (rate * shape)
+
+
+def bounds_of(time):
+    """Of times: every fifth is rounded to an interval, and those beyond 2 are censored."""
+    low, high = time.copy(), time.copy()
+    low[::5], high[::5] = np.floor(2.0 * time[::5]) / 2.0, np.ceil(2.0 * time[::5]) / 2.0
+    late = time > 2.0
+    return np.column_stack([np.where(late, 2.0, low), np.where(late, np.inf, high)])
+
+
 def simulate(name, rng, parameters):
     """Rows, targets, and the true values of all blocks of draws."""
     if name == "ordinal":
@@ -110,6 +131,18 @@ def simulate(name, rng, parameters):
         if kind == "student_t":
             truth["log_df"], y = h, rng.standard_t(2.0 + 8.0 * np.exp(h), N_ROWS)
         return X, f + own * y, truth
+    if kind in ("log_normal", "weibull"):
+        truth["log_sigma"], normal = g, kind == "log_normal"
+        error = rng.standard_normal(N_ROWS) if normal else np.log(rng.exponential(size=N_ROWS))
+        return X, bounds_of(np.exp(f + np.exp(g) * error)), truth
+    if kind == "tweedie":
+        truth |= {"log_dispersion": g, "power_probit": h}
+        return X, amounts(np.exp(f), np.exp(g), 1.01 + 0.98 * ndtr(h), rng), truth
+    if kind.startswith("zero_inflated"):
+        truth["zero_probit"], rate = h, np.exp(f)
+        if kind.endswith("negative_binomial"):
+            truth["log_dispersion"], rate = g, own * rng.gamma(1.0 / own, size=N_ROWS) * rate
+        return X, rng.poisson(rate) * (rng.random(N_ROWS) > ndtr(h)), truth
     if kind == "poisson":
         return X, rng.poisson(np.exp(f)), truth
     if kind == "binomial":

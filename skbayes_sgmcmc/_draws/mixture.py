@@ -115,6 +115,17 @@ class Mixture:
                 out[rows, k] = least  # so that rounding errors never change their order
         return out
 
+    def cdf(self, x: Any, values: Array) -> Array:
+        """Probabilities (rows, values, targets) that new targets are at most some values."""
+        out = np.zeros((x.shape[0], len(values), self.n_targets))
+        for rows, draw_blocks in prediction.blocks(x.shape[0], self.n_draws, self.n_targets):
+            for draws in draw_blocks:
+                one, weights = self.predictive(draws, x[rows]), self.weights[draws]
+                for k, value in enumerate(values):
+                    below = one.cdf(np.full(out[rows, k].shape, value))
+                    out[rows, k] += np.tensordot(weights, below, axes=1)
+        return np.minimum(out, 1.0)
+
     def log_density(self, x: Any, y: Array) -> Array:
         """Joint log density (rows,), in nats, of the targets y (rows, targets) of each row.
 
@@ -220,6 +231,9 @@ def quantile(components: Predictive, weights: Array, q: float) -> Array:
     y, best = np.clip(start, low, high), np.full(start.shape, np.inf)
     tolerance = TOLERANCE * components.length().min(axis=0)
     done = np.zeros(start.shape, bool)
+    if components.has_atom:
+        done = above(low) >= 0.0
+        y = np.where(done, low, y)
     for _ in range(STEPS):
         error = above(y)
         low, high = np.where(error < 0.0, y, low), np.where(error > 0.0, y, high)

@@ -15,7 +15,7 @@ from .._exceptions import not_allowed
 from .._validation import BOUNDS, check_choice, check_ratio, check_real
 
 if TYPE_CHECKING:
-    from ..models.likelihoods import Likelihood, StudentT
+    from ..models.likelihoods import Likelihood, Parametric
     from ..models.torch_likelihood import TorchLikelihood
 
 Array = NDArray[Any]
@@ -39,6 +39,8 @@ class Family:
         Whether the targets are counts of events, which have rates and exposures.
     trials : bool
         Whether a number of trials is known of every row.
+    times : bool
+        Whether the targets are times, or bounds of them.
     """
 
     link: str
@@ -47,6 +49,7 @@ class Family:
     heavy_tails: bool = False
     counts: bool = False
     trials: bool = False
+    times: bool = False
 
     @property
     def standardised(self) -> bool:
@@ -69,7 +72,16 @@ FAMILIES = {
     "student_t": Family("identity", heavy_tails=True),
     "poisson": Family("log", "count_likelihoods", "Poisson", counts=True),
     "negative_binomial": Family("log", "count_likelihoods", "NegativeBinomial", counts=True),
+    "zero_inflated_poisson": Family(
+        "log", "zero_inflated_likelihood", "ZeroInflatedPoisson", counts=True
+    ),
+    "zero_inflated_negative_binomial": Family(
+        "log", "zero_inflated_likelihood", "ZeroInflatedNegativeBinomial", counts=True
+    ),
     "gamma": Family("log", "gamma_likelihood", "Gamma"),
+    "tweedie": Family("log", "tweedie_likelihood", "CompoundPoisson"),
+    "log_normal": Family("log", "survival_likelihood", "LogNormal", times=True),
+    "weibull": Family("log", "survival_likelihood", "Weibull", times=True),
     "binomial": Family("logit", "binomial_likelihood", "Binomial", trials=True),
 }
 #: a likelihood of the user's own
@@ -89,7 +101,7 @@ class Choice:
 
     Attributes
     ----------
-    given : str, StudentT or TorchLikelihood
+    given : str, StudentT, Tweedie or TorchLikelihood
         The parameter ``likelihood``.
     noise : float or str
         The parameter ``noise``.
@@ -102,11 +114,11 @@ class Choice:
     own_noise: bool
 
     @property
-    def t(self) -> StudentT | None:
-        """Student's t distribution, if it was given as an object."""
-        from ..models.likelihoods import StudentT
+    def parametric(self) -> Parametric | None:
+        """A likelihood that was given as an object with a parameter."""
+        from ..models.likelihoods import Parametric
 
-        return self.given if isinstance(self.given, StudentT) else None
+        return self.given if isinstance(self.given, Parametric) else None
 
     @property
     def own(self) -> TorchLikelihood | None:
@@ -118,7 +130,7 @@ class Choice:
     @property
     def name(self) -> Any:
         """The likelihood's name, or the user's own."""
-        return self.given if self.t is None else "student_t"
+        return self.given if self.parametric is None else self.parametric.family
 
     @property
     def heteroscedastic(self) -> bool:
@@ -142,10 +154,10 @@ class Choice:
 
         Linear models, which need to know the link, have none of the user's own.
         """
-        if self.t is None and not (any_likelihood and self.own is not None):
-            check_choice("likelihood", self.given, names)
-        else:
+        if self.parametric is not None or (any_likelihood and self.own is not None):
             self.given.check("likelihood")
+        else:
+            check_choice("likelihood", self.given, names)
         noise = self.noise
         if isinstance(noise, str) and noise in (AUTO, INFER):
             return
@@ -205,14 +217,22 @@ class Choice:
                 "leaves no noise to learn. Give the noise as a number, or rows with other targets."
             )
 
-    def of_standardised(self, n_targets: int, scale: Any, rounding: Any) -> Likelihood:
-        """The likelihood of standardised targets, with their scale and their rounding."""
-        from ..models.likelihoods import Gaussian, Heteroscedastic, StudentNoise
+    def likelihood(self, n_targets: int, scale: Any, rounding: Any, typical: Any) -> Likelihood:
+        """The likelihood of targets with their typical means, or standardised by their scale.
 
+        ``rounding`` is how far standardised targets are rounded.
+        """
+        from ..models.likelihoods import Gaussian, Heteroscedastic, StudentNoise
+        from ..models.torch_likelihood import DistributionLikelihood
+
+        if self.own is not None:
+            return DistributionLikelihood(self.own, n_targets)
+        fixed = {} if self.parametric is None else self.parametric.fixed()
+        if not self.family.standardised:
+            return self.family.kind(typical, **fixed)
         if self.heteroscedastic:
             return Heteroscedastic(n_targets, floor=rounding)
         noise = None if isinstance(self.noise, str) else np.asarray(self.noise / scale)
         if self.name == "normal":
             return Gaussian(n_targets, noise)
-        df = None if self.t is None or isinstance(self.t.df, str) else float(self.t.df)
-        return StudentNoise(n_targets, noise, df)
+        return StudentNoise(n_targets, noise, **fixed)

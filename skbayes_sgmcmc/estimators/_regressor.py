@@ -99,12 +99,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
     ) -> KeptRows:
         X, y = self._validate_xy(X, y, reset=first)
-        if stream and y.shape[1] != self._n_targets:
-            raise not_allowed(
-                f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}. "
-                "Keep that number, or start a new stream with a clone of the estimator.",
-                "a-later-call-of-partial_fit-differs",
-            )
         rows = self._weighted(X, y, sample_weight)
         if not stream:
             n = rows.n_rows if rows.weight is None else rows.weight.sum()
@@ -126,15 +120,23 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     noise: Any
     n_features_in_: int
     #: names of the likelihoods that the estimator has, and whether the user's own are others
-    _likelihoods: tuple[str, ...] = ("normal", "student_t", "poisson", "negative_binomial")
+    _likelihoods: tuple[str, ...] = (
+        "normal",
+        "student_t",
+        "poisson",
+        "negative_binomial",
+        "zero_inflated_poisson",
+        "zero_inflated_negative_binomial",
+        "tweedie",
+    )
     _any_likelihood = False
     _y_shape: tuple[int, ...]
     #: the model sees targets minus this centre, divided by this scale
     _y_center: Any = 0.0
     _y_scale: Any = 1.0
     #: how far standardised targets are rounded; for other links than the identity, typical means
-    _y_rounding: Any
-    _y_typical: Array
+    _y_rounding: Any = None
+    _y_typical: Any = None
     #: whether the latest fit had too few rows for a noise of their own; streams have no such number
     _few_rows = False
 
@@ -178,14 +180,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _likelihood(self) -> Likelihood:
         """Likelihood of the model's targets, given the values of ``_predict_block``."""
-        from ..models.torch_likelihood import DistributionLikelihood
-
-        choice = self._choice
-        if choice.own is not None:
-            return DistributionLikelihood(choice.own, self._n_targets)
-        if not choice.family.standardised:
-            return choice.family.kind(self._y_typical)
-        return choice.of_standardised(self._n_targets, self._y_scale, self._y_rounding)
+        return self._choice.likelihood(
+            self._n_targets, self._y_scale, self._y_rounding, self._y_typical
+        )
 
     # targets --------------------------------------------------------------------------------------
 
@@ -201,6 +198,12 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             self._y_shape = y.shape[1:]
         check_magnitude("y", y)
         y = y.reshape(len(y), -1)
+        if y.shape[1] != self._n_targets:
+            raise not_allowed(
+                f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}. "
+                "Keep that number, or start a new stream with a clone of the estimator.",
+                "a-later-call-of-partial_fit-differs",
+            )
         kind = self._family.kind if self._choice.own is None else self._likelihood()
         kind.check_targets(self._with_known(X, y))
         return X, y
@@ -322,6 +325,26 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         X = self._validate_x(X)
         with np.errstate(all="ignore"):  # what is not finite is refused
             out = check_predictions(self._mixture().mean_quantiles(X, levels), X)
+        return out if len(self._y_shape) else out[:, :, 0]
+
+    def predict_survival(self, X: Any, times: Any) -> Array:
+        """Predict the probabilities that a new observation exceeds some numbers.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+        times : array of shape (n_times,)
+            Numbers in the units of y, such as times.
+
+        Returns
+        -------
+        array of shape (n_samples, n_times) or (n_samples, n_times, n_outputs)
+        """
+        times = np.atleast_1d(check_array(times, dtype=np.float64, ensure_2d=False))
+        X = self._validate_x(X)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            out = check_predictions(1.0 - self._mixture().cdf(X, times), X)
         return out if len(self._y_shape) else out[:, :, 0]
 
     def predict_mean_samples(

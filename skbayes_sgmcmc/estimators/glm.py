@@ -19,7 +19,7 @@ from ._columns import values_of
 from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._offsets import center_of, check_offsets, offsets_of
-from ._regressor import BayesianRegressor
+from ._times import TimesRegressor
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from .._engine.settings import Settings
     from ..models.glm import GLMModel
     from ..models.likelihoods import StudentT
+    from ..models.tweedie_likelihood import Tweedie
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
 
 Array = NDArray[Any]
 
 
-class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
+class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -42,7 +43,8 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         \beta_j \sim N(0, s^2 / \mathrm{sd}(x_j)^2)
 
     With real targets, f is the mean; with counts and positive targets, it is the logarithm of the
-    mean; with successes among trials, it is the log odds. The defaults need no tuning and no scaled
+    mean; with successes among trials, it is the log odds; with times, it is the centre of their
+    logarithms. The defaults need no tuning and no scaled
     features: the scale s is learned from the data, and the chains move as those of
     :class:`BayesianLogisticRegression`.
 
@@ -79,12 +81,16 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         real targets, and s is learned from the data. ``LearnedScale(inputs=True)`` learns one scale
         for each feature (see :class:`~skbayes_sgmcmc.priors.LearnedScale`). Numbers are in units of
         the coefficients, of standardised targets if they are real.
-    likelihood : str or StudentT, default="normal"
-        Distribution of the targets: "normal", "student_t", "poisson", "negative_binomial", "gamma"
-        or "binomial". Student's t distribution has heavy tails, so that outliers matter less. The
-        Poisson and the negative binomial distribution are for counts; the variance of the latter
-        exceeds the mean. The gamma distribution is for positive numbers whose standard deviation is
-        proportional to their mean. The binomial one is for successes among ``n_trials``.
+    likelihood : str, StudentT or Tweedie, default="normal"
+        Distribution of the targets: "normal", "student_t", "poisson", "negative_binomial",
+        "zero_inflated_poisson", "zero_inflated_negative_binomial", "gamma", "tweedie",
+        "log_normal", "weibull" or "binomial". Student's t distribution has heavy tails, so that
+        outliers matter less. The Poisson and the negative binomial distribution are for counts; the
+        variance of the latter exceeds the mean, and zero-inflated ones have more zeros. The gamma
+        distribution is for positive numbers whose standard deviation is proportional to their mean,
+        Tweedie's for amounts that are exactly zero in some rows. Log-normal and Weibull ones are
+        for times; y may have two columns, their lower and upper bounds. The binomial one is for
+        successes among ``n_trials``.
     noise : "infer" or float, default="infer"
         Standard deviation of the noise in units of y, or the scale of Student's t distribution.
         "infer": log(noise / (0.3 sd(y))) ~ N(0, 1). With an offset, y is y - offset here. With
@@ -191,7 +197,10 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         slopes. Parameters of the likelihood:
         "log_noise", log(noise / (0.3 sd(y))); "log_df", log((df - 2) / 8); "log_dispersion",
         log(dispersion / 0.3). The variance of y is mean + dispersion * mean^2 of negative binomial
-        targets, and dispersion * mean^2 of gamma targets.
+        targets, and dispersion * mean^2 of gamma targets. Zeros by force have the probability
+        Phi("zero_probit"), with the standard normal distribution function Phi. Tweedie targets
+        divided by their mean have the dispersion exp("log_dispersion") and the power
+        1.01 + 0.98 Phi("power_probit"). Logarithms of times have the scale exp("log_sigma").
     n_chains_, n_draws_ : int
         Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
@@ -249,7 +258,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         fit_intercept: bool = True,
         prior: Prior | Literal["normal", "laplace"] = "normal",
         prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned",
-        likelihood: str | StudentT = "normal",
+        likelihood: str | StudentT | Tweedie = "normal",
         noise: float | Literal["infer"] = "infer",
         categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         sampler: str | Sampler = "auto",
@@ -361,7 +370,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         X, y = super()._validate_xy(X, y, reset=reset)
-        if y.shape[1] != 1:
+        if self._n_targets != 1:
             raise not_allowed(
                 f"y with {y.shape[1]} outputs is not allowed: give one column, and one estimator "
                 "for each."
@@ -384,8 +393,11 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         if first:
             targets = self._with_known(X, y)
             if self.fit_intercept and not self._family.kind.bounds_intercept(targets):
+                what = f"the value {y[0, 0]:g}"
+                if self._family.times:
+                    what = f"no {'upper' if y[0, 1] == 0.0 else 'lower'} bound"
                 raise not_allowed(
-                    f"y with the value {y[0, 0]:g} in every row is not allowed with "
+                    f"y with {what} in every row is not allowed with "
                     f"likelihood={self.likelihood!r}: it leaves the intercept without a bound. "
                     "Give rows with other targets, or fit_intercept=False."
                 )

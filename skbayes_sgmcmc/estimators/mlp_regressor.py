@@ -17,6 +17,7 @@ from ._perceptron import Perceptron
 if TYPE_CHECKING:
     from ..models.likelihoods import StudentT
     from ..models.torch_likelihood import TorchLikelihood
+    from ..models.tweedie_likelihood import Tweedie
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
 
@@ -48,11 +49,14 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         other block of weights or biases (see :class:`~skbayes_sgmcmc.priors.LearnedScale`).
         "auto": "learned" with the normal prior, except at temperatures between 0 and 1, otherwise
         "fan_in".
-    likelihood : str, StudentT or TorchLikelihood, default="normal"
+    likelihood : str, StudentT, Tweedie or TorchLikelihood, default="normal"
         Distribution of the targets: "normal"; "student_t", whose heavy tails reduce the influence
-        of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; or for counts, "poisson"
+        of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; for counts, "poisson"
         or "negative_binomial", whose mean is m exp(f(x)) with m the mean of y, and linear in f(x)
-        above m + sd(y). Any other distribution is a :class:`TorchLikelihood`.
+        above m + sd(y), and with more zeros "zero_inflated_poisson" or
+        "zero_inflated_negative_binomial"; or for amounts that are exactly zero in some rows,
+        "tweedie" or ``Tweedie(power=1.5)``, with means as those of counts. Any other distribution
+        is a :class:`TorchLikelihood`.
     noise : "auto", "infer", "heteroscedastic" or float, default="auto"
         Standard deviation sigma of the noise. A number, in units of y, holds for all outputs.
         "infer": each output has its own sigma with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or
@@ -166,7 +170,8 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         standardised inputs and targets. Inferred noise is "log_noise", log(sigma / 0.3 sd(y)).
         ``likelihood="student_t"`` adds "log_df", log((df - 2) / 8) of the degrees of freedom df,
         and "negative_binomial" adds "log_dispersion", log(alpha / 0.3), where the variance of a
-        count is mu + alpha mu^2. Each has the prior of the noise.
+        count is mu + alpha mu^2. Other likelihoods have the parameters that they have in
+        :class:`BayesianGLMRegressor`. Each has the prior of the noise.
     n_chains_, n_draws_ : int
         Number of chains in ``posterior_`` and number of draws of each chain.
     n_steps_ : int
@@ -242,7 +247,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         activation: str = "relu",
         prior: Prior | Literal["normal", "laplace"] = "normal",
         prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
-        likelihood: str | StudentT | TorchLikelihood = "normal",
+        likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal",
         noise: float | Literal["auto", "infer", "heteroscedastic"] = "auto",
         categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         standardize: bool = True,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..models.likelihoods import StudentT
     from ..models.networks.pruning import Pruning
     from ..models.torch_likelihood import TorchLikelihood
+    from ..models.tweedie_likelihood import Tweedie
     from ..priors import LearnedScale, Prior, SpikeSlab
     from ..samplers import Sampler
 
@@ -59,10 +60,9 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     prior_center : {0, "module"}, default=0
         Centre of the prior. "module": the weights of the module that was given. Not allowed with a
         spike-and-slab prior or pruning.
-    likelihood : str, StudentT or TorchLikelihood, default="normal"
-        Distribution of the targets: "normal", "student_t", "poisson" or "negative_binomial", as for
-        :class:`BayesianMLPRegressor`, or a :class:`TorchLikelihood` of your own. A spike-and-slab
-        prior allows only "normal".
+    likelihood : str, StudentT, Tweedie or TorchLikelihood, default="normal"
+        Distribution of the targets, as for :class:`BayesianMLPRegressor`, or a
+        :class:`TorchLikelihood` of your own. A spike-and-slab prior allows only "normal".
     noise : "infer", "heteroscedastic" or float, default="infer"
         Standard deviation of the noise, as for :class:`BayesianMLPRegressor`. A spike-and-slab
         prior allows only "infer".
@@ -219,7 +219,7 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal",
         prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
         prior_center: Literal[0, "module"] = 0,
-        likelihood: str | StudentT | TorchLikelihood = "normal",
+        likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal",
         noise: float | Literal["infer", "heteroscedastic"] = "infer",
         prune: float | Pruning | None = None,
         standardize: bool = False,

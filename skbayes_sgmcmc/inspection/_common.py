@@ -126,4 +126,10 @@ def one_output(estimator: Any, X: Any, y: Any) -> Array:
         raise not_allowed(
             f"estimator={estimator!r} is not allowed: give a fitted regressor with one output."
         )
-    return np.asarray(estimator._validate_targets(y, np.shape(X)[0]))[:, 0]
+    targets = np.asarray(estimator._validate_targets(y, np.shape(X)[0]))
+    if (targets != targets[:, :1]).any():
+        raise not_allowed(
+            "y with bounds is not allowed in a figure: give the rows with known times.",
+            "bounds-of-times-are-not-allowed",
+        )
+    return targets[:, 0]

@@ -77,8 +77,16 @@ class Poisson(LogMean):
         return bool((y > 0.0).any())
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        return self.log_densities(f, y, own).sum(2)
+
+    def log_densities(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        """Those of each target, (chains, rows, k)."""
         log_rate = self.log_mean(f)
-        return (y * log_rate - torch.exp(log_rate) - torch.lgamma(y + 1.0)).sum(2)
+        return y * log_rate - torch.exp(log_rate) - torch.lgamma(y + 1.0)
+
+    def log_zero(self, f: Tensor, own: Tensor) -> Tensor:
+        """Log probabilities of zeros, (chains, rows, k)."""
+        return -torch.exp(self.log_mean(f))
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         return torch.exp(self.log_mean(f), out=f).sub_(y), None
@@ -99,14 +107,18 @@ class NegativeBinomial(Dispersed, Poisson):
     :math:`= \log(\alpha / 0.3)`.
     """
 
-    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+    def log_densities(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         # Stirling's formula leaves no differences of large numbers, also if r is large
         log_rate, size = self.log_mean(f), 1.0 / self.dispersion(own)
         rate, total = torch.exp(log_rate), y + size
         u = (y - rate) / (rate + size)
         log_p = total * _log_ratio(total, rate + size, u) + y * log_rate - y - torch.lgamma(y + 1.0)
         rest = stirling_rest(total) - stirling_rest(size) - 0.5 * torch.log1p(y / size)
-        return (log_p + rest).sum(2)
+        return log_p + rest
+
+    def log_zero(self, f: Tensor, own: Tensor) -> Tensor:
+        dispersion = self.dispersion(own)
+        return -torch.log1p(dispersion * torch.exp(self.log_mean(f))) / dispersion
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         size = 1.0 / self.dispersion(own)

@@ -47,8 +47,9 @@ class Predictive:
     methods are for arrays only.
     """
 
-    #: whether the targets are whole numbers
+    #: whether the targets are whole numbers; or else, whether their least one has a probability
     discrete = False
+    has_atom = False
 
     def mean(self) -> Any:
         """Means (draws, rows, targets)."""
@@ -212,9 +213,7 @@ class Poisson(Predictive):
         return self.rate
 
     def log_density(self, y: Array) -> Array:
-        count = _counts(y)
-        log_p = -_factorial_rest(count) - _deviance(count, self.rate, self.rate - count)
-        return np.where(self.possible(y), log_p, -np.inf)
+        return np.where(self.possible(y), poisson_log(_counts(y), self.rate), -np.inf)
 
     def possible(self, y: Array) -> Array:
         return np.asarray(_counts(y) == y)
@@ -223,7 +222,7 @@ class Poisson(Predictive):
         return np.where(y < 0.0, 0.0, pdtr(_counts(y), self.rate))
 
     def sample(self, rng: np.random.RandomState) -> Array:
-        return _poisson(self.rate, rng)
+        return poisson_samples(self.rate, rng)
 
 
 @dataclass
@@ -266,7 +265,7 @@ class NegativeBinomial(Poisson):
 
     def sample(self, rng: np.random.RandomState) -> Array:
         shape = np.broadcast_to(1.0 / self.dispersion, self.rate.shape)
-        return _poisson(rng.standard_gamma(shape) * self.dispersion * self.rate, rng)
+        return poisson_samples(rng.standard_gamma(shape) * self.dispersion * self.rate, rng)
 
 
 def _summed(term: Array, size: Any, odds: Array, count: Array) -> Array:
@@ -381,6 +380,11 @@ def _counts(y: Array) -> Array:
     return np.asarray(np.maximum(np.floor(y), 0.0))
 
 
+def poisson_log(x: Array, rate: Array) -> Array:
+    """Log probabilities of x >= 0 under Poisson distributions; x may be between whole numbers."""
+    return np.asarray(-_factorial_rest(x) - _deviance(x, rate, rate - x))
+
+
 def _factorial_rest(x: Array) -> Array:
     """log(x!) - x log(x) + x, for x >= 0: what Stirling's formula leaves, log(2 pi x) / 2 and less.
 
@@ -409,7 +413,7 @@ def _excess(a: Array, b: Array, more: Array) -> Array:
         return np.where(np.abs(u) < 1e-3, series, u - (np.log(b) - np.log(a)))
 
 
-def _poisson(rate: Array, rng: np.random.RandomState) -> Array:
+def poisson_samples(rate: Array, rng: np.random.RandomState) -> Array:
     """Poisson samples; numpy's generator refuses rates that its whole numbers cannot hold."""
     samples = rng.poisson(np.minimum(rate, LARGEST_RATE)).astype(np.float64)
     large = rate > LARGEST_RATE

@@ -120,12 +120,6 @@ class DistributionLikelihood(Likelihood):
         found = found.reshape(len(f), f.shape[1], -1).sum(2)
         return found.where(finite, torch.nan)
 
-    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
-        with torch.enable_grad():
-            at = f.detach().requires_grad_(True)
-            (slope,) = torch.autograd.grad(-self.log_density(at, y, own).sum(), at)
-        return slope, None
-
     def predictive(self, f: Tensor, own: Tensor) -> Predictive:
         return FromTorch(f, self.given.distribution, self.n_targets)
 

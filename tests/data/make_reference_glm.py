@@ -5,7 +5,9 @@ w_j = s u_j z_j with z_j ~ N(0, 1), u_j = 1 / sd(x_j), s^2 ~ IG(5, 5 s_0^2) and
 s_0 = min(1, 2 / sqrt(number of features)); effects of groups are s z_g with s^2 ~ IG(1, 0.09).
 The intercept is flat. Real targets are standardised, those of Student's t distribution by their
 median and 1.4826 times the median distance from it. log(noise / 0.3), log((df - 2) / 8) and
-log(dispersion / 0.3) are standard normal.
+log(dispersion / 0.3) are standard normal; so are log(dispersion) of Tweedie targets divided by
+their mean and log(sigma) of times. Zero probabilities are uniform, and powers are between 1.01 and
+1.99. Times are pairs of bounds.
 
 For each set the file holds, under the keys ``<name>/...``, "X", "y", the mean and sd of every block
 of draws, in the units of users, with the Monte Carlo standard errors of the means (suffix
@@ -27,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from jax.scipy.special import ndtr
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
 from sklearn.datasets import load_diabetes, load_linnerud
@@ -46,6 +49,11 @@ SETS = {
     "seeds": ("binomial", {"n_trials": 0}),
     "seeds_plates": ("binomial", {"n_trials": 0, "groups": 1}),
     "schools": ("normal", {"groups": 0, "group_slopes": 1}),
+    "visits": ("zero_inflated_poisson", {"exposure": 0}),
+    "catches": ("zero_inflated_negative_binomial", {}),
+    "rain": ("tweedie", {}),
+    "survival_log_normal": ("log_normal", {}),
+    "survival_weibull": ("weibull", {}),
 }
 #: parameters of the likelihoods
 OWN = {
@@ -53,7 +61,14 @@ OWN = {
     "student_t": ["log_noise", "log_df"],
     "gamma": ["log_dispersion"],
     "negative_binomial": ["log_dispersion"],
+    "zero_inflated_poisson": ["zero_probit"],
+    "zero_inflated_negative_binomial": ["zero_probit", "log_dispersion"],
+    "tweedie": ["log_dispersion", "power_probit"],
+    "log_normal": ["log_sigma"],
+    "weibull": ["log_sigma"],
 }
+#: largest number of amounts in a Tweedie target
+MOST_AMOUNTS = 150
 #: Crowder (1978), Beta-binomial anova for proportions: germinated seeds on 21 plates
 GERMINATED = [10, 23, 23, 26, 17, 5, 53, 55, 32, 46, 10, 8, 10, 8, 23, 0, 3, 22, 15, 32, 3]
 SEEDS = [39, 62, 81, 51, 39, 6, 74, 72, 51, 79, 13, 16, 30, 28, 45, 4, 12, 41, 30, 51, 7]
@@ -85,11 +100,61 @@ def data(name):
         X = rng.standard_normal((120, 5))
         rate = rng.gamma(2.0, 0.5, 120) * np.exp(1.0 + 0.4 * X[:, 0] - 0.3 * X[:, 1])
         return X, rng.poisson(rate).astype(float)
+    if name in NEW:
+        return simulated(name, rng)
     sizes = rng.integers(1, 10, 25)
     group, x = np.repeat(np.arange(25), sizes), rng.standard_normal(sizes.sum())
     shift, slope = rng.standard_normal((2, 25))
     y = 10.0 + (2.0 + slope[group]) * x + 2.0 * shift[group] + 3.0 * rng.standard_normal(len(x))
     return np.column_stack([group, x]), y
+
+
+NEW = ("visits", "catches", "rain", "survival_log_normal", "survival_weibull")
+
+
+def simulated(name, rng):
+    """Counts with too many zeros, rainfall, and times of which some are only bounded."""
+    n = 150
+    X = rng.standard_normal((n, 4)) @ (np.eye(4) + 0.3 * rng.standard_normal((4, 4)))
+    mean = np.exp(0.5 + 0.4 * X[:, 0] - 0.3 * X[:, 1])
+    if name == "visits":
+        time = rng.gamma(4.0, 0.5, n)
+        return np.column_stack([time, X]), rng.poisson(time * mean) * (rng.random(n) > 0.3) * 1.0
+    if name == "catches":
+        counts = rng.poisson(mean * rng.gamma(3.0, 1.0 / 3.0, n))
+        return X, counts * (rng.random(n) > 0.25) * 1.0
+    if name == "rain":  # p = 1.6, phi = 1.5, a = 2 / 3
+        return X, rng.gamma(rng.poisson(mean**0.4 / 0.6) / 1.5) * 0.9 * mean**0.6
+    error = rng.standard_normal(n) if name.endswith("normal") else np.log(rng.exponential(size=n))
+    time, end = mean * np.exp(0.7 * error), rng.exponential(4.0, n)
+    low, high = np.minimum(time, end), np.where(time <= end, time, np.inf)
+    seen = time <= end
+    rounded, early = seen & (np.arange(n) % 4 == 0), seen & (np.arange(n) % 10 == 1)
+    low = np.where(rounded, np.floor(time), np.where(early, 0.0, low))
+    return X, np.column_stack([low, np.where(rounded, np.ceil(time), high)])
+
+
+def log_sum_of_amounts(y, mean, dispersion, power):
+    """Log densities of Tweedie targets: a sum over the number of amounts, as it is defined."""
+    rate = mean ** (2.0 - power) / (dispersion * (2.0 - power))
+    shape, scale = (2.0 - power) / (power - 1.0), dispersion * (power - 1.0) * mean ** (power - 1.0)
+    j = jnp.arange(1.0, MOST_AMOUNTS)[:, None]
+    known = jnp.where(y > 0.0, y, 1.0)
+    terms = dist.Poisson(rate).log_prob(j) + dist.Gamma(j * shape, 1.0 / scale).log_prob(known)
+    return jnp.where(y > 0.0, jax.scipy.special.logsumexp(terms, axis=0), -rate)
+
+
+def log_of_bounds(y, f, sigma, normal):
+    """Log densities of times, or log probabilities between bounds."""
+    low, high = y.T
+    law = dist.Normal(f, sigma) if normal else dist.Gumbel(-f, sigma)  # of -log T
+    log_low = jnp.log(jnp.where(low > 0.0, low, 1.0))
+    log_high = jnp.log(jnp.where(jnp.isfinite(high), high, 1.0))
+    below = law.cdf if normal else lambda x: 1.0 - law.cdf(-x)
+    least = jnp.where(low > 0.0, below(log_low), 0.0)
+    most = jnp.where(jnp.isfinite(high), below(log_high), 1.0)
+    inside = jnp.log(jnp.where(low < high, most - least, 1.0))
+    return jnp.where(low == high, law.log_prob(log_low if normal else -log_low) - log_low, inside)
 
 
 def precision(name, shape, typical):
@@ -109,7 +174,8 @@ def model(kind, columns, X, y):
     if kind == "student_t":
         y_center = np.median(y)
         y_scale = 1.4826 * np.median(np.abs(y - y_center))
-    typical = np.log(y.mean()) if kind in ("poisson", "gamma", "negative_binomial") else 0.0
+    times = kind in ("log_normal", "weibull")
+    typical = 0.0 if real or times or kind == "binomial" else np.log(y.mean())
     s = precision("log_scale", 5.0, min(1.0, 2.0 / np.sqrt(d)))
     w = s * numpyro.sample("z", dist.Normal(0, 1).expand([d]).to_event(1))
     b = numpyro.sample("b", dist.ImproperUniform(dist.constraints.real, (), ()))
@@ -145,6 +211,21 @@ def model(kind, columns, X, y):
         law = dist.Poisson(jnp.exp(f))
     elif kind == "binomial":
         law = dist.Binomial(X[:, columns["n_trials"]].astype(int), logits=f)
+    elif kind == "zero_inflated_poisson":
+        law = dist.ZeroInflatedPoisson(ndtr(own["zero_probit"]), jnp.exp(f))
+    elif kind == "zero_inflated_negative_binomial":
+        size = 1.0 / (0.3 * jnp.exp(own["log_dispersion"]))
+        counts = dist.NegativeBinomial2(jnp.exp(f), size)
+        law = dist.ZeroInflatedDistribution(counts, gate=ndtr(own["zero_probit"]))
+    elif kind == "tweedie":
+        power = 1.01 + 0.98 * ndtr(own["power_probit"])
+        phi = jnp.exp(own["log_dispersion"] + (2.0 - power) * typical)
+        numpyro.factor("y", log_sum_of_amounts(y, jnp.exp(f), phi, power).sum())
+        return
+    elif times:
+        sigma = jnp.exp(own["log_sigma"])
+        numpyro.factor("y", log_of_bounds(y, f, sigma, kind == "log_normal").sum())
+        return
     else:
         size = 1.0 / (0.3 * jnp.exp(own["log_dispersion"]))
         law = dist.Gamma(size, size * jnp.exp(-f)) if kind == "gamma" else (
