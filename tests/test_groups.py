@@ -18,8 +18,10 @@ from _cases import cases
 
 from skbayes_sgmcmc import BayesianGLMRegressor, skops_trusted_types, to_onnx, to_torch
 from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc._engine.target import Coordinates
 from skbayes_sgmcmc.inspection import PartialEffectDisplay
 from skbayes_sgmcmc.models._coefficient_priors import coefficient_prior
+from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 from skbayes_sgmcmc.models._group_priors import GroupedCoefficients, GroupTerm
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
@@ -35,6 +37,41 @@ def rows(n_groups=12, seed=0):
     group, x = np.repeat(10.0 * np.arange(n_groups), sizes), rng.standard_normal(sizes.sum())
     effect = np.repeat(1.5 * rng.standard_normal(n_groups), sizes)
     return np.column_stack([x, group]), 3.0 + x + effect + rng.standard_normal(len(x))
+
+
+@tiny_fits
+@pytest.mark.parametrize("noise", [0.3, 2.0])
+def test_coordinates_of_many_groups_are_sparse(monkeypatch, limits, noise):
+    """They are those of the same numbers in a dense root, and whiten the posterior.
+
+    Learned scales link all effects: noise of 2 has been found to leave the smallest curvature. It
+    may be half that of the other directions, which are then forgotten 1.4 times sooner.
+    """
+    found, curvatures, root_of = [], [], WhitenedGaussian._root
+
+    def kept(self, precision, data):
+        curvatures.append(precision)
+        found.append(root_of(self, precision, data))
+        return found[0]
+
+    limits(dense_numbers=1)  # as many more groups would make the rows
+    monkeypatch.setattr(WhitenedGaussian, "_root", kept)
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal(800), rng.integers(0, 150, 800)])
+    y = X[:, 0] + rng.standard_normal(150)[X[:, 1].astype(int)] + noise * rng.standard_normal(800)
+    settings = TINY | {"n_draws": 2, "burn_in": 2, "likelihood": "student_t"}
+    BayesianGLMRegressor(groups=1, group_slopes=0, **settings).fit(X, y)
+    root, phi = found[0], torch.from_numpy(rng.standard_normal((2, 3, len(found[0]))))
+    at = Coordinates.from_arrays(np.ones(len(root)), root, phi)
+    assert at.sparse[0].nnz < 0.1 * root.size
+    dense = Coordinates(at.center, at.root)
+    for single in (at, at.to(torch.float32)):
+        tight = {"rtol": 1e-10, "atol": 1e-10} if single is at else {"rtol": 1e-3, "atol": 1e-4}
+        given = phi.to(single.root.dtype)
+        torch.testing.assert_close(single.to_theta(given).double(), dense.to_theta(phi), **tight)
+        torch.testing.assert_close(single.pull_back(given).double(), dense.pull_back(phi), **tight)
+    left = np.linalg.eigvalsh(root.T @ curvatures[0] @ root)
+    assert left[0] >= 0.5 and left[-1] <= 2.0
 
 
 def grouped_prior(inputs):

@@ -180,7 +180,7 @@ class CSRBatch(SparseBatch):
 
     def __init__(self, x: Any, n_columns: int, shared: bool, often: bool = False):
         self.x, self.n_rows, self.n_columns, self.shared = x, x.shape[0], n_columns, shared
-        self._factor = x.tocsc() if often else x
+        self._factor, self._transposed = (x.tocsc() if often else x), x.T
 
     @property
     def dtype(self) -> torch.dtype:
@@ -204,7 +204,7 @@ class CSRBatch(SparseBatch):
         return found
 
     def _add_transposed(self, out: Tensor, r: Tensor, scale: float) -> None:
-        out.add_(torch.from_numpy(self.x.T @ r.numpy()), alpha=scale)
+        out.add_(torch.from_numpy(self._transposed @ r.numpy()), alpha=scale)
 
 
 class TripletBatch(SparseBatch):

@@ -32,7 +32,7 @@ from .._limits import LIMITS
 from .._validation import is_auto
 from ._auto import AUTO
 from ._gradient_noise import largest_second_moment, noise_in_tail
-from ._linalg import inverse_root, largest_of_symmetric, pairs_of_symmetric
+from ._linalg import inverse_root, is_sparse, largest_of_symmetric, pairs_of_symmetric
 from ._protocol import Anchor, Model
 from ._tuning import AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
@@ -105,6 +105,10 @@ class CurvedModel(Model):
         """:meth:`fit_gaussian`, with control variates if it has made them."""
         found = self.fit_gaussian(data, temperature)
         return None if found is None else Fitted(*found)
+
+    def linked(self, data: Data) -> Array | None:
+        """Which parameters rows depend on together (P, P), if most rows depend on few of many."""
+        return None
 
     def hessian_diagonal(self, theta: Array, data: Data) -> Array | None:
         """Diagonal of the Hessian of -log likelihood over all rows at ``theta``.
@@ -218,7 +222,7 @@ class WhitenedGaussian(Tuning):
         if fitted is None:
             center, root = self.coordinates(data, request, preconditioner)
         else:
-            center, root = fitted.mean, inverse_root(fitted.precision / data.total)
+            center, root = fitted.mean, self._root(fitted.precision / data.total, data)
         init, gradient = request.settings.init, request.settings.gradient
         if is_auto(init):
             init = "map" if root is None else "gaussian"
@@ -228,6 +232,23 @@ class WhitenedGaussian(Tuning):
         values.anchor = None if fitted is None else fitted.anchor
         self.set_step(values, data, request)
         return values
+
+    def _root(self, precision: Array, data: Data) -> Array:
+        """A root of the preconditioner, and a sparse one if that is nearly as good.
+
+        Learned scales link all their coefficients, but hardly. Where groups come first, rows link
+        each to itself and to the features alone.
+        """
+        linked = self.model.linked(data)
+        if linked is not None:
+            root = inverse_root(np.where(linked, precision, 0.0))
+            if is_sparse(root):
+                values = pairs_of_symmetric(
+                    lambda v: root.T @ (precision @ (root @ v)), len(root), 40
+                )[0]
+                if 1.0 / AUTO.curvature <= values.min() and values.max() <= AUTO.curvature:
+                    return root
+        return inverse_root(precision)
 
     def summarises(self, request: Request) -> bool:
         given = request.settings.preconditioner
