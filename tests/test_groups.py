@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import pickle
+import types
 import warnings
 
 import numpy as np
@@ -72,6 +73,25 @@ def test_coordinates_of_many_groups_are_sparse(monkeypatch, limits, noise):
         torch.testing.assert_close(single.pull_back(given).double(), dense.pull_back(phi), **tight)
     left = np.linalg.eigvalsh(root.T @ curvatures[0] @ root)
     assert left[0] >= 0.5 and left[-1] <= 2.0
+
+
+@pytest.mark.parametrize("size", [200, 201])
+def test_links_that_matter_are_not_left_out(size):
+    """The root is that of the whole precision where the links alone would be a poor one.
+
+    Of three parameters with correlations of 0.9, without one of them (which is not positive
+    definite), or of 201 with a common factor that has a thousand times the others' variance.
+    """
+    shared = np.full((3, 3), 0.9) + 0.1 * np.eye(3)
+    precision, linked = np.eye(size), np.eye(size, dtype=bool)
+    if size == 200:
+        precision[:3, :3], linked[:3, :3] = shared, True
+        linked[0, 2] = linked[2, 0] = False
+    else:
+        precision -= 0.999 / size
+    model = types.SimpleNamespace(linked=lambda data: linked)
+    root = WhitenedGaussian._root(types.SimpleNamespace(model=model), precision, None)
+    np.testing.assert_allclose(root.T @ precision @ root, np.eye(size), atol=1e-10)
 
 
 def grouped_prior(inputs):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -241,12 +242,11 @@ class WhitenedGaussian(Tuning):
         """
         linked = self.model.linked(data)
         if linked is not None:
-            root = inverse_root(np.where(linked, precision, 0.0))
-            if is_sparse(root):
-                values = pairs_of_symmetric(
-                    lambda v: root.T @ (precision @ (root @ v)), len(root), 40
-                )[0]
-                if 1.0 / AUTO.curvature <= values.min() and values.max() <= AUTO.curvature:
+            with suppress(
+                np.linalg.LinAlgError
+            ):  # some links alone may leave no positive curvature
+                root = inverse_root(np.where(linked, precision, 0.0))
+                if is_sparse(root) and _whitens(root, precision):
                     return root
         return inverse_root(precision)
 
@@ -548,6 +548,15 @@ class WhitenedGaussian(Tuning):
             spacing *= self.model.tails
         thinning = min(max(1, round(spacing)), 20)
         return max(200, min(round(50.0 * spacing), 25 * n_draws)), thinning
+
+
+def _whitens(root: Array, precision: Array) -> bool:
+    """Whether a root leaves curvatures that are near one in all directions."""
+    times = lambda vector: root.T @ (precision @ (root @ vector))  # noqa: E731
+    values, _ = pairs_of_symmetric(times, len(root), AUTO.few_directions)
+    return bool(
+        len(values) and values.min() * AUTO.curvature >= 1.0 and values.max() <= AUTO.curvature
+    )
 
 
 def plain_size(n_rows: int) -> int:
