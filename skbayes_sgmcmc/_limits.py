@@ -122,6 +122,10 @@ class Limits:
     padding: float = 1.5
     #: multiplications in one chain's product from which oneDNN is faster (docs/networks.md)
     onednn_products: int = 1_500_000
+    #: columns from which, and the share of numbers that are not zero up to which, the root of a
+    #: preconditioner, or rows of a network, are multiplied as CSR matrices (docs/performance.md)
+    worth_sparse: int = 200
+    sparse_share: float = 0.1
     #: multiplications of a step of all chains up to which torch has one thread
     #: (docs/performance.md)
     threaded_products: int = 2**26

@@ -29,6 +29,8 @@ COUNTS = np.random.default_rng(0).poisson(0.5, size=(30, 20))
 SETTINGS = {"n_chains": 2, "n_draws": 4, "burn_in": 4, "thinning": 1, "random_state": 0}
 EULER = {"sampler": "sgld", "integrator": "euler", "step_size": 0.01}
 
+MOMENTUM = {"sampler": "sghmc", "integrator": "auto", "step_size": "auto", "batch_size": 100}
+
 LOGISTIC = (BayesianLogisticRegression, EULER | {"batch_size": 20})
 MLP = (BayesianMLPClassifier, EULER | {"hidden_layer_sizes": 3})
 SPARSE = (SparseBayesianRegressor, {"step_size": 0.01})
@@ -51,6 +53,7 @@ def fitted(kind, **parameters):
     "kind, parameters, names",
     [
         (LOGISTIC, {}, ("linear_sgld",)),
+        (LOGISTIC, MOMENTUM, ("linear_momentum",)),
         (MLP, {}, ("fused_steps", "perceptron")),
         (MLP, {"sampler": "psgld"}, ("fused_steps", "perceptron")),
         (MLP, {"sampler": "mclmc", "integrator": "auto"}, ("perceptron",)),

@@ -15,7 +15,7 @@ import torch
 from _cases import cases
 from scipy.special import expit
 
-from skbayes_sgmcmc import SpikeSlab
+from skbayes_sgmcmc import BayesianLogisticRegression, SpikeSlab
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine.accelerators import fused_steps, linear_sgld
@@ -26,7 +26,7 @@ from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
 from skbayes_sgmcmc.models.topics.belief import BeliefNetwork
 from skbayes_sgmcmc.models.topics.documents import Assignments, Tokens
 from skbayes_sgmcmc.priors.factorised import Normal
-from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
+from skbayes_sgmcmc.samplers import PSGLD, SGHMC, SGLD, Step
 from skbayes_sgmcmc.samplers.integrators import euler
 
 pytest.importorskip("numba")
@@ -96,6 +96,36 @@ def test_steps_of_linear_models(layout, n_rows, width, batch, what, limits):
         )  # fmt: skip
         np.testing.assert_allclose(kept, np.array(draws)[keep], **ROUNDING)
         np.testing.assert_array_equal(theta, kept[-1])
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # chains too short to mix
+@cases("n_rows, width", [(30, 1), (9, 3), (150, 5), (40, 67)])
+@cases("size", [1e-3, 1.0, 1e3])
+@cases(
+    "settings",
+    [
+        {},
+        {"sampler": SGHMC(friction=0.0), "fit_intercept": False},
+        {"sampler": SGHMC(diffusion=0.5), "prior_scale": 3.0, "temperature": 0.5},
+    ],
+)
+def test_steps_with_momentum(n_rows, width, size, settings):
+    """Draws of a fit are those of torch, but for the rounding of a few steps in the coefficients.
+
+    Also where nearly all rows are certain (``size``), with weights, and without friction.
+    """
+    rng = np.random.default_rng(width)
+    X, y = size * rng.normal(size=(n_rows, width)), np.arange(n_rows) % 2
+    weight = rng.uniform(0.5, 2.0, n_rows) if width == 5 else None
+    common = {"sampler": "sghmc", "batch_size": n_rows, "n_draws": 12, "burn_in": 8, "thinning": 1}
+    coef = []
+    for compiled in ("auto", False):
+        model = BayesianLogisticRegression(
+            **(common | settings), n_chains=2, compiled=compiled, random_state=0
+        ).fit(X, y, sample_weight=weight)
+        assert model.compiled_ == (("linear_momentum",) if compiled else ())
+        coef.append(model.posterior_["coef"])
+    np.testing.assert_allclose(*coef, rtol=1e-7, atol=1e-9 * np.abs(coef[0]).max())
 
 
 @cases("classes", [False, True])

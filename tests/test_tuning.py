@@ -335,6 +335,24 @@ def test_the_largest_curvature_of_few_parameters_ends_with_their_number():
 # chains that diverge ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("likelihood", ["logistic", "student_t"])
+def test_momentum_is_for_all_rows(likelihood):
+    """The number of rows that are used whole does not depend on what control variates add to them.
+
+    4,000 rows of 30 features and one are up to 2^17 numbers, and with control variates they are
+    more. The sampler is chosen before these are made.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 30))
+    budget = {"n_draws": 2, "burn_in": 2, "thinning": 1, "n_chains": 2, "random_state": 0}
+    if likelihood == "logistic":
+        model = BayesianLogisticRegression(**budget).fit(X, X[:, 0] + rng.logistic(size=4000) > 0)
+    else:
+        y = X[:, 0] + rng.standard_t(3, size=4000)
+        model = BayesianGLMRegressor(likelihood=likelihood, **budget).fit(X, y)
+    assert model.batch_size_ == 4000
+
+
 def counts_with_step(monkeypatch, eta, **parameters):
     """An unfitted Poisson regression that takes ``eta`` for the automatic step, and its data."""
     set_step = WhitenedGaussian.set_step

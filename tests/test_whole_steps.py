@@ -14,8 +14,10 @@ from sklearn.datasets import load_diabetes, load_wine
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._engine.accelerators.whole_steps import WholeSteps
 from skbayes_sgmcmc._engine.chains import Chains
+from skbayes_sgmcmc._engine.descent import Descent
 from skbayes_sgmcmc._engine.lengths import Plan
 from skbayes_sgmcmc._limits import LIMITS
+from skbayes_sgmcmc.models.networks.compiled import PerceptronGradient
 from skbayes_sgmcmc.models.networks.learned_scales import GIBBS_EVERY
 from skbayes_sgmcmc.samplers import MCLMC, Step
 from skbayes_sgmcmc.schedules import Exponential, Polynomial
@@ -281,3 +283,18 @@ def test_turns_by_chance(d):
     for c in range(4):
         mclmc.turn_by_chance(u[c].numpy(), xi[c].numpy(), 2.0 * float(epsilon[c]))
     torch.testing.assert_close(u, expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", list(ROWS))
+def test_starts_are_found_with_the_compiled_gradient(monkeypatch, kind):
+    """Compiled steps have a gradient of their own, and leave one to this one: before the first."""
+    calls, gradient = [], PerceptronGradient.add_gradient
+    monkeypatch.setattr(
+        PerceptronGradient, "add_gradient", lambda *given: calls.append(1) or gradient(*given)
+    )
+    steps, advance = [], Descent._advance
+    monkeypatch.setattr(
+        Descent, "_advance", lambda *given: steps.append(given[-1]) or advance(*given)
+    )
+    fit(kind, burn_in=2, n_draws=2)
+    assert sum(steps) > 10 and len(calls) == sum(steps) + 1

@@ -1,4 +1,4 @@
-"""Linear models of more columns than rows: posteriors, coordinates and what "auto" means there."""
+"""Models of more columns than rows: posteriors, coordinates, "auto", products with sparse rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _cases import cases
 
-from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SamplingWarning
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    SamplingWarning,
+    SparseBayesianClassifier,
+    SparseBayesianRegressor,
+)
 from skbayes_sgmcmc._engine.target import Coordinates
 from skbayes_sgmcmc.diagnostics import r_hat
 from skbayes_sgmcmc.models._design_batches import CSRBatch, TripletBatch
@@ -123,3 +130,38 @@ def test_wide_fits_keep_what_a_summary_reads_in_seconds():
     for n_features, n_draws in sizes.items():
         model = LogisticModel(n_features, 2, Normal(), 1.0, True)
         assert model.tuning.most_draws == n_draws
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # too short to mix
+@cases(
+    "kind, settings",
+    [
+        (SparseBayesianClassifier, {"compiled": False}),
+        (SparseBayesianClassifier, {"compiled": True}),
+        (SparseBayesianRegressor, {}),
+        (SparseBayesianRegressor, {"hidden_layer_sizes": 3, "batch_size": 300}),
+        (SparseBayesianClassifier, {"hidden_layer_sizes": (4, 3), "sampler": "mclmc"}),
+    ],
+)
+@cases("weighted", [False, True])
+def test_networks_multiply_sparse_rows_as_they_are(monkeypatch, kind, settings, weighted):
+    """Draws are those of the same rows as a dense array, but for the rounding of a few steps.
+
+    Minibatches and all rows (300); one output and several; with hidden layers and without.
+    """
+    rng = np.random.default_rng(0)
+    X = sp.random(300, 250, 0.03, "csr", random_state=rng)
+    y = np.asarray(X[:, :40].sum(1)).ravel() + 0.1 * rng.standard_normal(300)
+    if kind is SparseBayesianClassifier:
+        y = np.digitize(y, [0.3, 0.6] if "hidden_layer_sizes" in settings else [0.5])
+    weight = rng.uniform(0.5, 2.0, 300) if weighted else None
+    budget = {"n_chains": 2, "n_draws": 4, "burn_in": 4, "thinning": 1, "random_state": 0}
+    given = budget | {"dtype": "float64", "standardize": False, "sampler": "psgld"} | settings
+    products, found = [], []
+    logits = CSRBatch.logits
+    monkeypatch.setattr(CSRBatch, "logits", lambda *rows: products.append(1) or logits(*rows))
+    for rows in (X.toarray(), X):
+        model = kind(**({"batch_size": 20} | given)).fit(rows, y, sample_weight=weight)
+        found.append(model.posterior_["weight_1"])
+        assert bool(products) == (rows is X)
+    np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)

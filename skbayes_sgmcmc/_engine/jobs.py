@@ -188,7 +188,7 @@ class Job:
             theta = torch.from_numpy(self.previous.theta[self.group]).to(like)
             phi = target.from_theta(theta).clone()
         else:
-            phi = self._starts()
+            phi = self._starts(engine.target)
         chains = Chains(
             engine,
             self.recipe.sampler,
@@ -225,9 +225,9 @@ class Job:
             for name, tensor in tensors.items()
         }
 
-    def _starts(self) -> torch.Tensor:
-        """Starting positions phi of this group's chains."""
-        target, values, model = self.target, self.recipe.values, self.target.model
+    def _starts(self, target: Target) -> torch.Tensor:
+        """Starting positions phi of this group's chains, for the target of the run's engine."""
+        values, model = self.recipe.values, target.model
         like, init = target.like, values.init
         rngs = [np.random.default_rng(seed.spawn(1)[0]) for seed in self.seeds]
         level = self.plan.first_temperature

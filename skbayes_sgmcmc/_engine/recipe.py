@@ -259,8 +259,8 @@ def minibatches_of(
         size = AUTO.batch_size
     elif values.batch_size is not None:
         size = values.batch_size
-    elif tuning.fits_whole(data) or sampler.needs_potential:
-        size = data.n_rows
+    elif tuning.fits_whole(target.without_control_variates().data) or sampler.needs_potential:
+        size = data.n_rows  # for which the sampler was chosen, with the rows as they are
     odds = None
     if size is None or size < data.n_rows:
         odds = tuning.row_odds(data, values, temperature)

@@ -20,16 +20,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data, Minibatches
-from .._draws.storage import decode
+from .._draws.storage import decode, dtype_name
 from .._exceptions import not_allowed
 from .._metric import State
 from .._validation import check_choice
+from ..models._design_batches import Product
+from ..models._linalg import is_sparse
 from ..models._protocol import Anchor, Model
 
 Array = NDArray[Any]
@@ -44,12 +47,14 @@ class Coordinates:
 
     ``root`` has shape (P, P), or (P,) for a diagonal preconditioner. With ``few``, orthonormal
     columns V (P, r) and numbers c (r,), the latter is diag(root) (1 - V diag(c) V'), where a few
-    directions have another length.
+    directions have another length. A matrix with few numbers that are not zero is kept as a CSR
+    matrix, too, with its transpose.
     """
 
     center: Tensor
     root: Tensor
     few: tuple[Tensor, Tensor] | None = None
+    sparse: tuple[Any, Any] | None = None
 
     @classmethod
     def from_arrays(
@@ -59,12 +64,19 @@ class Coordinates:
             return torch.from_numpy(array).to(like)
 
         changed = None if few is None else (sent(few[0]), sent(few[1]))
-        return cls(sent(np.asarray(center)), sent(root), changed)
+        pair = None
+        if root.ndim == 2 and like.device.type == "cpu" and is_sparse(root):
+            csr = sp.csr_matrix(root.astype(dtype_name(like.dtype)))
+            pair = csr, csr.T.tocsr()
+        return cls(sent(np.asarray(center)), sent(root), changed, pair)
 
     def to(self, dtype: torch.dtype) -> Coordinates:
         """The same coordinates in another precision."""
         few = None if self.few is None else (self.few[0].to(dtype), self.few[1].to(dtype))
-        return Coordinates(self.center.to(dtype), self.root.to(dtype), few)
+        pair = self.sparse
+        if pair is not None:
+            pair = pair[0].astype(dtype_name(dtype)), pair[1].astype(dtype_name(dtype))
+        return Coordinates(self.center.to(dtype), self.root.to(dtype), few, pair)
 
     def _changed(self, phi: Tensor) -> Tensor:
         """(1 - V diag(c) V') phi."""
@@ -75,6 +87,8 @@ class Coordinates:
 
     def offset(self, phi: Tensor) -> Tensor:
         """theta - center."""
+        if self.sparse is not None:
+            return _times(self.sparse[0], phi)
         return self._changed(phi) * self.root if self.root.ndim == 1 else phi @ self.root.t()
 
     def to_theta(self, phi: Tensor) -> Tensor:
@@ -91,7 +105,16 @@ class Coordinates:
         return away + (away @ V).mul_(c / (1.0 - c)) @ V.t()
 
     def pull_back(self, g: Tensor) -> Tensor:
+        if self.sparse is not None:
+            return _times(self.sparse[1], g)
         return self._changed(g.mul_(self.root)) if self.root.ndim == 1 else g @ self.root
+
+
+def _times(matrix: Any, vectors: Tensor) -> Tensor:
+    """Products of a sparse matrix with vectors (..., n)."""
+    flat = vectors.reshape(-1, vectors.shape[-1]).t()
+    found: Tensor = Product.apply(flat, matrix)
+    return found.t().reshape(vectors.shape).contiguous()
 
 
 class Target:

@@ -118,8 +118,8 @@ class SparseBatch:
         """The product with w (all columns, m)."""
         raise NotImplementedError
 
-    def _add_transposed(self, out: Tensor, r: Tensor, scale: float) -> None:
-        """Add ``scale`` times the transposed product with r (rows, m) to out (all columns, m)."""
+    def _transposed_times(self, r: Tensor, n: int) -> Tensor:
+        """The transposed product (n, m) with r (rows, m), for all n columns."""
         raise NotImplementedError
 
     def logits(self, w: Tensor) -> Tensor:
@@ -133,14 +133,13 @@ class SparseBatch:
     def accumulate(self, out: Tensor, r: Tensor, scale: float) -> None:
         chains, outputs = out.shape[0], 1 if out.ndim == 2 else out.shape[2]
         if not self.shared:
-            self._add_transposed(out.view(-1, outputs), r.reshape(-1, outputs), scale)
-            return
-        product = r.new_zeros(self.n_columns, chains * outputs)
-        self._add_transposed(product, _beside(r), 1.0)
-        if out.ndim == 2:
-            out.add_(product.t(), alpha=scale)
+            flat = self._transposed_times(r.reshape(-1, outputs), chains * self.n_columns)
+            product = flat.view(out.shape)
         else:
-            out.add_(product.view(-1, chains, outputs).permute(1, 0, 2), alpha=scale)
+            beside = self._transposed_times(_beside(r), self.n_columns)
+            product = beside.view(-1, chains, outputs).permute(1, 0, 2)
+            product = product[..., 0] if out.ndim == 2 else product
+        out.add_(product, alpha=scale)
 
 
 def _beside(parts: Tensor) -> Tensor:
@@ -180,7 +179,7 @@ class CSRBatch(SparseBatch):
 
     def __init__(self, x: Any, n_columns: int, shared: bool, often: bool = False):
         self.x, self.n_rows, self.n_columns, self.shared = x, x.shape[0], n_columns, shared
-        self._factor = x.tocsc() if often else x
+        self._factor, self._transposed = (x.tocsc() if often else x), x.T
 
     @property
     def dtype(self) -> torch.dtype:
@@ -203,8 +202,8 @@ class CSRBatch(SparseBatch):
         found: Tensor = Product.apply(w, self._factor)
         return found
 
-    def _add_transposed(self, out: Tensor, r: Tensor, scale: float) -> None:
-        out.add_(torch.from_numpy(self.x.T @ r.numpy()), alpha=scale)
+    def _transposed_times(self, r: Tensor, n: int) -> Tensor:
+        return torch.from_numpy(self._transposed @ r.numpy())
 
 
 class TripletBatch(SparseBatch):
@@ -238,5 +237,6 @@ class TripletBatch(SparseBatch):
         terms = w.index_select(0, self.column).mul_(self.value)
         return add_at(w.new_zeros(self.n_rows, w.shape[1]), self.row, terms)
 
-    def _add_transposed(self, out: Tensor, r: Tensor, scale: float) -> None:
-        add_at(out, self.column, r.index_select(0, self.row).mul_(self.value), scale)
+    def _transposed_times(self, r: Tensor, n: int) -> Tensor:
+        terms = r.index_select(0, self.row).mul_(self.value)
+        return add_at(r.new_zeros(n, r.shape[1]), self.column, terms)

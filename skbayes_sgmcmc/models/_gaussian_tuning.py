@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +33,7 @@ from .._limits import LIMITS
 from .._validation import is_auto
 from ._auto import AUTO
 from ._gradient_noise import largest_second_moment, noise_in_tail
-from ._linalg import inverse_root, largest_of_symmetric, pairs_of_symmetric
+from ._linalg import inverse_root, is_sparse, largest_of_symmetric, pairs_of_symmetric
 from ._protocol import Anchor, Model
 from ._tuning import STEP_REMEDY, AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
@@ -105,6 +106,10 @@ class CurvedModel(Model):
         """:meth:`fit_gaussian`, with control variates if it has made them."""
         found = self.fit_gaussian(data, temperature)
         return None if found is None else Fitted(*found)
+
+    def linked(self, data: Data) -> Array | None:
+        """Which parameters rows depend on together (P, P), if most rows depend on few of many."""
+        return None
 
     def hessian_diagonal(self, theta: Array, data: Data) -> Array | None:
         """Diagonal of the Hessian of -log likelihood over all rows at ``theta``.
@@ -218,7 +223,7 @@ class WhitenedGaussian(Tuning):
         if fitted is None:
             center, root = self.coordinates(data, request, preconditioner)
         else:
-            center, root = fitted.mean, inverse_root(fitted.precision / data.total)
+            center, root = fitted.mean, self._root(fitted.precision / data.total, data)
         init, gradient = request.settings.init, request.settings.gradient
         if is_auto(init):
             init = "map" if root is None else "gaussian"
@@ -230,6 +235,22 @@ class WhitenedGaussian(Tuning):
         values.anchor = None if fitted is None else fitted.anchor
         self.set_step(values, data, request)
         return values
+
+    def _root(self, precision: Array, data: Data) -> Array:
+        """A root of the preconditioner, and a sparse one if that is nearly as good.
+
+        Learned scales link all their coefficients, but hardly. Where groups come first, rows link
+        each to itself and to the features alone.
+        """
+        linked = self.model.linked(data)
+        if linked is not None:
+            with suppress(
+                np.linalg.LinAlgError
+            ):  # some links alone may leave no positive curvature
+                root = inverse_root(np.where(linked, precision, 0.0))
+                if is_sparse(root) and _whitens(root, precision):
+                    return root
+        return inverse_root(precision)
 
     def summarises(self, request: Request) -> bool:
         given = request.settings.preconditioner
@@ -529,6 +550,15 @@ class WhitenedGaussian(Tuning):
             spacing *= self.model.tails
         thinning = min(max(1, round(spacing)), 20)
         return max(200, min(round(50.0 * spacing), 25 * n_draws)), thinning
+
+
+def _whitens(root: Array, precision: Array) -> bool:
+    """Whether a root leaves curvatures that are near one in all directions."""
+    times = lambda vector: root.T @ (precision @ (root @ vector))  # noqa: E731
+    values, _ = pairs_of_symmetric(times, len(root), AUTO.few_directions)
+    return bool(
+        len(values) and values.min() * AUTO.curvature >= 1.0 and values.max() <= AUTO.curvature
+    )
 
 
 def plain_size(n_rows: int) -> int:

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from .._limits import LIMITS
 
 Array = NDArray[Any]
 
@@ -34,9 +37,17 @@ def inverse_root(curvature: Array) -> Array:
             lower = scipy.linalg.cholesky(scaled + lift * identity, lower=True)
         except np.linalg.LinAlgError:
             continue
-        inverse = scipy.linalg.solve_triangular(lower, identity, lower=True)
+        inverse = scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
         return np.ascontiguousarray(stretch[:, None] * inverse.T)
     raise np.linalg.LinAlgError("the curvature is not positive definite")
+
+
+def is_sparse(matrix: Any) -> bool:
+    """Whether products with an array, or a sparse matrix, take less time as a CSR matrix."""
+    if matrix.shape[1] < LIMITS.worth_sparse:
+        return False
+    numbers = matrix.nnz if sp.issparse(matrix) else np.count_nonzero(matrix)
+    return bool(numbers <= LIMITS.sparse_share * math.prod(matrix.shape))
 
 
 def few_directions(size: int) -> Array | None:

@@ -411,8 +411,11 @@ class GLMModel(LinearModel):
 
     def _convex(self, hessian: Array, theta: Array) -> bool:
         """Whether this Hessian of the likelihood, with the prior's, has no negative curvature."""
-        smallest: float = np.linalg.eigvalsh(hessian + np.diag(self.prior_hessian(theta)))[0]
-        return smallest > 0.0
+        try:
+            np.linalg.cholesky(hessian + np.diag(self.prior_hessian(theta)))
+        except np.linalg.LinAlgError:
+            return False
+        return True
 
     @summed_over_blocks
     def _expected_sums(

@@ -21,11 +21,13 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
+from .._limits import LIMITS
 from .._metric import State
 from ..priors.factorised import Normal, Prior
 from ._blocks import joined_over_blocks, summed_over_blocks
 from ._coefficient_priors import CoefficientPrior, coefficient_prior
 from ._constants import Constant
+from ._design import SparseDesign
 from ._gaussian_tuning import CurvedModel, Fitted
 from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import few_directions, inverse_root
@@ -176,6 +178,16 @@ class LinearModel(CurvedModel):
     def prior_curvature(self) -> float:
         return float(self.prior_hessian(np.zeros(self.n_parameters)).max())
 
+    def linked(self, data: Data) -> Array | None:
+        design, n = data.fields["x"], self.n_used
+        if self.n_parameters < LIMITS.worth_sparse or self.k > 1 or self.past is not None:
+            return None
+        if not isinstance(design, SparseDesign):
+            return None
+        found = np.ones((self.n_parameters, self.n_parameters), dtype=bool)
+        found[:n, :n] = (design.gram(np.ones(data.n_rows)) != 0.0) | np.eye(n, dtype=bool)
+        return found
+
     def linear_form(self, data: Data) -> LinearForm | None:
         form = self.coefficient_prior.linear_form
         return (
@@ -298,9 +310,9 @@ class LinearModel(CurvedModel):
         else:
             theta, hessian = self.fit_gaussian(part, temperature)
             theta = self._brought_near(theta, hessian, data)
-        farthest = float(len(theta))
+        farthest, new_root = float(len(theta)), inverse_root(hessian)
         for step in range(MAX_FIXED_POINT_STEPS):
-            root = inverse_root(hessian) * math.sqrt(temperature)
+            root = new_root * math.sqrt(temperature)
             sd = np.sqrt(np.square(root).sum(1))
             gradient, averaged, anchor = self.averages(theta, root, data)
             averaged = self._curved(averaged.copy(), theta, sd)

@@ -17,6 +17,7 @@ from ..recipe import Recipe
 from ._base import Accelerator, Engine, Offer, why_no_numba
 from .cuda_graphs import CUDAGraph
 from .fused_steps import FusedSteps
+from .linear_momentum import LinearMomentum
 from .linear_sgld import LinearSGLD
 from .model_kernels import ModelKernel, PerceptronKernel
 
@@ -25,6 +26,7 @@ __all__ = ["ACCELERATORS", "Offer", "choose", "equip", "offers"]
 ACCELERATORS: tuple[Accelerator, ...] = (
     CUDAGraph(),
     LinearSGLD(),
+    LinearMomentum(),
     FusedSteps(),
     PerceptronKernel(),
     ModelKernel("spike_slab", "the model has no spike-and-slab prior."),

@@ -66,6 +66,5 @@ class PerceptronKernel(ModelKernel):
         return None
 
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
-        if whole_steps(recipe):  # one gradient more is torch's, and so only one function compiled
-            return replace(engine, block=WholeSteps(recipe))
-        return super().equip(engine, recipe)
+        engine = super().equip(engine, recipe)  # whose gradient starts of chains need, too
+        return replace(engine, block=WholeSteps(recipe)) if whole_steps(recipe) else engine

@@ -38,6 +38,7 @@ class MLP(Network):
     """
 
     counts_products = True
+    takes_sparse = True
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class MLP(Network):
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         layers = self.layers(theta)
-        hidden = [x.expand(len(theta), -1, -1)]
+        hidden = [x.expand(len(theta), -1, -1) if isinstance(x, Tensor) else x]
         for number, (weight, bias) in enumerate(layers, 1):
             z = affine(hidden[-1], weight, bias)
             hidden.append(activate(z, self.activation) if number < len(layers) else z)

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Self, cast
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -22,6 +23,8 @@ from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.factorised import Prior
 from .._constants import Constant
+from .._design import SparseDesign
+from .._linalg import is_sparse
 from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
@@ -152,11 +155,17 @@ class NetworkModel(Model):
         """Rows of inputs and targets."""
         weights = None if weight is None else torch.from_numpy(weight).to(device, dtype)
         fields = {
-            "x": input_rows(x, dtype, device),
+            "x": self._inputs(x, dtype, device),
             "y": self.likelihood.targets(y, dtype, device),
         }
         augment = None if self.augment is None else partial(_augmented, self.augment)
         return Data(fields, len(y), weights, augment=augment)
+
+    def _inputs(self, x: Any, dtype: Any, device: str) -> Any:
+        plain = self._passes is self.network and self.augment is None and device == "cpu"
+        if plain and self.network.takes_sparse and sp.issparse(x) and is_sparse(x):
+            return SparseDesign(x, dtype, device)
+        return input_rows(x, dtype, device)
 
     def init(self, rng: np.random.Generator) -> Array:
         start = np.concatenate(
@@ -328,7 +337,10 @@ def _row_weight(batch: Batch) -> Any:
     return (batch.weight[None] if batch.shared else batch.weight)[..., None]
 
 
-def by_chain(batch: Batch, name: str) -> Tensor:
-    """A field with a leading axis of chains, which has length 1 if the chains share the field."""
-    field: Tensor = batch.fields[name]
-    return field[None] if batch.shared else field
+def by_chain(batch: Batch, name: str) -> Any:
+    """A field with a leading axis of chains, which has length 1 if the chains share the field.
+
+    Sparse rows know themselves of which chains they are.
+    """
+    field = batch.fields[name]
+    return field[None] if batch.shared and isinstance(field, Tensor) else field

@@ -71,6 +71,8 @@ class Network:
     linear: bool = False
     #: whether ``row_products`` are all that a row takes; a user's module may have frozen parts
     counts_products: bool = False
+    #: whether rows may be a ``SparseBatch``
+    takes_sparse: bool = False
     #: "module": chains start near the network's own values
     start: str = "random"
 
@@ -162,7 +164,7 @@ class ReferenceClass(Network):
         self.network = network
         self.shapes, self.fan_in = network.shapes, network.fan_in
         self.buffers, self.single_precision = network.buffers, network.single_precision
-        self.linear = network.linear
+        self.linear, self.takes_sparse = network.linear, network.takes_sparse
 
     @property
     def row_products(self) -> int:

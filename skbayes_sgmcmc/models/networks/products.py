@@ -45,8 +45,10 @@ def _by_onednn(x: Tensor, other: Tensor, inner: int, columns: int) -> bool:
     )
 
 
-def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """X W + b for shapes (C, n, p), (C, p, q) and (C, 1, q)."""
+def affine(x: Any, weight: Tensor, bias: Tensor) -> Tensor:
+    """X W + b for shapes (C, n, p), (C, p, q) and (C, 1, q); X may be a ``SparseBatch``."""
+    if not isinstance(x, Tensor):
+        return x.logits(weight) + bias
     if _by_onednn(x, weight, *weight.shape[1:]):
         parts = [
             _linear(x[c], weight[c].t(), bias[c, 0], "none", [], "") for c in range(len(weight))
@@ -65,9 +67,11 @@ def times_transposed(delta: Tensor, weight: Tensor) -> Tensor:
     return delta @ weight.transpose(1, 2)
 
 
-def add_product(out: Tensor, x: Tensor, delta: Tensor) -> None:
+def add_product(out: Tensor, x: Any, delta: Tensor) -> None:
     """Add X' D to ``out``, for shapes (C, n, p), (C, n, q) and (C, p, q)."""
-    if _by_onednn(x, delta, *out.shape[1:]):
+    if not isinstance(x, Tensor):
+        x.accumulate(out, delta, 1.0)
+    elif _by_onednn(x, delta, *out.shape[1:]):
         for c in range(len(out)):
             out[c].add_(_linear(x[c].t(), delta[c].t(), None, "none", [], ""))
     elif len(out) == 1:

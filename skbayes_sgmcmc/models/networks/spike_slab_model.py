@@ -164,8 +164,8 @@ class SparseNetworkModel(PrunedNetworkModel):
         scale: float,
     ) -> dict[str, Tensor]:
         x = by_chain(batch, "x")
-        large = x[0].numel() > LIMITS.latent_rows
-        if large or not self.compiles_rows or theta.device.type != "cpu":
+        fits = isinstance(x, Tensor) and x[0].numel() <= LIMITS.latent_rows
+        if not fits or not self.compiles_rows or theta.device.type != "cpu":
             return super().likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
         from ..._kernels.rows import gradient
 
@@ -263,7 +263,9 @@ class SparseTuning(ManyModes):
         if not likelihood.latent_noise:
             return likelihood.noise_of_targets(*_targets(data))
         every = -(-data.n_rows // LIMITS.sampled_rows)
-        rows = self.model.network.design(data.fields["x"][::every]).double().cpu().numpy()
+        x = data.fields["x"][::every]
+        x = x if isinstance(x, Tensor) else x.whole().dense()
+        rows = self.model.network.design(x).double().cpu().numpy()
         return likelihood.noise_sd(rows, *_targets(data, every))
 
     def step_size(self, request: Request, data: Data) -> float | None:
