@@ -56,6 +56,19 @@ class Batch:
         fields = {name: changed(field) for name, field in self.fields.items()}
         return replace(self, fields=fields, weight=changed(self.weight))
 
+    def by_row(self) -> Batch:
+        """The same rows, each as the only row of a chain: the first chain's rows come first."""
+
+        def alone(part: Any) -> Any:
+            if isinstance(part, float):
+                return part
+            if not isinstance(part, Tensor):
+                return part.by_row()
+            return (part if self.shared else part.flatten(0, 1)).unsqueeze(1)
+
+        fields = {name: alone(field) for name, field in self.fields.items()}
+        return Batch(fields, alone(self.weight), False, 1)
+
 
 @dataclass
 class Data:
